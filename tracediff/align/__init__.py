@@ -1,0 +1,1 @@
+"""align: steps, strata, threads, ranges and kernels: what of one run corresponds to what of another."""

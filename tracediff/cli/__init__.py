@@ -1,0 +1,1 @@
+"""The command line: one file a command; every command is imported only when it runs."""

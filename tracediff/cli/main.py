@@ -1,0 +1,62 @@
+"""The `tracediff` command and the list of its subcommands."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+import tracediff
+from tracediff.errors import TracediffError
+
+# name -> (module with a click command of the same name, short help). Modules are imported only when used:
+# `tracediff --help` must not pay for DuckDB, polars or matplotlib.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
+    "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
+    "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tracediff.__version__, prog_name="tracediff")
+def cli() -> None:
+    """Diff Nsight Systems captures of an LLM inference stack.
+
+    What changed in the time of a step, by how much, why, and can it be believed?
+    """
+
+
+def main() -> None:
+    """Run the command line; a `TracediffError` becomes one message on stderr and its exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except TracediffError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.Abort:
+        click.echo("aborted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

@@ -1,0 +1,133 @@
+"""`Capture`: the canonical tables of one export, and what kinds of trace it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from tracediff.load import nsys_sqlite
+from tracediff.load.database import connect
+from tracediff.load.nsys_schema import Schema
+from tracediff.load.unpack import fingerprint, unpack
+from tracediff.model import Captured, Note
+
+
+@dataclass
+class Capture:
+    """One export, loaded. Close it when done: it owns a database."""
+
+    name: str  # base name of the file; its folder never enters a report
+    fingerprint: str
+    bytes: int
+    db: duckdb.DuckDBPyConnection
+    schema: Schema
+    meta: dict[str, tuple[str, ...]]
+    coverage: dict[str, Captured]
+    warnings: list[Note] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Free the tables."""
+        self.db.close()
+
+    def count(self, table: str, where: str = "true") -> int:
+        """Rows of a canonical table."""
+        row = self.db.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def load_capture(
+    path: Path, scratch: Path, *, memory_limit: str | None = None, threads: int | None = None
+) -> Capture:
+    """Load one export (.sqlite, .sqlite.xz, .nsys-rep) into canonical tables.
+
+    `scratch` takes unpacked copies and what DuckDB spills. Raises `TracediffError` (see nsys_schema, unpack).
+    """
+    plain = unpack(path, scratch)
+    db = connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill")
+    try:
+        schema = nsys_sqlite.load(db, plain)
+        meta: dict[str, tuple[str, ...]] = {}
+        for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
+            meta[name] = (*meta.get(name, ()), value)
+        capture = Capture(
+            name=path.name,
+            fingerprint=fingerprint(path),
+            bytes=path.stat().st_size,
+            db=db,
+            schema=schema,
+            meta=meta,
+            coverage={},
+        )
+        capture.coverage = _coverage(capture)
+        capture.warnings = _warnings(capture)
+    except BaseException:
+        db.close()
+        raise
+    finally:
+        if plain != path:
+            plain.unlink(missing_ok=True)
+    return capture
+
+
+def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:
+    """(graph launches, those of them that own no GPU row): with nsys --cuda-graph-trace=graph the rows may be missing."""
+    row = capture.db.execute(
+        """
+        SELECT count(*), count(*) FILTER (NOT EXISTS (
+            SELECT 1 FROM op WHERE op.pid = call.pid AND op.corr = call.corr))
+        FROM api_call AS call JOIN api_name USING (name)
+        WHERE api SIMILAR TO 'cu(da)?GraphLaunch.*'
+        """
+    ).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def _coverage(capture: Capture) -> dict[str, Captured]:
+    def said(yes: bool) -> Captured:
+        return "captured" if yes else "not_captured"
+
+    # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
+    cuda_asked = "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ()) or "true" in capture.meta.get(
+        "COLLECT_CUDA_TRACE", ()
+    )
+    launches, bare = graph_launches_without_ops(capture)
+    return {
+        "kernels": said(capture.count("op", "kind IN (0, 3)") > 0),
+        "cuda_api": said(capture.count("api_call") > 0),
+        "nvtx": said(capture.count("range") > 0),
+        "gil": said(capture.count("nvtx_domain", "name = 'GIL Trace'") > 0 or capture.count("gil") > 0),
+        "gc": said(capture.count("gc") > 0),
+        "graphs": said(not (launches and bare == launches)),
+        "memcpy": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_MEMCPY")),
+        "sync": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")),
+    }
+
+
+def _warnings(capture: Capture) -> list[Note]:
+    notes = []
+    launches, bare = graph_launches_without_ops(capture)
+    if bare:
+        notes.append(
+            Note(
+                "graph-kernels-missing",
+                f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
+                " recorded. Capture with --cuda-graph-trace=node",
+            )
+        )
+    kernels = capture.count("op", "kind = 0")
+    orphans = capture.count(
+        "op", "kind = 0 AND NOT EXISTS (SELECT 1 FROM api_call a WHERE a.pid = op.pid AND a.corr = op.corr)"
+    )
+    if kernels and orphans:
+        notes.append(
+            Note(
+                "kernels-without-launch",
+                f"{capture.name}: {orphans} of {kernels} kernels have no launching call in"
+                " CUPTI_ACTIVITY_KIND_RUNTIME; the idle time before them is unattributed",
+            )
+        )
+    return notes

@@ -1,0 +1,96 @@
+"""A DuckDB connection that can read SQLite files without any network.
+
+The scanner comes from the package `duckdb-extension-sqlite-scanner`, built and signed for exactly the pinned
+DuckDB; its signature is verified on loading and unsigned extensions stay forbidden.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import duckdb
+
+from tracediff.errors import TracediffError
+
+
+def packaged_scanner() -> Path | None:
+    """The scanner file shipped by PyPI for this DuckDB version, or None where the package is not installed."""
+    try:
+        import duckdb_extension_sqlite_scanner as package
+    except ImportError:
+        return None
+    if package.__file__ is None:
+        return None
+    found = sorted(Path(package.__file__).parent.glob("extensions/**/sqlite_scanner.duckdb_extension"))
+    same_version = [path for path in found if f"v{duckdb.__version__}" in path.parts]
+    return (same_version or found or [None])[0]
+
+
+def connect(
+    *, memory_limit: str | None = None, threads: int | None = None, spill: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database with the SQLite scanner loaded.
+
+    `memory_limit` is a DuckDB size ("2GiB"), `spill` a folder for what does not fit.
+    Raises `TracediffError` (scanner-missing, bad-limit) with the fix.
+    """
+    db = duckdb.connect(config={"preserve_insertion_order": False, "autoinstall_known_extensions": False})
+    try:
+        if memory_limit is not None:
+            db.execute(f"SET memory_limit = {quoted(memory_limit)}")
+        if threads is not None:
+            db.execute(f"SET threads = {int(threads)}")
+        if spill is not None:
+            db.execute(f"SET temp_directory = {quoted(str(spill))}")
+    except duckdb.Error as error:
+        raise TracediffError("bad-limit", f"DuckDB refused a limit: {error}") from error
+    _load_scanner(db)
+    return db
+
+
+def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:
+    path = packaged_scanner()
+    attempts = ([f"LOAD {quoted(str(path))}"] if path else []) + ["LOAD sqlite"]
+    problems = []
+    for statement in attempts:
+        try:
+            db.execute(statement)
+            return
+        except duckdb.Error as error:
+            problems.append(str(error).splitlines()[0])
+    raise TracediffError(
+        "scanner-missing",
+        "DuckDB's SQLite scanner could not be loaded: " + "; ".join(problems),
+        fix=f"pip install 'duckdb-extension-sqlite-scanner=={duckdb.__version__}'",
+    )
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def sql(name: str) -> str:
+    """The text of `tracediff/sql/{name}.sql`."""
+    return (Path(__file__).parent.parent / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> duckdb.DuckDBPyConnection:
+    """Run a file of sql/; `literals` replace `{{word}}` with a number or a quoted string.
+
+    DuckDB takes no parameters in CREATE statements with several statements a file, hence the substitution;
+    every value is quoted here, none comes from the names inside a trace.
+    """
+    text = sql(name)
+    for key, value in literals.items():
+        text = text.replace("{{" + key + "}}", str(value) if isinstance(value, int) else quoted(value))
+    assert not re.search(r"\{\{\w+\}\}", text), f"unset parameter in {name}.sql"
+    return db.execute(text)

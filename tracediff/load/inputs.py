@@ -1,0 +1,92 @@
+"""Words of the command line -> sides and the files of their runs.
+
+    FILE            one run
+    FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run
+    FOLDER/…        a folder of folders: one run a subfolder
+    label=PATH      the same with a name for the report
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracediff.errors import TracediffError
+from tracediff.load.unpack import SUFFIXES, is_export
+
+_RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The exports of one run: one, or one a rank."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class SideFiles:
+    """One side of a comparison."""
+
+    label: str
+    runs: tuple[RunFiles, ...]
+
+
+def resolve(word: str) -> SideFiles:
+    """The runs that a command-line word names, in a fixed order.
+
+    Raises `TracediffError`: not-a-file, empty-folder.
+    """
+    label, path = _split_label(word)
+    if path.is_dir():
+        runs = _runs_of_folder(path)
+        if not runs:
+            raise TracediffError(
+                "empty-folder",
+                f"{path.name or path}: no export in this folder ({', '.join(SUFFIXES)})",
+                fix="nsys export --type sqlite REPORT.nsys-rep",
+            )
+    elif path.exists():
+        runs = [RunFiles(path.name, (path,))]
+    else:
+        raise TracediffError("not-a-file", f"{path}: there is no such file or folder")
+    return SideFiles(label, tuple(runs))
+
+
+def _split_label(word: str) -> tuple[str, Path]:
+    label, equals, rest = word.partition("=")
+    if equals and label and not Path(word).exists() and "/" not in label:
+        return label, Path(rest)
+    path = Path(word)
+    name = (path.resolve() if path.name in ("", ".", "..") else path).name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name, path
+
+
+def _runs_of_folder(folder: Path) -> list[RunFiles]:
+    files = sorted(path for path in folder.iterdir() if path.is_file() and is_export(path))
+    # A report beside its own export is the same run; a scratch file of a running export is none.
+    stems = {path.name.removesuffix(".xz").removesuffix(".sqlite") for path in files if ".sqlite" in path.name}
+    files = [path for path in files if not (path.suffix == ".nsys-rep" and path.stem in stems)]
+    if not files:
+        subfolders = sorted(path for path in folder.iterdir() if path.is_dir())
+        return [
+            RunFiles(f"{sub.name}", tuple(file for run in _runs_of_folder(sub) for file in run.files))
+            for sub in subfolders
+            if _runs_of_folder(sub)
+        ]
+    groups: dict[str, list[Path]] = {}
+    for path in files:
+        groups.setdefault(_RANK.sub("", path.name), []).append(path)
+    return [
+        RunFiles(name, tuple(sorted(paths, key=lambda path: (_rank_number(path), path.name))))
+        for name, paths in sorted(groups.items())
+    ]
+
+
+def _rank_number(path: Path) -> int:
+    found = _RANK.search(path.name)
+    return int(found.group(1)) if found else -1

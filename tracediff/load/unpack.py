@@ -1,0 +1,66 @@
+"""Whatever the user gave -> a plain .sqlite: .xz is unpacked, .nsys-rep exported by the user's own nsys."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import shutil
+from pathlib import Path
+
+from tracediff.capture.nsys import export_sqlite
+from tracediff.errors import TracediffError
+
+SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep")
+
+
+def is_export(path: Path) -> bool:
+    """Whether the name says that this is something `unpack` can open."""
+    return path.name.endswith(SUFFIXES) or path.name.endswith((".db", ".sqlite3"))
+
+
+def unpack(path: Path, scratch: Path) -> Path:
+    """The path of a plain SQLite file: `path` itself, or a copy under `scratch`.
+
+    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite`.
+    """
+    if not path.is_file():
+        raise TracediffError("not-a-file", f"{path}: there is no such file")
+    if path.suffix == ".nsys-rep":
+        return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
+    if path.suffix != ".xz":
+        return path
+    out = scratch / f"{_tag(path)}.sqlite"
+    try:
+        with lzma.open(path) as packed, out.open("wb") as plain:
+            shutil.copyfileobj(packed, plain, 1 << 20)
+    except (lzma.LZMAError, EOFError) as error:
+        out.unlink(missing_ok=True)
+        raise TracediffError("bad-xz", f"{path.name} is not a whole .xz file: {error}") from error
+    except OSError as error:
+        out.unlink(missing_ok=True)
+        raise TracediffError(
+            "disk-full", f"{path.name} could not be unpacked: {error}", fix="set TMPDIR to a folder with space"
+        ) from error
+    return out
+
+
+def fingerprint(path: Path) -> str:
+    """Identity of a file's content: SHA-256 of its size and of up to 64 blocks of 64 KiB spread over it.
+
+    Small files are hashed whole; an export of gigabytes is not read a second time only for its name.
+    """
+    digest = hashlib.sha256()
+    size, block, blocks = path.stat().st_size, 1 << 16, 64
+    digest.update(str(size).encode())
+    with path.open("rb") as file:
+        if size <= block * blocks:
+            digest.update(file.read())
+        else:
+            for index in range(blocks):
+                file.seek((size - block) * index // (blocks - 1))
+                digest.update(file.read(block))
+    return digest.hexdigest()
+
+
+def _tag(path: Path) -> str:
+    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]

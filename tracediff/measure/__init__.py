@@ -1,0 +1,1 @@
+"""measure: closed accounting, attribution of idle gaps, statistics, comparability, findings, verdict."""

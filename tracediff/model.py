@@ -1,0 +1,553 @@
+"""The result of a comparison: one object, every report and the JSON file are made from it.
+
+All times are ns a step (floats, because they are means over steps) unless a field says otherwise;
+`delta_ns` is candidate - baseline, so positive is slower. This module imports nothing of the project.
+
+FORMAT_VERSION history
+    1  first published form
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+FORMAT_VERSION = 1
+
+Verdict = Literal[
+    "improved", "regressed", "likely_improved", "likely_regressed", "no_change", "inconclusive", "not_comparable"
+]
+# How far a delta can be believed. `exact`: a counted quantity, no test needed. `confirmed`: run-level test and
+# CI agree after correction. `likely`: beyond the noise known or assumed, too few runs to confirm.
+# `within_noise`: not to be told from run-to-run noise.
+Evidence = Literal["exact", "confirmed", "likely", "within_noise"]
+Captured = Literal["captured", "not_captured"]
+Cause = Literal[
+    "kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed", "comm", "memcpy",
+    "launch_api", "launch_latency", "dependency", "graph_internal", "host_sync", "host_api", "gc", "gil_wait",
+    "host_work", "unattributed", "batch_mix",
+]  # fmt: skip
+
+# The closed accounting: these sum to the period of a step, in this order in every report.
+CATEGORIES: tuple[str, ...] = (
+    "compute", "comm", "memcpy", "launch_latency", "dependency", "graph_internal", "launch_api", "host_sync",
+    "host_api", "gc", "gil_wait", "host_work", "unattributed",
+)  # fmt: skip
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """What made the result."""
+
+    name: str
+    version: str
+
+
+class RunInput(msgspec.Struct, frozen=True):
+    """One capture of a side. `name` is the file's base name: no directory of the machine enters a result."""
+
+    name: str
+    fingerprint: str  # of the file's content, see load/unpack.py
+    bytes: int
+    duration_ns: int
+    ranks: int
+    steps: int  # whole steps, before strata
+    step_source: str  # tensorrt-llm | profiler-step | step-regex:... | inferred | whole-capture
+
+
+class SideInput(msgspec.Struct, frozen=True):
+    """One side: its label and its runs."""
+
+    label: str
+    runs: list[RunInput]
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """Both sides' inputs and the options that change numbers."""
+
+    baseline: SideInput
+    candidate: SideInput
+    options: dict[str, Any] = {}
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A count on both sides."""
+
+    baseline: int
+    candidate: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The headline: mean step time over the compared strata, weighted by the baseline's mix."""
+
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    p_value: float | None  # run-level; None with one run a side
+    runs: Pair
+    steps: Pair  # steps that entered the mean
+    noise_floor_ns: float | None = None  # what the same program run again shows (A/A), or the assumed prior
+    noise_source: str = "assumed"  # repeats | given | assumed
+    min_detectable_ns: float | None = None  # a change of this size would show with this many runs
+    power_note: str = ""
+
+
+class PhaseSide(msgspec.Struct, frozen=True):
+    """Step times of one phase on one side, all whole steps of all runs."""
+
+    steps: int
+    mean_ns: float
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    run_means_ns: list[float]  # one a run, for plots
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """Tails and distribution of one phase."""
+
+    phase: str
+    baseline: PhaseSide | None
+    candidate: PhaseSide | None
+    delta_mean_ns: float | None
+    delta_p50_ns: float | None
+    delta_p99_ns: float | None
+
+
+class StepSample(msgspec.Struct, frozen=True):
+    """One whole step, for distributions. Bounded in number; `samples_left_out` of the result says how many more."""
+
+    side: Literal["baseline", "candidate"]
+    run: int
+    rank: int
+    phase: str
+    number: int | None
+    period_ns: int
+
+
+class Accounting(msgspec.Struct, frozen=True):
+    """Category -> ns a step. A category that was not captured is absent, never zero.
+
+    `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
+    `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
+    """
+
+    baseline: dict[str, float]
+    candidate: dict[str, float]
+    delta: dict[str, float]
+    residual_ns: int
+    hidden_baseline: dict[str, float] = {}
+    hidden_candidate: dict[str, float] = {}
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A place to jump to in nsys: trace time in ns of the named run."""
+
+    side: Literal["baseline", "candidate"]
+    run: str
+    start_ns: int
+    end_ns: int
+    what: str
+
+
+class FindingEvidence(msgspec.Struct, frozen=True):
+    """What shows the finding: SQL to run on the export itself, and the moments to look at."""
+
+    sql: str
+    moments: list[Moment]
+    runs_baseline_ns: list[float] = []  # the cell's mean in each run
+    runs_candidate_ns: list[float] = []
+    count_baseline: float | None = None  # events a step, where counting them means something
+    count_candidate: float | None = None
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The place of a finding; empty fields do not apply."""
+
+    range: str | None = None
+    kernel: str | None = None
+    thread: str | None = None
+    holder_thread: str | None = None
+    holder_range: str | None = None
+    api: str | None = None
+    phase: str | None = None
+    rank: int | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One cause at one place and what it explains of the step-time delta."""
+
+    rank: int
+    cause: Cause
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    share: float | None  # of the total delta; None where the total is 0
+    title: str
+    where: Where
+    evidence: FindingEvidence
+    next: str
+    level: Evidence
+    baseline_ns: float
+    candidate_ns: float
+    p_value: float | None = None
+    q_value: float | None = None  # Benjamini-Hochberg over the findings
+    note: str = ""
+
+
+class KernelSide(msgspec.Struct, frozen=True):
+    """One side of a kernel row. `ns_per_step` is its share of the compute (or comm) time: rows sum to the total."""
+
+    names: list[str]
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float  # wall time of one op, overlaps not shared out
+    grids: list[str] = []
+    blocks: list[str] = []
+    registers: int | None = None
+    shared_bytes: int | None = None
+
+
+class KernelRow(msgspec.Struct, frozen=True):
+    """Kernels of both sides matched to each other; every op is in exactly one row."""
+
+    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"]
+    confidence: float
+    category: str  # gemm, attention, norm, ..., communication
+    family: str  # cutlass, nvjet, cudnn, nccl, pytorch, ...
+    baseline: KernelSide | None
+    candidate: KernelSide | None
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+    q_value: float | None = None
+    range: str | None = None
+
+
+class RangeSide(msgspec.Struct, frozen=True):
+    """One side of a range row."""
+
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float
+
+
+class RangeRow(msgspec.Struct, frozen=True):
+    """An NVTX range (numbers masked) on a thread role: host wall time, inclusive of children."""
+
+    range: str
+    domain: str
+    thread: str
+    baseline: RangeSide | None
+    candidate: RangeSide | None
+    delta_ns: float
+
+
+class GapSide(msgspec.Struct, frozen=True):
+    """One side of an idle-gap row. A gap with several causes counts once in each, with that cause's part."""
+
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float
+    p50_ns: float
+    p99_ns: float
+
+
+class GapRow(msgspec.Struct, frozen=True):
+    """Idle time by cause, launching thread, innermost range and the kernels around the gap."""
+
+    cause: str
+    thread: str
+    range: str
+    previous: str
+    next: str
+    baseline: GapSide | None
+    candidate: GapSide | None
+    delta_ns: float
+
+
+class WorstGap(msgspec.Struct, frozen=True):
+    """One of the longest single gaps."""
+
+    side: Literal["baseline", "candidate"]
+    run: str
+    start_ns: int
+    duration_ns: int
+    cause: str  # the largest part
+    range: str
+    thread: str
+    previous: str
+    next: str
+    phase: str
+
+
+class LaunchSide(msgspec.Struct, frozen=True):
+    """Launch overhead of one side."""
+
+    calls_per_step: float  # launching API calls
+    graph_launches_per_step: float
+    kernels_per_step: float
+    graph_coverage: float  # share of kernels that came from a graph launch, 0 to 1
+    api_ns_per_step: float  # host time inside launching calls
+    exposed_ns_per_step: float  # launch_api + launch_latency of the accounting
+    queue_delay_mean_ns: float  # API return -> op start; negative where the op began first
+    queue_delay_p50_ns: float
+    queue_delay_p99_ns: float
+
+
+class ApiRow(msgspec.Struct, frozen=True):
+    """Calls of one CUDA API function a step."""
+
+    api: str
+    kind: str  # launch | sync | other
+    baseline_calls: float
+    candidate_calls: float
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+
+
+class TransitionRow(msgspec.Struct, frozen=True):
+    """Kernels that were launched one by one on one side and by a graph on the other."""
+
+    kernel: str
+    eager_per_step_baseline: float
+    graph_per_step_baseline: float
+    eager_per_step_candidate: float
+    graph_per_step_candidate: float
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Launch overhead of both sides, by API, and what moved between eager and graph."""
+
+    baseline: LaunchSide
+    candidate: LaunchSide
+    apis: list[ApiRow]
+    transitions: list[TransitionRow] = []
+
+
+class GilRow(msgspec.Struct, frozen=True):
+    """GIL time of a thread role. `exposed` is the part that kept a GPU idle; `hidden` the rest of the wait."""
+
+    thread: str
+    phase: str
+    baseline_hold_ns: float | None
+    baseline_wait_ns: float | None
+    baseline_exposed_ns: float | None
+    candidate_hold_ns: float | None
+    candidate_wait_ns: float | None
+    candidate_exposed_ns: float | None
+
+
+class GilPairRow(msgspec.Struct, frozen=True):
+    """Who waited for the GIL while whom held it; ns a step."""
+
+    waiter: str
+    holder: str
+    holder_range: str
+    baseline_ns: float | None
+    candidate_ns: float | None
+
+
+class Gil(msgspec.Struct, frozen=True):
+    """GIL tables; empty where not captured (see coverage)."""
+
+    rows: list[GilRow]
+    matrix: list[GilPairRow]
+
+
+class GcRow(msgspec.Struct, frozen=True):
+    """Garbage-collection pauses of a thread role and generation ('?' where the range does not say)."""
+
+    thread: str
+    generation: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    baseline_exposed_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+    candidate_exposed_ns: float | None
+
+
+class Gc(msgspec.Struct, frozen=True):
+    """GC table; empty where no `Python GC` range was recorded (see coverage)."""
+
+    rows: list[GcRow]
+
+
+class Graphs(msgspec.Struct, frozen=True):
+    """CUDA graph use of both sides."""
+
+    mode_baseline: str  # node | graph | none | unknown
+    mode_candidate: str
+    launches_per_step_baseline: float
+    launches_per_step_candidate: float
+    nodes_per_launch_baseline: float | None
+    nodes_per_launch_candidate: float | None
+
+
+class ThreadRow(msgspec.Struct, frozen=True):
+    """A thread role on both sides, why it has that role, and how alike the two are (0 to 1)."""
+
+    role: str
+    process: str
+    score: float | None
+    baseline_ranges: list[str]
+    candidate_ranges: list[str]
+    baseline_range_ns: float | None  # top-level range time a step
+    candidate_range_ns: float | None
+    delta_ns: float | None
+
+
+class ResponseStage(msgspec.Struct, frozen=True):
+    """One stage of the response path (executor -> ... -> respond), host time a step."""
+
+    stage: str
+    thread: str
+    range: str
+    baseline_ns: float | None
+    candidate_ns: float | None
+    delta_ns: float | None
+    keeps_up_baseline: bool | None  # stage time <= step time
+    keeps_up_candidate: bool | None
+
+
+class Stratum(msgspec.Struct, frozen=True):
+    """Steps of like workload. `compared` says whether it entered the mean, `reason` why not."""
+
+    phase: str
+    ctx_reqs: str
+    ctx_tokens: str
+    gen_reqs: str
+    level: Literal["exact", "bucket", "phase", "all"]
+    baseline_steps: int
+    candidate_steps: int
+    baseline_ns: float | None
+    candidate_ns: float | None
+    delta_ns: float | None
+    weight: float
+    compared: bool
+    reason: str = ""
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """Raw means over all whole steps, and the part of their difference that is a different mix of steps."""
+
+    baseline_raw_ns: float
+    candidate_raw_ns: float
+    batch_mix_ns: float
+    speed_ns: float
+
+
+class RankRow(msgspec.Struct, frozen=True):
+    """One rank (process with a GPU)."""
+
+    rank: int
+    device: int
+    baseline_ns: float | None
+    candidate_ns: float | None
+    delta_ns: float | None
+    baseline_comm_wait_ns: float | None = None  # NCCL time spent waiting for the last rank to arrive
+    candidate_comm_wait_ns: float | None = None
+    baseline_comm_transfer_ns: float | None = None
+    candidate_comm_transfer_ns: float | None = None
+    baseline_late_share: float | None = None  # share of collectives for which this rank came last
+    candidate_late_share: float | None = None
+
+
+class KpiRow(msgspec.Struct, frozen=True):
+    """One figure of a benchmark's own report."""
+
+    metric: str
+    unit: str
+    better: Literal["lower", "higher"]
+    baseline: float
+    candidate: float
+    delta: float
+    explained: float | None = None  # share of the delta that the step-time delta explains
+
+
+class Kpi(msgspec.Struct, frozen=True):
+    """The benchmark's own figures beside the trace."""
+
+    source_baseline: str
+    source_candidate: str
+    rows: list[KpiRow]
+    note: str = ""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One comparability check with both values."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    baseline: str
+    candidate: str
+    message: str
+
+
+class Comparability(msgspec.Struct, frozen=True):
+    """Whether the two sides can be compared at all; any `fail` says no unless forced."""
+
+    comparable: bool
+    checks: list[Check]
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Which kinds of trace each side holds."""
+
+    baseline: dict[str, Captured]
+    candidate: dict[str, Captured]
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A warning carried as data; its slug is explained in docs/messages.md."""
+
+    slug: str
+    message: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a report needs."""
+
+    format_version: int = FORMAT_VERSION
+    tool: Tool
+    inputs: Inputs
+    verdict: Verdict
+    verdict_reason: str
+    step: Step
+    phases: list[Phase]
+    accounting: Accounting
+    mix: Mix
+    findings: list[Finding]
+    kernels: list[KernelRow]
+    ranges: list[RangeRow]
+    gaps: list[GapRow]
+    worst_gaps: list[WorstGap]
+    launch: Launch
+    gil: Gil
+    gc: Gc
+    graphs: Graphs
+    threads: list[ThreadRow]
+    response_path: list[ResponseStage]
+    strata: list[Stratum]
+    ranks: list[RankRow]
+    kpi: Kpi | None
+    comparability: Comparability
+    coverage: Coverage
+    warnings: list[Note]
+    samples: list[StepSample] = []
+    samples_left_out: int = 0
+
+
+def decode(data: bytes) -> Result:
+    """Read a result back from JSON; raises `msgspec.ValidationError` where it is not one."""
+    return msgspec.json.decode(data, type=Result)
+
+
+def encode(result: Result) -> bytes:
+    """The result as JSON, keys in the order of the structs: the same result gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"

@@ -1,0 +1,1 @@
+"""report: one file an output; each takes a `tracediff.model.Result` and nothing else."""
