@@ -40,6 +40,7 @@ class IdlePieces:
     api: Ints  # CUDA function, for pieces inside one
     holder: Ints  # thread that held the GIL, for gil_wait
     holder_label: Ints  # its innermost range
+    under: Ints  # for gil_wait: the cause it would have without a GIL trace
 
 
 def attribute(unit: Unit, swept: Sweep, launches: Launches, hosts: Hosts) -> IdlePieces:
@@ -66,7 +67,7 @@ def attribute(unit: Unit, swept: Sweep, launches: Launches, hosts: Hosts) -> Idl
         walk = Intervals(swept.gap_start[index], np.minimum(call_end[index], swept.gap_end[index]))
         parts.append(_walk(host, index, walk, call_start[index], call_end[index]))
     joined = IdlePieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in IdlePieces.__annotations__))
-    return _with_holders(_with_places(joined, call_start, hosts), hosts)
+    return _with_holders(_with_places(joined, call_start, hosts), call_start, call_end, hosts)
 
 
 def _first_start(unit: Unit, launches: int) -> Ints:
@@ -82,7 +83,7 @@ def _whole(swept: Sweep, index: Index, cause: str, tid: Ints) -> IdlePieces:
 
 def _pieces(index: Index, start: Ints, end: Ints, cause: str, tid: Ints) -> IdlePieces:
     none = np.full(len(index), -1, np.int64)
-    return IdlePieces(index, start, end, np.full(len(index), CODE[cause]), tid, none, none, none, none)
+    return IdlePieces(index, start, end, np.full(len(index), CODE[cause]), tid, none, none, none, none, none)
 
 
 def _walk(host: HostThread, index: Index, walk: Intervals, call_start: Ints, call_end: Ints) -> IdlePieces:
@@ -103,7 +104,7 @@ def _walk(host: HostThread, index: Index, walk: Intervals, call_start: Ints, cal
     api = np.where(named, host.api.name[by_call.part], -1) if len(host.api.name) else np.full(len(cause), -1)
     none = np.full(len(cause), -1, np.int64)
     return IdlePieces(
-        index[query], by_call.start, by_call.end, cause, np.full(len(cause), host.tid), none, api, none, none
+        index[query], by_call.start, by_call.end, cause, np.full(len(cause), host.tid), none, api, none, none, none
     )
 
 
@@ -126,11 +127,12 @@ def _with_places(pieces: IdlePieces, call_start: Ints, hosts: Hosts) -> IdlePiec
     return _joined(out)
 
 
-def _with_holders(pieces: IdlePieces, hosts: Hosts) -> IdlePieces:
+def _with_holders(pieces: IdlePieces, call_start: Ints, call_end: Ints, hosts: Hosts) -> IdlePieces:
     """Cut waits for the GIL along its holders, and those along the holder's innermost range."""
     waiting = pieces.cause == CODE["gil_wait"]
     out = [_select(pieces, np.flatnonzero(~waiting))]
     waits = _select(pieces, np.flatnonzero(waiting))
+    waits = _with_under(waits, call_start, call_end, hosts)
     for pid in np.unique(waits.tid >> 24 & 0xFFFFFF):
         mine = _select(waits, np.flatnonzero((waits.tid >> 24 & 0xFFFFFF) == pid))
         spans, holder = hosts.gil_holders(int(pid))
@@ -142,6 +144,25 @@ def _with_holders(pieces: IdlePieces, hosts: Hosts) -> IdlePieces:
                 continue
             ranges, label = hosts.thread(int(thread)).places
             out.append(_cut_pieces(part, cut(Intervals(part.start, part.end), ranges), label, "holder_label"))
+    return _joined(out)
+
+
+def _with_under(waits: IdlePieces, call_start: Ints, call_end: Ints, hosts: Hosts) -> IdlePieces:
+    """What each wait for the GIL would be called had the GIL not been traced: for a side that was not."""
+    out = [_select(waits, np.empty(0, np.intp))]
+    for thread in np.unique(waits.tid):
+        mine = _select(waits, np.flatnonzero(waits.tid == thread))
+        states, state = hosts.thread(int(thread)).states_without_gil
+        pieces = cut(Intervals(mine.start, mine.end), states)
+        code = np.where(pieces.part >= 0, state[pieces.part], len(STATES)) if len(state) else np.full(
+            len(pieces.part), len(STATES)
+        )
+        cause = _OF_STATE[code]
+        gap = mine.gap[pieces.query]
+        own = (pieces.start >= call_start[gap]) & (pieces.end <= call_end[gap])
+        cause = np.where(own & (cause != CODE["gc"]), CODE["launch_api"], cause)
+        cutted = {name: values[pieces.query] for name, values in mine.__dict__.items()}
+        out.append(IdlePieces(**{**cutted, "start": pieces.start, "end": pieces.end, "under": cause}))
     return _joined(out)
 
 

@@ -74,9 +74,17 @@ class HostThread:
     @cached_property
     def states(self) -> tuple[Intervals, Index]:
         """A partition of the thread's busy time and, for each part, the index into STATES."""
+        return layers(self.gc, self.gil_wait, *self._by_class)
+
+    @cached_property
+    def states_without_gil(self) -> tuple[Intervals, Index]:
+        """The same as if the GIL had not been traced."""
+        return layers(self.gc, EMPTY, *self._by_class)
+
+    @cached_property
+    def _by_class(self) -> list[Intervals]:
         start, end, _, kind = self._calls
-        by_class = [union(start[kind == name], end[kind == name]) for name in ("launch", "sync", "other")]
-        return layers(self.gc, self.gil_wait, *by_class)
+        return [union(start[kind == name], end[kind == name]) for name in ("launch", "sync", "other")]
 
     @cached_property
     def places(self) -> tuple[Intervals, Ints]:

@@ -1,0 +1,96 @@
+"""Places: NVTX texts with their numbers masked, so that step 31 of one run meets step 44 of another."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+
+
+Ints = npt.NDArray[np.int64]
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+
+# All generations of a step label are one place.
+STEP_PLACE = "[Executor] _forward_step"
+OUTSIDE = "outside any range"
+
+
+def mask(text: str) -> str:
+    """`layer 12: 0x7f3a` -> `layer N: N`."""
+    return _NUMBER.sub("N", text)
+
+
+class Places:
+    """Label of range_text -> place, as dense ids."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        rows = db.execute("SELECT label, text FROM range_text ORDER BY label").fetchall()
+        steps = {row[0] for row in db.execute("SELECT label FROM step_text").fetchall()} if _has_steps(db) else set()
+        names: dict[str, int] = {}
+        self._of_label = np.full(max((row[0] for row in rows), default=-1) + 2, -1, np.int64)
+        for label, text in rows:
+            place = _step_place(text) if label in steps else mask(text)
+            self._of_label[label] = names.setdefault(place, len(names))
+        self.names: list[str] = list(names)
+
+    @property
+    def size(self) -> int:
+        """How many labels there are."""
+        return len(self._of_label) - 1
+
+    def ids(self, label: Ints) -> Ints:
+        """Labels -> place ids; -1 stays -1."""
+        return self._of_label[label]
+
+    def of_label(self, label: int) -> str:
+        """The place of one label."""
+        return self.name(int(self._of_label[label]))
+
+    def name(self, place: int) -> str:
+        """The text of a place; '' for -1."""
+        return self.names[place] if place >= 0 else ""
+
+    def outside(self, ranges_start: Ints, labels: Ints, instant: Ints) -> npt.NDArray[np.int64]:
+        """For instants outside any range of a thread: a place id that says between which ranges they fall.
+
+        `ranges_start`, `labels`: the thread's partition by innermost range.
+        """
+        after = np.searchsorted(ranges_start, instant, side="right")
+        place = self.ids(labels)
+        before_id = np.where(after > 0, place[np.maximum(after - 1, 0)], -1) if len(place) else np.full(len(instant), -1)
+        next_id = (
+            np.where(after < len(place), place[np.minimum(after, len(place) - 1)], -1)
+            if len(place)
+            else np.full(len(instant), -1)
+        )
+        pairs, inverse = np.unique(np.stack([before_id, next_id], axis=1), axis=0, return_inverse=True)
+        ids = []
+        for previous, following in pairs.tolist():
+            text = outside_text(self.name(previous), self.name(following))
+            if text in self.names:
+                ids.append(self.names.index(text))
+            else:
+                self.names.append(text)
+                ids.append(len(self.names) - 1)
+        return np.asarray(ids, np.int64)[inverse.reshape(-1)] if len(instant) else np.empty(0, np.int64)
+
+
+def outside_text(previous: str, following: str) -> str:
+    """How a place outside any range is called."""
+    if previous and following:
+        return f"{OUTSIDE}, between {previous} and {following}"
+    if previous or following:
+        return f"{OUTSIDE}, " + (f"after {previous}" if previous else f"before {following}")
+    return OUTSIDE
+
+
+def _step_place(text: str) -> str:
+    return STEP_PLACE if "_forward_step" in text else mask(text)
+
+
+def _has_steps(db: duckdb.DuckDBPyConnection) -> bool:
+    row = db.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'step_text'").fetchone()
+    return bool(row and row[0])

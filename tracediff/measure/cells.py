@@ -1,0 +1,140 @@
+"""Cells: the places where time goes, measured at every whole step, and their statistics between the sides.
+
+A cell is a category, a (cause, place) of idle time, or a row of the kernel table. Values are ns a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.strata import Strata
+from tracediff.measure.assumed_noise import assumed_half_width
+from tracediff.measure.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
+from tracediff.measure.intervals import Floats
+from tracediff.measure.statistics import benjamini_hochberg, noise_floor, run_level_p
+from tracediff.model import Evidence
+
+ALPHA = 0.05
+MIN_CONFIRM = 3  # runs a side below which nothing is confirmed
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Statistics of many cells, arrays over cells, ns a step; p and q are nan where they cannot be said."""
+
+    baseline: Floats
+    candidate: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+    baseline_runs: Floats  # (runs, cells)
+    candidate_runs: Floats
+    noise: Floats  # half-width of run-to-run noise: from repeats, else assumed
+    noise_source: str
+    kinds: list[str]  # accounting category of each cell, for the assumed noise
+
+    @property
+    def delta(self) -> Floats:
+        """Candidate - baseline."""
+        return self.candidate - self.baseline
+
+    def take(self, index: list[int]) -> Estimates:
+        """Some of the cells, in this order."""
+        columns = np.asarray(index, np.intp)
+        return Estimates(
+            *(getattr(self, name)[columns] for name in ("baseline", "candidate", "low", "high", "p")),
+            self.baseline_runs[:, columns],
+            self.candidate_runs[:, columns],
+            self.noise[columns],
+            self.noise_source,
+            [self.kinds[one] for one in index],
+        )
+
+
+@dataclass
+class Frame:
+    """The compared steps in a fixed order: for each side and run, group -> positions of its steps."""
+
+    steps: pl.DataFrame  # side, run, part, period, group, at (position among the steps of the run)
+    runs: tuple[int, int]
+    weights: dict[int, float]
+    _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
+
+    def matrices(self, values: pl.DataFrame, cells: int) -> tuple[list[RunSteps], list[RunSteps]]:
+        """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
+        located = values.join(self.steps, on=["side", "run", "part", "period"], how="inner")
+        sides: tuple[list[RunSteps], list[RunSteps]] = ([], [])
+        for side in (0, 1):
+            for run in range(self.runs[side]):
+                own = self.steps.filter((pl.col("side") == side) & (pl.col("run") == run))
+                matrix = np.zeros((len(own), cells))
+                mine = located.filter((pl.col("side") == side) & (pl.col("run") == run))
+                np.add.at(matrix, (mine["at"].to_numpy(), mine["cell"].to_numpy()), mine["ns"].to_numpy().astype(float))
+                group = own["group"].to_numpy()
+                sides[side].append(RunSteps({int(one): matrix[group == one] for one in np.unique(group)}))
+        return sides
+
+
+def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, int]) -> Frame:
+    """Fix the order of the compared steps: by run, rank, device and time."""
+    located = steps.join(strata.members, on=["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"], how="left", nulls_equal=True)
+    located = located.filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+    located = located.with_columns(at=pl.int_range(pl.len()).over("side", "run"))
+    return Frame(located.select("side", "run", "part", "period", "group", "at", "rank"), runs, strata.weights)
+
+
+def estimate(
+    frame: Frame, values: pl.DataFrame, kinds: list[str], *, noise_ns: Floats | None = None, seed: int = 0
+) -> Estimates:
+    """Means, interval, p and noise of each cell. `values`: side, run, part, period, cell, ns."""
+    cells = len(kinds)
+    one, other = frame.matrices(values, cells)
+    baseline, candidate = side_means(one, frame.weights), side_means(other, frame.weights)
+    low, high = bootstrap_ci(one, other, frame.weights, seed=seed) if cells else (baseline, candidate)
+    runs_b, runs_c = run_values(one, frame.weights), run_values(other, frame.weights)
+    p = run_level_p(runs_b, runs_c) if min(len(one), len(other)) >= 2 else np.full(cells, np.nan)
+    noise, source = _noise(runs_b, runs_c, baseline, candidate, kinds, noise_ns)
+    return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds)
+
+
+def _noise(
+    runs_b: Floats, runs_c: Floats, baseline: Floats, candidate: Floats, kinds: list[str], given: Floats | None
+) -> tuple[Floats, str]:
+    """Half-width within which a delta may be run-to-run noise: given, from repeats of either side, or assumed."""
+    if given is not None:
+        return given, "given"
+    assumed = np.array(
+        [float(assumed_half_width(kind, b, c)) for kind, b, c in zip(kinds, baseline, candidate, strict=True)]
+    )
+    floors = [
+        noise_floor(runs, baseline_runs=len(runs_b), candidate_runs=len(runs_c))
+        for runs in (runs_b, runs_c)
+        if len(runs) >= 2
+    ]
+    if not floors:
+        return assumed, "assumed"
+    return np.max(floors, axis=0), "repeats"
+
+
+def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
+    """How far each delta can be believed, and its q value (Benjamini-Hochberg over the cells).
+
+    confirmed: >= 3 runs a side, q < 0.05 and the interval excludes 0. likely: the interval excludes 0 and the
+    delta exceeds the noise. A delta under 0.05 % of the step (and under 200 ns) is never more than noise.
+    """
+    q = benjamini_hochberg(cells.p)
+    runs = min(len(cells.baseline_runs), len(cells.candidate_runs))
+    floor = max(200.0, 0.0005 * total_ns)
+    out: list[Evidence] = []
+    for delta, low, high, one_q, noise in zip(cells.delta, cells.low, cells.high, q, cells.noise, strict=True):
+        outside = (low > 0 or high < 0) and abs(delta) >= floor
+        if outside and runs >= MIN_CONFIRM and not np.isnan(one_q) and one_q < ALPHA:
+            out.append("confirmed")
+        elif outside and abs(delta) > noise and (np.isnan(one_q) or one_q < ALPHA or runs < MIN_CONFIRM):
+            out.append("likely")
+        else:
+            out.append("within_noise")
+    return out, q

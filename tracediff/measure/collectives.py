@@ -1,0 +1,57 @@
+"""NCCL across ranks: how much of each collective was waiting for the last rank, how much transfer."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.timeline import COMM, Unit
+from tracediff.measure.sweep import Sweep
+
+_SCHEMA = {"rank": pl.Int64, "stratum": pl.Int64, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
+           "late": pl.Int64}  # fmt: skip
+
+
+def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFrame) -> pl.DataFrame:
+    """stratum, rank -> wait_ns, transfer_ns, count, late (collectives for which the rank came last).
+
+    The k-th communication kernel of a step is the same collective on every rank. A rank waits from its own
+    start until the last rank's start; the rest is transfer. Needs ranks of one export: their clocks agree.
+    """
+    frames = []
+    first = 0
+    for unit, one in zip(units, swept, strict=True):
+        index = np.flatnonzero((one.op_period >= 0) & (unit.kind == COMM))
+        frames.append(
+            pl.DataFrame(
+                {
+                    "rank": np.full(len(index), unit.rank, np.int64),
+                    "period": one.op_period[index].astype(np.int64) + first,
+                    "start": unit.start[index],
+                    "end": unit.end[index],
+                }
+            )
+        )
+        first += len(unit.step)
+    ops = pl.concat(frames)
+    if len({unit.rank for unit in units}) < 2 or not len(ops):
+        return pl.DataFrame(schema=_SCHEMA)
+    ops = ops.join(periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left")
+    ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step"))
+    ranks = ops["rank"].n_unique()
+    together = ["step", "ordinal"]
+    ops = ops.with_columns(
+        present=pl.col("rank").n_unique().over(together), last=pl.col("start").max().over(together)
+    ).filter(pl.col("present") == ranks)
+    ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
+    return (
+        ops.group_by("stratum", "rank")
+        .agg(
+            wait_ns=pl.col("wait").sum(),
+            transfer_ns=(pl.col("end") - pl.col("start") - pl.col("wait")).sum(),
+            count=pl.len().cast(pl.Int64),
+            late=(pl.col("wait") == 0).sum().cast(pl.Int64),
+        )
+        .sort("stratum", "rank")
+        .select("rank", "stratum", "wait_ns", "transfer_ns", "count", "late")
+    )

@@ -1,0 +1,158 @@
+"""Can these captures be compared at all? Each check shows both values; a fail stops the verdict unless forced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracediff.align.strata import Strata
+from tracediff.measure.reduction import Reduction
+from tracediff.measure.sides import Side
+from tracediff.model import Check, Comparability, Stratum
+
+Status = str
+
+
+def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
+    """Run every check."""
+    checks = [
+        _same(sides, "gpu", _gpus, "fail", "times of different GPU models are not comparable"),
+        _same(sides, "gpu_count", lambda part: str(len({(d, n) for d, n, _, _ in part.devices}) or "?"), "warn",
+              "the machines have another number of GPUs"),
+        _ranks(sides),
+        _same(sides, "driver", _meta("NvDriverVersion"), "warn", "the driver differs: its share of a delta is unknown"),
+        _same(sides, "cuda", _meta("CudaDriverVersion"), "warn", "the CUDA version differs"),
+        _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "the hosts have another number of cores: host time may differ"),
+        _same(sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another nsys may trace at another cost"),
+        _same(sides, "schema", lambda part: part.schema_version or "?", "ok", ""),
+        _same(sides, "clocks", lambda part: ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices) or "?",
+              "warn", "maximum clocks differ"),
+        _graph_mode(sides),
+        *(_kind(sides, kind) for kind in ("cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
+        _gc(sides),
+        _same(sides, "step_labels", lambda part: part.step_source, "warn", "steps were found in different ways"),
+        _window(sides),
+        _mix(strata.rows),
+        _dropped(sides),
+    ]  # fmt: skip
+    return Comparability(all(one.status != "fail" for one in checks), checks)
+
+
+def _values(side: Side, value: Callable[[Reduction], str]) -> str:
+    return " | ".join(sorted({value(part) for part in side.parts}))
+
+
+def _meta(name: str) -> Callable[[Reduction], str]:
+    return lambda part: "+".join(part.meta.get(name, ())) or "?"
+
+
+def _gpus(part: Reduction) -> str:
+    return ", ".join(sorted({name for _, name, _, _ in part.devices})) or "?"
+
+
+def _same(
+    sides: tuple[Side, Side], name: str, value: Callable[[Reduction], str], status: Status, message: str
+) -> Check:
+    one, other = _values(sides[0], value), _values(sides[1], value)
+    if one == other:
+        return Check(name, "ok", one, other, "")
+    if "?" in (one, other):
+        return Check(name, "ok", one, other, "not recorded on one side")
+    return Check(name, status, one, other, message)  # type: ignore[arg-type]
+
+
+def _ranks(sides: tuple[Side, Side]) -> Check:
+    def ranks(side: Side) -> str:
+        counts = {sum(part.periods["rank"].n_unique() for part in run.parts) for run in side.runs}
+        return " | ".join(str(count) for count in sorted(counts))
+
+    one, other = ranks(sides[0]), ranks(sides[1])
+    if one == other:
+        return Check("ranks", "ok", one, other, "")
+    return Check("ranks", "fail", one, other, "another number of ranks: steps do other work")
+
+
+def _graph_mode(sides: tuple[Side, Side]) -> Check:
+    one, other = (_values(side, lambda part: part.graph_mode) for side in sides)
+    if one == other or "unknown" in (one, other):
+        return Check("graph_mode", "ok", one, other, "")
+    return Check(
+        "graph_mode", "fail", one, other,
+        "CUDA graphs were traced by node on one side and as a whole on the other: capture both with"
+        " --cuda-graph-trace=node",
+    )  # fmt: skip
+
+
+def _kind(sides: tuple[Side, Side], kind: str) -> Check:
+    one, other = ("captured" if side.captured(kind) else "not captured" for side in sides)
+    if one == other:
+        return Check(f"trace_{kind}", "ok", one, other, "")
+    status = {"cuda_api": "fail", "graphs": "fail"}.get(kind, "warn")
+    message = {
+        "cuda_api": "without launching calls on one side idle time cannot be attributed there",
+        "graphs": "the kernels of CUDA graphs are missing on one side",
+        "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"
+        " (nsys -t python-gil)",
+        "nvtx": "host work cannot be named by range on one side (nsys -t nvtx)",
+    }.get(kind, "what this kind of trace shows is missing on one side")
+    return Check(f"trace_{kind}", status, one, other, message)  # type: ignore[arg-type]
+
+
+def _gc(sides: tuple[Side, Side]) -> Check:
+    one, other = ("seen" if side.captured("gc") else "none seen" for side in sides)
+    message = ""
+    if one != other:
+        message = (
+            "no `Python GC` range on one side: either nothing was collected or it was not recorded"
+            " (TLLM_PROFILE_RECORD_GC=1), then its time counts as host work there"
+        )
+    return Check("trace_gc", "ok", one, other, message)
+
+
+def _window(sides: tuple[Side, Side]) -> Check:
+    def steps(side: Side) -> list[int]:
+        return [sum(len(part.periods) for part in run.parts) for run in side.runs]
+
+    one, other = steps(sides[0]), steps(sides[1])
+    text = [" | ".join(str(count) for count in counts) for counts in (one, other)]
+    means = sum(one) / len(one), sum(other) / len(other)
+    if max(means) > 1.2 * min(means):
+        return Check(
+            "capture_window", "warn", text[0], text[1],
+            "captures hold another number of whole steps; times are compared a step, never in total",
+        )  # fmt: skip
+    return Check("capture_window", "ok", text[0], text[1], "")
+
+
+def _mix(rows: list[Stratum]) -> Check:
+    totals = [sum(row.baseline_steps for row in rows), sum(row.candidate_steps for row in rows)]
+    distance = sum(abs(row.baseline_steps / totals[0] - row.candidate_steps / totals[1]) for row in rows) / 2
+    phases = sorted({row.phase for row in rows})
+    shares = [
+        ", ".join(
+            f"{phase} {100 * sum(count(row) for row in rows if row.phase == phase) / total:.0f} %" for phase in phases
+        )
+        for total, count in (
+            (totals[0], lambda row: row.baseline_steps),
+            (totals[1], lambda row: row.candidate_steps),
+        )
+    ]
+    if not any(row.compared for row in rows):
+        return Check("batch_mix", "fail", shares[0], shares[1], "the sides have no steps of like workload in common")
+    if distance > 0.1:
+        return Check(
+            "batch_mix", "warn", shares[0], shares[1],
+            f"{100 * distance:.0f} % of the steps belong to another workload: see batch_mix and the strata",
+        )  # fmt: skip
+    return Check("batch_mix", "ok", shares[0], shares[1], "")
+
+
+def _dropped(sides: tuple[Side, Side]) -> Check:
+    slugs = ("graph-kernels-missing", "kernels-without-launch")
+    counts = [sum(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
+    status = "warn" if any(counts) else "ok"
+    message = "some GPU work or its launching calls were not recorded: see the warnings" if any(counts) else ""
+    return Check("complete", status, _runs(counts[0]), _runs(counts[1]), message)  # type: ignore[arg-type]
+
+
+def _runs(count: int) -> str:
+    return "complete" if not count else f"{count} warnings"

@@ -1,0 +1,341 @@
+"""Two sides of reduced runs -> the `Result` that every report is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+import tracediff
+from tracediff.align.kernel_categories import category
+from tracediff.align.kernel_names import family
+from tracediff.align.strata import MIN_STEPS, Strata, build_strata
+from tracediff.errors import TracediffError
+from tracediff.measure import tables
+from tracediff.measure.assumed_noise import assumed_noise_total
+from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, levels
+from tracediff.measure.comparability import check
+from tracediff.measure.findings import rank_findings
+from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mix_draft
+from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
+from tracediff.measure.sides import Side, idle_table, stacked, steps_table
+from tracediff.measure.verdict import decide, step_estimate
+from tracediff.model import (
+    CATEGORIES,
+    Accounting,
+    Check,
+    Comparability,
+    Coverage,
+    Finding,
+    Inputs,
+    Kpi,
+    Note,
+    Pair,
+    Result,
+    RunInput,
+    SideInput,
+    Tool,
+)
+
+_IDLE = tuple(name for name in CATEGORIES if name not in ("compute", "comm", "memcpy"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What changes numbers, and is recorded in the result."""
+
+    min_steps: int = MIN_STEPS
+    force: bool = False
+    seed: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)  # said in the result: step regex, steps, ...
+
+
+def compare(baseline: Side, candidate: Side, options: Options | None = None, *, kpi: Kpi | None = None) -> Result:
+    """Compare two sides. Raises `TracediffError` (no-common-strata) where no step of one has a counterpart."""
+    options = options or Options()
+    sides = (baseline, candidate)
+    runs = (len(baseline.runs), len(candidate.runs))
+    steps = steps_table(sides)
+    strata = build_strata(steps, runs, options.min_steps)
+    comparability = check(sides, strata)
+    if not strata.weights:
+        raise TracediffError(
+            "no-common-strata",
+            "the two sides have no steps of like workload in common (phase, requests, tokens)",
+            fix="run both sides with the same requests, or capture a longer window",
+            exit_code=4,
+        )
+    frame = build_frame(steps, strata, runs)
+    with_gil = baseline.captured("gil") == candidate.captured("gil")
+    idle = idle_table(sides, with_gil=with_gil)
+    kernels = kernel_cells(sides, frame)
+    cells, layout = _estimates(frame, steps, idle, kernels, options.seed)
+    accounting = _accounting(sides, cells, layout, with_gil)
+    total_noise = _total_noise(cells, accounting)
+    step = step_estimate(cells, 0, total_noise, Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1))))
+    weigher = tables.Weigher(sides, strata)
+    findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, options)
+    verdict, reason = decide(
+        step, cells, 0, findings, comparable=comparability.comparable or options.force, reason=_failed(comparability)
+    )
+    ranges = tables.range_rows(sides, weigher)
+    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
+    launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
+    compared = steps.join(frame.steps.select("side", "run", "part", "period"), on=["side", "run", "part", "period"])
+    samples, left_out = tables.samples(steps)
+    warnings = _warnings(sides, strata, runs, with_gil)
+    if gaps_left_out:
+        warnings.append(Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the smallest changes are not listed"))
+    exposed = _exposed(frame, idle)
+    return Result(
+        tool=Tool("tracediff", tracediff.__version__),
+        inputs=Inputs(_input(baseline), _input(candidate), {"min_steps": options.min_steps, **options.extra}),
+        verdict=verdict,
+        verdict_reason=reason,
+        step=step,
+        phases=tables.phases(steps),
+        accounting=_with_hidden(accounting, sides, weigher, exposed),
+        mix=strata.mix,
+        findings=findings,
+        kernels=kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family),
+        ranges=ranges,
+        gaps=gaps,
+        worst_gaps=tables.worst_gaps(sides),
+        launch=launch,
+        gil=tables.gil(sides, weigher, _gil_exposed(frame, idle, steps)),
+        gc=tables.gc(sides, weigher, exposed.get("gc", {})),
+        graphs=tables.graphs(sides, launch),
+        threads=tables.threads(sides, ranges),
+        response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
+        strata=strata.rows,
+        ranks=tables.ranks(sides, compared, weigher),
+        kpi=kpi,
+        comparability=comparability,
+        coverage=Coverage(*({kind: "captured" if side.captured(kind) else "not_captured" for kind in _KINDS} for side in sides)),
+        warnings=warnings,
+        samples=samples,
+        samples_left_out=left_out,
+    )
+
+
+_KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of the estimates are what: 0 is the step, then categories, idle cells, kernel rows."""
+
+    categories: dict[str, int]
+    idle: list[int]
+    idle_keys: list[tuple[str, str, str, str]]  # cause, thread, holder, place or holder place (see idle_groups)
+    kernels: list[int]
+    idle_cells: pl.DataFrame
+
+
+def _estimates(
+    frame: Frame, steps: pl.DataFrame, idle: pl.DataFrame, kernels: KernelCells, seed: int
+) -> tuple[Estimates, Layout]:
+    """All cells in one pass, so that they are resampled together."""
+    keys = ["side", "run", "part", "period"]
+    parts = [steps.select(*keys, pl.lit(0, pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64))]
+    kinds = ["host_work"]  # the step's own noise is set apart, see _total_noise
+    categories: dict[str, int] = {}
+    for name in CATEGORIES:
+        categories[name] = len(kinds)
+        kinds.append(name)
+        source = steps.select(*keys, pl.col(name).alias("ns")) if name in ("compute", "comm", "memcpy") else idle.filter(
+            pl.col("cause") == name
+        ).group_by(keys).agg(pl.col("ns").sum())  # fmt: skip
+        parts.append(source.select(*keys, pl.lit(categories[name], pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)))
+    grouped = idle_groups(idle)
+    by = ["cause", "thread", "holder", "where"]
+    order = grouped.group_by(by).agg(pl.col("ns").sum()).sort("ns", *by, descending=[True] + [False] * 4)
+    order = order.with_columns(cell=pl.int_range(pl.len()).cast(pl.Int64) + len(kinds))
+    first = len(kinds)
+    kinds += order["cause"].to_list()
+    located = grouped.join(order.drop("ns"), on=by, how="left")
+    parts.append(located.group_by(*keys, "cell").agg(pl.col("ns").sum().cast(pl.Float64)).select(*keys, "cell", "ns"))
+    kernel_first = len(kinds)
+    kinds += kernels.kinds
+    parts.append(kernels.values.select(*keys, (pl.col("row") + kernel_first).alias("cell"), pl.col("share_ns").alias("ns")))
+    cells = estimate(frame, pl.concat(parts), kinds, seed=seed)
+    layout = Layout(
+        categories,
+        list(range(first, kernel_first)),
+        [tuple(row) for row in order.select(by).iter_rows()],  # type: ignore[misc]
+        list(range(kernel_first, len(kinds))),
+        located,
+    )
+    return cells, layout
+
+
+def idle_groups(idle: pl.DataFrame) -> pl.DataFrame:
+    """Idle pieces with the grain of a finding in `where`.
+
+    A wait for the GIL belongs to its holder and the holder's range, a collection to its thread: both strike
+    wherever the waiting thread happens to be. Everything else belongs to its place.
+    """
+    return idle.with_columns(
+        where=pl.when(pl.col("cause") == "gil_wait")
+        .then(pl.col("holder_place"))
+        .when(pl.col("cause") == "gc")
+        .then(pl.lit(""))
+        .otherwise(pl.col("place"))
+    )
+
+
+def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with_gil: bool) -> Accounting:
+    values: list[dict[str, float]] = []
+    for side, numbers in zip(sides, (cells.baseline, cells.candidate), strict=True):
+        held = {"gil_wait": side.captured("gil") and with_gil, "gc": side.captured("gc")}
+        values.append({name: float(numbers[column]) for name, column in layout.categories.items() if held.get(name, True)})
+    names = [name for name in CATEGORIES if name in values[0] or name in values[1]]
+    delta = {name: values[1].get(name, 0.0) - values[0].get(name, 0.0) for name in names}
+    residual = max(part.residual_ns for side in sides for part in side.parts)
+    return Accounting(values[0], values[1], delta, residual)
+
+
+def _total_noise(cells: Estimates, accounting: Accounting) -> float:
+    if cells.noise_source != "assumed":
+        return float(cells.noise[0])
+    return float(assumed_noise_total(accounting.baseline, accounting.candidate))
+
+
+def _findings(
+    sides: tuple[Side, Side],
+    frame: Frame,
+    cells: Estimates,
+    layout: Layout,
+    kernels: KernelCells,
+    strata: Strata,
+    total_delta: float,
+    options: Options,
+) -> tuple[list[Finding], tuple[list[Any], np.ndarray]]:  # type: ignore[type-arg]
+    columns = [*layout.idle, *layout.kernels]
+    chosen = cells.take(columns)
+    level, q = levels(chosen, float(max(cells.baseline[0], cells.candidate[0])))
+    idle_count = len(layout.idle)
+    drafts = idle_drafts(sides, frame, chosen, level[:idle_count], layout.idle_keys, layout.idle_cells)
+    drafts += kernel_drafts(sides, kernels, chosen, level[idle_count:], idle_count)
+    drafts = mark_consequences(drafts, chosen)
+    findings = rank_findings(drafts, chosen, q, total_delta)
+    extra = mix_draft(strata.mix, len(findings))
+    if extra is not None:
+        sure = [one for one in findings if one.level != "within_noise"]
+        at = len(sure)
+        findings = [*findings[:at], extra, *findings[at:]]
+    step = float(max(cells.baseline[0], cells.candidate[0]))
+    kept = [
+        one for one in findings
+        if one.level != "within_noise" or abs(one.delta_ns) >= 0.001 * step
+    ][:60]  # fmt: skip
+    ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(kept, 1)]
+    return ranked, (level[idle_count:], q[idle_count:])
+
+
+def _failed(comparability: Comparability) -> str:
+    failed: list[Check] = [one for one in comparability.checks if one.status == "fail"]
+    return "; ".join(f"{one.name}: {one.baseline} against {one.candidate}: {one.message}" for one in failed)
+
+
+def _input(side: Side) -> SideInput:
+    return SideInput(
+        side.label,
+        [
+            RunInput(
+                name=run.name,
+                fingerprint="+".join(part.fingerprint for part in run.parts),
+                bytes=sum(part.bytes for part in run.parts),
+                duration_ns=max(part.duration_ns for part in run.parts),
+                ranks=sum(part.periods["rank"].n_unique() for part in run.parts),
+                steps=sum(len(part.periods) for part in run.parts),
+                step_source=run.parts[0].step_source,
+            )
+            for run in side.runs
+        ],
+    )
+
+
+def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], with_gil: bool) -> list[Note]:
+    notes = [note for side in sides for part in side.parts for note in part.warnings]
+    notes += strata.warnings
+    if min(runs) == 1:
+        notes.append(
+            Note("single-run", "one run a side: run-to-run noise is unknown, and no change can be confirmed."
+                 " Record 5 runs a side")
+        )  # fmt: skip
+    elif min(runs) < 4:
+        notes.append(Note("few-runs", f"{min(runs)} runs a side: 5 make the interval and the test reliable"))
+    if not with_gil:
+        notes.append(
+            Note("gil-one-side", "the GIL was traced on one side only: waits for it are counted as the host work or"
+                 " call they fell into, on both sides. Capture both with nsys -t python-gil")
+        )  # fmt: skip
+    if any(part.step_source == "whole-capture" for side in sides for part in side.parts):
+        notes.append(
+            Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
+        )
+    return notes
+
+
+def _exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
+    """cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
+    out: dict[str, dict[str, tuple[float, float]]] = {}
+    for cause in ("gc", "gil_wait"):
+        table = _weighed(frame, idle.filter(pl.col("cause") == cause), ["thread"])
+        out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
+    return out
+
+
+def _gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    waits = idle.filter(pl.col("cause") == "gil_wait").join(
+        steps.select("side", "run", "part", "period", "phase"), on=["side", "run", "part", "period"], how="left"
+    )
+    return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
+
+
+def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Mean ns a compared step by some columns, both sides: *by, b, c."""
+    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    counts = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
+    runs = counts.group_by("side", "group").agg(pl.len().alias("runs"))
+    weights = pl.DataFrame(
+        {"group": list(frame.weights), "weight": list(frame.weights.values())},
+        schema={"group": pl.Int64, "weight": pl.Float64},
+    )
+    summed = (
+        located.join(counts, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
+        .with_columns(value=pl.col("ns") * pl.col("weight") / (pl.col("steps") * pl.col("runs")))
+        .group_by(by)
+        .agg(
+            b=pl.col("value").filter(pl.col("side") == 0).sum(),
+            c=pl.col("value").filter(pl.col("side") == 1).sum(),
+        )
+    )  # fmt: skip
+    return summed.sort(by)
+
+
+def _with_hidden(
+    accounting: Accounting,
+    sides: tuple[Side, Side],
+    weigher: tables.Weigher,
+    exposed: dict[str, dict[str, tuple[float, float]]],
+) -> Accounting:
+    """Time of launching threads in GC and in GIL waits that fell behind GPU work: host total - idle part."""
+    hidden: list[dict[str, float]] = [{}, {}]
+    for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
+        totals = weigher.weigh(stacked(sides, table).fill_null(0), ["thread"], [column])
+        for side in (0, 1):
+            if not sides[side].captured("gil" if cause == "gil_wait" else "gc"):
+                continue
+            launching = {"executor", *exposed[cause]}
+            value = sum(
+                max(row[column] - exposed[cause].get(row["thread"], (0.0, 0.0))[side], 0.0)
+                for row in totals.filter(pl.col("side") == side).iter_rows(named=True)
+                if row["thread"] in launching
+            )
+            hidden[side][cause] = value
+    return msgspec.structs.replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])

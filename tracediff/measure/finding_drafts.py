@@ -1,0 +1,174 @@
+"""Cells and kernel rows -> drafts of findings: words, evidence, and which of them only follow from others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from tracediff.align.kernel_categories import category
+from tracediff.measure.cells import Estimates, Frame
+from tracediff.measure.evidence import NEXT
+from tracediff.measure.findings import Draft, IdleCell, idle_draft, kernel_draft
+from tracediff.measure.kernel_table import KernelCells
+from tracediff.measure.sides import Side, stacked
+from tracediff.model import Evidence, Finding, FindingEvidence, Mix, Moment, Where
+
+_SIDES = ("baseline", "candidate")
+
+
+def idle_drafts(
+    sides: tuple[Side, Side],
+    frame: Frame,
+    cells: Estimates,
+    level: list[Evidence],
+    keys: list[tuple[str, str, str, str]],
+    idle: pl.DataFrame,
+) -> list[Draft]:
+    """One draft for each idle cell that changed or matters."""
+    moments = stacked(sides, "moments").sort("end", descending=True)
+    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    counts = located.group_by("side", "cell").agg(pl.col("count").sum(), pl.col("ns").sum())
+    steps = [int((frame.steps["side"] == side).sum()) for side in (0, 1)]
+    ranks = frame.steps["rank"].n_unique()
+    first = int(idle["cell"].min() or 0) if len(idle) else 0  # type: ignore[arg-type]
+    events = {(side, cell): count / steps[side] for side, cell, count, _ in counts.iter_rows()}
+    drafts = []
+    floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
+    for column, (cause, thread, holder, where) in enumerate(keys):
+        delta = float(cells.delta[column])
+        if level[column] == "within_noise" and abs(delta) < floor:
+            continue
+        mine = located.filter(pl.col("cell") == column + first)
+        place = _main_place(mine) if cause in ("gc", "gil_wait") else where
+        cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "")
+        shown, api = _moments(moments, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        draft = idle_draft(
+            cell, column, level[column], shown,
+            (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api,
+        )  # fmt: skip
+        drafts.append(_of_one_rank(draft, mine, frame, delta) if ranks > 1 else draft)
+    return drafts
+
+
+def _main_place(mine: pl.DataFrame) -> str:
+    """Where the thread was for most of a cell's change."""
+    signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
+    table = mine.group_by("place").agg(signed.sum().abs().alias("ns")).sort("ns", "place", descending=[True, False])
+    return str(table["place"][0]) if len(table) else ""
+
+
+def _moments(
+    moments: pl.DataFrame,
+    sides: tuple[Side, Side],
+    cause: str,
+    thread: str,
+    holder: str,
+    place: str | None,
+    holder_place: str,
+) -> tuple[list[Moment], str]:
+    """The longest piece on each side, and the CUDA function that it lies in."""
+    chosen = moments.filter((pl.col("cause") == cause) & (pl.col("thread") == thread))
+    if cause == "gil_wait":
+        chosen = chosen.filter((pl.col("holder") == holder) & (pl.col("holder_place") == holder_place))
+    elif cause != "gc":
+        chosen = chosen.filter(pl.col("place") == place)
+    chosen = chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+    out, api = [], ""
+    for side, label in ((1, _SIDES[1]), (0, _SIDES[0])):
+        for row in chosen.filter(pl.col("side") == side).head(1).iter_rows(named=True):
+            number = f"step {row['number']}" if row["number"] is not None else "a step"
+            out.append(
+                Moment(label, sides[side].runs[row["run"]].name, row["start"], row["end"], f"{number}, longest {cause}")  # type: ignore[arg-type]
+            )
+            api = api or (row["api"] if cause in ("host_sync", "host_api", "launch_api") else "")
+    return out, api
+
+
+def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:
+    """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
+    steps = frame.steps.group_by("side", "rank").agg(pl.len().alias("steps"))
+    means = mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
+    means = means.with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
+    deltas: dict[int, float] = {}
+    for side, rank, mean in means.select("side", "rank", "mean").iter_rows():
+        deltas[rank] = deltas.get(rank, 0.0) + (mean if side == 1 else -mean)
+    moved = sum(abs(one) for one in deltas.values())
+    rank, largest = max(sorted(deltas.items()), key=lambda item: abs(item[1]))
+    if not moved or abs(largest) < 0.75 * moved or largest * delta <= 0:
+        return draft
+    where = Where(**{**{name: getattr(draft.where, name) for name in Where.__struct_fields__}, "rank": rank})
+    return replace(
+        draft, where=where, delta_ns=largest, title=f"{draft.title}, on rank {rank} alone",
+        note=f"The other ranks wait for rank {rank}; the mean over all ranks is {delta / 1e3:+.1f} us.",
+    )  # fmt: skip
+
+
+def kernel_drafts(
+    sides: tuple[Side, Side], kernels: KernelCells, cells: Estimates, level: list[Evidence], first: int
+) -> list[Draft]:
+    """One draft for each kernel row that changed, and the marking of what follows from changed counts."""
+    drafts = []
+    total = float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
+    for number, match in enumerate(kernels.rows):
+        counts = (float(kernels.counts[number, 0]), float(kernels.counts[number, 1]))
+        delta = float(cells.delta[first + number])
+        changed = kernels.exact[number] and abs(counts[1] - counts[0]) > 0.005
+        odd = match.match not in ("exact", "name") and any(counts)
+        if not changed and not odd and level[number] == "within_noise" and abs(delta) < 0.0005 * total:
+            continue
+        means = tuple(
+            float(kernels.walls[number, side]) / counts[side] if counts[side] else 0.0 for side in (0, 1)
+        )
+        name = (match.candidate or match.baseline)[0].name
+        draft = kernel_draft(
+            match, first + number, level[number], category(name), counts, means, kernels.exact[number], [],  # type: ignore[arg-type]
+            float(kernels.hidden[number, 1] - kernels.hidden[number, 0]),
+        )  # fmt: skip
+        drafts.append(replace(draft, material=abs(delta) >= max(200.0, 0.0005 * total)))
+    return drafts
+
+
+def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
+    """Launch and graph gaps that shrank or grew with the number of kernels follow from the kernels' change."""
+    structural = [
+        draft for draft in drafts
+        if draft.cause in ("kernel_fused", "kernel_split", "kernel_added", "kernel_removed", "memcpy", "kernel_time")
+        and draft.level == "exact" and draft.count is not None
+    ]  # fmt: skip
+    change = sum(draft.count[1] - draft.count[0] for draft in structural if draft.count)
+    ops = sum(draft.count[0] for draft in drafts if draft.count and draft.where.kernel)
+    if not change or not structural:
+        return drafts
+    out = []
+    for draft in drafts:
+        follows = False
+        delta = float(cells.delta[draft.cell])
+        if draft.cause == "graph_internal" and delta * change > 0:
+            follows = abs(delta) <= 5_000 * abs(change)
+        elif draft.cause in ("launch_api", "launch_latency", "host_work", "host_api") and delta * change > 0 and ops:
+            # eager launches cost the host about as much as their number says
+            follows = abs(delta) <= 40_000 * abs(change) and "_forward_step" in (draft.where.range or "")
+        out.append(replace(draft, follows=follows or draft.follows))
+    return out
+
+
+def mix_draft(mix: Mix, rank: int) -> Finding | None:
+    """The finding that the mix of steps changed; it is no part of the step delta, which is at equal mix."""
+    if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
+        return None
+    more = "more" if mix.batch_mix_ns > 0 else "less"
+    return Finding(
+        rank=rank + 1, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
+        ci_high_ns=mix.batch_mix_ns, share=None,
+        title=f"{more} time a step because the capture holds another mix of steps (see strata), not because of speed",
+        where=Where(), evidence=FindingEvidence(_MIX_SQL, []), next=NEXT["batch_mix"], level="exact",
+        baseline_ns=mix.baseline_raw_ns, candidate_ns=mix.candidate_raw_ns,
+        note="Not part of the step delta, which is measured at the baseline's mix.",
+    )  # fmt: skip
+
+
+_MIX_SQL = """SELECT coalesce(n.text, s.value) AS label, count(*) AS steps
+FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
+WHERE coalesce(n.text, s.value) LIKE '%_forward_step%'
+GROUP BY 1 ORDER BY 1;"""

@@ -1,0 +1,236 @@
+"""Findings: one cause at one place each, ranked by the time of a step that they explain.
+
+Idle cells and kernel rows partition the step, so their deltas add up to the step's. Findings that can be told from
+noise come first; among them causes before what merely follows from them (fewer gaps between fewer kernels).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracediff.align.kernel_names import short
+from tracediff.align.kernels import Match
+from tracediff.measure.cells import Estimates
+from tracediff.measure.evidence import NEXT, idle_sql, kernel_sql
+from tracediff.measure.statistics import run_level_interval
+from tracediff.model import Evidence, Finding, FindingEvidence, Moment, Where
+
+_SURE = ("exact", "confirmed", "likely")
+_TRIM_RUNS = 5  # runs a side from which trimmed means stand against one outlying run
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A finding before it has a rank."""
+
+    cause: str
+    title: str
+    where: Where
+    cell: int  # column of the estimates
+    level: Evidence
+    sql: str
+    moments: list[Moment]
+    count: tuple[float, float] | None = None
+    note: str = ""
+    follows: bool = False  # a consequence of other findings
+    material: bool = True
+    delta_ns: float | None = None  # where it is not the cell's own (one rank's)
+
+
+@dataclass(frozen=True)
+class IdleCell:
+    """What a finding of idle time is about."""
+
+    cause: str
+    thread: str
+    place: str
+    holder: str
+    holder_place: str
+
+
+def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_delta: float) -> list[Finding]:  # type: ignore[type-arg]
+    """Order the drafts and number them."""
+
+    def order(draft: Draft) -> tuple[int, float, str, str]:
+        sure = draft.level in _SURE
+        tier = 0 if sure and draft.material and not draft.follows else 1 if sure and draft.material else 2 if sure else 3
+        return tier, -abs(_delta(draft, cells)), draft.cause, draft.title
+
+    robust = _robust(cells)
+    findings = []
+    for rank, draft in enumerate(sorted(drafts, key=order), 1):
+        delta = _delta(draft, cells)
+        low, high = float(cells.low[draft.cell]), float(cells.high[draft.cell])
+        note = draft.note
+        if robust is not None and draft.delta_ns is None:
+            middle, robust_low, robust_high = (float(one[draft.cell]) for one in robust)
+            if abs(middle - delta) > 0.1 * abs(middle) and draft.level in ("confirmed", "likely"):
+                note = " ".join(
+                    [note, f"One run lies apart; without it the delta is this, with it {delta / 1e3:+.1f} us."]
+                ).strip()
+                delta, low, high = middle, robust_low, robust_high
+        findings.append(
+            Finding(
+                rank=rank,
+                cause=draft.cause,  # type: ignore[arg-type]
+                delta_ns=delta,
+                ci_low_ns=low,
+                ci_high_ns=high,
+                share=delta / total_delta if total_delta else None,
+                title=draft.title,
+                where=draft.where,
+                evidence=FindingEvidence(
+                    draft.sql,
+                    draft.moments,
+                    [float(one) for one in cells.baseline_runs[:, draft.cell]],
+                    [float(one) for one in cells.candidate_runs[:, draft.cell]],
+                    draft.count[0] if draft.count else None,
+                    draft.count[1] if draft.count else None,
+                ),
+                next=NEXT[draft.cause],
+                level=draft.level,
+                baseline_ns=float(cells.baseline[draft.cell]),
+                candidate_ns=float(cells.candidate[draft.cell]),
+                p_value=_number(cells.p[draft.cell]),
+                q_value=_number(q[draft.cell]),
+                note=note,
+            )
+        )
+    return findings
+
+
+def _delta(draft: Draft, cells: Estimates) -> float:
+    return float(cells.delta[draft.cell]) if draft.delta_ns is None else draft.delta_ns
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _robust(cells: Estimates) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:  # type: ignore[type-arg]
+    if min(len(cells.baseline_runs), len(cells.candidate_runs)) < _TRIM_RUNS:
+        return None
+    low, high = run_level_interval(cells.baseline_runs, cells.candidate_runs)
+    return (low + high) / 2, low, high
+
+
+def idle_draft(
+    cell: IdleCell, column: int, level: Evidence, moments: list[Moment], count: tuple[float, float], delta: float, apis: str
+) -> Draft:
+    """The finding of an idle cell."""
+    where = Where(
+        range=cell.place or None,
+        thread=cell.thread or None,
+        holder_thread=cell.holder or None,
+        holder_range=cell.holder_place or None,
+        api=apis or None,
+    )
+    return Draft(
+        cell.cause, _idle_title(cell, delta, apis), where, column, level,
+        idle_sql(cell.cause, cell.place, cell.holder_place), moments, count,
+    )  # fmt: skip
+
+
+def _idle_title(cell: IdleCell, delta: float, apis: str) -> str:
+    place = _at(cell.place)
+    thread = f"the {cell.thread} thread" if cell.thread else "the host"
+    more = "more" if delta >= 0 else "less"
+    if cell.cause == "gc":
+        return f"{more} GPU idle time while {thread} collects garbage {place}"
+    if cell.cause == "gil_wait":
+        holder = f"the {cell.holder} thread" if cell.holder else "a thread that was not recorded"
+        held = f" ({_at(cell.holder_place)})" if cell.holder_place else ""
+        return f"{more} GPU idle time while {thread} waits for the GIL held by {holder}{held}"
+    called = f" ({apis})" if apis else ""
+    return {
+        "host_work": f"{more} host work {place} on {thread}",
+        "launch_api": f"{more} time inside launching calls{called} {place}",
+        "launch_latency": f"{more} time between launching call and start of the work, launched {place}",
+        "dependency": f"{more} waiting of launched work for other streams, events or peers, launched {place}",
+        "graph_internal": f"{more} idle time between the nodes of CUDA graphs launched {place}",
+        "host_sync": f"{more} idle time until synchronising calls return{called} {place}",
+        "host_api": f"{more} time in other CUDA calls{called} {place}",
+        "unattributed": f"{more} idle time without a recorded launching call",
+    }[cell.cause]
+
+
+def _at(place: str) -> str:
+    if not place:
+        return "outside any range"
+    return place if place.startswith("outside any range") else f"in {place}"
+
+
+def kernel_draft(
+    match: Match,
+    column: int,
+    level: Evidence,
+    category: str,
+    counts: tuple[float, float],
+    means: tuple[float, float],
+    exact: bool,
+    moments: list[Moment],
+    hidden: float,
+) -> Draft:
+    """The finding of a kernel row. `counts` a step, `means` ns an op, `hidden` delta of copy time behind kernels."""
+    names = sorted({op.name for op in (*match.baseline, *match.candidate)})
+    shown = _kernel_text(match)
+    changed = exact and abs(counts[1] - counts[0]) > 1e-9
+    by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
+    by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0
+    numbers = f"{_count(counts[0])} -> {_count(counts[1])} a step"
+    if category == "communication":
+        cause, title = "comm", f"communication {shown}: {numbers}"
+    elif category in ("copy", "memset") and names and names[0].startswith("["):
+        cause, title = "memcpy", f"{shown.strip('[]')}: {numbers}"
+        if changed and abs(hidden) > 500:
+            title += f", {abs(hidden) / 1e3:.1f} us of it hidden behind kernels"
+    elif match.match == "fused":
+        cause, title = "kernel_fused", f"kernels fused: {shown}, {numbers}"
+    elif match.match == "split":
+        cause, title = "kernel_split", f"kernel split: {shown}, {numbers}"
+    elif match.match == "added" or (changed and counts[1] > counts[0] and abs(by_count) >= abs(by_time)):
+        cause, title = "kernel_added", f"{shown}: launched more often, {numbers}"
+        title = f"new kernel {shown}, {_count(counts[1])} a step" if match.match == "added" else title
+    elif match.match == "removed" or (changed and counts[1] < counts[0] and abs(by_count) >= abs(by_time)):
+        cause, title = "kernel_removed", f"{shown}: launched less often, {numbers}"
+        title = f"kernel gone: {shown}, {_count(counts[0])} a step" if match.match == "removed" else title
+    elif match.match == "exact":
+        cause, title = "kernel_time", f"{shown}: {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each, {numbers}"
+    else:
+        cause = "kernel_time"
+        title = f"kernel replaced: {shown}, {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each"
+    structural = changed or match.match in ("fused", "split", "added", "removed")
+    draft = Draft(
+        cause, title, Where(kernel=shown), column, "exact" if structural else level, kernel_sql(names), moments, counts
+    )
+    return replace(draft, note=_matched_note(match))
+
+
+def _kernel_text(match: Match) -> str:
+    sides = [[short(op.name, 60) for op in ops] for ops in (match.baseline, match.candidate)]
+    texts = [_folded(names) for names in sides]
+    if not texts[0] or not texts[1] or texts[0] == texts[1]:
+        return texts[0] or texts[1]
+    if {op.name for op in match.baseline} == {op.name for op in match.candidate}:
+        return _folded(sides[0][:1])
+    return f"{texts[0]} -> {texts[1]}"
+
+
+def _folded(names: list[str]) -> str:
+    """`a + a + b` -> `2 x a + b`."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+
+
+def _matched_note(match: Match) -> str:
+    if match.match in ("exact", "added", "removed"):
+        return ""
+    return f"Matched by {match.match}, confidence {match.confidence:.2f}."
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"

@@ -1,0 +1,154 @@
+"""The kernel table: matched rows of both sides with their time, counts and launch shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.kernel_categories import is_communication
+from tracediff.align.kernels import Match
+from tracediff.measure.cells import Estimates, Frame
+from tracediff.measure.sides import Side, kernel_rows
+from tracediff.model import Evidence, KernelRow, KernelSide
+
+
+@dataclass(frozen=True)
+class KernelCells:
+    """Rows and their measurements.
+
+    values: side, run, part, period, row, share_ns. counts, walls: (rows, 2) ops and their wall ns a step.
+    exact: whether both sides launch the same number in every step of a group, so that counts are facts.
+    hidden: (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns a step.
+    """
+
+    rows: list[Match]
+    kinds: list[str]
+    values: pl.DataFrame
+    counts: np.ndarray  # type: ignore[type-arg]
+    walls: np.ndarray  # type: ignore[type-arg]
+    exact: list[bool]
+    hidden: np.ndarray  # type: ignore[type-arg]
+    shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]  # (name, grid, block) -> registers, shared
+
+
+def kernel_cells(sides: tuple[Side, Side], frame: Frame) -> KernelCells:
+    """Match and measure the kernels of both sides."""
+    matching, table = kernel_rows(sides)
+    by_row = table.group_by("side", "run", "part", "period", "row").agg(pl.col("count", "wall_ns", "share_ns").sum())
+    located = by_row.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    steps = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
+    runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
+    weights = pl.DataFrame(
+        {"group": list(frame.weights), "weight": list(frame.weights.values())},
+        schema={"group": pl.Int64, "weight": pl.Float64},
+    )
+    factor = pl.col("weight") / (pl.col("steps") * pl.col("runs"))
+    means = (
+        located.join(steps, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
+        .group_by("side", "row")
+        .agg(
+            count=(pl.col("count") * factor).sum(),
+            wall=(pl.col("wall_ns") * factor).sum(),
+            share=(pl.col("share_ns") * factor).sum(),
+        )
+    )  # fmt: skip
+    size = len(matching.rows)
+    counts, walls, shares = np.zeros((size, 2)), np.zeros((size, 2)), np.zeros((size, 2))
+    for side, row, count, wall, share in means.iter_rows():
+        counts[row, side], walls[row, side], shares[row, side] = count, wall, share
+    steady = (
+        located.group_by("side", "group", "row")
+        .agg(low=pl.col("count").min(), high=pl.col("count").max(), present=pl.len())
+        .join(frame.steps.group_by("side", "group").agg(pl.len().alias("all")), on=["side", "group"])
+        .filter((pl.col("high") - pl.col("low") > 0.01) | (pl.col("present") < pl.col("all")))
+    )
+    unsteady = set(steady["row"].to_list())
+    shapes = {
+        (row["name"], row["grid"] or "", row["block"] or ""): (row["registers"], row["shared_bytes"])
+        for side in sides
+        for part in side.parts
+        for row in part.keys.iter_rows(named=True)
+    }
+    return KernelCells(
+        matching.rows,
+        [_kind(match) for match in matching.rows],
+        by_row,
+        counts,
+        walls,
+        [row not in unsteady for row in range(size)],
+        walls - shares,
+        shapes,
+    )
+
+
+def _kind(match: Match) -> str:
+    """The accounting category of a row's time."""
+    names = [op.name for op in (*match.baseline, *match.candidate)]
+    if all(name.startswith(("[memcpy", "[memset")) for name in names):
+        return "memcpy"
+    return "comm" if all(is_communication(name) for name in names) else "compute"
+
+
+def kernel_result_rows(
+    kernels: KernelCells,
+    cells: Estimates,
+    judged: tuple[list[Evidence], np.ndarray],  # type: ignore[type-arg]
+    category: Callable[[str], str],
+    family: Callable[[str], str],
+) -> list[KernelRow]:
+    """Rows for the result, largest change first; every op of the compared steps is in exactly one."""
+    rows = []
+    for number, match in enumerate(kernels.rows):
+        if not kernels.counts[number].any() and not (cells.baseline[number] or cells.candidate[number]):
+            continue  # seen only in steps that were not compared
+        name = (match.candidate or match.baseline)[0].name
+        rows.append(
+            KernelRow(
+                match=match.match,  # type: ignore[arg-type]
+                confidence=match.confidence,
+                category=category(name),
+                family=family(name),
+                baseline=_side(kernels, number, 0, float(cells.baseline[number])),
+                candidate=_side(kernels, number, 1, float(cells.candidate[number])),
+                delta_ns=float(cells.delta[number]),
+                ci_low_ns=_finite(cells.low[number], cells.delta[number]),
+                ci_high_ns=_finite(cells.high[number], cells.delta[number]),
+                level=judged[0][number],
+                q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
+            )
+        )
+    return sorted(rows, key=lambda row: (-abs(row.delta_ns), -_time(row), _names(row)))
+
+
+def _finite(value: float, instead: float) -> float:
+    return float(instead) if np.isnan(value) else float(value)
+
+
+def _time(row: KernelRow) -> float:
+    return max(side.ns_per_step for side in (row.baseline, row.candidate) if side is not None)
+
+
+def _names(row: KernelRow) -> str:
+    return repr([(side.names, side.grids, side.blocks) for side in (row.baseline, row.candidate) if side is not None])
+
+
+def _side(kernels: KernelCells, number: int, side: int, share: float) -> KernelSide | None:
+    match = kernels.rows[number]
+    ops = match.candidate if side else match.baseline
+    count = float(kernels.counts[number, side])
+    if not ops or (not count and not share):
+        return None
+    shape = kernels.shapes.get((ops[0].name, ops[0].grid, ops[0].block), (None, None))
+    return KernelSide(
+        names=list(dict.fromkeys(op.name for op in ops)),
+        count_per_step=count,
+        ns_per_step=share,
+        mean_ns=float(kernels.walls[number, side]) / count if count else 0.0,
+        grids=list(dict.fromkeys(op.grid for op in ops if op.grid)),
+        blocks=list(dict.fromkeys(op.block for op in ops if op.block)),
+        registers=shape[0],
+        shared_bytes=shape[1],
+    )

@@ -1,0 +1,202 @@
+"""One loaded export -> its `Reduction`: steps, sweep, attribution, then tables by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.places import Places
+from tracediff.align.steps import find_steps
+from tracediff.align.threads import Thread, thread_roles
+from tracediff.align.timeline import Timeline, Unit, build_timeline
+from tracediff.load.capture import Capture
+from tracediff.measure.attribution import IDLE, IdlePieces, attribute
+from tracediff.measure.collectives import collective_waits
+from tracediff.measure.gaps import gap_moments, gap_table, worst_gaps
+from tracediff.measure.hosts import Hosts
+from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, transition_table
+from tracediff.measure.reduce_host import host_tables
+from tracediff.measure.reduction import Reduction
+from tracediff.measure.sweep import Sweep, sweep
+
+BUSY = ("compute", "comm", "memcpy")
+
+
+def reduce_capture(
+    capture: Capture, *, step_regex: str | None = None, whole_capture: bool = False
+) -> Reduction:
+    """Measure one export. Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex."""
+    if whole_capture:
+        source = "whole-capture"
+        capture.db.execute(_NO_STEPS)
+    else:
+        _need_kernels(capture)
+        source = find_steps(capture, step_regex)
+    timeline = build_timeline(capture, whole_capture=whole_capture)
+    places = Places(capture.db)
+    threads = thread_roles(capture, places)
+    hosts = Hosts(capture.db)
+    steps = _steps(capture, whole_capture)
+    swept = [sweep(unit) for unit in timeline.units]
+    idle = [
+        attribute(unit, one, timeline.launches, hosts) for unit, one in zip(timeline.units, swept, strict=True)
+    ]
+    periods, strata = _periods(timeline.units, swept, idle, steps)
+    return Reduction(
+        name=capture.name,
+        fingerprint=capture.fingerprint,
+        bytes=capture.bytes,
+        duration_ns=max(int(unit.end.max()) for unit in timeline.units)
+        - min(int(unit.start.min()) for unit in timeline.units),
+        step_source=source,
+        graph_mode=_graph_mode(capture),
+        meta=capture.meta,
+        schema_version=capture.schema.version,
+        coverage=capture.coverage,
+        devices=_devices(capture),
+        threads=list(threads.values()),
+        warnings=[*capture.warnings, *timeline.warnings],
+        residual_ns=_residual(periods),
+        periods=periods.drop("window_start", "window_end"),
+        strata=strata,
+        **_tables(capture, timeline, swept, idle, periods, places, threads, hosts),
+    )
+
+
+# With --whole-capture there are no labels: empty tables of the same shape.
+_NO_STEPS = """
+CREATE OR REPLACE TABLE step_text (label INTEGER, number BIGINT, ctx_reqs INTEGER, ctx_tokens INTEGER, gen_reqs INTEGER);
+CREATE OR REPLACE TABLE step (pid INTEGER, step INTEGER, tid BIGINT, number BIGINT, ctx_reqs INTEGER,
+    ctx_tokens INTEGER, gen_reqs INTEGER, start_ns BIGINT, label_end_ns BIGINT, next_ns BIGINT);
+"""
+
+
+def _need_kernels(capture: Capture) -> None:
+    if capture.coverage["kernels"] == "not_captured":
+        build_timeline(capture)  # raises no-kernels before anything is said of steps
+
+
+def _graph_mode(capture: Capture) -> str:
+    said = capture.meta.get("CUDA_GRAPH_TRACE_OPTIONS:MODE", ())
+    if said:
+        return "+".join(sorted({mode.lower() for mode in said}))
+    return "node" if capture.count("op", "graph_node IS NOT NULL") else "unknown"
+
+
+def _devices(capture: Capture) -> list[tuple[int, str, int, int]]:
+    rows = capture.db.execute(
+        "SELECT device, coalesce(name, ''), coalesce(sm_count, 0), coalesce(clock_hz, 0) FROM device ORDER BY device"
+    ).fetchall()
+    return [(int(row[0]), str(row[1]), int(row[2]), int(row[3])) for row in rows]
+
+
+def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
+    if whole_capture:
+        row = capture.db.execute(
+            "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM api_call UNION ALL FROM"
+            " (SELECT start_ns, end_ns FROM op))"
+        ).fetchone()
+        assert row is not None
+        pids = [int(pid) for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op ORDER BY pid").fetchall()]
+        return pl.DataFrame(
+            {
+                "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),
+                "ctx_tokens": [None] * len(pids), "gen_reqs": [None] * len(pids),
+                "window_start": [int(row[0])] * len(pids), "window_end": [int(row[1]) + 1] * len(pids),
+            },
+            schema=_STEP_SCHEMA,
+        )  # fmt: skip
+    return capture.db.execute(
+        "SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs,"
+        " ctx_tokens::BIGINT AS ctx_tokens, gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start,"
+        " coalesce(next_ns, label_end_ns) AS window_end FROM step ORDER BY pid, step"
+    ).pl()
+
+
+_STEP_SCHEMA = {
+    name: pl.Int64
+    for name in ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end")
+}
+
+
+def _periods(
+    units: list[Unit], swept: list[Sweep], idle: list[IdlePieces], steps: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table of whole periods of all units, and the exact strata."""
+    frames = []
+    for unit, one, pieces in zip(units, swept, idle, strict=True):
+        causes = np.zeros((len(unit.step), len(IDLE)), np.int64)
+        np.add.at(causes, (one.gap_period[pieces.gap], pieces.cause), pieces.end - pieces.start)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "rank": np.full(len(unit.step), unit.rank, np.int64),
+                    "pid": np.full(len(unit.step), unit.pid, np.int64),
+                    "device": np.full(len(unit.step), unit.device, np.int64),
+                    "step": unit.step.astype(np.int64),
+                    "start_ns": unit.bounds[:-1],
+                    "end_ns": unit.bounds[1:],
+                    **{name: one.busy[:, number] for number, name in enumerate(BUSY)},
+                    **{name: causes[:, number] for number, name in enumerate(IDLE)},
+                }
+            )
+        )
+    table = pl.concat(frames).join(steps, on=["pid", "step"], how="left", maintain_order="left")
+    ctx, gen = pl.col("ctx_reqs"), pl.col("gen_reqs")
+    table = table.with_columns(
+        phase=pl.when(ctx.is_null() & gen.is_null())
+        .then(pl.lit("step"))
+        .when((ctx > 0) & (gen == 0))
+        .then(pl.lit("context"))
+        .when(ctx == 0)
+        .then(pl.lit("generation"))
+        .otherwise(pl.lit("mixed"))
+    )
+    shape = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
+    strata = table.group_by(shape).len("steps").sort(shape, nulls_last=True).with_row_index("stratum")
+    strata = strata.with_columns(pl.col("stratum").cast(pl.Int64), pl.col("steps").cast(pl.Int64))
+    table = table.join(strata.drop("steps"), on=shape, how="left", nulls_equal=True, maintain_order="left")
+    return table.with_row_index("period").with_columns(pl.col("period").cast(pl.Int64)), strata
+
+
+def _residual(periods: pl.DataFrame) -> int:
+    """Largest |period - sum of categories| over all periods, ns."""
+    total = pl.sum_horizontal(*BUSY, *IDLE)
+    value = periods.select(((pl.col("end_ns") - pl.col("start_ns")) - total).abs().max()).item()
+    return int(value or 0)
+
+
+def _tables(
+    capture: Capture,
+    timeline: Timeline,
+    swept: list[Sweep],
+    idle: list[IdlePieces],
+    periods: pl.DataFrame,
+    places: Places,
+    threads: dict[int, Thread],
+    hosts: Hosts,
+) -> dict[str, object]:
+    names = timeline.keys["name"].to_list()
+    parts: dict[str, list[pl.DataFrame]] = {}
+    first = 0
+    period_stratum = periods["stratum"].to_numpy()
+    for unit, one, pieces in zip(timeline.units, swept, idle, strict=True):
+        table = gap_table(unit, one, pieces, first, period_stratum, places, threads, hosts)
+        found = {
+            "idle": table.idle,
+            "gaps": table.gaps(names),
+            "worst": worst_gaps(table, periods, names),
+            "moments": gap_moments(table, periods, timeline.api_names),
+            "kernels": kernel_table(unit, one, first),
+            "launch": launch_table(unit, one, first, period_stratum, timeline),
+            "transitions": transition_table(unit, one, first, period_stratum),
+        }
+        for name, frame in found.items():
+            parts.setdefault(name, []).append(frame)
+        first += len(unit.step)
+    merged: dict[str, object] = {name: pl.concat(frames, how="vertical") for name, frames in parts.items()}
+    merged["keys"] = timeline.keys
+    merged["sequences"] = modal_sequences(timeline, swept, periods)
+    merged["collectives"] = collective_waits(timeline.units, swept, periods)
+    merged.update(host_tables(capture, timeline, periods, places, threads, hosts))
+    return merged

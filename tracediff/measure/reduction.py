@@ -1,0 +1,70 @@
+"""What one export is reduced to: small tables that runs are compared by. Nothing here grows with the kernels of a step.
+
+Every table carries names, not ids of the export: reductions of different exports can be put side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracediff.align.threads import Thread
+from tracediff.model import Captured, Note
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One export.
+
+    periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
+               start_ns, end_ns, and a column of ns for each category of the accounting
+    idle       period, cause, thread, place, holder, holder_place, under (the cause had the GIL not been traced)
+               -> ns, count
+    kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
+    keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
+    gaps       stratum, cause, thread, place, previous, next -> count, ns, p50_ns, p99_ns
+    worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
+    moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
+    ranges     stratum, thread, place, domain -> count, ns
+    apis       stratum, api, kind, thread -> count, ns
+    launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns
+    transitions stratum, name -> eager, graph (kernels a launch way)
+    gil        stratum, thread -> hold_ns, wait_ns
+    gil_pairs  stratum, waiter, holder, holder_place -> ns
+    gc         stratum, thread, generation -> count, ns
+    strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
+    collectives stratum, rank -> wait_ns, transfer_ns, count, late
+    sequences  phase -> the most common sequence of kernel keys of a step
+    """
+
+    name: str
+    fingerprint: str
+    bytes: int
+    duration_ns: int
+    step_source: str
+    graph_mode: str
+    meta: dict[str, tuple[str, ...]]
+    schema_version: str
+    coverage: dict[str, Captured]
+    devices: list[tuple[int, str, int, int]]  # device, name, SMs, clock Hz
+    threads: list[Thread]
+    warnings: list[Note]
+    residual_ns: int
+    periods: pl.DataFrame
+    idle: pl.DataFrame
+    kernels: pl.DataFrame
+    keys: pl.DataFrame
+    gaps: pl.DataFrame
+    worst: pl.DataFrame
+    moments: pl.DataFrame
+    ranges: pl.DataFrame
+    apis: pl.DataFrame
+    launch: pl.DataFrame
+    transitions: pl.DataFrame
+    gil: pl.DataFrame
+    gil_pairs: pl.DataFrame
+    gc: pl.DataFrame
+    collectives: pl.DataFrame
+    strata: pl.DataFrame
+    sequences: dict[str, list[int]]

@@ -1,0 +1,158 @@
+"""Both sides of a comparison as runs of reductions, and their whole steps in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracediff.align.kernels import Matching, OpKey, match_kernels
+from tracediff.align.strata import SHAPE
+from tracediff.measure.attribution import IDLE
+from tracediff.measure.reduce import BUSY
+from tracediff.measure.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: one reduction, or one a rank where ranks were exported apart."""
+
+    name: str
+    parts: list[Reduction]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of the comparison."""
+
+    label: str
+    runs: list[Run]
+
+    @property
+    def parts(self) -> list[Reduction]:
+        """Every reduction of every run."""
+        return [part for run in self.runs for part in run.parts]
+
+    def captured(self, kind: str) -> bool:
+        """Whether every export of the side holds this kind of trace (gc: any, a pause may just not have happened)."""
+        held = [part.coverage[kind] == "captured" for part in self.parts]
+        return any(held) if kind == "gc" else all(held)
+
+
+def steps_table(sides: tuple[Side, Side]) -> pl.DataFrame:
+    """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number."""
+    frames = []
+    for number, side in enumerate(sides):
+        for run_number, run in enumerate(side.runs):
+            first_rank = 0
+            for part_number, part in enumerate(run.parts):
+                frames.append(
+                    part.periods.select(
+                        pl.lit(number, pl.Int64).alias("side"),
+                        pl.lit(run_number, pl.Int64).alias("run"),
+                        pl.lit(part_number, pl.Int64).alias("part"),
+                        "period",
+                        (pl.col("rank") + first_rank).alias("rank"),
+                        "device",
+                        *SHAPE,
+                        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+                        "start_ns",
+                        "number",
+                        *BUSY,
+                    )
+                )
+                first_rank += part.periods["rank"].n_unique()
+    return pl.concat(frames)
+
+
+def idle_table(sides: tuple[Side, Side], *, with_gil: bool) -> pl.DataFrame:
+    """side, run, part, period, cause, thread, place, holder, holder_place -> ns, count.
+
+    Without `with_gil` (one side was captured without it) waits for the GIL are counted as what they would be
+    called had the GIL not been traced, on both sides.
+    """
+    frames = []
+    for number, run_number, part_number, part in _parts(sides):
+        idle = part.idle
+        if not with_gil:
+            idle = idle.with_columns(cause=pl.col("under"), holder=pl.lit(""), holder_place=pl.lit(""))
+        frames.append(_tagged(idle.drop("under"), number, run_number, part_number))
+    keys = ["side", "run", "part", "period", "cause", "thread", "place", "holder", "holder_place"]
+    return pl.concat(frames).group_by(keys).agg(pl.col("ns", "count").sum()).sort(keys)
+
+
+def stacked(sides: tuple[Side, Side], table: str) -> pl.DataFrame:
+    """A table of all reductions with side, run and part columns before it."""
+    return pl.concat(
+        [_tagged(getattr(part, table), side, run, number) for side, run, number, part in _parts(sides)],
+        how="vertical_relaxed",
+    )
+
+
+def exact_strata(sides: tuple[Side, Side]) -> pl.DataFrame:
+    """side, run, part, stratum -> SHAPE and whole steps: to weigh tables that are kept by exact stratum."""
+    return stacked(sides, "strata")
+
+
+def _tagged(frame: pl.DataFrame, side: int, run: int, part: int) -> pl.DataFrame:
+    return frame.select(
+        pl.lit(side, pl.Int64).alias("side"), pl.lit(run, pl.Int64).alias("run"), pl.lit(part, pl.Int64).alias("part"),
+        pl.all(),
+    )  # fmt: skip
+
+
+def _parts(sides: tuple[Side, Side]) -> list[tuple[int, int, int, Reduction]]:
+    return [
+        (side_number, run_number, part_number, part)
+        for side_number, side in enumerate(sides)
+        for run_number, run in enumerate(side.runs)
+        for part_number, part in enumerate(run.parts)
+    ]
+
+
+def kernel_rows(sides: tuple[Side, Side]) -> tuple[Matching, pl.DataFrame]:
+    """Match the kernels of both sides; second, side, run, part, period, row -> count, wall_ns, share_ns."""
+    per_side = []
+    for side in sides:
+        phases: dict[str, tuple[list[OpKey], set[OpKey]]] = {}
+        for part in side.parts:
+            keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
+            for phase, sequence in sorted(part.sequences.items()):
+                # the first run that has the phase speaks for the side: runs of one program launch alike
+                phases.setdefault(phase, ([keys[one] for one in sequence], set()))
+            seen = part.kernels.join(part.periods.select("period", "phase"), on="period", how="left")
+            for phase, key in seen.select("phase", "key").unique().sort("phase", "key").iter_rows():
+                phases.setdefault(phase, ([], set()))[1].add(keys[key])
+        per_side.append(phases)
+    matching = match_kernels(per_side[0], per_side[1])
+    frames = []
+    for side_number, run_number, part_number, part in _parts(sides):
+        shares = matching.baseline if side_number == 0 else matching.candidate
+        keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
+        rows = [
+            (phase, number, row, share)
+            for number, key in enumerate(keys)
+            for phase in sorted(part.sequences)
+            for row, share in shares.get((phase, key), [])
+        ]
+        table = pl.DataFrame(
+            rows, schema={"phase": pl.String, "key": pl.Int64, "row": pl.Int64, "share": pl.Float64}, orient="row"
+        )
+        kernels = part.kernels.with_columns(pl.col("key").cast(pl.Int64)).join(
+            part.periods.select("period", "phase"), on="period", how="left"
+        )
+        merged = (
+            kernels.join(table, on=["phase", "key"], how="left")
+            .group_by("period", "row", "key")
+            .agg(
+                (pl.col("count") * pl.col("share")).sum(),
+                (pl.col("wall_ns") * pl.col("share")).sum(),
+                (pl.col("share_ns") * pl.col("share")).sum(),
+            )
+            .sort("period", "row", "key")
+        )
+        frames.append(_tagged(merged, side_number, run_number, part_number))
+    return matching, pl.concat(frames)
+
+
+__all__ = ["IDLE", "Run", "Side", "exact_strata", "idle_table", "kernel_rows", "stacked", "steps_table"]

@@ -1,0 +1,401 @@
+"""The descriptive tables of a result: ranges, gaps, launches, GIL, GC, graphs, threads, ranks, phases.
+
+Tables that reductions keep by exact stratum are weighed like the headline: for each compared group, sums over
+its steps divided by their number, averaged over runs, weighted by the baseline's mix. So they add up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tracediff.align.strata import SHAPE, Strata
+from tracediff.align.threads import similarity
+from tracediff.measure.sides import Side, exact_strata, stacked
+from tracediff.model import (
+    ApiRow,
+    GapRow,
+    GapSide,
+    Gc,
+    GcRow,
+    Gil,
+    GilPairRow,
+    GilRow,
+    Graphs,
+    Launch,
+    LaunchSide,
+    Phase,
+    PhaseSide,
+    RangeRow,
+    RangeSide,
+    RankRow,
+    ResponseStage,
+    StepSample,
+    ThreadRow,
+    TransitionRow,
+    WorstGap,
+)
+
+MAX_SAMPLES = 4000
+MAX_GAP_ROWS = 400
+_SIDES = ("baseline", "candidate")
+
+
+class Weigher:
+    """Turns sums by exact stratum into ns (or counts) a step."""
+
+    def __init__(self, sides: tuple[Side, Side], strata: Strata) -> None:
+        shapes = exact_strata(sides)
+        if shapes["ctx_tokens"].is_not_null().any() and strata.members["ctx_tokens"].is_null().all():
+            shapes = shapes.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64))
+        located = shapes.join(strata.members, on=SHAPE, how="left", nulls_equal=True).filter(pl.col("group") >= 0)
+        steps = located.group_by("side", "run", "group").agg(pl.col("steps").sum().alias("group_steps"))
+        runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
+        weights = pl.DataFrame(
+            {"group": list(strata.weights), "weight": list(strata.weights.values())},
+            schema={"group": pl.Int64, "weight": pl.Float64},
+        )
+        self._factor = (
+            located.join(steps, on=["side", "run", "group"])
+            .join(runs, on=["side", "group"])
+            .join(weights, on="group")
+            .select(
+                "side", "run", "part", "stratum", "phase",
+                factor=pl.col("weight") / (pl.col("group_steps") * pl.col("runs")),
+            )
+        )  # fmt: skip
+
+    def weigh(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
+        """Sum `values` a step for each side and `by`: columns side, *by, *values."""
+        joined = table.join(self._factor, on=["side", "run", "part", "stratum"], how="inner")
+        return (
+            joined.group_by("side", *by)
+            .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum() for value in values))
+            .sort("side", *by)
+        )
+
+    def pivot(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
+        """The same with both sides in one row: *by, value_b, value_c (null where a side has no such row)."""
+        weighed = self.weigh(table, by, values)
+        one = weighed.filter(pl.col("side") == 0).drop("side").rename({value: f"{value}_b" for value in values})
+        other = weighed.filter(pl.col("side") == 1).drop("side").rename({value: f"{value}_c" for value in values})
+        return one.join(other, on=list(by), how="full", coalesce=True, nulls_equal=True)
+
+
+def range_rows(sides: tuple[Side, Side], weigher: Weigher) -> list[RangeRow]:
+    """Ranges by place and thread role, largest change first."""
+    table = weigher.pivot(stacked(sides, "ranges"), ["place", "domain", "thread"], ["count", "ns"])
+    rows = [
+        RangeRow(
+            row["place"], row["domain"], row["thread"],
+            _range_side(row["count_b"], row["ns_b"]), _range_side(row["count_c"], row["ns_c"]),
+            (row["ns_c"] or 0.0) - (row["ns_b"] or 0.0),
+        )
+        for row in table.iter_rows(named=True)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-abs(row.delta_ns), row.range, row.thread, row.domain))
+
+
+def _range_side(count: float | None, ns: float | None) -> RangeSide | None:
+    return None if not count else RangeSide(count, ns or 0.0, (ns or 0.0) / count)
+
+
+def gap_rows(sides: tuple[Side, Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
+    """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
+    by = ["cause", "thread", "place", "previous", "next"]
+    gaps = stacked(sides, "gaps").with_columns(
+        p50=pl.col("p50_ns") * pl.col("count"), p99=pl.col("p99_ns") * pl.col("count")
+    )
+    table = weigher.pivot(gaps, by, ["count", "ns", "p50", "p99"])
+    rows = [
+        GapRow(
+            *(row[name] for name in by),
+            _gap_side(row, "_b"), _gap_side(row, "_c"), (row["ns_c"] or 0.0) - (row["ns_b"] or 0.0),
+        )
+        for row in table.iter_rows(named=True)
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (-abs(row.delta_ns), *(getattr(row, name) for name in ("cause", "thread", "range", "previous", "next"))))
+    return rows[:MAX_GAP_ROWS], max(len(rows) - MAX_GAP_ROWS, 0)
+
+
+def _gap_side(row: dict[str, float], suffix: str) -> GapSide | None:
+    count = row["count" + suffix]
+    if not count:
+        return None
+    # Quantiles are those of the runs and strata, averaged with their gaps as weights.
+    return GapSide(count, row["ns" + suffix], row["ns" + suffix] / count, row["p50" + suffix] / count, row["p99" + suffix] / count)
+
+
+def worst_gaps(sides: tuple[Side, Side], top: int = 10) -> list[WorstGap]:
+    """The longest single gaps of each side."""
+    table = stacked(sides, "worst").sort("side", "ns", "run", "start", descending=[False, True, False, False])
+    out = []
+    for side, label in enumerate(_SIDES):
+        for row in table.filter(pl.col("side") == side).head(top).iter_rows(named=True):
+            out.append(
+                WorstGap(
+                    label, sides[side].runs[row["run"]].name, row["start"], row["ns"], row["cause"], row["place"],  # type: ignore[arg-type]
+                    row["thread"], row["previous"], row["next"], row["phase"],
+                )
+            )  # fmt: skip
+    return out
+
+
+def launch(sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]) -> Launch:
+    """Launch overhead of both sides."""
+    counts = weigher.weigh(
+        stacked(sides, "launch").with_columns(
+            delay_mean=pl.col("delay_mean_ns") * pl.col("calls"),
+            delay_p50=pl.col("delay_p50_ns") * pl.col("calls"),
+            delay_p99=pl.col("delay_p99_ns") * pl.col("calls"),
+        ).with_columns(pl.col("delay_mean", "delay_p50", "delay_p99").fill_null(0.0)),
+        [],
+        ["calls", "graph_launches", "kernels", "graph_kernels", "delay_mean", "delay_p50", "delay_p99"],
+    )  # fmt: skip
+    apis = weigher.pivot(stacked(sides, "apis"), ["api", "kind"], ["count", "ns"]).fill_null(0.0)
+    rows = [
+        ApiRow(row["api"], row["kind"], row["count_b"], row["count_c"], row["ns_b"], row["ns_c"], row["ns_c"] - row["ns_b"])
+        for row in apis.iter_rows(named=True)
+    ]
+    rows.sort(key=lambda row: (-abs(row.delta_ns), row.api))
+    launching = [sum(getattr(row, f"{side}_ns") for row in rows if row.kind == "launch") for side in _SIDES]
+    built = []
+    for side in (0, 1):
+        found = counts.filter(pl.col("side") == side).to_dicts()
+        row = found[0] if found else dict.fromkeys(counts.columns, 0.0)
+        calls = row["calls"] or 0.0
+        built.append(
+            LaunchSide(
+                calls_per_step=calls,
+                graph_launches_per_step=row["graph_launches"],
+                kernels_per_step=row["kernels"],
+                graph_coverage=row["graph_kernels"] / row["kernels"] if row["kernels"] else 0.0,
+                api_ns_per_step=launching[side],
+                exposed_ns_per_step=sum(accounting[side].get(name, 0.0) for name in ("launch_api", "launch_latency")),
+                queue_delay_mean_ns=row["delay_mean"] / calls if calls else 0.0,
+                queue_delay_p50_ns=row["delay_p50"] / calls if calls else 0.0,
+                queue_delay_p99_ns=row["delay_p99"] / calls if calls else 0.0,
+            )
+        )
+    return Launch(built[0], built[1], rows, transitions(sides, weigher))
+
+
+def transitions(sides: tuple[Side, Side], weigher: Weigher) -> list[TransitionRow]:
+    """Kernels that were launched one by one on one side and by graphs on the other."""
+    frames = []
+    for side, one in enumerate(sides):
+        for run_number, run in enumerate(one.runs):
+            for part_number, part in enumerate(run.parts):
+                names = part.keys.select(pl.col("id").cast(pl.Int64).alias("key"), "name")
+                frames.append(
+                    part.transitions.join(names, on="key", how="left").select(
+                        pl.lit(side, pl.Int64).alias("side"), pl.lit(run_number, pl.Int64).alias("run"),
+                        pl.lit(part_number, pl.Int64).alias("part"), "stratum", "name", "eager", "graph",
+                    )
+                )  # fmt: skip
+    table = weigher.pivot(pl.concat(frames), ["name"], ["eager", "graph"]).fill_null(0.0)
+    moved = table.filter(
+        ((pl.col("eager_b") > 0) & (pl.col("graph_c") > 0) & (pl.col("graph_b") < pl.col("graph_c")))
+        | ((pl.col("graph_b") > 0) & (pl.col("eager_c") > 0) & (pl.col("graph_c") < pl.col("graph_b")))
+    ).sort("name")
+    return [
+        TransitionRow(row["name"], row["eager_b"], row["graph_b"], row["eager_c"], row["graph_c"])
+        for row in moved.iter_rows(named=True)
+    ]
+
+
+def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
+    """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, ns_b, ns_c of gil_wait."""
+    if not any(side.captured("gil") for side in sides):
+        return Gil([], [])
+    table = stacked(sides, "gil")
+    phases = exact_strata(sides).select("side", "run", "part", "stratum", "phase")
+    held = weigher.pivot(
+        table.join(phases, on=["side", "run", "part", "stratum"], how="left").fill_null(0),
+        ["thread", "phase"], ["hold_ns", "wait_ns"],
+    ).join(idle, on=["thread", "phase"], how="left")  # fmt: skip
+    shown = [side.captured("gil") for side in sides]
+
+    def value(row: dict[str, float | None], name: str, side: int) -> float | None:
+        return (row[name] or 0.0) if shown[side] else None
+
+    rows = [
+        GilRow(
+            row["thread"], row["phase"],
+            value(row, "hold_ns_b", 0), value(row, "wait_ns_b", 0), value(row, "exposed_b", 0),
+            value(row, "hold_ns_c", 1), value(row, "wait_ns_c", 1), value(row, "exposed_c", 1),
+        )
+        for row in held.iter_rows(named=True)
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (-max(row.baseline_wait_ns or 0, row.candidate_wait_ns or 0), row.thread, row.phase))
+    pairs = weigher.pivot(stacked(sides, "gil_pairs"), ["waiter", "holder", "holder_place"], ["ns"])
+    matrix = [
+        GilPairRow(row["waiter"], row["holder"], row["holder_place"], value(row, "ns_b", 0), value(row, "ns_c", 1))
+        for row in pairs.iter_rows(named=True)
+    ]
+    matrix.sort(key=lambda row: (-max(row.baseline_ns or 0, row.candidate_ns or 0), row.waiter, row.holder, row.holder_range))
+    return Gil(rows, matrix)
+
+
+def gc(sides: tuple[Side, Side], weigher: Weigher, exposed: dict[str, tuple[float, float]]) -> Gc:
+    """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
+    if not any(side.captured("gc") for side in sides):
+        return Gc([])
+    table = weigher.pivot(stacked(sides, "gc"), ["thread", "generation"], ["count", "ns"])
+    total = table.group_by("thread").agg(pl.col("ns_b", "ns_c").sum())
+    shown = [side.captured("gc") for side in sides]
+    rows = []
+    for row in table.join(total, on="thread", suffix="_all").iter_rows(named=True):
+        numbers: list[float | None] = []
+        for side, suffix in enumerate(("_b", "_c")):
+            if not shown[side]:
+                numbers += [None, None, None]
+                continue
+            ns = row["ns" + suffix] or 0.0
+            whole = row[f"ns{suffix}_all"]
+            # the accounting knows the thread; generations share its idle time by their length
+            idle = exposed.get(row["thread"], (0.0, 0.0))[side]
+            numbers += [row["count" + suffix] or 0.0, ns, idle * ns / whole if whole else 0.0]
+        rows.append(GcRow(row["thread"], row["generation"], *numbers))
+    rows.sort(key=lambda row: (-max(row.baseline_ns or 0, row.candidate_ns or 0), row.thread, row.generation))
+    return Gc(rows)
+
+
+def graphs(sides: tuple[Side, Side], result: Launch) -> Graphs:
+    """CUDA graph use."""
+    modes = [" | ".join(sorted({part.graph_mode for part in side.parts})) for side in sides]
+    nodes = [
+        side.kernels_per_step * side.graph_coverage / side.graph_launches_per_step if side.graph_launches_per_step else None
+        for side in (result.baseline, result.candidate)
+    ]
+    return Graphs(
+        modes[0], modes[1], result.baseline.graph_launches_per_step, result.candidate.graph_launches_per_step,
+        nodes[0], nodes[1],
+    )  # fmt: skip
+
+
+def threads(sides: tuple[Side, Side], ranges: list[RangeRow]) -> list[ThreadRow]:
+    """Thread roles of both sides and how alike their ranges are."""
+    seen: list[dict[str, tuple[str, frozenset[str]]]] = [{}, {}]
+    for side, one in enumerate(sides):
+        for part in one.parts:
+            for thread in part.threads:
+                process, places = seen[side].get(thread.role, (thread.process, frozenset()))
+                seen[side][thread.role] = (process, places | thread.places)
+    time: dict[str, list[float]] = {}
+    for row in ranges:
+        sums = time.setdefault(row.thread, [0.0, 0.0])
+        sums[0] += row.baseline.ns_per_step if row.baseline else 0.0
+        sums[1] += row.candidate.ns_per_step if row.candidate else 0.0
+    rows = []
+    for role in sorted(seen[0].keys() | seen[1].keys()):
+        one, other = seen[0].get(role), seen[1].get(role)
+        score = similarity(one[1], other[1]) if one and other else None
+        base, cand = time.get(role, [0.0, 0.0])
+        rows.append(
+            ThreadRow(
+                role, (one or other or ("", frozenset()))[0], score,
+                sorted(one[1])[:20] if one else [], sorted(other[1])[:20] if other else [],
+                base if one else None, cand if other else None, cand - base if one and other else None,
+            )
+        )  # fmt: skip
+    return rows
+
+
+# facts: life of a response in TensorRT-LLM, in its order
+_STAGES: tuple[tuple[str, str], ...] = (
+    ("executor: handle responses", "_handle_responses"),
+    ("executor: enqueue responses", "_enqueue_responses"),
+    ("await response", "await_response-N"),
+    ("send to the main process", "send"),
+    ("handle response", "handle_response"),
+    ("detokenise", "decode_incrementally"),
+    ("post-process", "chat_stream_post_processor"),
+)
+
+
+def response_path(ranges: list[RangeRow], step_ns: tuple[float, float]) -> list[ResponseStage]:
+    """Host time a step of each stage of the response path; a stage longer than the step cannot keep up."""
+    rows = []
+    for stage, name in _STAGES:
+        for row in ranges:
+            if row.range != name:
+                continue
+            one = row.baseline.ns_per_step if row.baseline else None
+            other = row.candidate.ns_per_step if row.candidate else None
+            rows.append(
+                ResponseStage(
+                    stage, row.thread, row.range, one, other, row.delta_ns if one is not None and other is not None else None,
+                    None if one is None else one <= step_ns[0], None if other is None else other <= step_ns[1],
+                )
+            )  # fmt: skip
+    return rows
+
+
+def ranks(sides: tuple[Side, Side], steps: pl.DataFrame, weigher: Weigher) -> list[RankRow]:
+    """Step time and collective waits of each rank; `steps` are the compared ones."""
+    means = steps.group_by("side", "rank", "device").agg(pl.col("ns").mean())
+    waits: dict[tuple[int, int], tuple[float, float, float]] = {}
+    collectives = stacked(sides, "collectives")
+    if len(collectives):
+        weighed = weigher.weigh(collectives, ["rank"], ["wait_ns", "transfer_ns", "count", "late"])
+        for side, rank, wait, transfer, count, late in weighed.iter_rows():
+            # the weigher divides by the steps of all ranks; a rank's own are their share
+            many = len({row[1] for row in weighed.iter_rows() if row[0] == side})
+            waits[side, rank] = (wait * many, transfer * many, late / count if count else 0.0)
+    rows = []
+    for rank, device in sorted({(row[1], row[2]) for row in means.iter_rows()}):
+        values = [
+            next((row[3] for row in means.iter_rows() if row[:3] == (side, rank, device)), None) for side in (0, 1)
+        ]
+        one, other = waits.get((0, rank)), waits.get((1, rank))
+        rows.append(
+            RankRow(
+                rank, device, values[0], values[1],
+                values[1] - values[0] if values[0] is not None and values[1] is not None else None,
+                one[0] if one else None, other[0] if other else None,
+                one[1] if one else None, other[1] if other else None,
+                one[2] if one else None, other[2] if other else None,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def phases(steps: pl.DataFrame) -> list[Phase]:
+    """Mean and tails of step time by phase over all whole steps."""
+    rows = []
+    for phase in sorted(steps["phase"].unique()):
+        built: list[PhaseSide | None] = []
+        for side in (0, 1):
+            mine = steps.filter((pl.col("phase") == phase) & (pl.col("side") == side))
+            if not len(mine):
+                built.append(None)
+                continue
+            ns = mine["ns"]
+            quantiles = [float(ns.quantile(q, "linear") or 0.0) for q in (0.5, 0.9, 0.99)]
+            means = mine.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list()
+            built.append(PhaseSide(len(mine), float(ns.mean() or 0.0), *quantiles, means))  # type: ignore[arg-type]
+        one, other = built
+        both = one is not None and other is not None
+        rows.append(
+            Phase(
+                phase, one, other,
+                other.mean_ns - one.mean_ns if both and one and other else None,
+                other.p50_ns - one.p50_ns if both and one and other else None,
+                other.p99_ns - one.p99_ns if both and one and other else None,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
+    """Step times for distributions, evenly thinned where there are too many."""
+    ordered = steps.sort("side", "run", "rank", "device", "start_ns")
+    every = max(-(-len(ordered) // MAX_SAMPLES), 1)
+    kept = ordered.gather_every(every)
+    rows = [
+        StepSample(_SIDES[side], run, rank, phase, number, ns)  # type: ignore[arg-type]
+        for side, run, rank, phase, number, ns in kept.select("side", "run", "rank", "phase", "number", "ns").iter_rows()
+    ]
+    return rows, len(ordered) - len(kept)

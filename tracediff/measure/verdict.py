@@ -1,0 +1,112 @@
+"""The verdict on the step time, in one word and one sentence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tracediff.measure.cells import ALPHA, MIN_CONFIRM, Estimates
+from tracediff.measure.statistics import (
+    min_detectable,
+    permutation_p,
+    run_level_interval,
+    runs_for,
+    runs_needed,
+    smallest_p,
+)
+from tracediff.model import Finding, Pair, Step, Verdict
+
+_SAME = 0.01  # a delta and an interval within this part of the step is no change
+
+
+def step_estimate(cells: Estimates, column: int, noise_ns: float, steps: Pair) -> Step:
+    """The headline from the cell of the whole step."""
+    runs = Pair(len(cells.baseline_runs), len(cells.candidate_runs))
+    low, high = float(cells.low[column]), float(cells.high[column])
+    if math.isnan(low) or math.isnan(high):
+        low, high = float(cells.delta[column]) - noise_ns, float(cells.delta[column]) + noise_ns
+    values = cells.baseline_runs[:, column], cells.candidate_runs[:, column]
+    detectable = min_detectable(*values)
+    return Step(
+        baseline_ns=float(cells.baseline[column]),
+        candidate_ns=float(cells.candidate[column]),
+        delta_ns=float(cells.delta[column]),
+        ci_low_ns=low,
+        ci_high_ns=high,
+        p_value=_p(values[0], values[1], float(cells.p[column])),
+        runs=runs,
+        steps=steps,
+        noise_floor_ns=noise_ns,
+        noise_source=cells.noise_source,
+        min_detectable_ns=detectable,
+        power_note=_power(values[0], values[1], float(cells.baseline[column]), detectable),
+    )
+
+
+def _p(baseline: np.ndarray, candidate: np.ndarray, welch: float) -> float | None:  # type: ignore[type-arg]
+    """Exact permutation test where so many runs can reach 5 %; Welch's t test below that."""
+    if min(len(baseline), len(candidate)) < 2:
+        return None
+    if smallest_p(len(baseline), len(candidate)) <= ALPHA:
+        return permutation_p(baseline, candidate)
+    return None if math.isnan(welch) else welch
+
+
+def _power(baseline: np.ndarray, candidate: np.ndarray, step_ns: float, detectable: float | None) -> str:  # type: ignore[type-arg]
+    runs = min(len(baseline), len(candidate))
+    if detectable is None:
+        return f"Run-to-run noise is unknown with one run a side: record {runs_needed(ALPHA)} or more runs a side."
+    if not step_ns or not detectable:
+        return ""
+    deviations = [np.std(values, ddof=1) for values in (baseline, candidate) if len(values) > 1]
+    sd = float(np.sqrt(np.mean(np.square(deviations))))
+    text = f"With {runs} runs a side a change of {100 * detectable / step_ns:.1f} % would show."
+    if detectable > 0.02 * step_ns and sd > 0:
+        text += f" For 2 % take {runs_for(0.02 * step_ns, sd)} runs a side."
+    return text
+
+
+def decide(
+    step: Step, cells: Estimates, column: int, findings: list[Finding], *, comparable: bool, reason: str
+) -> tuple[Verdict, str]:
+    """The verdict and why. `reason` names what makes the sides incomparable."""
+    if not comparable:
+        return "not_comparable", reason
+    change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})"
+    sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
+    best = next((finding for finding in sure if abs(finding.delta_ns) > 0), None)
+    because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+    worse = step.delta_ns > 0
+    runs = min(step.runs.baseline, step.runs.candidate)
+    outside = _interval_excludes_zero(step, cells, column)
+    beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
+    if runs >= MIN_CONFIRM and step.p_value is not None and step.p_value < ALPHA and outside:
+        return ("regressed" if worse else "improved"), (
+            f"{change}, p = {step.p_value:.3g} over {step.runs.baseline} and {step.runs.candidate} runs.{because}"
+        )
+    if runs < MIN_CONFIRM and outside and beyond:
+        why = "run-to-run noise is assumed, not measured" if step.noise_source == "assumed" else "too few runs to confirm it"
+        return ("likely_regressed" if worse else "likely_improved"), (
+            f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us; {why}.{because}"
+        )
+    limit = _SAME * step.baseline_ns
+    within = abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 2 * limit
+    if within:
+        tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+        return "no_change", f"{change}, within 1 % of the step.{tail}"
+    tail = f" But one thing is sure: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+    noise = f"noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us ({step.noise_source})"
+    return "inconclusive", f"{change} cannot be told from {noise}.{tail}"
+
+
+def _interval_excludes_zero(step: Step, cells: Estimates, column: int) -> bool:
+    if min(step.runs.baseline, step.runs.candidate) >= 5:
+        # from five runs on the trimmed interval: one outlying run neither makes nor hides a change
+        low, high = run_level_interval(cells.baseline_runs[:, [column]], cells.candidate_runs[:, [column]])
+        return bool(low[0] > 0 or high[0] < 0)
+    return step.ci_low_ns > 0 or step.ci_high_ns < 0
+
+
+def _percent(step: Step) -> str:
+    return f"{100 * step.delta_ns / step.baseline_ns:+.1f} %" if step.baseline_ns else "no baseline"
