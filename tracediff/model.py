@@ -138,6 +138,9 @@ class Accounting(msgspec.Struct, frozen=True):
     candidate: dict[str, float]
     delta: dict[str, float]
     residual_ns: int
+    ci_low: dict[str, float] = {}
+    ci_high: dict[str, float] = {}
+    level: dict[str, Evidence] = {}
     hidden_baseline: dict[str, float] = {}
     hidden_candidate: dict[str, float] = {}
 

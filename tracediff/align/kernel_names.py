@@ -143,11 +143,13 @@ def short(name: str, width: int = 80) -> str:
     # `kernel`, `dispatch`, `Marlin` mean something only with their namespace.
     if parsed.scope and (len(path) < 10 or path == "kernel"):
         path = f"{parsed.scope[-1]}::{path}"
-    # The class of a legacy cutlass kernel is a flat name itself: shown as it is, tile included.
     inside = ", ".join(_kept_types(parsed, exact=True))
     if inside and (tile := _tile(name)):
         inside += f" {tile}"
     text = f"{path}<{inside}>" if inside else path
+    # The class of a cutlass 2.x kernel is a flat name with everything in it; Kernel2 says nothing beside it.
+    if inside.startswith("cutlass_"):
+        text = inside
     width = max(width, 1)
     if len(text) <= width:
         return text

@@ -118,7 +118,8 @@ def _outline(text: str) -> tuple[str, list[list[str]]]:
         # Inside parentheses < and > may compare; ->, wherever it stands, closes nothing.
         if char in "<>" and (opaque or (char == ">" and text[at - 1 : at] == "-")):
             continue
-        emit(at)
+        if at > pos:
+            emit(at)
         pos = at + 1
         if char == "<":
             if not stack:

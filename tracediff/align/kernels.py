@@ -12,9 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
-from tracediff.align.kernel_categories import category
-from tracediff.align.kernel_names import normalise
+from tracediff.align import kernel_categories, kernel_names
+
+# A capture has few distinct names and blocks, and each is asked for again and again.
+normalise = lru_cache(1 << 16)(kernel_names.normalise)
+category = lru_cache(1 << 16)(kernel_categories.category)
 
 # Longer modal sequences than this are matched by key only: alignment is quadratic in the worst case.
 MAX_SEQUENCE = 4000
@@ -82,6 +86,7 @@ def _align(one: list[OpKey], other: list[OpKey]) -> list[tuple[tuple[OpKey, ...]
     return pairs
 
 
+@lru_cache(1 << 12)
 def _align_block(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
     """Cheapest way to turn one block into the other; costs say what an engineer would call it."""
     if not one or not other:
@@ -131,16 +136,22 @@ def _unlike(one: OpKey, other: OpKey) -> float:
     return 0.8 if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"} else 1.9
 
 
+# Work that does not disappear into a pointwise kernel: it can only be fused with its own kind.
+_HEAVY = frozenset({"gemm", "attention", "moe", "communication"})
+
+
 def _merge_cost(many: tuple[OpKey, ...], single: OpKey) -> float:
-    """n -> 1 is likely where the one does what one of the n did; the same kernel n times -> 1 is likeliest."""
+    """n -> 1 is likely where the one does what one of the n did; the same kind n times -> 1 is likeliest."""
     kinds = {category(op.name) for op in many}
-    if any(op == single for op in many):
-        return 2.0 * len(many)  # that one stayed; the others were removed
-    if kinds == {category(single.name)}:
-        return 0.3 + 0.2 * len(many)
-    if category(single.name) in kinds or category(single.name) == "other":
-        return 0.5 + 0.25 * len(many)
-    return 2.0 * len(many)
+    kind = category(single.name)
+    impossible = 2.0 * len(many)
+    if single in many or not kinds & _HEAVY <= {kind}:
+        return impossible
+    if kinds == {kind}:
+        return 0.1 + 0.2 * len(many)
+    if kind in kinds or kind == "other":
+        return 0.4 + 0.25 * len(many)
+    return impossible
 
 
 def _by_key(

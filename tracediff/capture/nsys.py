@@ -20,7 +20,11 @@ def find_nsys() -> Path | None:
     on_path = shutil.which("nsys")
     if on_path:
         return Path(on_path)
-    installed = sorted(Path("/opt/nvidia").glob("nsight-systems*/**/bin/nsys")) if Path("/opt/nvidia").is_dir() else []
+    installed = (
+        sorted(Path("/opt/nvidia").glob("nsight-systems*/**/bin/nsys"))
+        if Path("/opt/nvidia").is_dir()
+        else []
+    )
     return installed[-1] if installed else None
 
 
@@ -32,7 +36,17 @@ def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
     nsys = find_nsys()
     if nsys is None:
         raise TracediffError("nsys-missing", f"{report.name} needs nsys to be exported", fix=_INSTALL)
-    command = [str(nsys), "export", "--type", "sqlite", "--force-overwrite", "true", "-o", str(out), str(report)]
+    command = [
+        str(nsys),
+        "export",
+        "--type",
+        "sqlite",
+        "--force-overwrite",
+        "true",
+        "-o",
+        str(out),
+        str(report),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

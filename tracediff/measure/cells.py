@@ -11,14 +11,16 @@ import numpy as np
 import polars as pl
 
 from tracediff.align.strata import Strata
+from tracediff.errors import TracediffError
 from tracediff.measure.assumed_noise import assumed_half_width
 from tracediff.measure.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
 from tracediff.measure.intervals import Floats
-from tracediff.measure.statistics import benjamini_hochberg, noise_floor, run_level_p
+from tracediff.measure.statistics import benjamini_hochberg, noise_floor, run_level_interval, run_level_p
 from tracediff.model import Evidence
 
 ALPHA = 0.05
 MIN_CONFIRM = 3  # runs a side below which nothing is confirmed
+TRIM_RUNS = 5  # runs a side from which trimmed means stand against one outlying run
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,13 @@ def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, int]) -> F
     """Fix the order of the compared steps: by run, rank, device and time."""
     located = steps.join(strata.members, on=["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"], how="left", nulls_equal=True)
     located = located.filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+    for side in (0, 1):
+        for run in sorted(set(range(runs[side])) - set(located.filter(pl.col("side") == side)["run"])):
+            raise TracediffError(
+                "run-without-steps",
+                f"run {run + 1} of the {('baseline', 'candidate')[side]} has no step of a workload that is compared",
+                fix="leave that run out, or capture a longer window",
+            )
     located = located.with_columns(at=pl.int_range(pl.len()).over("side", "run"))
     return Frame(located.select("side", "run", "part", "period", "group", "at", "rank"), runs, strata.weights)
 
@@ -123,13 +132,14 @@ def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
     """How far each delta can be believed, and its q value (Benjamini-Hochberg over the cells).
 
     confirmed: >= 3 runs a side, q < 0.05 and the interval excludes 0. likely: the interval excludes 0 and the
-    delta exceeds the noise. A delta under 0.05 % of the step (and under 200 ns) is never more than noise.
+    delta exceeds the noise. A delta under 0.1 % of the step (and under 500 ns) is never more than noise.
     """
     q = benjamini_hochberg(cells.p)
+    low_of, high_of = decisive_interval(cells)
     runs = min(len(cells.baseline_runs), len(cells.candidate_runs))
-    floor = max(200.0, 0.0005 * total_ns)
+    floor = max(500.0, 0.001 * total_ns)
     out: list[Evidence] = []
-    for delta, low, high, one_q, noise in zip(cells.delta, cells.low, cells.high, q, cells.noise, strict=True):
+    for delta, low, high, one_q, noise in zip(cells.delta, low_of, high_of, q, cells.noise, strict=True):
         outside = (low > 0 or high < 0) and abs(delta) >= floor
         if outside and runs >= MIN_CONFIRM and not np.isnan(one_q) and one_q < ALPHA:
             out.append("confirmed")
@@ -138,3 +148,16 @@ def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
         else:
             out.append("within_noise")
     return out, q
+
+
+def decisive_interval(cells: Estimates) -> tuple[Floats, Floats]:
+    """The interval that decides: from five runs a side on the trimmed one, which one outlying run cannot widen."""
+    if min(len(cells.baseline_runs), len(cells.candidate_runs)) < TRIM_RUNS:
+        return cells.low, cells.high
+    low, high = run_level_interval(cells.baseline_runs, cells.candidate_runs)
+    return np.where(np.isnan(low), cells.low, low), np.where(np.isnan(high), cells.high, high)
+
+
+def finite(value: float, instead: float) -> float:
+    """A bound of an interval, or `instead` where it cannot be said (one step, nothing repeats)."""
+    return float(instead) if np.isnan(value) else float(value)

@@ -16,7 +16,7 @@ from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.measure import tables
 from tracediff.measure.assumed_noise import assumed_noise_total
-from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, levels
+from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels
 from tracediff.measure.comparability import check
 from tracediff.measure.findings import rank_findings
 from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mix_draft
@@ -195,7 +195,12 @@ def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with
     names = [name for name in CATEGORIES if name in values[0] or name in values[1]]
     delta = {name: values[1].get(name, 0.0) - values[0].get(name, 0.0) for name in names}
     residual = max(part.residual_ns for side in sides for part in side.parts)
-    return Accounting(values[0], values[1], delta, residual)
+    columns = [layout.categories[name] for name in names]
+    chosen = cells.take(columns)
+    level, _ = levels(chosen, float(max(cells.baseline[0], cells.candidate[0])))
+    low = {name: finite(cells.low[column], cells.delta[column]) for name, column in zip(names, columns, strict=True)}
+    high = {name: finite(cells.high[column], cells.delta[column]) for name, column in zip(names, columns, strict=True)}
+    return Accounting(values[0], values[1], delta, residual, low, high, dict(zip(names, level, strict=True)))
 
 
 def _total_noise(cells: Estimates, accounting: Accounting) -> float:

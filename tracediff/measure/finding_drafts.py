@@ -43,6 +43,7 @@ def idle_drafts(
         place = _main_place(mine) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "")
         shown, api = _moments(moments, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        api = api[1 if delta >= 0 else 0] or api[0 if delta >= 0 else 1]
         draft = idle_draft(
             cell, column, level[column], shown,
             (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api,
@@ -66,22 +67,22 @@ def _moments(
     holder: str,
     place: str | None,
     holder_place: str,
-) -> tuple[list[Moment], str]:
-    """The longest piece on each side, and the CUDA function that it lies in."""
+) -> tuple[list[Moment], list[str]]:
+    """The longest piece on each side, and the CUDA function that it lies in (baseline, candidate)."""
     chosen = moments.filter((pl.col("cause") == cause) & (pl.col("thread") == thread))
     if cause == "gil_wait":
         chosen = chosen.filter((pl.col("holder") == holder) & (pl.col("holder_place") == holder_place))
     elif cause != "gc":
         chosen = chosen.filter(pl.col("place") == place)
     chosen = chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
-    out, api = [], ""
+    out, api = [], ["", ""]
     for side, label in ((1, _SIDES[1]), (0, _SIDES[0])):
         for row in chosen.filter(pl.col("side") == side).head(1).iter_rows(named=True):
             number = f"step {row['number']}" if row["number"] is not None else "a step"
             out.append(
                 Moment(label, sides[side].runs[row["run"]].name, row["start"], row["end"], f"{number}, longest {cause}")  # type: ignore[arg-type]
             )
-            api = api or (row["api"] if cause in ("host_sync", "host_api", "launch_api") else "")
+            api[side] = row["api"] if cause in ("host_sync", "host_api", "launch_api") else ""
     return out, api
 
 
@@ -125,7 +126,7 @@ def kernel_drafts(
             match, first + number, level[number], category(name), counts, means, kernels.exact[number], [],  # type: ignore[arg-type]
             float(kernels.hidden[number, 1] - kernels.hidden[number, 0]),
         )  # fmt: skip
-        drafts.append(replace(draft, material=abs(delta) >= max(200.0, 0.0005 * total)))
+        drafts.append(replace(draft, material=abs(delta) >= max(500.0, 0.001 * total)))
     return drafts
 
 

@@ -12,13 +12,12 @@ import numpy as np
 
 from tracediff.align.kernel_names import short
 from tracediff.align.kernels import Match
-from tracediff.measure.cells import Estimates
+from tracediff.measure.cells import TRIM_RUNS, Estimates, finite
 from tracediff.measure.evidence import NEXT, idle_sql, kernel_sql
 from tracediff.measure.statistics import run_level_interval
 from tracediff.model import Evidence, Finding, FindingEvidence, Moment, Where
 
 _SURE = ("exact", "confirmed", "likely")
-_TRIM_RUNS = 5  # runs a side from which trimmed means stand against one outlying run
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_de
     findings = []
     for rank, draft in enumerate(sorted(drafts, key=order), 1):
         delta = _delta(draft, cells)
-        low, high = float(cells.low[draft.cell]), float(cells.high[draft.cell])
+        own = float(cells.delta[draft.cell])
+        low, high = finite(cells.low[draft.cell], own), finite(cells.high[draft.cell], own)
         note = draft.note
         if robust is not None and draft.delta_ns is None:
             middle, robust_low, robust_high = (float(one[draft.cell]) for one in robust)
@@ -110,7 +110,7 @@ def _number(value: float) -> float | None:
 
 
 def _robust(cells: Estimates) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:  # type: ignore[type-arg]
-    if min(len(cells.baseline_runs), len(cells.candidate_runs)) < _TRIM_RUNS:
+    if min(len(cells.baseline_runs), len(cells.candidate_runs)) < TRIM_RUNS:
         return None
     low, high = run_level_interval(cells.baseline_runs, cells.candidate_runs)
     return (low + high) / 2, low, high

@@ -10,7 +10,7 @@ import polars as pl
 
 from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match
-from tracediff.measure.cells import Estimates, Frame
+from tracediff.measure.cells import Estimates, Frame, finite
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
 
@@ -114,17 +114,13 @@ def kernel_result_rows(
                 baseline=_side(kernels, number, 0, float(cells.baseline[number])),
                 candidate=_side(kernels, number, 1, float(cells.candidate[number])),
                 delta_ns=float(cells.delta[number]),
-                ci_low_ns=_finite(cells.low[number], cells.delta[number]),
-                ci_high_ns=_finite(cells.high[number], cells.delta[number]),
+                ci_low_ns=finite(cells.low[number], cells.delta[number]),
+                ci_high_ns=finite(cells.high[number], cells.delta[number]),
                 level=judged[0][number],
                 q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
             )
         )
     return sorted(rows, key=lambda row: (-abs(row.delta_ns), -_time(row), _names(row)))
-
-
-def _finite(value: float, instead: float) -> float:
-    return float(instead) if np.isnan(value) else float(value)
 
 
 def _time(row: KernelRow) -> float:

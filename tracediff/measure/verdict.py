@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from tracediff.measure.cells import ALPHA, MIN_CONFIRM, Estimates
+from tracediff.measure.cells import ALPHA, MIN_CONFIRM, TRIM_RUNS, Estimates, decisive_interval
 from tracediff.measure.statistics import (
     min_detectable,
     permutation_p,
-    run_level_interval,
     runs_for,
     runs_needed,
     smallest_p,
@@ -101,11 +100,10 @@ def decide(
 
 
 def _interval_excludes_zero(step: Step, cells: Estimates, column: int) -> bool:
-    if min(step.runs.baseline, step.runs.candidate) >= 5:
-        # from five runs on the trimmed interval: one outlying run neither makes nor hides a change
-        low, high = run_level_interval(cells.baseline_runs[:, [column]], cells.candidate_runs[:, [column]])
-        return bool(low[0] > 0 or high[0] < 0)
-    return step.ci_low_ns > 0 or step.ci_high_ns < 0
+    if min(step.runs.baseline, step.runs.candidate) < TRIM_RUNS:
+        return step.ci_low_ns > 0 or step.ci_high_ns < 0
+    low, high = decisive_interval(cells.take([column]))
+    return bool(low[0] > 0 or high[0] < 0)
 
 
 def _percent(step: Step) -> str:

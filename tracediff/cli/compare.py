@@ -1,0 +1,128 @@
+"""`tracediff compare`: the main job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracediff.cli.outputs import output_options, write_outputs
+from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    from tracediff.measure.gates import Gate
+    from tracediff.model import Result
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  tracediff compare before.sqlite after.sqlite
+  tracediff compare main=runs/main pr=runs/pr --html report.html --md comment.md
+  tracediff compare runs/main runs/pr --fail-on step:+3% --junit gate.xml
+
+\b
+Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inconclusive under a gate.
+"""
+)
+@click.argument("baseline")
+@click.argument("candidate")
+@output_options
+@click.option("--fail-on", "gates", multiple=True, metavar="METRIC:+LIMIT", help="Gate, e.g. step:+5% or gc:+200us; repeatable.")
+@click.option("--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen.")
+@click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
+@click.option("--min-steps", type=click.IntRange(1), default=3, show_default=True, help="Steps a run that a stratum needs to be compared.")
+@click.option("--baseline-kpi", "kpi_baseline", multiple=True, type=click.Path(path_type=Path), help="Benchmark report or iteration log of the baseline; repeatable.")
+@click.option("--candidate-kpi", "kpi_candidate", multiple=True, type=click.Path(path_type=Path), help="The same of the candidate.")
+@click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
+@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
+@click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+def compare(
+    baseline: str,
+    candidate: str,
+    outputs: dict[str, Path],
+    overwrite: bool,
+    top: int,
+    quiet: bool,
+    gates: tuple[str, ...],
+    step_regex: str | None,
+    whole_capture: bool,
+    min_steps: int,
+    kpi_baseline: tuple[Path, ...],
+    kpi_candidate: tuple[Path, ...],
+    force: bool,
+    memory_limit: str | None,
+    threads: int | None,
+) -> None:
+    """Compare BASELINE with CANDIDATE: what changed in the time of a step, by how much, why, and can it be believed?
+
+    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
+    repeats, and may be named: label=PATH.
+    """
+    from tracediff.load.inputs import resolve
+    from tracediff.measure.compare import Options
+    from tracediff.measure.compare import compare as compare_sides
+    from tracediff.measure.gates import parse_gate
+    from tracediff.measure.run import Reading, reduce_side
+    from tracediff.report.write import check_outputs
+
+    parsed = [parse_gate(text) for text in gates]
+    check_outputs(outputs.values(), overwrite)
+    files = resolve(baseline), resolve(candidate)
+    reading = Reading(step_regex, whole_capture, memory_limit, threads)
+    said = {"step_regex": step_regex, "whole_capture": whole_capture, "force": force}
+    sides = [reduce_side(one, reading, _progress(quiet)) for one in files]
+    result = compare_sides(
+        sides[0], sides[1],
+        Options(min_steps, force, extra={name: value for name, value in said.items() if value}),
+    )  # fmt: skip
+    if kpi_baseline or kpi_candidate:
+        result = _with_kpi(result, kpi_baseline, kpi_candidate)
+    sys.exit(finish(result, outputs, parsed, overwrite=overwrite, top=top, quiet=quiet))
+
+
+def finish(
+    result: Result, outputs: dict[str, Path], gates: list[Gate], *, overwrite: bool, top: int, quiet: bool
+) -> int:
+    """Judge the gates, write and print every output; the exit status."""
+    from tracediff.measure.gates import judge
+
+    judged = [judge(gate, result) for gate in gates]
+    write_outputs(result, outputs, judged, overwrite=overwrite, top=top, quiet=quiet)
+    for one in judged:
+        click.echo(f"gate {one.gate.text}: {one.outcome}: {one.message}", err=True)
+    if any(one.outcome == "failed" for one in judged):
+        return 3
+    if result.verdict == "not_comparable" or any(one.outcome == "inconclusive" for one in judged):
+        return 4
+    return 0
+
+
+def _progress(quiet: bool):  # type: ignore[no-untyped-def]
+    shown = sys.stderr.isatty() and not quiet
+
+    def say(name: str) -> None:
+        if shown:
+            click.echo(f"reading {name}", err=True)
+
+    return say
+
+
+def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> Result:
+    import msgspec
+
+    from tracediff.load.kpi import read
+    from tracediff.measure.kpi import compare_kpi
+
+    if not baseline or not candidate:
+        raise TracediffError(
+            "kpi-one-side", "a benchmark report was given for one side only", fix="give --baseline-kpi and --candidate-kpi"
+        )
+    kpi = compare_kpi(
+        [read(path) for path in baseline], [read(path) for path in candidate],
+        step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
+    )  # fmt: skip
+    return msgspec.structs.replace(result, kpi=kpi)

@@ -1,0 +1,157 @@
+"""A benchmark's own figures on both sides, and how much of their change the trace explains."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracediff.load.kpi import KpiReport, Metric
+from tracediff.measure.statistics import run_level_interval
+from tracediff.model import Kpi, KpiRow
+
+NO_CHANGE = 0.005  # below this part of the larger side a figure has not moved: a share of it would be noise
+
+# One of these a step and request, in the middle of the distribution: a tail is not made of mean steps.
+_PER_STEP = re.compile(r"(tpot|itl|host_step_time|device_step_time)_(mean|p50|generation_p50)_ms\Z")
+_ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft", "tpot", "itl", "e2e",
+          "host_step_time", "device_step_time")  # fmt: skip
+
+
+def compare_kpi(
+    baseline: Sequence[KpiReport],
+    candidate: Sequence[KpiReport],
+    *,
+    step_baseline_ns: float,
+    step_candidate_ns: float,
+) -> Kpi:
+    """Return the figures that both sides have; with several reports a side, the mean of those that have it.
+
+    `step_*_ns` are the step times of the trace. `explained` is the share of a figure's delta that the
+    trace's step-time delta makes up:
+
+        explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
+
+    for figures that are one step long: TPOT, ITL, and the host and device step time of the iteration log, mean
+    and median. A generation step yields about one token a request, so each of these should move by what the step
+    moved by. With speculative decoding a step yields several, and TPOT (not ITL, the time between two
+    arrivals) is divided by the baseline's `tokens_per_step`, where its reports have it.
+
+    Example: the step went from 10.0 to 11.0 ms and TPOT from 12.0 to 13.25 ms. The step explains
+    1.0 / 1.25 = 0.8 of it; the other 0.25 ms were lost outside the steps of the trace: prefill of other requests
+    between two tokens, queueing, detokenizing, the network. Above 1 something else gained; below 0 the figure
+    moved against the step, and the trace says nothing about it. The trace and the benchmark should be of the same
+    load: see `profiling_cost`.
+
+    None for all other figures, where the figure moved by less than `NO_CHANGE`, and where a step time is
+    unknown (not finite).
+    """
+    sides = (_means(baseline), _means(candidate))
+    tokens = sides[0].get("tokens_per_step")
+    step_delta_ms = (step_candidate_ns - step_baseline_ns) / 1e6
+    rows = []
+    for name in sorted(sides[0].keys() & sides[1].keys(), key=_sort_key):
+        before, after = sides[0][name], sides[1][name]
+        per_step = step_delta_ms / tokens.value if tokens and name.startswith("tpot_") else step_delta_ms
+        rows.append(
+            KpiRow(
+                metric=name,
+                unit=before.unit,
+                better=before.better,
+                baseline=before.value,
+                candidate=after.value,
+                delta=after.value - before.value,
+                explained=_explained(name, before.value, after.value, per_step),
+            )
+        )
+    return Kpi(_sources(baseline), _sources(candidate), rows, _note(baseline, candidate, sides))
+
+
+def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
+    values: dict[str, list[Metric]] = {}
+    for report in reports:
+        for name, metric in report.metrics.items():
+            values.setdefault(name, []).append(metric)
+    return {
+        name: Metric(math.fsum(one.value for one in found) / len(found), found[0].unit, found[0].better)
+        for name, found in values.items()
+    }
+
+
+def _explained(name: str, before: float, after: float, per_step_ms: float) -> float | None:
+    delta = after - before
+    if not _PER_STEP.match(name) or not math.isfinite(per_step_ms):
+        return None
+    if abs(delta) <= NO_CHANGE * max(before, after):
+        return None
+    return per_step_ms / delta
+
+
+def _sort_key(name: str) -> tuple[int, str, int, float, str]:
+    order = next((place for place, word in enumerate(_ORDER) if name.startswith(word)), len(_ORDER))
+    family, _, statistic = name.removesuffix("_ms").rpartition("_")
+    percentile = re.match(r"p(\d+(?:\.\d+)?)\Z", statistic)
+    return order, family, statistic != "mean", float(percentile[1]) if percentile else 0.0, name
+
+
+def _sources(reports: Sequence[KpiReport]) -> str:
+    return ", ".join(report.source for report in reports)
+
+
+def _note(
+    baseline: Sequence[KpiReport], candidate: Sequence[KpiReport], sides: tuple[dict[str, Metric], ...]
+) -> str:
+    parts = []
+    kinds = [sorted({report.kind for report in side}) for side in (baseline, candidate)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        parts.append(
+            f"The sides come from different tools ({', '.join(kinds[0])} and {', '.join(kinds[1])}),"
+            " which may measure a figure of the same name differently."
+        )
+    if max(len(baseline), len(candidate)) > 1:
+        parts.append(f"Means of {len(baseline)} baseline and {len(candidate)} candidate reports.")
+    for word, own, other in (("baseline", *sides), ("candidate", *reversed(sides))):
+        alone = sorted(own.keys() - other.keys(), key=_sort_key)
+        if alone:
+            parts.append(f"Only in the {word}: {', '.join(alone)}.")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class ProfilingCost:
+    """What the profiler added to a step, ns; the interval is None with fewer than two runs of either kind."""
+
+    profiled_ns: float
+    unprofiled_ns: float
+    cost_ns: float
+    share: float  # of the unprofiled step
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+
+
+def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float]) -> ProfilingCost | None:
+    """Return what profiling costs, from mean step times a run with and without it; None without runs of both.
+
+    Example: 11.0 ms profiled and 10.0 ms unprofiled cost 1.0 ms, a share of 0.1. Where the cost is of the
+    size of the difference between two sides, their traces say little about unprofiled runs.
+    """
+    sides = [np.asarray(values, dtype=np.float64) for values in (profiled_ns, unprofiled_ns)]
+    if any(not len(side) or not np.isfinite(side).all() or side.min() <= 0 for side in sides):
+        return None
+    profiled, unprofiled = (float(side.mean()) for side in sides)
+    low = high = math.nan
+    if min(map(len, sides)) >= 2:
+        bounds = run_level_interval(sides[1][:, np.newaxis], sides[0][:, np.newaxis])
+        low, high = (float(bound[0]) for bound in bounds)
+    known = math.isfinite(low) and math.isfinite(high)
+    return ProfilingCost(
+        profiled_ns=profiled,
+        unprofiled_ns=unprofiled,
+        cost_ns=profiled - unprofiled,
+        share=(profiled - unprofiled) / unprofiled,
+        ci_low_ns=low if known else None,
+        ci_high_ns=high if known else None,
+    )
