@@ -1,0 +1,171 @@
+"""Figures of two sides, the share that the step explains, and the cost of profiling; all worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracediff.load.kpi import Kind, KpiReport, Metric, read
+from tracediff.measure.kpi import NO_CHANGE, compare_kpi, profiling_cost
+from tracediff.model import Kpi, KpiRow
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"
+MS = 1e6
+
+
+def report(kind: Kind = "serving-benchmark", source: str = "r.json", **values: float) -> KpiReport:
+    metrics = {}
+    for name, value in values.items():
+        unit = "ms" if name.endswith("_ms") else "tok/s" if name.endswith("_tok_s") else "tok"
+        metrics[name] = Metric(value, unit, "lower" if unit == "ms" else "higher")
+    return KpiReport(kind, source, metrics)
+
+
+def compare(
+    baseline: KpiReport, candidate: KpiReport, before: float = 10 * MS, after: float = 11 * MS
+) -> Kpi:
+    return compare_kpi([baseline], [candidate], step_baseline_ns=before, step_candidate_ns=after)
+
+
+def test_the_worked_example() -> None:
+    """Step 10 -> 11 ms, TPOT 12 -> 13.25 ms: the step explains 1 of 1.25 ms."""
+    kpi = compare(report(tpot_mean_ms=12.0), report(source="c.json", tpot_mean_ms=13.25))
+    assert kpi == Kpi("r.json", "c.json", [KpiRow("tpot_mean_ms", "ms", "lower", 12.0, 13.25, 1.25, 0.8)])
+
+
+def test_which_figures_the_step_can_explain() -> None:
+    per_step = ["tpot_mean_ms", "tpot_p50_ms", "itl_mean_ms", "itl_p50_ms", "host_step_time_mean_ms",
+                "host_step_time_generation_p50_ms", "device_step_time_p50_ms"]  # fmt: skip
+    others = ["ttft_mean_ms", "e2e_mean_ms", "tpot_p99_ms", "itl_p99_ms", "output_throughput_tok_s",
+              "iteration_latency_mean_ms", "gpu_forward_time_mean_ms"]  # fmt: skip
+    names = per_step + others
+    kpi = compare(report(**dict.fromkeys(names, 10.0)), report(**dict.fromkeys(names, 12.0)))
+    assert {row.metric: row.explained for row in kpi.rows} == {
+        **dict.fromkeys(per_step, 0.5),
+        **dict.fromkeys(others, None),
+    }
+
+
+def test_speculative_decoding_yields_several_tokens_a_step() -> None:
+    """2 tokens a step: a step slower by 1 ms makes a token slower by 0.5 ms, and an arrival by 1 ms."""
+    before = report(tpot_mean_ms=5.0, itl_mean_ms=10.0, tokens_per_step=2.0)
+    after = report(tpot_mean_ms=5.5, itl_mean_ms=11.0, tokens_per_step=4.0)  # the baseline's count is used
+    explained = {row.metric: row.explained for row in compare(before, after).rows}
+    assert explained == {"tpot_mean_ms": 1.0, "itl_mean_ms": 1.0, "tokens_per_step": None}
+
+
+def test_improvement_and_opposite_moves() -> None:
+    before, after = report(tpot_mean_ms=12.0), report(tpot_mean_ms=11.0)
+    assert compare(before, after, 11 * MS, 10 * MS).rows[0].explained == pytest.approx(1.0)
+    assert compare(before, after, 10 * MS, 11 * MS).rows[0].explained == pytest.approx(-1.0)
+    assert compare(before, after, 10 * MS, 10 * MS).rows[0].explained == 0.0
+
+
+def test_no_share_of_no_change() -> None:
+    before = report(tpot_mean_ms=1000.0)
+    assert compare(before, report(tpot_mean_ms=1000.0)).rows[0].explained is None
+    within = 1000.0 * (1 + NO_CHANGE)  # 1005: 5 of 1005 is less than 0.5 %
+    assert compare(before, report(tpot_mean_ms=within)).rows[0].explained is None
+    assert compare(before, report(tpot_mean_ms=1010.0)).rows[0].explained == pytest.approx(0.1)
+
+
+def test_no_share_without_a_step() -> None:
+    kpi = compare(report(tpot_mean_ms=10.0), report(tpot_mean_ms=12.0), math.nan, 11 * MS)
+    assert kpi.rows[0].delta == 2.0 and kpi.rows[0].explained is None
+
+
+def test_means_of_several_reports_and_their_kinds() -> None:
+    """TPOT 10 and 12 against 13: 11 -> 13. The iteration log is a report beside them."""
+    baseline = [
+        report(source="1.json", tpot_mean_ms=10.0),
+        report(source="2.json", tpot_mean_ms=12.0),
+        report("iteration-log", "3.log", host_step_time_p50_ms=9.0),
+    ]
+    candidate = [report(source="4.json", tpot_mean_ms=13.0, itl_mean_ms=1.0)]
+    kpi = compare_kpi(baseline, candidate, step_baseline_ns=10 * MS, step_candidate_ns=11 * MS)
+    assert (kpi.source_baseline, kpi.source_candidate) == ("1.json, 2.json, 3.log", "4.json")
+    assert [(row.metric, row.baseline, row.candidate, row.explained) for row in kpi.rows] == [
+        ("tpot_mean_ms", 11.0, 13.0, 0.5)
+    ]
+    assert kpi.note == (
+        "The sides come from different tools (iteration-log, serving-benchmark and serving-benchmark),"
+        " which may measure a figure of the same name differently."
+        " Means of 3 baseline and 1 candidate reports."
+        " Only in the baseline: host_step_time_p50_ms. Only in the candidate: itl_mean_ms."
+    )
+
+
+def test_order_of_rows() -> None:
+    names = ["host_step_time_p50_ms", "e2e_mean_ms", "itl_p99.9_ms", "itl_p99_ms", "itl_mean_ms", "itl_p50_ms",
+             "tokens_per_step", "tpot_mean_ms", "output_throughput_tok_s", "ttft_p50_ms"]  # fmt: skip
+    expected = ["output_throughput_tok_s", "ttft_p50_ms", "tpot_mean_ms", "itl_mean_ms", "itl_p50_ms", "itl_p99_ms",
+                "itl_p99.9_ms", "e2e_mean_ms", "host_step_time_p50_ms", "tokens_per_step"]  # fmt: skip
+    for order in (names, names[::-1]):
+        one = report(**dict.fromkeys(order, 1.0))
+        assert [row.metric for row in compare(one, one).rows] == expected
+
+
+def test_without_reports() -> None:
+    kpi = compare_kpi([], [report(tpot_mean_ms=1.0)], step_baseline_ns=1.0, step_candidate_ns=1.0)
+    assert kpi.rows == [] and kpi.source_baseline == ""
+    assert kpi.note == "Only in the candidate: tpot_mean_ms."
+
+
+def test_two_real_formats_together() -> None:
+    """trtllm-bench against the serving benchmark: TPOT 10.75 -> 12, step 10 -> 11: 1 of 1.25 ms."""
+    kpi = compare(read(FIXTURES / "bench_streaming.json"), read(FIXTURES / "serving_summary.json"))
+    rows = {row.metric: row for row in kpi.rows}
+    assert rows["tpot_mean_ms"].explained == 0.8
+    assert rows["request_throughput_req_s"].delta == 0.0
+    assert "different tools (trtllm-bench and serving-benchmark)" in kpi.note
+
+
+positive = st.floats(1e-6, 1e9)
+
+
+@given(positive, positive, st.floats(0, 1e12), st.floats(0, 1e12))
+def test_explained_times_delta_is_the_step_delta(
+    before: float, after: float, step: float, then: float
+) -> None:
+    row = compare(report(itl_mean_ms=before), report(itl_mean_ms=after), step, then).rows[0]
+    if row.explained is None:
+        assert abs(row.delta) <= NO_CHANGE * max(before, after)
+    else:
+        assert row.explained * row.delta == pytest.approx((then - step) / MS)
+
+
+# Profiling
+
+
+def test_profiling_cost_of_one_run() -> None:
+    cost = profiling_cost([11 * MS], [10 * MS])
+    assert cost is not None
+    assert (cost.cost_ns, cost.share) == (1 * MS, pytest.approx(0.1))
+    assert cost.ci_low_ns is None and cost.ci_high_ns is None
+
+
+def test_profiling_cost_of_several_runs() -> None:
+    """Means 11 and 10; the variance of a mean is 0.005 both times, Welch's df 2, t 4.3027: 1 +- 0.4303."""
+    cost = profiling_cost([10.9, 11.1], [9.9, 10.1])
+    assert cost is not None and cost.ci_low_ns is not None and cost.ci_high_ns is not None
+    assert cost.cost_ns == pytest.approx(1.0)
+    # variance of each side 0.02, of its mean 0.01; of the difference 0.02; sqrt(0.02) * 4.30265 = 0.6085
+    assert cost.ci_low_ns == pytest.approx(1 - 0.6085, abs=1e-4)
+    assert cost.ci_high_ns == pytest.approx(1 + 0.6085, abs=1e-4)
+
+
+def test_one_outlying_run_does_not_decide_the_cost() -> None:
+    cost = profiling_cost([11.0, 11.1, 10.9, 11.0, 50.0], [10.0, 10.1, 9.9, 10.0, 10.0])
+    assert cost is not None and cost.ci_low_ns is not None and cost.ci_high_ns is not None
+    assert cost.profiled_ns == pytest.approx((11.0 + 11.1 + 11.0) / 3)  # without 10.9 and 50
+    assert cost.ci_low_ns < cost.cost_ns < cost.ci_high_ns < 2
+
+
+@pytest.mark.parametrize("profiled", [[], [math.nan], [0.0], [-1.0], [math.inf, 1.0]])
+def test_no_cost_without_runs(profiled: list[float]) -> None:
+    assert profiling_cost(profiled, [1.0]) is None
+    assert profiling_cost([1.0], profiled) is None
