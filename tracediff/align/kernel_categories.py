@@ -73,11 +73,11 @@ _RULES: tuple[tuple[str, str], ...] = (
             r"|group_idx_and_topk|grouped_topk|noauxtc|expandinputrows|computestridestma|topk_with_k2"
             r"|token_?permut|get_dispatch_layout"),
     # Before gemm: _gemm_mha_v2, and attention kernels name their cutlass collectives. The last line is linear
-    # attention, the gated delta rule and its chunked forms.
+    # attention: the gated delta rule and its chunked forms.
     ("attention", r"attn|attention|fmha|mmha|(?:^|[_:])mha(?:$|_)|xqa|sdpa|flash_(?:fwd|bwd)|flashmla"
                   r"|(?:^|[_:])mla(?:$|_)|mqa_logits|batch(?:decode|prefill)|prefillwith|singledecode|decodewith"
-                  r"|mergestate|merge_state|variablelengthmerge|_fwd(?:_grouped)?_kernel|splitkv|topkperrow"
-                  r"|delta_?rule|chunk_(?:kda|gla|fwd|bwd|scaled)|fused_recurrent|recompute_w_u"),
+                  r"|mergestate|merge_state|variablelengthmerge|\b_fwd(?:_grouped)?_kernel|splitkv|topkperrow"
+                  r"|prepare_varlen|delta_?rule|chunk_(?:kda|gla|fwd|bwd|scaled)|fused_recurrent|recompute_w_u"),
     # Before gemm: gptq_marlin_repack only rearranges weights.
     ("quantisation", r"repack|scale_interleave"),
     # Before norm, activation, reduction: a GEMM's epilogue (gemm_relu, prenorm_gemm), the sum of a split K.
@@ -106,7 +106,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     ("copy", r"copy|catarray|concat|chunk_cat|stack_kernel|transpose|permute|split_with_sizes|memcpy|clone"
              r"|reformat|tonchw|tonhwc|slice|index_put|index_kernel|scatter|gather|cast_kernel|convert_kernel"
              r"|d2dcpy|pad_kernel|swizzle"),
-    ("reduction", r"reduce|cumsum|cumprod|scankernel|prefix_?sum|sum_kernel|sum_functor|meanops|histogram"),
+    ("reduction", r"reduce|cumsum|cumprod|scankernel|kernel_scan|prefix_?sum|sum_kernel|sum_functor|meanops"
+                  r"|histogram"),
     ("elementwise", r"elementwise|pointwise|eltwise|functor|foreach|for_each|multi_tensor_apply"
                     r"|add_?(?:bias|residual)|compare|where_kernel|mask|clamp|arange|range_kernel|_kernel_agent"
                     r"|(?:^|_)(?:add|mul|sub|div)_"),

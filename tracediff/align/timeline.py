@@ -193,8 +193,11 @@ def _periods(
 
 
 def _cut_off(capture: Capture, pid: int, first_label_ns: int) -> bool:
-    """Whether the capture began inside the first step: its label opened before the first recorded CUDA call."""
-    row = capture.db.execute("SELECT min(start_ns) FROM api_call WHERE pid = ?", [pid]).fetchone()
+    """Whether the capture began inside the first step: its label opened before the program started the profiler."""
+    row = capture.db.execute(
+        "SELECT min(start_ns) FROM api_call JOIN api_name USING (name) WHERE pid = ? AND api LIKE 'cu%ProfilerStart'",
+        [pid],
+    ).fetchone()
     return row is not None and row[0] is not None and first_label_ns < int(row[0])
 
 

@@ -1,0 +1,45 @@
+"""What the documentation says is so: the worked example of docs/method.md, number by number."""
+
+from __future__ import annotations
+
+from fixtures.builders import TraceBuilder
+from tracediff.measure.run import Reading, reduce_file
+
+US = 1000
+PID, TID = 1, 1
+
+
+def _worked_example(path):
+    label = "[Executor] _forward_step {}: 0 ctx reqs, 0 ctx tokens, 16 gen reqs"
+    trace = TraceBuilder().process(PID).thread(PID, TID).device(0)
+    trace.range(TID, label.format(1), -20 * US, -4 * US)
+    trace.range(TID, label.format(2), 33 * US, 45 * US)
+    trace.range(TID, "_schedule", 13 * US, 20 * US)
+    trace.gc(TID, 14 * US, 16 * US)
+    trace.api(TID, "cudaLaunchKernel", -15 * US, -5 * US, corr=1)
+    trace.api(TID, "cudaStreamSynchronize", 2 * US, 13 * US, corr=9)
+    trace.api(TID, "cudaLaunchKernel", 22 * US, 27 * US, corr=2)
+    trace.api(TID, "cudaLaunchKernel", 35 * US, 44 * US, corr=3)
+    trace.kernel(1, 0, 10 * US, name="k0")
+    trace.kernel(2, 30 * US, 40 * US, name="k1")
+    trace.kernel(3, 60 * US, 70 * US, name="k2")
+    trace.write(path)
+
+
+def test_the_worked_example_of_the_method(tmp_path):
+    path = tmp_path / "example.sqlite"
+    _worked_example(path)
+    reduction = reduce_file(path, Reading())
+    (period,) = reduction.periods.to_dicts()
+    assert period["end_ns"] - period["start_ns"] == 60 * US
+    expected = {
+        "compute": 20, "host_sync": 3, "host_work": 1 + 4 + 2, "gc": 2, "launch_api": 5 + 4, "launch_latency": 3 + 16,
+        "comm": 0, "memcpy": 0, "dependency": 0, "graph_internal": 0, "host_api": 0, "gil_wait": 0, "unattributed": 0,
+    }  # fmt: skip
+    assert {name: period[name] for name in expected} == {name: us * US for name, us in expected.items()}
+    assert reduction.residual_ns == 0
+    work = {row["place"].split(",")[0]: 0 for row in reduction.idle.iter_rows(named=True) if row["cause"] == "host_work"}
+    for row in reduction.idle.iter_rows(named=True):
+        if row["cause"] == "host_work":
+            work[row["place"].split(",")[0]] += row["ns"]
+    assert work == {"_schedule": 5 * US, "outside any range": 2 * US}
