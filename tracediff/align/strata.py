@@ -30,6 +30,13 @@ class Strata:
     rows: list[Stratum]
     mix: Mix
     warnings: list[Note]
+    without_tokens: bool = False  # one side's labels carry no token count
+
+    def locate(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Add the column group (-1: not compared, null: a workload the sides do not have) to a table with SHAPE columns."""
+        if self.without_tokens:
+            table = table.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64))
+        return table.join(self.members, on=SHAPE, how="left", nulls_equal=True)
 
 
 def build_strata(steps: pl.DataFrame, runs: tuple[int, int], min_steps: int = MIN_STEPS) -> Strata:
@@ -62,7 +69,8 @@ def build_strata(steps: pl.DataFrame, runs: tuple[int, int], min_steps: int = MI
         )
     located = steps.join(members, on=SHAPE, how="left", nulls_equal=True)
     weights = _weights(located)
-    return Strata(members, weights, _rows(located, groups, weights, runs, min_steps), _mix(located), warnings)
+    rows = _rows(located, groups, weights, runs, min_steps)
+    return Strata(members, weights, rows, _mix(located), warnings, without_tokens=note is not None)
 
 
 def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, Note | None]:

@@ -35,6 +35,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.option("--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen.")
 @click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
 @click.option("--min-steps", type=click.IntRange(1), default=3, show_default=True, help="Steps a run that a stratum needs to be compared.")
+@click.option("--noise", metavar="PATH", help="Repeats of the baseline's program (a folder): the A/A noise floor is taken from them.")
 @click.option("--baseline-kpi", "kpi_baseline", multiple=True, type=click.Path(path_type=Path), help="Benchmark report or iteration log of the baseline; repeatable.")
 @click.option("--candidate-kpi", "kpi_candidate", multiple=True, type=click.Path(path_type=Path), help="The same of the candidate.")
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
@@ -51,6 +52,7 @@ def compare(
     step_regex: str | None,
     whole_capture: bool,
     min_steps: int,
+    noise: str | None,
     kpi_baseline: tuple[Path, ...],
     kpi_candidate: tuple[Path, ...],
     force: bool,
@@ -73,11 +75,13 @@ def compare(
     check_outputs(outputs.values(), overwrite)
     files = resolve(baseline), resolve(candidate)
     reading = Reading(step_regex, whole_capture, memory_limit, threads)
-    said = {"step_regex": step_regex, "whole_capture": whole_capture, "force": force}
+    said = {"step_regex": step_regex, "whole_capture": whole_capture, "force": force, "noise": bool(noise)}
     sides = [reduce_side(one, reading, _progress(quiet)) for one in files]
+    repeats = reduce_side(resolve(noise), reading, _progress(quiet)) if noise else None
     result = compare_sides(
         sides[0], sides[1],
         Options(min_steps, force, extra={name: value for name, value in said.items() if value}),
+        noise=repeats,
     )  # fmt: skip
     if kpi_baseline or kpi_candidate:
         result = _with_kpi(result, kpi_baseline, kpi_candidate)

@@ -14,6 +14,7 @@ from tracediff.errors import TracediffError
 # `tracediff --help` must not pay for DuckDB, polars or matplotlib.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
+    "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import numpy as np
 from tracediff.load.kpi_report import KpiReport, Metric, number, put, section
 from tracediff.model import Note
 
-MAX_LIST_VALUES = 20_000_000  # single requests' values looked at where a summary is missing
+MAX_VALUE_BYTES = 64 << 20  # a longer list of single requests' values is not looked at
 _MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
 _Get = Callable[[str], Any]
@@ -80,7 +80,7 @@ def _top_level(data: bytes) -> tuple[list[str], _Get] | None:
 
 
 def _decoded(raw: msgspec.Raw | None) -> Any:
-    if raw is None:
+    if raw is None or len(memoryview(raw)) > MAX_VALUE_BYTES:
         return None
     try:
         return msgspec.json.decode(raw)
@@ -129,8 +129,9 @@ def _from_list(metrics: dict[str, Metric], name: str, values: Any, errors: Any) 
     if isinstance(errors, list) and len(errors) == len(values):
         values = [value for value, error in zip(values, errors, strict=True) if not error]
     flat: Iterable[Any] = chain.from_iterable(row if isinstance(row, list) else (row,) for row in values)
-    seconds = [checked for checked in map(number, islice(flat, MAX_LIST_VALUES)) if checked is not None]
-    if not seconds or not any(seconds):
+    checked = (number(value) for value in flat)
+    seconds = np.fromiter((value for value in checked if value is not None), dtype=np.float64)
+    if not len(seconds):
         return
     put(metrics, f"{name}_mean_ms", 1000 * float(np.mean(seconds)))
     for percentile in (50, 90, 95, 99):

@@ -124,8 +124,8 @@ def _parse_stats(text: str) -> Line | None:
     ctx, gen = count(batch.get("numContextRequests")), count(batch.get("numGenRequests"))
     scheduled = count(batch.get("numScheduledRequests"))
     latency = number(stats.get("iterLatencyMS"))
-    # The times in it are of the last loop that had ended. With the overlap scheduler a batch's record is made one
-    # loop later, so that is its loop; without, it is the loop before, but there the latency is the loop's time.
+    # The times in it are of the last loop that had ended. With the overlap scheduler a batch's record is made
+    # one loop later, so that is its own; without, it is the one before, but there the latency is the loop's.
     overlap = stats.get("schedulerMode") != "non_overlap"
     iteration = Iteration(
         number=printed,

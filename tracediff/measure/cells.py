@@ -19,6 +19,7 @@ from tracediff.measure.statistics import benjamini_hochberg, noise_floor, run_le
 from tracediff.model import Evidence
 
 ALPHA = 0.05
+_SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 MIN_CONFIRM = 3  # runs a side below which nothing is confirmed
 TRIM_RUNS = 5  # runs a side from which trimmed means stand against one outlying run
 
@@ -61,15 +62,15 @@ class Frame:
     """The compared steps in a fixed order: for each side and run, group -> positions of its steps."""
 
     steps: pl.DataFrame  # side, run, part, period, group, at (position among the steps of the run)
-    runs: tuple[int, int]
+    runs: tuple[int, ...]  # runs of the baseline, the candidate and, where given, the A/A repeats
     weights: dict[int, float]
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
 
-    def matrices(self, values: pl.DataFrame, cells: int) -> tuple[list[RunSteps], list[RunSteps]]:
+    def matrices(self, values: pl.DataFrame, cells: int) -> list[list[RunSteps]]:
         """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
         located = values.join(self.steps, on=["side", "run", "part", "period"], how="inner")
-        sides: tuple[list[RunSteps], list[RunSteps]] = ([], [])
-        for side in (0, 1):
+        sides: list[list[RunSteps]] = [[] for _ in self.runs]
+        for side in range(len(self.runs)):
             for run in range(self.runs[side]):
                 own = self.steps.filter((pl.col("side") == side) & (pl.col("run") == run))
                 matrix = np.zeros((len(own), cells))
@@ -80,15 +81,14 @@ class Frame:
         return sides
 
 
-def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, int]) -> Frame:
+def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> Frame:
     """Fix the order of the compared steps: by run, rank, device and time."""
-    located = steps.join(strata.members, on=["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"], how="left", nulls_equal=True)
-    located = located.filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
-    for side in (0, 1):
+    located = strata.locate(steps).filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+    for side in range(len(runs)):
         for run in sorted(set(range(runs[side])) - set(located.filter(pl.col("side") == side)["run"])):
             raise TracediffError(
                 "run-without-steps",
-                f"run {run + 1} of the {('baseline', 'candidate')[side]} has no step of a workload that is compared",
+                f"run {run + 1} of the {_SIDE_NAMES[side]} has no step of a workload that is compared",
                 fix="leave that run out, or capture a longer window",
             )
     located = located.with_columns(at=pl.int_range(pl.len()).over("side", "run"))
@@ -96,25 +96,26 @@ def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, int]) -> F
 
 
 def estimate(
-    frame: Frame, values: pl.DataFrame, kinds: list[str], *, noise_ns: Floats | None = None, seed: int = 0
+    frame: Frame, values: pl.DataFrame, kinds: list[str], *, seed: int = 0
 ) -> Estimates:
     """Means, interval, p and noise of each cell. `values`: side, run, part, period, cell, ns."""
     cells = len(kinds)
-    one, other = frame.matrices(values, cells)
+    one, other, *repeats = frame.matrices(values, cells)
     baseline, candidate = side_means(one, frame.weights), side_means(other, frame.weights)
     low, high = bootstrap_ci(one, other, frame.weights, seed=seed) if cells else (baseline, candidate)
     runs_b, runs_c = run_values(one, frame.weights), run_values(other, frame.weights)
     p = run_level_p(runs_b, runs_c) if min(len(one), len(other)) >= 2 else np.full(cells, np.nan)
-    noise, source = _noise(runs_b, runs_c, baseline, candidate, kinds, noise_ns)
+    given = [run_values(runs, frame.weights) for runs in repeats]
+    noise, source = _noise(runs_b, runs_c, baseline, candidate, kinds, given)
     return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds)
 
 
 def _noise(
-    runs_b: Floats, runs_c: Floats, baseline: Floats, candidate: Floats, kinds: list[str], given: Floats | None
+    runs_b: Floats, runs_c: Floats, baseline: Floats, candidate: Floats, kinds: list[str], given: list[Floats]
 ) -> tuple[Floats, str]:
     """Half-width within which a delta may be run-to-run noise: given, from repeats of either side, or assumed."""
-    if given is not None:
-        return given, "given"
+    if given:
+        return noise_floor(given[0], baseline_runs=len(runs_b), candidate_runs=len(runs_c)), "given"
     assumed = np.array(
         [float(assumed_half_width(kind, b, c)) for kind, b, c in zip(kinds, baseline, candidate, strict=True)]
     )

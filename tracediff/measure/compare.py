@@ -22,6 +22,7 @@ from tracediff.measure.findings import rank_findings
 from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mix_draft
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.sides import Side, idle_table, stacked, steps_table
+from tracediff.measure.tails import tail_findings
 from tracediff.measure.verdict import decide, step_estimate
 from tracediff.model import (
     CATEGORIES,
@@ -53,12 +54,21 @@ class Options:
     extra: dict[str, Any] = field(default_factory=dict)  # said in the result: step regex, steps, ...
 
 
-def compare(baseline: Side, candidate: Side, options: Options | None = None, *, kpi: Kpi | None = None) -> Result:
-    """Compare two sides. Raises `TracediffError` (no-common-strata) where no step of one has a counterpart."""
+def compare(
+    baseline: Side, candidate: Side, options: Options | None = None, *, kpi: Kpi | None = None, noise: Side | None = None
+) -> Result:
+    """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
+
+    Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few.
+    """
     options = options or Options()
     sides = (baseline, candidate)
     runs = (len(baseline.runs), len(candidate.runs))
-    steps = steps_table(sides)
+    measured = sides if noise is None else (*sides, noise)
+    if noise is not None and len(noise.runs) < 2:
+        raise TracediffError("noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats")
+    all_steps = steps_table(measured)
+    steps = all_steps.filter(pl.col("side") < 2)
     strata = build_strata(steps, runs, options.min_steps)
     comparability = check(sides, strata)
     if not strata.weights:
@@ -68,23 +78,26 @@ def compare(baseline: Side, candidate: Side, options: Options | None = None, *, 
             fix="run both sides with the same requests, or capture a longer window",
             exit_code=4,
         )
-    frame = build_frame(steps, strata, runs)
-    with_gil = baseline.captured("gil") == candidate.captured("gil")
-    idle = idle_table(sides, with_gil=with_gil)
-    kernels = kernel_cells(sides, frame)
-    cells, layout = _estimates(frame, steps, idle, kernels, options.seed)
+    frame = build_frame(all_steps, strata, tuple(len(side.runs) for side in measured))
+    with_gil = len({side.captured("gil") for side in measured}) == 1
+    all_idle = idle_table(measured, with_gil=with_gil)
+    idle = all_idle.filter(pl.col("side") < 2)
+    kernels = kernel_cells(measured, frame)
+    cells, layout = _estimates(frame, all_steps, all_idle, kernels, options.seed)
     accounting = _accounting(sides, cells, layout, with_gil)
     total_noise = _total_noise(cells, accounting)
     step = step_estimate(cells, 0, total_noise, Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1))))
     weigher = tables.Weigher(sides, strata)
     findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, options)
+    compared = steps.join(frame.steps.select(*_KEYS), on=_KEYS)
+    known = {one.cause for one in findings if one.level != "within_noise"}
+    findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
     verdict, reason = decide(
         step, cells, 0, findings, comparable=comparability.comparable or options.force, reason=_failed(comparability)
     )
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
-    compared = steps.join(frame.steps.select("side", "run", "part", "period"), on=["side", "run", "part", "period"])
     samples, left_out = tables.samples(steps)
     warnings = _warnings(sides, strata, runs, with_gil)
     if gaps_left_out:
@@ -121,6 +134,7 @@ def compare(baseline: Side, candidate: Side, options: Options | None = None, *, 
     )
 
 
+_KEYS = ["side", "run", "part", "period"]
 _KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
 
 
@@ -167,7 +181,7 @@ def _estimates(
         list(range(first, kernel_first)),
         [tuple(row) for row in order.select(by).iter_rows()],  # type: ignore[misc]
         list(range(kernel_first, len(kinds))),
-        located,
+        located.filter(pl.col("side") < 2),
     )
     return cells, layout
 
@@ -239,6 +253,13 @@ def _findings(
     ][:60]  # fmt: skip
     ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(kept, 1)]
     return ranked, (level[idle_count:], q[idle_count:])
+
+
+def _with_tails(findings: list[Finding], tails: list[Finding]) -> list[Finding]:
+    """What is sure comes first, of the mean before tails; what may be noise comes last."""
+    merged = [*findings, *tails]
+    merged.sort(key=lambda one: one.level == "within_noise")  # stable: the order within each part stays
+    return [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(merged, 1)]
 
 
 def _failed(comparability: Comparability) -> str:

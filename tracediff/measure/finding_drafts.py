@@ -88,7 +88,7 @@ def _moments(
 
 def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:
     """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
-    steps = frame.steps.group_by("side", "rank").agg(pl.len().alias("steps"))
+    steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
     means = mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
     means = means.with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
     deltas: dict[int, float] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class KernelCells:
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]  # (name, grid, block) -> registers, shared
 
 
-def kernel_cells(sides: tuple[Side, Side], frame: Frame) -> KernelCells:
+def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides."""
     matching, table = kernel_rows(sides)
     by_row = table.group_by("side", "run", "part", "period", "row").agg(pl.col("count", "wall_ns", "share_ns").sum())
@@ -57,10 +57,11 @@ def kernel_cells(sides: tuple[Side, Side], frame: Frame) -> KernelCells:
     )  # fmt: skip
     size = len(matching.rows)
     counts, walls, shares = np.zeros((size, 2)), np.zeros((size, 2)), np.zeros((size, 2))
-    for side, row, count, wall, share in means.iter_rows():
+    for side, row, count, wall, share in means.filter(pl.col("side") < 2).iter_rows():
         counts[row, side], walls[row, side], shares[row, side] = count, wall, share
     steady = (
-        located.group_by("side", "group", "row")
+        located.filter(pl.col("side") < 2)
+        .group_by("side", "group", "row")
         .agg(low=pl.col("count").min(), high=pl.col("count").max(), present=pl.len())
         .join(frame.steps.group_by("side", "group").agg(pl.len().alias("all")), on=["side", "group"])
         .filter((pl.col("high") - pl.col("low") > 0.01) | (pl.col("present") < pl.col("all")))

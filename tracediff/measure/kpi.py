@@ -35,16 +35,17 @@ def compare_kpi(
 
         explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
 
-    for figures that are one step long: TPOT, ITL, and the host and device step time of the iteration log, mean
-    and median. A generation step yields about one token a request, so each of these should move by what the step
-    moved by. With speculative decoding a step yields several, and TPOT (not ITL, the time between two
-    arrivals) is divided by the baseline's `tokens_per_step`, where its reports have it.
+    for figures that are one step long: TPOT, ITL, and the host and device step time of the iteration log,
+    mean and median. A generation step yields about one token a request, so each of these should move by what
+    the step moved by. `tokens a step` is 1, but for TPOT with speculative decoding, where a step yields
+    several: then the baseline's `tokens_per_step`, if its reports have it. (ITL, the time between two
+    arrivals, stays a step long.)
 
     Example: the step went from 10.0 to 11.0 ms and TPOT from 12.0 to 13.25 ms. The step explains
-    1.0 / 1.25 = 0.8 of it; the other 0.25 ms were lost outside the steps of the trace: prefill of other requests
-    between two tokens, queueing, detokenizing, the network. Above 1 something else gained; below 0 the figure
-    moved against the step, and the trace says nothing about it. The trace and the benchmark should be of the same
-    load: see `profiling_cost`.
+    1.0 / 1.25 = 0.8 of it; the other 0.25 ms were lost outside the steps of the trace: prefill of other
+    requests between two tokens, queueing, detokenizing, the network. Above 1 something else gained; below 0
+    the figure moved against the step, and the trace says nothing about it. The trace and the benchmark should
+    be of the same load, and the profiler must not dominate: see `profiling_cost`.
 
     None for all other figures, where the figure moved by less than `NO_CHANGE`, and where a step time is
     unknown (not finite).
@@ -102,7 +103,9 @@ def _sources(reports: Sequence[KpiReport]) -> str:
 
 
 def _note(
-    baseline: Sequence[KpiReport], candidate: Sequence[KpiReport], sides: tuple[dict[str, Metric], ...]
+    baseline: Sequence[KpiReport],
+    candidate: Sequence[KpiReport],
+    sides: tuple[dict[str, Metric], dict[str, Metric]],
 ) -> str:
     parts = []
     kinds = [sorted({report.kind for report in side}) for side in (baseline, candidate)]
@@ -113,7 +116,7 @@ def _note(
         )
     if max(len(baseline), len(candidate)) > 1:
         parts.append(f"Means of {len(baseline)} baseline and {len(candidate)} candidate reports.")
-    for word, own, other in (("baseline", *sides), ("candidate", *reversed(sides))):
+    for word, own, other in (("baseline", sides[0], sides[1]), ("candidate", sides[1], sides[0])):
         alone = sorted(own.keys() - other.keys(), key=_sort_key)
         if alone:
             parts.append(f"Only in the {word}: {', '.join(alone)}.")
@@ -122,7 +125,11 @@ def _note(
 
 @dataclass(frozen=True)
 class ProfilingCost:
-    """What the profiler added to a step, ns; the interval is None with fewer than two runs of either kind."""
+    """What the profiler added to a step, ns.
+
+    Means over runs; from five runs on without the highest and the lowest fifth, so that one outlying run does
+    not decide. The 95 % interval of the cost is None with fewer than two runs of either kind.
+    """
 
     profiled_ns: float
     unprofiled_ns: float
@@ -141,7 +148,9 @@ def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float])
     sides = [np.asarray(values, dtype=np.float64) for values in (profiled_ns, unprofiled_ns)]
     if any(not len(side) or not np.isfinite(side).all() or side.min() <= 0 for side in sides):
         return None
-    profiled, unprofiled = (float(side.mean()) for side in sides)
+    profiled, unprofiled = (
+        float(np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean()) for side in sides
+    )
     low = high = math.nan
     if min(map(len, sides)) >= 2:
         bounds = run_level_interval(sides[1][:, np.newaxis], sides[0][:, np.newaxis])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -39,7 +40,7 @@ class Side:
         return any(held) if kind == "gc" else all(held)
 
 
-def steps_table(sides: tuple[Side, Side]) -> pl.DataFrame:
+def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number."""
     frames = []
     for number, side in enumerate(sides):
@@ -65,7 +66,7 @@ def steps_table(sides: tuple[Side, Side]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def idle_table(sides: tuple[Side, Side], *, with_gil: bool) -> pl.DataFrame:
+def idle_table(sides: Sequence[Side], *, with_gil: bool) -> pl.DataFrame:
     """side, run, part, period, cause, thread, place, holder, holder_place -> ns, count.
 
     Without `with_gil` (one side was captured without it) waits for the GIL are counted as what they would be
@@ -81,7 +82,7 @@ def idle_table(sides: tuple[Side, Side], *, with_gil: bool) -> pl.DataFrame:
     return pl.concat(frames).group_by(keys).agg(pl.col("ns", "count").sum()).sort(keys)
 
 
-def stacked(sides: tuple[Side, Side], table: str) -> pl.DataFrame:
+def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
     """A table of all reductions with side, run and part columns before it."""
     return pl.concat(
         [_tagged(getattr(part, table), side, run, number) for side, run, number, part in _parts(sides)],
@@ -89,7 +90,7 @@ def stacked(sides: tuple[Side, Side], table: str) -> pl.DataFrame:
     )
 
 
-def exact_strata(sides: tuple[Side, Side]) -> pl.DataFrame:
+def exact_strata(sides: Sequence[Side]) -> pl.DataFrame:
     """side, run, part, stratum -> SHAPE and whole steps: to weigh tables that are kept by exact stratum."""
     return stacked(sides, "strata")
 
@@ -101,7 +102,7 @@ def _tagged(frame: pl.DataFrame, side: int, run: int, part: int) -> pl.DataFrame
     )  # fmt: skip
 
 
-def _parts(sides: tuple[Side, Side]) -> list[tuple[int, int, int, Reduction]]:
+def _parts(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
     return [
         (side_number, run_number, part_number, part)
         for side_number, side in enumerate(sides)
@@ -110,10 +111,10 @@ def _parts(sides: tuple[Side, Side]) -> list[tuple[int, int, int, Reduction]]:
     ]
 
 
-def kernel_rows(sides: tuple[Side, Side]) -> tuple[Matching, pl.DataFrame]:
-    """Match the kernels of both sides; second, side, run, part, period, row -> count, wall_ns, share_ns."""
+def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
+    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns."""
     per_side = []
-    for side in sides:
+    for side in sides[:2]:
         phases: dict[str, tuple[list[OpKey], set[OpKey]]] = {}
         for part in side.parts:
             keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
@@ -127,7 +128,7 @@ def kernel_rows(sides: tuple[Side, Side]) -> tuple[Matching, pl.DataFrame]:
     matching = match_kernels(per_side[0], per_side[1])
     frames = []
     for side_number, run_number, part_number, part in _parts(sides):
-        shares = matching.baseline if side_number == 0 else matching.candidate
+        shares = matching.candidate if side_number == 1 else matching.baseline  # A/A repeats are of the baseline
         keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
         rows = [
             (phase, number, row, share)

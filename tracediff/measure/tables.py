@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracediff.align.strata import SHAPE, Strata
+from tracediff.align.strata import Strata
 from tracediff.align.threads import similarity
 from tracediff.measure.sides import Side, exact_strata, stacked
 from tracediff.model import (
@@ -46,10 +46,7 @@ class Weigher:
     """Turns sums by exact stratum into ns (or counts) a step."""
 
     def __init__(self, sides: tuple[Side, Side], strata: Strata) -> None:
-        shapes = exact_strata(sides)
-        if shapes["ctx_tokens"].is_not_null().any() and strata.members["ctx_tokens"].is_null().all():
-            shapes = shapes.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64))
-        located = shapes.join(strata.members, on=SHAPE, how="left", nulls_equal=True).filter(pl.col("group") >= 0)
+        located = strata.locate(exact_strata(sides)).filter(pl.col("group") >= 0)
         steps = located.group_by("side", "run", "group").agg(pl.col("steps").sum().alias("group_steps"))
         runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
         weights = pl.DataFrame(

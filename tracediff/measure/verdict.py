@@ -72,9 +72,11 @@ def decide(
     """The verdict and why. `reason` names what makes the sides incomparable."""
     if not comparable:
         return "not_comparable", reason
+    if not cells.delta.any():
+        return "no_change", "Every measured place is the same to the nanosecond on both sides."
     change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})"
     sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
-    best = next((finding for finding in sure if abs(finding.delta_ns) > 0), None)
+    best = next((finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None)
     because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
     worse = step.delta_ns > 0
     runs = min(step.runs.baseline, step.runs.candidate)
