@@ -1,4 +1,4 @@
-"""Figures of two sides, the share that the step explains, and the cost of profiling; all worked out by hand."""
+"""Figures of two sides, the share that the step explains, the cost of profiling; all worked out by hand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,22 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"
 MS = 1e6
 
 
-def report(kind: Kind = "serving-benchmark", source: str = "r.json", **values: float) -> KpiReport:
-    metrics = {}
-    for name, value in values.items():
-        unit = "ms" if name.endswith("_ms") else "tok/s" if name.endswith("_tok_s") else "tok"
-        metrics[name] = Metric(value, unit, "lower" if unit == "ms" else "higher")
-    return KpiReport(kind, source, metrics)
+def figures(values: dict[str, float]) -> dict[str, Metric]:
+    units = {
+        name: "ms" if name.endswith("_ms") else "tok/s" if name.endswith("_s") else "tok" for name in values
+    }
+    return {
+        name: Metric(value, units[name], "lower" if units[name] == "ms" else "higher")
+        for name, value in values.items()
+    }
+
+
+def report(*, kind: Kind = "serving-benchmark", source: str = "r.json", **values: float) -> KpiReport:
+    return KpiReport(kind, source, figures(values))
+
+
+def alike(names: list[str], value: float) -> KpiReport:
+    return KpiReport("serving-benchmark", "r.json", figures(dict.fromkeys(names, value)))
 
 
 def compare(
@@ -43,7 +53,7 @@ def test_which_figures_the_step_can_explain() -> None:
     others = ["ttft_mean_ms", "e2e_mean_ms", "tpot_p99_ms", "itl_p99_ms", "output_throughput_tok_s",
               "iteration_latency_mean_ms", "gpu_forward_time_mean_ms"]  # fmt: skip
     names = per_step + others
-    kpi = compare(report(**dict.fromkeys(names, 10.0)), report(**dict.fromkeys(names, 12.0)))
+    kpi = compare(alike(names, 10.0), alike(names, 12.0))
     assert {row.metric: row.explained for row in kpi.rows} == {
         **dict.fromkeys(per_step, 0.5),
         **dict.fromkeys(others, None),
@@ -83,7 +93,7 @@ def test_means_of_several_reports_and_their_kinds() -> None:
     baseline = [
         report(source="1.json", tpot_mean_ms=10.0),
         report(source="2.json", tpot_mean_ms=12.0),
-        report("iteration-log", "3.log", host_step_time_p50_ms=9.0),
+        report(kind="iteration-log", source="3.log", host_step_time_p50_ms=9.0),
     ]
     candidate = [report(source="4.json", tpot_mean_ms=13.0, itl_mean_ms=1.0)]
     kpi = compare_kpi(baseline, candidate, step_baseline_ns=10 * MS, step_candidate_ns=11 * MS)
@@ -100,12 +110,20 @@ def test_means_of_several_reports_and_their_kinds() -> None:
 
 
 def test_order_of_rows() -> None:
-    names = ["host_step_time_p50_ms", "e2e_mean_ms", "itl_p99.9_ms", "itl_p99_ms", "itl_mean_ms", "itl_p50_ms",
-             "tokens_per_step", "tpot_mean_ms", "output_throughput_tok_s", "ttft_p50_ms"]  # fmt: skip
-    expected = ["output_throughput_tok_s", "ttft_p50_ms", "tpot_mean_ms", "itl_mean_ms", "itl_p50_ms", "itl_p99_ms",
-                "itl_p99.9_ms", "e2e_mean_ms", "host_step_time_p50_ms", "tokens_per_step"]  # fmt: skip
-    for order in (names, names[::-1]):
-        one = report(**dict.fromkeys(order, 1.0))
+    expected = [
+        "output_throughput_tok_s",
+        "ttft_p50_ms",
+        "tpot_mean_ms",
+        "itl_mean_ms",
+        "itl_p50_ms",
+        "itl_p99_ms",
+        "itl_p99.9_ms",
+        "e2e_mean_ms",
+        "host_step_time_p50_ms",
+        "tokens_per_step",
+    ]
+    for order in (expected[::2] + expected[1::2], expected[::-1]):
+        one = alike(order, 1.0)
         assert [row.metric for row in compare(one, one).rows] == expected
 
 
@@ -144,16 +162,15 @@ def test_explained_times_delta_is_the_step_delta(
 def test_profiling_cost_of_one_run() -> None:
     cost = profiling_cost([11 * MS], [10 * MS])
     assert cost is not None
-    assert (cost.cost_ns, cost.share) == (1 * MS, pytest.approx(0.1))
+    assert cost.cost_ns == 1 * MS and cost.share == pytest.approx(0.1)
     assert cost.ci_low_ns is None and cost.ci_high_ns is None
 
 
 def test_profiling_cost_of_several_runs() -> None:
-    """Means 11 and 10; the variance of a mean is 0.005 both times, Welch's df 2, t 4.3027: 1 +- 0.4303."""
+    """Means 11 and 10, each of variance 0.02 / 2; Welch's df is 2, its t 4.3027: 1 +- 4.3027 * sqrt(0.02)."""
     cost = profiling_cost([10.9, 11.1], [9.9, 10.1])
     assert cost is not None and cost.ci_low_ns is not None and cost.ci_high_ns is not None
     assert cost.cost_ns == pytest.approx(1.0)
-    # variance of each side 0.02, of its mean 0.01; of the difference 0.02; sqrt(0.02) * 4.30265 = 0.6085
     assert cost.ci_low_ns == pytest.approx(1 - 0.6085, abs=1e-4)
     assert cost.ci_high_ns == pytest.approx(1 + 0.6085, abs=1e-4)
 
