@@ -457,8 +457,8 @@ class RankRow(msgspec.Struct, frozen=True):
     candidate_comm_wait_ns: float | None = None
     baseline_comm_transfer_ns: float | None = None
     candidate_comm_transfer_ns: float | None = None
-    baseline_late_share: float | None = None  # share of collectives for which this rank came last
-    candidate_late_share: float | None = None
+    baseline_caused_wait_ns: float | None = None  # what the other ranks waited, in sum, while this one was the last
+    candidate_caused_wait_ns: float | None = None
 
 
 class KpiRow(msgspec.Struct, frozen=True):

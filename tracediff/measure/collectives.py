@@ -9,11 +9,11 @@ from tracediff.align.timeline import COMM, Unit
 from tracediff.measure.sweep import Sweep
 
 _SCHEMA = {"rank": pl.Int64, "stratum": pl.Int64, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
-           "late": pl.Int64}  # fmt: skip
+           "caused_ns": pl.Int64}  # fmt: skip
 
 
 def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFrame) -> pl.DataFrame:
-    """stratum, rank -> wait_ns, transfer_ns, count, late (collectives for which the rank came last).
+    """stratum, rank -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
 
     The k-th communication kernel of a step is the same collective on every rank. A rank waits from its own
     start until the last rank's start; the rest is transfer. Needs ranks of one export: their clocks agree.
@@ -44,14 +44,19 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
         present=pl.col("rank").n_unique().over(together), last=pl.col("start").max().over(together)
     ).filter(pl.col("present") == ranks)
     ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
+    # of ranks that start together at the last moment, the first number stands for the late one
+    late = (pl.col("start") == pl.col("last")) & (
+        pl.col("rank") == pl.col("rank").filter(pl.col("start") == pl.col("last")).min().over(together)
+    )
+    ops = ops.with_columns(caused=pl.when(late).then(pl.col("wait").sum().over(together)).otherwise(0))
     return (
         ops.group_by("stratum", "rank")
         .agg(
             wait_ns=pl.col("wait").sum(),
             transfer_ns=(pl.col("end") - pl.col("start") - pl.col("wait")).sum(),
             count=pl.len().cast(pl.Int64),
-            late=(pl.col("wait") == 0).sum().cast(pl.Int64),
+            caused_ns=pl.col("caused").sum(),
         )
         .sort("stratum", "rank")
-        .select("rank", "stratum", "wait_ns", "transfer_ns", "count", "late")
+        .select("rank", "stratum", "wait_ns", "transfer_ns", "count", "caused_ns")
     )

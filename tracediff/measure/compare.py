@@ -21,7 +21,9 @@ from tracediff.measure.comparability import check
 from tracediff.measure.findings import rank_findings
 from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mix_draft
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
+from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, idle_table, stacked, steps_table
+from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.verdict import decide, step_estimate
 from tracediff.model import (
@@ -91,6 +93,8 @@ def compare(
     findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, options)
     compared = steps.join(frame.steps.select(*_KEYS), on=_KEYS)
     known = {one.cause for one in findings if one.level != "within_noise"}
+    ranks = tables.ranks(sides, compared, weigher)
+    findings = explain_collectives(findings, ranks)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
     verdict, reason = decide(
         step, cells, 0, findings, comparable=comparability.comparable or options.force, reason=_failed(comparability)
@@ -103,6 +107,8 @@ def compare(
     if gaps_left_out:
         warnings.append(Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the smallest changes are not listed"))
     exposed = _exposed(frame, idle)
+    threads = tables.threads(sides, ranges)
+    warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(_input(baseline), _input(candidate), {"min_steps": options.min_steps, **options.extra}),
@@ -121,10 +127,10 @@ def compare(
         gil=tables.gil(sides, weigher, _gil_exposed(frame, idle, steps)),
         gc=tables.gc(sides, weigher, exposed.get("gc", {})),
         graphs=tables.graphs(sides, launch),
-        threads=tables.threads(sides, ranges),
+        threads=threads,
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
         strata=strata.rows,
-        ranks=tables.ranks(sides, compared, weigher),
+        ranks=ranks,
         kpi=kpi,
         comparability=comparability,
         coverage=Coverage(*({kind: "captured" if side.captured(kind) else "not_captured" for kind in _KINDS} for side in sides)),
@@ -144,7 +150,7 @@ class Layout:
 
     categories: dict[str, int]
     idle: list[int]
-    idle_keys: list[tuple[str, str, str, str]]  # cause, thread, holder, place or holder place (see idle_groups)
+    idle_keys: list[tuple[str, str, str, str, bool]]  # cause, thread, holder, where (see idle_groups), copy
     kernels: list[int]
     idle_cells: pl.DataFrame
 
@@ -165,8 +171,8 @@ def _estimates(
         ).group_by(keys).agg(pl.col("ns").sum())  # fmt: skip
         parts.append(source.select(*keys, pl.lit(categories[name], pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)))
     grouped = idle_groups(idle)
-    by = ["cause", "thread", "holder", "where"]
-    order = grouped.group_by(by).agg(pl.col("ns").sum()).sort("ns", *by, descending=[True] + [False] * 4)
+    by = ["cause", "thread", "holder", "where", "copy"]
+    order = grouped.group_by(by).agg(pl.col("ns").sum()).sort("ns", *by, descending=[True] + [False] * 5)
     order = order.with_columns(cell=pl.int_range(pl.len()).cast(pl.Int64) + len(kinds))
     first = len(kinds)
     kinds += order["cause"].to_list()

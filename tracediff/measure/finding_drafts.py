@@ -22,7 +22,7 @@ def idle_drafts(
     frame: Frame,
     cells: Estimates,
     level: list[Evidence],
-    keys: list[tuple[str, str, str, str]],
+    keys: list[tuple[str, str, str, str, bool]],
     idle: pl.DataFrame,
 ) -> list[Draft]:
     """One draft for each idle cell that changed or matters."""
@@ -35,14 +35,15 @@ def idle_drafts(
     events = {(side, cell): count / steps[side] for side, cell, count, _ in counts.iter_rows()}
     drafts = []
     floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
-    for column, (cause, thread, holder, where) in enumerate(keys):
+    for column, (cause, thread, holder, where, copy) in enumerate(keys):
         delta = float(cells.delta[column])
         if level[column] == "within_noise" and abs(delta) < floor:
             continue
         mine = located.filter(pl.col("cell") == column + first)
         place = _main_place(mine) if cause in ("gc", "gil_wait") else where
-        cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "")
-        shown, api = _moments(moments, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
+        chosen = moments.filter(pl.col("copy") == copy)
+        shown, api = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
         api = api[1 if delta >= 0 else 0] or api[0 if delta >= 0 else 1]
         draft = idle_draft(
             cell, column, level[column], shown,
@@ -141,15 +142,16 @@ def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
     ops = sum(draft.count[0] for draft in drafts if draft.count and draft.where.kernel)
     if not change or not structural:
         return drafts
+    copies = any(draft.cause == "memcpy" for draft in structural)
     out = []
     for draft in drafts:
-        follows = False
+        follows = draft.copy and copies
         delta = float(cells.delta[draft.cell])
         if draft.cause == "graph_internal" and delta * change > 0:
-            follows = abs(delta) <= 5_000 * abs(change)
+            follows = follows or abs(delta) <= 5_000 * abs(change)
         elif draft.cause in ("launch_api", "launch_latency", "host_work", "host_api") and delta * change > 0 and ops:
-            # eager launches cost the host about as much as their number says
-            follows = abs(delta) <= 40_000 * abs(change) and "_forward_step" in (draft.where.range or "")
+            # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
+            follows = follows or (abs(delta) <= 20_000 * abs(change) and "_forward_step" in (draft.where.range or ""))
         out.append(replace(draft, follows=follows or draft.follows))
     return out
 

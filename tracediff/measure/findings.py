@@ -13,7 +13,7 @@ import numpy as np
 from tracediff.align.kernel_names import short
 from tracediff.align.kernels import Match
 from tracediff.measure.cells import TRIM_RUNS, Estimates, finite
-from tracediff.measure.evidence import NEXT, idle_sql, kernel_sql
+from tracediff.measure.evidence import NEXT, api_sql, idle_sql, kernel_sql
 from tracediff.measure.statistics import run_level_interval
 from tracediff.model import Evidence, Finding, FindingEvidence, Moment, Where
 
@@ -34,6 +34,7 @@ class Draft:
     count: tuple[float, float] | None = None
     note: str = ""
     follows: bool = False  # a consequence of other findings
+    copy: bool = False  # time inside calls that copy
     material: bool = True
     delta_ns: float | None = None  # where it is not the cell's own (one rank's)
 
@@ -47,6 +48,7 @@ class IdleCell:
     place: str
     holder: str
     holder_place: str
+    copy: bool = False  # launch_api inside a call that copies
 
 
 def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_delta: float) -> list[Finding]:  # type: ignore[type-arg]
@@ -129,7 +131,8 @@ def idle_draft(
     )
     return Draft(
         cell.cause, _idle_title(cell, delta, apis), where, column, level,
-        idle_sql(cell.cause, cell.place, cell.holder_place), moments, count,
+        api_sql("cu%Mem%") if cell.copy else idle_sql(cell.cause, cell.place, cell.holder_place), moments, count,
+        copy=cell.copy,
     )  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def _idle_title(cell: IdleCell, delta: float, apis: str) -> str:
     called = f" ({apis})" if apis else ""
     return {
         "host_work": f"{more} host work {place} on {thread}",
-        "launch_api": f"{more} time inside launching calls{called} {place}",
+        "launch_api": f"{more} time inside {'copying' if cell.copy else 'launching'} calls{called} {place}",
         "launch_latency": f"{more} time between launching call and start of the work, launched {place}",
         "dependency": f"{more} waiting of launched work for other streams, events or peers, launched {place}",
         "graph_internal": f"{more} idle time between the nodes of CUDA graphs launched {place}",

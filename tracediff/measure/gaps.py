@@ -11,7 +11,7 @@ import polars as pl
 from tracediff.align.places import Places
 from tracediff.align.threads import Thread
 from tracediff.align.timeline import Unit
-from tracediff.measure.attribution import IDLE, IdlePieces
+from tracediff.measure.attribution import CODE, IDLE, IdlePieces
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.intervals import Ints
 from tracediff.measure.sweep import Sweep
@@ -34,8 +34,8 @@ class GapTable:
 
     @property
     def idle(self) -> pl.DataFrame:
-        """period, cause, under, thread, place, holder, holder_place -> ns, count."""
-        by = ["period", "cause", "under", "thread", "place", "holder", "holder_place"]
+        """period, cause, under, thread, place, holder, holder_place, copy -> ns, count."""
+        by = ["period", "cause", "under", "thread", "place", "holder", "holder_place", "copy"]
         cells = self.pieces.group_by(by).agg(pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count"))
         return self.words(cells).group_by(by).agg(pl.col("ns", "count").sum()).sort(by)
 
@@ -65,8 +65,10 @@ def gap_table(
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
+    copy_calls: list[int],
 ) -> GapTable:
-    """The pieces of a unit with role and place ids; `first_period` is the row of its first period."""
+    """The pieces of a unit with role and place ids; `first_period` is the row of its first period,
+    `copy_calls` the CUDA functions that launch copies."""
     roles = sorted({thread.role for thread in threads.values()})
     role_id = {tid: roles.index(thread.role) for tid, thread in threads.items()}
     period = swept.gap_period[pieces.gap].astype(np.int64) + first_period
@@ -82,6 +84,7 @@ def gap_table(
             "holder_place": _places(pieces, pieces.holder_label, pieces.holder, places, hosts),
             "under": np.where(pieces.under >= 0, pieces.under, pieces.cause),
             "api": pieces.api,
+            "copy": (pieces.cause == CODE["launch_api"]) & np.isin(pieces.api, copy_calls),
             "start": pieces.start,
             "end": pieces.end,
             "ns": pieces.end - pieces.start,
@@ -116,7 +119,7 @@ def worst_gaps(table: GapTable, periods: pl.DataFrame, names: list[str]) -> pl.D
 
 def gap_moments(table: GapTable, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]) -> pl.DataFrame:
     """For each cell the longest piece, a place to jump to, and the CUDA function it lies in ('' none)."""
-    by = ["cause", "thread", "place", "holder", "holder_place"]
+    by = ["cause", "thread", "place", "holder", "holder_place", "copy"]
     longest = (
         table.pieces.sort("ns", "start", descending=[True, False])
         .group_by(by, maintain_order=True)

@@ -6,6 +6,7 @@ All sweeps of the accounting are built from the few functions here; tests compar
 
 from __future__ import annotations
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -134,24 +135,23 @@ def layers(*classes: Intervals) -> tuple[Intervals, npt.NDArray[np.intp]]:
 def innermost(start: Ints, end: Ints, max_depth: int = 4096) -> tuple[Intervals, npt.NDArray[np.intp]]:
     """Nested ranges of one thread -> a partition of the covered time and, for each part, the innermost range's index.
 
-    Where ranges overlap without nesting (damaged input), the one that began last is the innermost until it ends.
-    Loops over the depth of nesting, never over ranges.
+    Where ranges overlap without nesting (damaged input, or two NVTX domains that interleave), the one that began last
+    is the innermost until it ends. Nested input is swept level by level, never range by range.
     """
-    if not len(start):
-        return EMPTY, _EMPTY.astype(np.intp)
     # outer ranges first where starts are equal
     order = np.lexsort((np.arange(len(start)), -end, start))
     order = order[end[order] > start[order]]
+    if not len(order):
+        return EMPTY, _EMPTY.astype(np.intp)
+    depth = _depths(start[order], end[order])
+    deepest = int(depth.max())
+    if deepest > max_depth or not _nested(start[order], end[order], depth, deepest):
+        return _last_begun(start, end, order)
     covered_by_inner = EMPTY
     parts: list[tuple[Intervals, npt.NDArray[np.intp]]] = []
-    depth = _depths(start[order], end[order])
-    deepest = min(int(depth.max(initial=0)), max_depth)
     for level in range(deepest, -1, -1):
-        index = order[depth == level] if level < max_depth else order[depth >= level]
-        # nested ranges of one level are disjoint; damaged ones are cut where the next begins
-        stop = end[index]
-        stop[:-1] = np.minimum(stop[:-1], start[index][1:])
-        own = Intervals(start[index], stop)
+        index = order[depth == level]
+        own = Intervals(start[index], end[index])
         pieces = cut(own, covered_by_inner)
         free = pieces.part == -1
         parts.append((Intervals(pieces.start[free], pieces.end[free]), index[pieces.query[free]]))
@@ -163,6 +163,45 @@ def innermost(start: Ints, end: Ints, max_depth: int = 4096) -> tuple[Intervals,
     owner = np.concatenate([index for _, index in parts])
     position = np.argsort(begin, kind="stable")
     return Intervals(begin[position], finish[position]), owner[position]
+
+
+def _nested(start: Ints, end: Ints, depth: npt.NDArray[np.intp], deepest: int) -> bool:
+    """Whether every range lies inside the last one begun a level above it, and ranges of a level are disjoint."""
+    outer_start = outer_end = _EMPTY
+    for level in range(deepest + 1):
+        mine = depth == level
+        begin, stop = start[mine], end[mine]
+        if (stop[:-1] > begin[1:]).any():
+            return False
+        if level:
+            parent = np.searchsorted(outer_start, begin, side="right") - 1
+            if not len(outer_start) or (parent < 0).any() or (stop > outer_end[parent]).any():
+                return False
+        outer_start, outer_end = begin, stop
+    return True
+
+
+def _last_begun(start: Ints, end: Ints, order: npt.NDArray[np.intp]) -> tuple[Intervals, npt.NDArray[np.intp]]:
+    """`innermost` of ranges that do not nest: one pass over them, with the open ones at hand."""
+    begins, ends = start[order].tolist(), end[order].tolist()
+    parts: list[tuple[int, int, int]] = []
+    open_ranges: list[int] = []  # negative positions: the heap's first is the last begun
+    now = begins[0]
+    for position in range(len(begins) + 1):
+        until = begins[position] if position < len(begins) else None
+        while open_ranges and (until is None or now < until):
+            top = -open_ranges[0]
+            if ends[top] <= now:
+                heapq.heappop(open_ranges)
+                continue
+            stop = ends[top] if until is None else min(ends[top], until)
+            parts.append((now, stop, top))
+            now = stop
+        if until is not None:
+            heapq.heappush(open_ranges, -position)
+            now = until
+    table = np.array(parts, np.int64)
+    return Intervals(table[:, 0], table[:, 1]), order[table[:, 2]]
 
 
 def _depths(start: Ints, end: Ints) -> npt.NDArray[np.intp]:

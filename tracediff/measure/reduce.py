@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 
@@ -180,8 +182,9 @@ def _tables(
     parts: dict[str, list[pl.DataFrame]] = {}
     first = 0
     period_stratum = periods["stratum"].to_numpy()
+    copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     for unit, one, pieces in zip(timeline.units, swept, idle, strict=True):
-        table = gap_table(unit, one, pieces, first, period_stratum, places, threads, hosts)
+        table = gap_table(unit, one, pieces, first, period_stratum, places, threads, hosts, copies)
         found = {
             "idle": table.idle,
             "gaps": table.gaps(names),

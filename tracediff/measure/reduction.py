@@ -19,8 +19,8 @@ class Reduction:
 
     periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
                start_ns, end_ns, and a column of ns for each category of the accounting
-    idle       period, cause, thread, place, holder, holder_place, under (the cause had the GIL not been traced)
-               -> ns, count
+    idle       period, cause, thread, place, holder, holder_place, under (the cause had the GIL not been traced),
+               copy (launch_api inside a call that copies) -> ns, count
     kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
     gaps       stratum, cause, thread, place, previous, next -> count, ns, p50_ns, p99_ns
@@ -34,7 +34,7 @@ class Reduction:
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
-    collectives stratum, rank -> wait_ns, transfer_ns, count, late
+    collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common sequence of kernel keys of a step
     """
 

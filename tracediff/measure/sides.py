@@ -67,7 +67,7 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
 
 
 def idle_table(sides: Sequence[Side], *, with_gil: bool) -> pl.DataFrame:
-    """side, run, part, period, cause, thread, place, holder, holder_place -> ns, count.
+    """side, run, part, period, cause, thread, place, holder, holder_place, copy -> ns, count.
 
     Without `with_gil` (one side was captured without it) waits for the GIL are counted as what they would be
     called had the GIL not been traced, on both sides.
@@ -78,7 +78,7 @@ def idle_table(sides: Sequence[Side], *, with_gil: bool) -> pl.DataFrame:
         if not with_gil:
             idle = idle.with_columns(cause=pl.col("under"), holder=pl.lit(""), holder_place=pl.lit(""))
         frames.append(_tagged(idle.drop("under"), number, run_number, part_number))
-    keys = ["side", "run", "part", "period", "cause", "thread", "place", "holder", "holder_place"]
+    keys = ["side", "run", "part", "period", "cause", "thread", "place", "holder", "holder_place", "copy"]
     return pl.concat(frames).group_by(keys).agg(pl.col("ns", "count").sum()).sort(keys)
 
 

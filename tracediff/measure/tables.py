@@ -336,11 +336,11 @@ def ranks(sides: tuple[Side, Side], steps: pl.DataFrame, weigher: Weigher) -> li
     waits: dict[tuple[int, int], tuple[float, float, float]] = {}
     collectives = stacked(sides, "collectives")
     if len(collectives):
-        weighed = weigher.weigh(collectives, ["rank"], ["wait_ns", "transfer_ns", "count", "late"])
-        for side, rank, wait, transfer, count, late in weighed.iter_rows():
+        weighed = weigher.weigh(collectives, ["rank"], ["wait_ns", "transfer_ns", "caused_ns"])
+        for side, rank, wait, transfer, caused in weighed.iter_rows():
             # the weigher divides by the steps of all ranks; a rank's own are their share
             many = len({row[1] for row in weighed.iter_rows() if row[0] == side})
-            waits[side, rank] = (wait * many, transfer * many, late / count if count else 0.0)
+            waits[side, rank] = (wait * many, transfer * many, caused * many)
     rows = []
     for rank, device in sorted({(row[1], row[2]) for row in means.iter_rows()}):
         values = [
