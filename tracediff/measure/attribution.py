@@ -136,15 +136,53 @@ def _with_holders(pieces: IdlePieces, call_start: Ints, call_end: Ints, hosts: H
     for pid in np.unique(waits.tid >> 24 & 0xFFFFFF):
         mine = _select(waits, np.flatnonzero((waits.tid >> 24 & 0xFFFFFF) == pid))
         spans, holder = hosts.gil_holders(int(pid))
-        held = _cut_pieces(mine, cut(Intervals(mine.start, mine.end), spans), holder, "holder")
-        for thread in np.unique(held.holder):
-            part = _select(held, np.flatnonzero(held.holder == thread))
-            if thread < 0:
-                out.append(part)
-                continue
-            ranges, label = hosts.thread(int(thread)).places
+        pieces = cut(Intervals(mine.start, mine.end), spans)
+        held = _cut_pieces(mine, pieces, holder, "holder")
+        nobody = held.holder < 0
+        held = IdlePieces(**{**held.__dict__, "holder": handed_over(held.holder, pieces.query)})
+        out += [_held_before(part, hosts) for part in _by_holder(_select(held, np.flatnonzero(nobody)))]
+        held = _select(held, np.flatnonzero(~nobody))
+        for part in _by_holder(held):
+            ranges, label = hosts.thread(int(part.holder[0])).places
             out.append(_cut_pieces(part, cut(Intervals(part.start, part.end), ranges), label, "holder_label"))
     return _joined(out)
+
+
+def _by_holder(pieces: IdlePieces) -> list[IdlePieces]:
+    return [_select(pieces, np.flatnonzero(pieces.holder == thread)) for thread in np.unique(pieces.holder)]
+
+
+def _held_before(handed: IdlePieces, hosts: Hosts) -> IdlePieces:
+    """Stretches of handing over: the range is the one in which the holder let go (or, before any hold, took it)."""
+    if handed.holder[0] < 0:
+        return handed
+    thread = int(handed.holder[0])
+    spans, holder = hosts.gil_holders(thread >> 24 & 0xFFFFFF)
+    holds = spans.take(holder == thread)
+    ranges, label = hosts.thread(thread).places
+    before = np.searchsorted(holds.end, handed.start, side="right") - 1
+    let_go = np.where(before >= 0, holds.end[np.maximum(before, 0)] - 1, handed.end)
+    at = np.searchsorted(ranges.start, let_go, side="right") - 1
+    if not len(label):
+        return handed
+    inside = (at >= 0) & (let_go < ranges.end[np.maximum(at, 0)])
+    return IdlePieces(**{**handed.__dict__, "holder_label": np.where(inside, label[np.maximum(at, 0)], -1)})
+
+
+def handed_over(holder: Ints, wait: Index) -> Ints:
+    """Stretches of a wait in which nobody held the GIL belong to who held it last: handing it over takes time.
+
+    `holder`: thread or -1, `wait`: which wait each piece is of; pieces of a wait in order of time. A wait that
+    begins before any hold belongs to the first holder in it.
+    """
+    position = np.arange(len(holder))
+    last = np.maximum.accumulate(np.where(holder >= 0, position, -1))
+    same = (last >= 0) & (wait[np.maximum(last, 0)] == wait)
+    filled = np.where(same, holder[np.maximum(last, 0)], -1)
+    ahead = np.minimum.accumulate(np.where(holder >= 0, position, len(holder))[::-1])[::-1]
+    following = np.minimum(ahead, max(len(holder) - 1, 0))
+    later = (filled < 0) & (ahead < len(holder)) & (wait[following] == wait)
+    return np.where(later, holder[following], filled)
 
 
 def _with_under(waits: IdlePieces, call_start: Ints, call_end: Ints, hosts: Hosts) -> IdlePieces:

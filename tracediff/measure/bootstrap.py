@@ -112,7 +112,8 @@ def bootstrap_ci(
     - The scatter of run means contains the noise of their steps; the second level adds only what is missing
       where the run means happen to agree better than their steps allow.
     - One run on both sides: the second level alone. The interval says nothing of run-to-run noise.
-    - One run on one side only: it is given the run-to-run scatter of the other side.
+    - One run on one side only: it is given the run-to-run scatter of the other side, with that side's degrees
+      of freedom; the scatter of its own steps keeps the degrees of freedom of steps.
     - nan where a side has one run of one step a stratum: nothing repeats. Zero on both sides gives (0, 0).
     - The interval is of the difference of means: an outlying run widens it. `run_level_interval` is robust.
 
@@ -133,7 +134,10 @@ def bootstrap_ci(
     draws = [[_draw(pool, half, rng) for rng in both] for pool, both in zip(pools, streams, strict=True)]
     scatter = [_scatter(pool) for pool in pools]
 
-    df = scatter[lone.index(False)].df if borrowed else _satterthwaite(*scatter)
+    if borrowed:
+        df = _satterthwaite(*_components(pools[index], scatter[1 - index]))
+    else:
+        df = _satterthwaite(*scatter)
     expand = stdtrit(df, 1 - tail) / ndtri(1 - tail)
     delta = pools[1].mean - pools[0].mean
     low, high = np.empty_like(delta), np.empty_like(delta)
@@ -248,14 +252,34 @@ def _scatter(pool: _Pool) -> _Scatter:
     zero = np.zeros_like(pool.mean)
     within = sum((block.variance for block in pool.blocks), start=zero)
     if len(pool.between) == 1:
-        spread = sum((block.variance**2 / block.df for block in pool.blocks), start=zero)
-        df = np.divide(within**2, spread, out=np.ones_like(zero), where=spread > 0)
-        return _Scatter(np.ones_like(zero), within, df)
+        return _Scatter(np.ones_like(zero), within, _within_df(pool))
     runs = len(pool.between)
     between = np.sum(pool.between**2, axis=0) * (pool.draws / runs)
     shown = np.divide(between, within, out=np.ones_like(zero), where=within > 0)
     variance = np.maximum(between, within)
     return _Scatter(np.sqrt(np.clip(1 - shown, 0, 1)), variance, np.full_like(zero, runs - 1))
+
+
+def _within_df(pool: _Pool) -> Floats:
+    """Return the degrees of freedom of the steps' own variance of a side."""
+    within = sum((block.variance for block in pool.blocks), start=np.zeros_like(pool.mean))
+    spread = sum((block.variance**2 / block.df for block in pool.blocks), start=np.zeros_like(pool.mean))
+    return np.divide(within**2, spread, out=np.ones_like(within), where=spread > 0)
+
+
+def _components(borrower: _Pool, other: _Scatter) -> tuple[_Scatter, _Scatter]:
+    """Return what the variance of a difference is made of where a single run borrowed the other side's scatter.
+
+    The scatter of runs of both sides is one estimate, with the degrees of freedom of the side that has runs.
+    What the single run's steps scatter beyond it has their many: they must not be expanded as if they were runs.
+    """
+    whole = _scatter(borrower)
+    runs = np.sum(borrower.between**2, axis=0) * (borrower.draws / len(borrower.between))
+    steps = np.maximum(whole.variance - runs, 0.0)
+    return (
+        _Scatter(other.top_up, other.variance + runs, other.df),
+        _Scatter(whole.top_up, steps, _within_df(borrower)),
+    )
 
 
 def _satterthwaite(b: _Scatter, c: _Scatter) -> Floats:

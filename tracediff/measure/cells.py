@@ -15,7 +15,7 @@ from tracediff.errors import TracediffError
 from tracediff.measure.assumed_noise import assumed_half_width
 from tracediff.measure.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
 from tracediff.measure.intervals import Floats
-from tracediff.measure.statistics import benjamini_hochberg, noise_floor, run_level_interval, run_level_p
+from tracediff.measure.statistics import benjamini_hochberg, run_level_interval, run_level_p, run_sd
 from tracediff.model import Evidence
 
 ALPHA = 0.05
@@ -38,6 +38,7 @@ class Estimates:
     noise: Floats  # half-width of run-to-run noise: from repeats, else assumed
     noise_source: str
     kinds: list[str]  # accounting category of each cell, for the assumed noise
+    repeats: list[Floats]  # (runs, cells) that the noise was taken from; empty where it is assumed
 
     @property
     def delta(self) -> Floats:
@@ -54,6 +55,7 @@ class Estimates:
             self.noise[columns],
             self.noise_source,
             [self.kinds[one] for one in index],
+            [runs[:, columns] for runs in self.repeats],
         )
 
 
@@ -107,33 +109,48 @@ def estimate(
     p = run_level_p(runs_b, runs_c) if min(len(one), len(other)) >= 2 else np.full(cells, np.nan)
     given = [run_values(runs, frame.weights) for runs in repeats]
     noise, source = _noise(runs_b, runs_c, baseline, candidate, kinds, given)
-    return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds)
+    repeats = [runs for runs in (given or (runs_b, runs_c)) if len(runs) >= 2]
+    return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds, repeats)
 
 
 def _noise(
     runs_b: Floats, runs_c: Floats, baseline: Floats, candidate: Floats, kinds: list[str], given: list[Floats]
 ) -> tuple[Floats, str]:
     """Half-width within which a delta may be run-to-run noise: given, from repeats of either side, or assumed."""
-    if given:
-        return noise_floor(given[0], baseline_runs=len(runs_b), candidate_runs=len(runs_c)), "given"
     assumed = np.array(
         [float(assumed_half_width(kind, b, c)) for kind, b, c in zip(kinds, baseline, candidate, strict=True)]
     )
-    floors = [
-        noise_floor(runs, baseline_runs=len(runs_b), candidate_runs=len(runs_c))
-        for runs in (runs_b, runs_c)
-        if len(runs) >= 2
-    ]
-    if not floors:
+    repeats = [runs for runs in (given or (runs_b, runs_c)) if len(runs) >= 2]
+    if not repeats:
         return assumed, "assumed"
-    return np.max(floors, axis=0), "repeats"
+    return moderated_noise(repeats, assumed, len(runs_b), len(runs_c)), "given" if given else "repeats"
+
+
+PRIOR_RUNS = 4  # how many degrees of freedom the assumed noise counts for
+
+
+def moderated_noise(repeats: list[Floats], assumed: Floats, baseline_runs: int, candidate_runs: int) -> Floats:
+    """A/A floor from few repeats, steadied by the assumed noise (moderated t, Smyth 2004).
+
+    Two runs say almost nothing of their own scatter: by themselves they would give a floor of 12.7 standard
+    errors, or of none where they happen to agree. So the variance is that of the repeats and of the assumed
+    half-width (95 % of the difference of two runs), weighted by degrees of freedom.
+    """
+    from scipy.special import stdtrit
+
+    prior = (assumed / (1.96 * np.sqrt(2))) ** 2
+    freedom = [len(runs) - 1 for runs in repeats]
+    measured = sum(df * run_sd(runs) ** 2 for df, runs in zip(freedom, repeats, strict=True))
+    df = PRIOR_RUNS + sum(freedom)
+    variance = (PRIOR_RUNS * prior + measured) / df
+    return np.asarray(stdtrit(df, 0.975) * np.sqrt(variance * (1 / baseline_runs + 1 / candidate_runs)))
 
 
 def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
     """How far each delta can be believed, and its q value (Benjamini-Hochberg over the cells).
 
-    confirmed: >= 3 runs a side, q < 0.05 and the interval excludes 0. likely: the interval excludes 0 and the
-    delta exceeds the noise. A delta under 0.1 % of the step (and under 500 ns) is never more than noise.
+    confirmed: >= 3 runs a side, q < 0.05 and the interval excludes 0. likely: fewer than 5 runs a side, and the
+    delta exceeds the noise; with one run a side also the interval within the runs excludes 0. A delta under 0.1 % of the step (and under 500 ns) is never more than noise.
     """
     q = benjamini_hochberg(cells.p)
     low_of, high_of = decisive_interval(cells)
@@ -141,10 +158,12 @@ def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
     floor = max(500.0, 0.001 * total_ns)
     out: list[Evidence] = []
     for delta, low, high, one_q, noise in zip(cells.delta, low_of, high_of, q, cells.noise, strict=True):
-        outside = (low > 0 or high < 0) and abs(delta) >= floor
-        if outside and runs >= MIN_CONFIRM and not np.isnan(one_q) and one_q < ALPHA:
+        apart = low > 0 or high < 0
+        if abs(delta) < floor:
+            out.append("within_noise")
+        elif apart and runs >= MIN_CONFIRM and one_q < ALPHA:  # nan compares false
             out.append("confirmed")
-        elif outside and abs(delta) > noise and (np.isnan(one_q) or one_q < ALPHA or runs < MIN_CONFIRM):
+        elif abs(delta) > noise and runs < TRIM_RUNS and (apart or runs > 1):
             out.append("likely")
         else:
             out.append("within_noise")

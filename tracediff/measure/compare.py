@@ -16,10 +16,10 @@ from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.measure import tables
 from tracediff.measure.assumed_noise import assumed_noise_total
-from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels
+from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
 from tracediff.measure.findings import rank_findings
-from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mix_draft
+from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mark_synchronisation, mix_draft
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, idle_table, stacked, steps_table
@@ -35,6 +35,7 @@ from tracediff.model import (
     Finding,
     Inputs,
     Kpi,
+    Launch,
     Note,
     Pair,
     Result,
@@ -90,7 +91,8 @@ def compare(
     total_noise = _total_noise(cells, accounting)
     step = step_estimate(cells, 0, total_noise, Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1))))
     weigher = tables.Weigher(sides, strata)
-    findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, options)
+    launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
+    findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, launch)
     compared = steps.join(frame.steps.select(*_KEYS), on=_KEYS)
     known = {one.cause for one in findings if one.level != "within_noise"}
     ranks = tables.ranks(sides, compared, weigher)
@@ -101,7 +103,6 @@ def compare(
     )
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
-    launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
     samples, left_out = tables.samples(steps)
     warnings = _warnings(sides, strata, runs, with_gil)
     if gaps_left_out:
@@ -224,9 +225,11 @@ def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with
 
 
 def _total_noise(cells: Estimates, accounting: Accounting) -> float:
-    if cells.noise_source != "assumed":
-        return float(cells.noise[0])
-    return float(assumed_noise_total(accounting.baseline, accounting.candidate))
+    repeats = [runs[:, [0]] for runs in cells.repeats]
+    assumed = float(assumed_noise_total(accounting.baseline, accounting.candidate))
+    if not repeats:
+        return assumed
+    return float(moderated_noise(repeats, np.array([assumed]), len(cells.baseline_runs), len(cells.candidate_runs))[0])
 
 
 def _findings(
@@ -237,7 +240,7 @@ def _findings(
     kernels: KernelCells,
     strata: Strata,
     total_delta: float,
-    options: Options,
+    launch: Launch,
 ) -> tuple[list[Finding], tuple[list[Any], np.ndarray]]:  # type: ignore[type-arg]
     columns = [*layout.idle, *layout.kernels]
     chosen = cells.take(columns)
@@ -245,7 +248,7 @@ def _findings(
     idle_count = len(layout.idle)
     drafts = idle_drafts(sides, frame, chosen, level[:idle_count], layout.idle_keys, layout.idle_cells)
     drafts += kernel_drafts(sides, kernels, chosen, level[idle_count:], idle_count)
-    drafts = mark_consequences(drafts, chosen)
+    drafts = mark_consequences(mark_synchronisation(drafts, chosen, launch.apis), chosen)
     findings = rank_findings(drafts, chosen, q, total_delta)
     extra = mix_draft(strata.mix, len(findings))
     if extra is not None:

@@ -9,10 +9,10 @@ import polars as pl
 from tracediff.align.kernel_categories import category
 from tracediff.measure.cells import Estimates, Frame
 from tracediff.measure.evidence import NEXT
-from tracediff.measure.findings import Draft, IdleCell, idle_draft, kernel_draft
+from tracediff.measure.findings import Draft, IdleCell, idle_draft, kernel_draft, robust_estimates, shown
 from tracediff.measure.kernel_table import KernelCells
 from tracediff.measure.sides import Side, stacked
-from tracediff.model import Evidence, Finding, FindingEvidence, Mix, Moment, Where
+from tracediff.model import ApiRow, Evidence, Finding, FindingEvidence, Mix, Moment, Where
 
 _SIDES = ("baseline", "candidate")
 
@@ -35,21 +35,22 @@ def idle_drafts(
     events = {(side, cell): count / steps[side] for side, cell, count, _ in counts.iter_rows()}
     drafts = []
     floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
+    robust = robust_estimates(cells)
     for column, (cause, thread, holder, where, copy) in enumerate(keys):
-        delta = float(cells.delta[column])
-        if level[column] == "within_noise" and abs(delta) < floor:
+        if level[column] == "within_noise" and abs(float(cells.delta[column])) < floor:
             continue
+        delta = shown(cells, column, level[column], robust).delta  # what the finding will say decides its words
         mine = located.filter(pl.col("cell") == column + first)
         place = _main_place(mine) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
         chosen = moments.filter(pl.col("copy") == copy)
-        shown, api = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        found, api = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
         api = api[1 if delta >= 0 else 0] or api[0 if delta >= 0 else 1]
         draft = idle_draft(
-            cell, column, level[column], shown,
+            cell, column, level[column], found,
             (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api,
         )  # fmt: skip
-        drafts.append(_of_one_rank(draft, mine, frame, delta) if ranks > 1 else draft)
+        drafts.append(_of_one_rank(draft, mine, frame, float(cells.delta[column])) if ranks > 1 else draft)
     return drafts
 
 
@@ -153,6 +154,35 @@ def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
             # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
             follows = follows or (abs(delta) <= 20_000 * abs(change) and "_forward_step" in (draft.where.range or ""))
         out.append(replace(draft, follows=follows or draft.follows))
+    return out
+
+
+def mark_synchronisation(drafts: list[Draft], cells: Estimates, apis: list[ApiRow]) -> list[Draft]:
+    """More (or fewer) synchronising calls a step are counted, not tested; they expose launching in their place.
+
+    After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time
+    that was hidden before. So those follow from the calls, where they moved the same way in the same range.
+    """
+    counts = [sum(getattr(row, f"{side}_calls") for row in apis if row.kind == "sync") for side in _SIDES]
+    change = counts[1] - counts[0]
+    syncs = [
+        draft for draft in drafts
+        if draft.cause == "host_sync" and draft.level != "within_noise" and float(cells.delta[draft.cell]) * change > 0
+    ]  # fmt: skip
+    if abs(change) < 0.5 or not syncs:
+        return drafts
+    main = max(syncs, key=lambda draft: (abs(float(cells.delta[draft.cell])), draft.title))
+    exposed = ("launch_api", "launch_latency", "host_work", "dependency", "graph_internal")
+    out = []
+    for draft in drafts:
+        if draft is main:
+            title = f"{draft.title}: {counts[0]:.4g} -> {counts[1]:.4g} synchronising calls a step"
+            out.append(replace(draft, level="exact", title=title, count=(counts[0], counts[1])))
+        elif draft.cause in exposed and draft.where.range == main.where.range and draft.where.thread == main.where.thread:
+            note = f"{draft.note} The GPU is empty after each synchronising call: this follows from their number.".strip()
+            out.append(replace(draft, follows=True, note=note))
+        else:
+            out.append(draft)
     return out
 
 

@@ -7,6 +7,7 @@ noise come first; among them causes before what merely follows from them (fewer 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from tracediff.align.kernel_names import short
 from tracediff.align.kernels import Match
 from tracediff.measure.cells import TRIM_RUNS, Estimates, finite
 from tracediff.measure.evidence import NEXT, api_sql, idle_sql, kernel_sql
+from tracediff.measure.intervals import Floats
 from tracediff.measure.statistics import run_level_interval
 from tracediff.model import Evidence, Finding, FindingEvidence, Moment, Where
 
 _SURE = ("exact", "confirmed", "likely")
+Robust: TypeAlias = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,21 @@ class IdleCell:
 def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_delta: float) -> list[Finding]:  # type: ignore[type-arg]
     """Order the drafts and number them."""
 
+    robust = robust_estimates(cells)
+    deltas = {id(draft): _shown(draft, cells, robust) for draft in drafts}
+
     def order(draft: Draft) -> tuple[int, float, str, str]:
         sure = draft.level in _SURE
         tier = 0 if sure and draft.material and not draft.follows else 1 if sure and draft.material else 2 if sure else 3
-        return tier, -abs(_delta(draft, cells)), draft.cause, draft.title
+        return tier, -abs(deltas[id(draft)].delta), draft.cause, draft.title
 
-    robust = _robust(cells)
     findings = []
     for rank, draft in enumerate(sorted(drafts, key=order), 1):
-        delta = _delta(draft, cells)
-        own = float(cells.delta[draft.cell])
-        low, high = finite(cells.low[draft.cell], own), finite(cells.high[draft.cell], own)
+        delta, low, high, apart = deltas[id(draft)]
         note = draft.note
-        if robust is not None and draft.delta_ns is None:
-            middle, robust_low, robust_high = (float(one[draft.cell]) for one in robust)
-            if abs(middle - delta) > 0.1 * abs(middle) and draft.level in ("confirmed", "likely"):
-                note = " ".join(
-                    [note, f"One run lies apart; without it the delta is this, with it {delta / 1e3:+.1f} us."]
-                ).strip()
-                delta, low, high = middle, robust_low, robust_high
+        if apart:
+            mean = float(cells.delta[draft.cell])
+            note = f"{note} One run lies apart; without it the delta is this, with it {mean / 1e3:+.1f} us.".strip()
         findings.append(
             Finding(
                 rank=rank,
@@ -103,15 +102,37 @@ def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_de
     return findings
 
 
-def _delta(draft: Draft, cells: Estimates) -> float:
-    return float(cells.delta[draft.cell]) if draft.delta_ns is None else draft.delta_ns
+class Shown(NamedTuple):
+    """The delta and interval that a finding shows; `apart`: one outlying run was left out of them."""
+
+    delta: float
+    low: float
+    high: float
+    apart: bool = False
+
+
+def shown(cells: Estimates, column: int, level: Evidence, robust: Robust | None) -> Shown:
+    """Return the mean's delta, or from five runs a side the trimmed one where an outlying run moves the mean."""
+    delta = float(cells.delta[column])
+    if robust is not None and level in ("confirmed", "likely"):
+        middle, low, high = (float(one[column]) for one in robust)
+        if abs(middle - delta) > 0.1 * abs(middle):
+            return Shown(middle, low, high, apart=True)
+    return Shown(delta, finite(cells.low[column], delta), finite(cells.high[column], delta))
+
+
+def _shown(draft: Draft, cells: Estimates, robust: Robust | None) -> Shown:
+    if draft.delta_ns is None:
+        return shown(cells, draft.cell, draft.level, robust)
+    return shown(cells, draft.cell, draft.level, None)._replace(delta=draft.delta_ns)
 
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _robust(cells: Estimates) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:  # type: ignore[type-arg]
+def robust_estimates(cells: Estimates) -> Robust | None:
+    """Return middle, low and high of the trimmed difference of every cell; None with too few runs to trim."""
     if min(len(cells.baseline_runs), len(cells.candidate_runs)) < TRIM_RUNS:
         return None
     low, high = run_level_interval(cells.baseline_runs, cells.candidate_runs)

@@ -10,6 +10,7 @@ from tracediff.align.threads import Thread
 from tracediff.align.timeline import Timeline
 from tracediff.load.capture import Capture
 from tracediff.load.database import run_sql
+from tracediff.measure.attribution import handed_over
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.intervals import Intervals, cut
 
@@ -86,6 +87,7 @@ def _pairs(windows: pl.DataFrame, places: Places, threads: dict[int, Thread], ho
         spans, holder = hosts.gil_holders(thread.pid)
         pieces = cut(waits, spans)
         who = np.where(pieces.part >= 0, holder[pieces.part], -1) if len(holder) else np.full(len(pieces.part), -1)
+        who = handed_over(who, pieces.query)
         for other in np.unique(who):
             index = np.flatnonzero(who == other)
             start, end = pieces.start[index], pieces.end[index]

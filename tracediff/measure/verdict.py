@@ -16,7 +16,7 @@ from tracediff.measure.statistics import (
 )
 from tracediff.model import Finding, Pair, Step, Verdict
 
-_SAME = 0.01  # a delta and an interval within this part of the step is no change
+_SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 
 
 def step_estimate(cells: Estimates, column: int, noise_ns: float, steps: Pair) -> Step:
@@ -86,13 +86,13 @@ def decide(
         return ("regressed" if worse else "improved"), (
             f"{change}, p = {step.p_value:.3g} over {step.runs.baseline} and {step.runs.candidate} runs.{because}"
         )
-    if runs < MIN_CONFIRM and outside and beyond:
+    if runs < MIN_CONFIRM and beyond and (outside or runs > 1):
         why = "run-to-run noise is assumed, not measured" if step.noise_source == "assumed" else "too few runs to confirm it"
         return ("likely_regressed" if worse else "likely_improved"), (
             f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us; {why}.{because}"
         )
     limit = _SAME * step.baseline_ns
-    within = abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 2 * limit
+    within = abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit
     if within:
         tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
         return "no_change", f"{change}, within 1 % of the step.{tail}"
