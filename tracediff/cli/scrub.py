@@ -12,7 +12,7 @@ from tracediff.capture import scrub as scrubbing
 @click.command()
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("-f", "--force", is_flag=True, help="Overwrite OUT.")
+@click.option("-f", "--overwrite", is_flag=True, help="Overwrite OUT.")
 @click.option(
     "--keep-table",
     "keep_tables",
@@ -20,7 +20,7 @@ from tracediff.capture import scrub as scrubbing
     metavar="NAME",
     help="Keep a table that nsys does not write (repeatable). Its text is cleaned like any other.",
 )
-def scrub(source: Path, target: Path, force: bool, keep_tables: tuple[str, ...]) -> None:
+def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, ...]) -> None:
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
     IN is a .sqlite or .sqlite.xz export; OUT is packed when its name ends in .xz. Every row of every measured
@@ -28,7 +28,7 @@ def scrub(source: Path, target: Path, force: bool, keep_tables: tuple[str, ...])
     command arguments beyond an allow-list, output of the traced programs, names of other processes, strings
     that no row refers to, and tables that nsys does not write.
     """
-    report = scrubbing.scrub(source, target, force=force, keep_tables=keep_tables)
+    report = scrubbing.scrub(source, target, force=overwrite, keep_tables=keep_tables)
     same = sum(proof.untouched for proof in report.tables)
     rows = sum(proof.rows_kept for proof in report.tables)
     changed = sum(proof.texts_changed for proof in report.tables)

@@ -1,0 +1,336 @@
+"""`tracediff scrub`: everything private goes, everything measured stays."""
+
+import json
+import lzma
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.builders import SCHEMAS, TraceBuilder, two_steps
+from tests.oracle.real import captures
+from tracediff.capture import scrub as scrubbing
+from tracediff.capture.scrub import scrub
+from tracediff.capture.scrub_rules import REMOVED, Cleaner, MetadataFilter
+from tracediff.cli.main import cli
+from tracediff.errors import TracediffError
+
+MEASURED = (
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "NVTX_EVENTS",
+)
+SECRETS = (
+    "hunter2hunter2", "alice", "gpubox17", "corp.example", "llama-secret", "acme", "printed", "sshd", "acf84",
+)  # fmt: skip
+
+
+def private_trace(path: Path) -> Path:
+    """A trace that tells everything about its owner."""
+    trace = two_steps()
+    trace.process(900, "/usr/sbin/sshd").thread(900, 901, "sshd-worker")
+    trace.process(100, "/home/alice/bin/python3").thread(100, 103, "python3")
+    trace.output(100, "printed by the program of alice")
+    meta = {
+        "CAPTURE_EVENT_TYPE": "Cuda",
+        "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE": "Node",
+        "PROCESS_0:COMMAND": "/home/alice/venv/bin/python3",
+        "PROCESS_0:ARGUMENT_0": "/home/alice/serve.py",
+        "PROCESS_0:ARGUMENT_1": "--concurrency",
+        "PROCESS_0:ARGUMENT_2": "16",
+        "PROCESS_0:ARGUMENT_3": "--model=llama-secret",
+        "PROCESS_0:WORKING_DIR": "/srv/acme/runs",
+        "PROCESS_0:ENVIRONMENT_VARIABLE": 'API_TOKEN="hunter2hunter2"',
+        "DEVICE_DISPLAY_NAME": "gpubox17.corp.example",
+        "EXPORT_HOST": "gpubox17",
+        "EXPORT_USER": "alice",
+        "EXPORT_SCHEMA_VERSION": "3.7.2",
+        "EXPORT_PARAM_INPUT_PATH": "/home/alice/a.nsys-rep",
+    }
+    for key, value in meta.items():
+        trace.meta(key, value)
+    trace.range(101, "load /home/alice/weights.bin on gpubox17", 1500, 1510)
+    trace.range(101, "/model/layers.0/self_attn/MatMul", 1520, 1530, registered=False)
+    trace.range(101, "key hunter2hunter2", 1540, 1550, registered=False)
+    trace.write(path)
+    db = sqlite3.connect(path)
+    rows = [("Hostname", "gpubox17"), ("CudaDriverVersion", "13000"), ("DeviceEnvironment", "USER=alice;X=1")]
+    for name, value in rows:
+        db.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (1, 'gpubox17', ?, 1, ?)", (name, value))
+    db.execute("UPDATE TARGET_INFO_GPU SET uuid = 'acf84f99-f656', ctrlDevPath = '/dev/nvidia0'")
+    db.commit()
+    db.close()
+    return path
+
+
+def table(path: Path, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a table, packed or not."""
+    data = path.read_bytes()
+    db = sqlite3.connect(":memory:")
+    db.deserialize(lzma.decompress(data) if path.suffix == ".xz" else data)
+    return db.execute(f'SELECT * FROM "{name}" ORDER BY rowid').fetchall()
+
+
+def names(path: Path) -> set[str]:
+    """Everything that the file holds, by name."""
+    db = sqlite3.connect(path)
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    return private_trace(tmp_path / "in.sqlite")
+
+
+def test_nothing_of_the_owner_is_left(private: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite"
+    before = private.read_bytes()
+    report = scrub(private, out)
+    assert private.read_bytes() == before
+    text = out.read_bytes()
+    assert [secret for secret in SECRETS if secret.encode() in text] == []
+    assert b"/home" not in text
+    assert table(out, "ProcessStreams") == []
+    assert [row[1:] for row in table(out, "PROCESSES")] == [(100, "python3")]
+    assert report.processes_dropped == 1
+    assert report.arguments_removed == 2
+
+
+def test_measured_rows_stay_but_for_private_words_in_names(private: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite"
+    scrub(private, out)
+    for name in MEASURED[:4]:
+        assert table(out, name) == table(private, name)
+    before, after = table(private, "NVTX_EVENTS"), table(out, "NVTX_EVENTS")
+    assert len(before) == len(after)
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert [new[6] for _, new in changed] == [f"key {REMOVED}"]
+    texts = {row[6] for row in after} | {row[1] for row in table(out, "StringIds")}
+    assert f"load weights.bin on {REMOVED}" in texts
+    assert "/model/layers.0/self_attn/MatMul" in texts  # a layer, not a path
+
+
+def test_what_a_comparison_needs_stays(private: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite"
+    scrub(private, out)
+    assert table(out, "META_DATA_CAPTURE") == [
+        ("CAPTURE_EVENT_TYPE", "Cuda"),
+        ("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node"),
+        ("PROCESS_0:COMMAND", "python3"),
+        ("PROCESS_0:ARGUMENT_0", REMOVED),
+        ("PROCESS_0:ARGUMENT_1", "--concurrency"),
+        ("PROCESS_0:ARGUMENT_2", "16"),
+        ("PROCESS_0:ARGUMENT_3", REMOVED),
+    ]
+    assert ("EXPORT_SCHEMA_VERSION", "3.7.2") in table(out, "META_DATA_EXPORT")
+    assert (1, REMOVED, "CudaDriverVersion", 1, "13000") in table(out, "TARGET_INFO_SYSTEM_ENV")
+    assert [row[2] for row in table(out, "TARGET_INFO_GPU")] == ["NVIDIA H200"]
+
+
+def test_strings_that_no_row_uses_are_dropped(private: Path, tmp_path: Path) -> None:
+    db = sqlite3.connect(private)
+    db.execute("INSERT INTO StringIds VALUES (99999, 'left over')")
+    db.commit()
+    db.close()
+    out = tmp_path / "out.sqlite"
+    scrub(private, out)
+    kept = {value for _, value in table(out, "StringIds")}
+    assert {"gemm", "cudaLaunchKernel_v7000", "_schedule", "python3"} <= kept
+    assert not kept & {"left over", "sshd-worker", "stdout"}
+
+
+def test_the_same_input_gives_the_same_bytes_and_twice_is_once(private: Path, tmp_path: Path) -> None:
+    for name in ("a.sqlite", "b.sqlite", "c.sqlite.xz"):
+        scrub(private, tmp_path / name)
+    scrub(tmp_path / "a.sqlite", tmp_path / "again.sqlite")
+    once = (tmp_path / "a.sqlite").read_bytes()
+    assert once == (tmp_path / "b.sqlite").read_bytes() == (tmp_path / "again.sqlite").read_bytes()
+    assert lzma.decompress((tmp_path / "c.sqlite.xz").read_bytes()) == once
+
+
+def test_foreign_tables_views_and_triggers_stay_behind(tmp_path: Path) -> None:
+    source = two_steps().foreign("notes_of_mine", text="by alice").write(tmp_path / "in.sqlite")
+    db = sqlite3.connect(source)
+    db.executescript(
+        "CREATE VIEW NVTX_VIEW AS SELECT 1;"
+        "CREATE TRIGGER evil AFTER INSERT ON StringIds BEGIN DELETE FROM NVTX_EVENTS; END;"
+        "CREATE INDEX i ON StringIds(value);"
+        "CREATE TABLE GPU_TRAP (a INTEGER CHECK (a > 0), b TEXT DEFAULT '/home/alice/x');"
+        "INSERT INTO GPU_TRAP VALUES (1, 'text');"
+    )
+    db.close()
+    out = tmp_path / "out.sqlite"
+    report = scrub(source, out)
+    assert report.dropped_tables == ["notes_of_mine", "NVTX_VIEW", "evil"]
+    assert not names(out) & {"notes_of_mine", "NVTX_VIEW", "evil", "i"}
+    assert table(out, "GPU_TRAP") == [(1, "text")]
+    assert b"alice" not in out.read_bytes()
+    assert len(table(out, "NVTX_EVENTS")) == len(table(source, "NVTX_EVENTS"))
+
+
+def test_a_foreign_table_can_be_kept(tmp_path: Path) -> None:
+    source = TraceBuilder().foreign("mine", id=3, path="/home/alice/x.bin").write(tmp_path / "in.sqlite")
+    scrub(source, tmp_path / "out.sqlite", keep_tables=["mine"])
+    assert table(tmp_path / "out.sqlite", "mine") == [(3, "x.bin")]
+
+
+def test_hostile_names_are_made_visible(tmp_path: Path) -> None:
+    hostile = "a\x1b[31mred\u202edetrevni\x00\n<script>"
+    source = two_steps().range(101, hostile, 5, 6, registered=False).range(101, hostile, 7, 8)
+    scrub(source.write(tmp_path / "in.sqlite"), tmp_path / "out.sqlite")
+    seen = "a<U+001B>[31mred<U+202E>detrevni<U+0000><U+000A><script>"
+    assert seen in {row[6] for row in table(tmp_path / "out.sqlite", "NVTX_EVENTS")}
+    assert seen in {row[1] for row in table(tmp_path / "out.sqlite", "StringIds")}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_old_exports_are_scrubbed_too(schema: str, tmp_path: Path) -> None:
+    source = two_steps(schema).write(tmp_path / "in.sqlite")
+    scrub(source, tmp_path / "out.sqlite")
+    for name in MEASURED:
+        if name in names(source):
+            assert table(tmp_path / "out.sqlite", name) == table(source, name)
+
+
+def test_an_existing_file_is_kept_unless_told(private: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite"
+    out.write_text("mine")
+    with pytest.raises(TracediffError) as refused:
+        scrub(private, out)
+    assert refused.value.slug == "output-exists"
+    assert out.read_text() == "mine"
+    scrub(private, out, force=True)
+    scrub(private, private, force=True)
+    assert private.read_bytes() == out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "slug"),
+    [
+        ("none.sqlite", None, "not-a-file"),
+        ("empty.sqlite", b"", "empty-file"),
+        ("text.sqlite", b"hello", "not-sqlite"),
+        ("bad.sqlite.xz", b"hello", "bad-xz"),
+        ("text.sqlite.xz", lzma.compress(b"hello"), "not-sqlite"),
+        ("cut.sqlite", b"SQLite format 3\0" + b"\xff" * 600, "truncated"),
+    ],
+)
+def test_what_is_no_export_is_refused(name: str, data: bytes | None, slug: str, tmp_path: Path) -> None:
+    source = tmp_path / name
+    if data is not None:
+        source.write_bytes(data)
+    with pytest.raises(TracediffError) as refused:
+        scrub(source, tmp_path / "out.sqlite")
+    assert refused.value.slug == slug
+    assert [path.name for path in tmp_path.iterdir()] == ([name] if data is not None else [])
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "other.sqlite")
+    db.execute("CREATE TABLE customers (name TEXT)")
+    db.close()
+    with pytest.raises(TracediffError) as refused:
+        scrub(tmp_path / "other.sqlite", tmp_path / "out.sqlite")
+    assert refused.value.slug == "not-nsys"
+
+
+def test_a_damaged_file_is_refused(private: Path, tmp_path: Path) -> None:
+    private.write_bytes(private.read_bytes()[:-30_000])
+    with pytest.raises(TracediffError) as refused:
+        scrub(private, tmp_path / "out.sqlite")
+    assert refused.value.slug == "truncated"
+    assert not (tmp_path / "out.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = end + 1",
+        "DELETE FROM NVTX_EVENTS WHERE rowid = 2",
+        "UPDATE StringIds SET value = 'gemn' WHERE value = 'gemm'",
+    ],
+)
+def test_a_row_that_differs_stops_it(
+    damage: str, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = scrubbing._copy
+
+    def careless(source: sqlite3.Connection, path: Path, *rest: Any) -> None:
+        copy(source, path, *rest)
+        db = sqlite3.connect(path)
+        db.execute(damage)
+        db.commit()
+        db.close()
+
+    monkeypatch.setattr(scrubbing, "_copy", careless)
+    with pytest.raises(TracediffError) as refused:
+        scrub(private, tmp_path / "out.sqlite")
+    assert refused.value.slug == "scrub-changed-rows"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.sqlite"}
+
+
+def test_arguments_are_kept_by_list() -> None:
+    def kept(*arguments: str) -> list[str | None]:
+        filtering = MetadataFilter()
+        return [filtering.value(f"PROCESS_0:ARGUMENT_{i}", text) for i, text in enumerate(arguments)]
+
+    assert kept("--steps", "90", "--work-in", "_schedule") == ["--steps", "90", "--work-in", "_schedule"]
+    assert kept("90", "--steps", "secret") == [REMOVED, "--steps", REMOVED]
+    assert kept("--tp=2", "--tp=x", "--token", "9") == ["--tp=2", f"--tp={REMOVED}", REMOVED, REMOVED]
+    assert kept("throughput", "--backend", "pytorch", "--model", "m") == [
+        "throughput", "--backend", "pytorch", REMOVED, REMOVED,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("/model/layers.0/mlp/Mul + /model/Add", "/model/layers.0/mlp/Mul + /model/Add"),
+        ("void f<int, (int)4>(T1 *, T2 / 2)", "void f<int, (int)4>(T1 *, T2 / 2)"),
+        ("open /opt/venv/lib/python3/x.py:12", "open x.py:12"),
+        ("'/mnt/data/set one'", "'set one'"),
+        ("C:\\Users\\bob\\run.exe -v", "run.exe -v"),
+        ("~/runs/today", "today"),
+        ("GET http://10.1.2.3:8000/v1/models now", f"GET {REMOVED} now"),
+        ("to 192.168.0.17:80", f"to {REMOVED}:80"),
+        ("cuda 13.0.2.1 and 580.159.04", "cuda <removed> and 580.159.04"),
+        ("a/b/c", "a/b/c"),
+    ],
+)
+def test_cleaning_text(text: str, clean: str) -> None:
+    assert Cleaner().clean(text) == clean
+
+
+def test_words_that_everybody_has_are_no_secrets() -> None:
+    cleaner = Cleaner([("Hostname", "vm"), ("EXPORT_USER", "root"), ("PROCESS_0:USER_NAME", "carolina")])
+    assert cleaner.clean("root of vm, carolina; carolinas") == f"root of vm, {REMOVED}; carolinas"
+
+
+def test_the_command(private: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite.xz"
+    done = CliRunner().invoke(cli, ["scrub", str(private), str(out)])
+    assert done.exit_code == 0, done.output
+    assert "rows read back and equal" in done.stderr
+    assert done.stdout == ""
+    again = CliRunner().invoke(cli, ["scrub", str(private), str(out)])
+    assert isinstance(again.exception, TracediffError)
+    assert CliRunner().invoke(cli, ["scrub", "-f", str(private), str(out)]).exit_code == 0
+
+
+@pytest.mark.skipif("graph_a1" not in captures(), reason="no real capture here")
+def test_a_real_capture_compares_equal_to_its_scrubbed_self(tmp_path: Path) -> None:
+    source = captures()["graph_a1"]
+    scrub(source, tmp_path / "out.sqlite")
+    result = tmp_path / "result.json"
+    done = CliRunner().invoke(
+        cli, ["compare", str(source), str(tmp_path / "out.sqlite"), "--json", str(result), "-q"]
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(result.read_text())
+    assert found["verdict"] == "no_change"
+    assert found["step"]["delta_ns"] == 0
+    assert all(value == 0 for value in found["accounting"]["delta"].values())

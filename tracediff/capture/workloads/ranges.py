@@ -1,0 +1,110 @@
+"""NVTX ranges in TensorRT-LLM's domain, through whichever NVTX binding is installed.
+
+The `nvtx` package is used where it can be imported (it is what TensorRT-LLM uses: domain and registered
+strings). nvtx 0.2.12 and later lose every push/pop range under Nsight Systems 2023.4: install nvtx<=0.2.10
+there. Without the package, `torch.cuda.nvtx` carries the ranges in the default domain, and without torch
+nothing is emitted.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOMAIN = "TensorRT-LLM"
+
+
+def _optional(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception:
+        return None
+
+
+class Ranges:
+    """Push/pop ranges by name; the annotation of a name without numbers is made once."""
+
+    def __init__(self, *, use_torch: bool) -> None:
+        self._nvtx = _optional("nvtx")
+        self._torch_nvtx = importlib.import_module("torch").cuda.nvtx if use_torch else None
+        self._kept: dict[str, AbstractContextManager[Any]] = {}
+
+    @property
+    def backend(self) -> str:
+        """`nvtx`, `torch` (no domain) or `none`."""
+        if self._nvtx is not None:
+            return "nvtx"
+        return "torch" if self._torch_nvtx is not None else "none"
+
+    def range(self, name: str) -> AbstractContextManager[Any]:
+        """Give the range of a fixed name, kept for the next use."""
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = self.once(name)
+        return kept
+
+    def once(self, name: str, category: str | None = None) -> AbstractContextManager[Any]:
+        """Give a range whose name is used once (a step label)."""
+        if self._nvtx is not None:
+            annotation: AbstractContextManager[Any] = self._nvtx.annotate(
+                name, domain=DOMAIN, category=category
+            )
+            return annotation
+        if self._torch_nvtx is not None:
+            return _TorchRange(self._torch_nvtx, name)
+        return nullcontext()
+
+    def record_gc(self) -> Callable[[], None]:
+        """Emit a start/end range `Python GC` for each collection of this process; returns the way to stop."""
+        start, end = self._start_end()
+        open_range: list[Any] = []
+
+        def on_gc(phase: str, info: dict[str, int]) -> None:
+            if phase == "start":
+                open_range.append(start("Python GC"))
+            elif open_range:
+                end(open_range.pop())
+
+        gc.callbacks.append(on_gc)
+        return lambda: gc.callbacks.remove(on_gc)
+
+    def _start_end(self) -> tuple[Callable[[str], Any], Callable[[Any], None]]:
+        if self._torch_nvtx is not None:
+            return self._torch_nvtx.range_start, self._torch_nvtx.range_end
+        if self._nvtx is not None:
+            return self._nvtx.start_range, self._nvtx.end_range
+        return (lambda name: None), (lambda handle: None)
+
+
+class _TorchRange:
+    """A reusable push/pop range of `torch.cuda.nvtx`."""
+
+    def __init__(self, nvtx: Any, name: str) -> None:
+        self._nvtx = nvtx
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._nvtx.range_push(self._name)
+
+    def __exit__(self, *exc: object) -> None:
+        self._nvtx.range_pop()
+
+
+@contextmanager
+def gc_ranges(ranges: Ranges) -> Iterator[None]:
+    """Record the collections inside the block when TLLM_PROFILE_RECORD_GC=1."""
+    if os.environ.get("TLLM_PROFILE_RECORD_GC") != "1":
+        yield
+        return
+    stop = ranges.record_gc()
+    try:
+        yield
+    finally:
+        stop()
