@@ -8,6 +8,7 @@ call started, found by (correlation id, process), never by comparing clocks of G
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +97,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
     for low, high in zip([0, *edges.tolist()], [*edges.tolist(), len(pid)], strict=True):
         part = {name: np.asarray(values[low:high]) for name, values in columns.items()}
         key = part["key"].astype(np.int32)
-        ops = {
+        ops: dict[str, npt.NDArray[Any]] = {
             "start": part["start_ns"].astype(np.int64), "end": part["end_ns"].astype(np.int64),
             "kind": class_of[key], "key": key, "graph": part["graph"].astype(np.bool_),
             "launch": part["launch"].astype(np.int32), "stream": part["stream"].astype(np.int32),

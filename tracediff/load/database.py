@@ -25,7 +25,8 @@ def packaged_scanner() -> Path | None:
         return None
     found = sorted(Path(package.__file__).parent.glob("extensions/**/sqlite_scanner.duckdb_extension"))
     same_version = [path for path in found if f"v{duckdb.__version__}" in path.parts]
-    return (same_version or found or [None])[0]
+    chosen = same_version or found
+    return chosen[0] if chosen else None
 
 
 def connect(

@@ -136,10 +136,10 @@ def _with_holders(pieces: IdlePieces, call_start: Ints, call_end: Ints, hosts: H
     for pid in np.unique(waits.tid >> 24 & 0xFFFFFF):
         mine = _select(waits, np.flatnonzero((waits.tid >> 24 & 0xFFFFFF) == pid))
         spans, holder = hosts.gil_holders(int(pid))
-        pieces = cut(Intervals(mine.start, mine.end), spans)
-        held = _cut_pieces(mine, pieces, holder, "holder")
+        by_hold = cut(Intervals(mine.start, mine.end), spans)
+        held = _cut_pieces(mine, by_hold, holder, "holder")
         nobody = held.holder < 0
-        held = IdlePieces(**{**held.__dict__, "holder": handed_over(held.holder, pieces.query)})
+        held = IdlePieces(**{**held.__dict__, "holder": handed_over(held.holder, by_hold.query)})
         out += [_held_before(part, hosts) for part in _by_holder(_select(held, np.flatnonzero(nobody)))]
         held = _select(held, np.flatnonzero(~nobody))
         for part in _by_holder(held):

@@ -5,7 +5,7 @@ A cell is a category, a (cause, place) of idle time, or a row of the kernel tabl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -49,7 +49,11 @@ class Estimates:
         """Some of the cells, in this order."""
         columns = np.asarray(index, np.intp)
         return Estimates(
-            *(getattr(self, name)[columns] for name in ("baseline", "candidate", "low", "high", "p")),
+            self.baseline[columns],
+            self.candidate[columns],
+            self.low[columns],
+            self.high[columns],
+            self.p[columns],
             self.baseline_runs[:, columns],
             self.candidate_runs[:, columns],
             self.noise[columns],
@@ -66,7 +70,6 @@ class Frame:
     steps: pl.DataFrame  # side, run, part, period, group, at (position among the steps of the run)
     runs: tuple[int, ...]  # runs of the baseline, the candidate and, where given, the A/A repeats
     weights: dict[int, float]
-    _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
 
     def matrices(self, values: pl.DataFrame, cells: int) -> list[list[RunSteps]]:
         """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
@@ -109,8 +112,8 @@ def estimate(
     p = run_level_p(runs_b, runs_c) if min(len(one), len(other)) >= 2 else np.full(cells, np.nan)
     given = [run_values(runs, frame.weights) for runs in repeats]
     noise, source = _noise(runs_b, runs_c, baseline, candidate, kinds, given)
-    repeats = [runs for runs in (given or (runs_b, runs_c)) if len(runs) >= 2]
-    return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds, repeats)
+    sources = [runs for runs in (given or [runs_b, runs_c]) if len(runs) >= 2]
+    return Estimates(baseline, candidate, low, high, p, runs_b, runs_c, noise, source, kinds, sources)
 
 
 def _noise(

@@ -123,6 +123,10 @@ def _window(sides: tuple[Side, Side]) -> Check:
     return Check("capture_window", "ok", text[0], text[1], "")
 
 
+# how many steps of a stratum each side has
+_COUNTS: tuple[Callable[[Stratum], int], ...] = (lambda row: row.baseline_steps, lambda row: row.candidate_steps)
+
+
 def _mix(rows: list[Stratum]) -> Check:
     totals = [sum(row.baseline_steps for row in rows), sum(row.candidate_steps for row in rows)]
     distance = sum(abs(row.baseline_steps / totals[0] - row.candidate_steps / totals[1]) for row in rows) / 2
@@ -131,10 +135,7 @@ def _mix(rows: list[Stratum]) -> Check:
         ", ".join(
             f"{phase} {100 * sum(count(row) for row in rows if row.phase == phase) / total:.0f} %" for phase in phases
         )
-        for total, count in (
-            (totals[0], lambda row: row.baseline_steps),
-            (totals[1], lambda row: row.candidate_steps),
-        )
+        for total, count in zip(totals, _COUNTS, strict=True)
     ]
     if not any(row.compared for row in rows):
         return Check("batch_mix", "fail", shares[0], shares[1], "the sides have no steps of like workload in common")

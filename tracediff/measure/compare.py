@@ -19,6 +19,7 @@ from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
 from tracediff.measure.findings import rank_findings
+from tracediff.measure.intervals import Floats
 from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mark_synchronisation, mix_draft
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
@@ -94,7 +95,7 @@ def compare(
     launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
     findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, launch)
     compared = steps.join(frame.steps.select(*_KEYS), on=_KEYS)
-    known = {one.cause for one in findings if one.level != "within_noise"}
+    known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
     ranks = tables.ranks(sides, compared, weigher)
     findings = explain_collectives(findings, ranks)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
@@ -186,7 +187,7 @@ def _estimates(
     layout = Layout(
         categories,
         list(range(first, kernel_first)),
-        [tuple(row) for row in order.select(by).iter_rows()],  # type: ignore[misc]
+        list(order.select(by).iter_rows()),
         list(range(kernel_first, len(kinds))),
         located.filter(pl.col("side") < 2),
     )
@@ -241,7 +242,7 @@ def _findings(
     strata: Strata,
     total_delta: float,
     launch: Launch,
-) -> tuple[list[Finding], tuple[list[Any], np.ndarray]]:  # type: ignore[type-arg]
+) -> tuple[list[Finding], tuple[list[Any], Floats]]:
     columns = [*layout.idle, *layout.kernels]
     chosen = cells.take(columns)
     level, q = levels(chosen, float(max(cells.baseline[0], cells.candidate[0])))

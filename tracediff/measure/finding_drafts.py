@@ -44,8 +44,8 @@ def idle_drafts(
         place = _main_place(mine) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
         chosen = moments.filter(pl.col("copy") == copy)
-        found, api = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
-        api = api[1 if delta >= 0 else 0] or api[0 if delta >= 0 else 1]
+        found, apis = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        api = apis[1 if delta >= 0 else 0] or apis[0 if delta >= 0 else 1]
         draft = idle_draft(
             cell, column, level[column], found,
             (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api,

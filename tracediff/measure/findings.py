@@ -54,7 +54,7 @@ class IdleCell:
     copy: bool = False  # launch_api inside a call that copies
 
 
-def rank_findings(drafts: list[Draft], cells: Estimates, q: np.ndarray, total_delta: float) -> list[Finding]:  # type: ignore[type-arg]
+def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta: float) -> list[Finding]:
     """Order the drafts and number them."""
 
     robust = robust_estimates(cells)

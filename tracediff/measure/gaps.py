@@ -40,8 +40,8 @@ class GapTable:
         return self.words(cells).group_by(by).agg(pl.col("ns", "count").sum()).sort(by)
 
     def gaps(self, names: list[str]) -> pl.DataFrame:
-        """stratum, cause, thread, place, previous, next -> count, ns, p50_ns, p99_ns."""
-        by = ["stratum", "cause", "thread", "place", "previous", "next"]
+        """stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns."""
+        by = ["stratum", "cause", "under", "thread", "place", "previous", "next"]
         # Pieces of one gap with one cause (a walk in and out of ranges) are one entry of that gap.
         merged = self.pieces.group_by("gap", *by).agg(pl.col("ns").sum())
         table = merged.group_by(by).agg(

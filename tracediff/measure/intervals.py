@@ -92,8 +92,8 @@ def cut(query: Intervals, partition: Intervals) -> Pieces:
     start = np.where(offset == 0, query.start[owner], bounds[np.maximum(slot - 1, 0)])
     end = np.where(offset == counts[owner] - 1, query.end[owner], bounds[np.minimum(slot, len(bounds) - 1)])
     part = np.where(slot % 2 == 1, slot // 2, -1)
-    keep = end > start
-    return Pieces(owner[keep], part[keep], start[keep], end[keep])
+    some = end > start
+    return Pieces(owner[some], part[some], start[some], end[some])
 
 
 def subtract(partition: Intervals, minus: Intervals) -> Intervals:

@@ -11,6 +11,7 @@ import polars as pl
 from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match
 from tracediff.measure.cells import Estimates, Frame, finite
+from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
 
@@ -27,10 +28,10 @@ class KernelCells:
     rows: list[Match]
     kinds: list[str]
     values: pl.DataFrame
-    counts: np.ndarray  # type: ignore[type-arg]
-    walls: np.ndarray  # type: ignore[type-arg]
+    counts: Floats
+    walls: Floats
     exact: list[bool]
-    hidden: np.ndarray  # type: ignore[type-arg]
+    hidden: Floats
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]  # (name, grid, block) -> registers, shared
 
 
@@ -96,7 +97,7 @@ def _kind(match: Match) -> str:
 def kernel_result_rows(
     kernels: KernelCells,
     cells: Estimates,
-    judged: tuple[list[Evidence], np.ndarray],  # type: ignore[type-arg]
+    judged: tuple[list[Evidence], Floats],
     category: Callable[[str], str],
     family: Callable[[str], str],
 ) -> list[KernelRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -177,7 +178,7 @@ def _tables(
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     names = timeline.keys["name"].to_list()
     parts: dict[str, list[pl.DataFrame]] = {}
     first = 0
@@ -197,7 +198,7 @@ def _tables(
         for name, frame in found.items():
             parts.setdefault(name, []).append(frame)
         first += len(unit.step)
-    merged: dict[str, object] = {name: pl.concat(frames, how="vertical") for name, frames in parts.items()}
+    merged: dict[str, Any] = {name: pl.concat(frames, how="vertical") for name, frames in parts.items()}
     merged["keys"] = timeline.keys
     merged["sequences"] = modal_sequences(timeline, swept, periods)
     merged["collectives"] = collective_waits(timeline.units, swept, periods)

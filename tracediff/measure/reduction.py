@@ -23,7 +23,7 @@ class Reduction:
                copy (launch_api inside a call that copies) -> ns, count
     kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
-    gaps       stratum, cause, thread, place, previous, next -> count, ns, p50_ns, p99_ns
+    gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
     ranges     stratum, thread, place, domain -> count, ns

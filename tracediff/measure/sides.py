@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,27 +114,14 @@ def _parts(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
 
 def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
     """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns."""
-    per_side = []
-    for side in sides[:2]:
-        phases: dict[str, tuple[list[OpKey], set[OpKey]]] = {}
-        for part in side.parts:
-            keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
-            for phase, sequence in sorted(part.sequences.items()):
-                # the first run that has the phase speaks for the side: runs of one program launch alike
-                phases.setdefault(phase, ([keys[one] for one in sequence], set()))
-            seen = part.kernels.join(part.periods.select("period", "phase"), on="period", how="left")
-            for phase, key in seen.select("phase", "key").unique().sort("phase", "key").iter_rows():
-                phases.setdefault(phase, ([], set()))[1].add(keys[key])
-        per_side.append(phases)
-    matching = match_kernels(per_side[0], per_side[1])
+    matching = match_kernels(_ops_of_phases(sides[0]), _ops_of_phases(sides[1]))
     frames = []
     for side_number, run_number, part_number, part in _parts(sides):
         shares = matching.candidate if side_number == 1 else matching.baseline  # A/A repeats are of the baseline
-        keys = [OpKey(name, grid or "", block or "") for name, grid, block in part.keys.select("name", "grid", "block").iter_rows()]
         rows = [
             (phase, number, row, share)
-            for number, key in enumerate(keys)
-            for phase in sorted(part.sequences)
+            for number, key in enumerate(_op_keys(part))
+            for phase in sorted(part.periods["phase"].unique())
             for row, share in shares.get((phase, key), [])
         ]
         table = pl.DataFrame(
@@ -150,10 +138,32 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
                 (pl.col("wall_ns") * pl.col("share")).sum(),
                 (pl.col("share_ns") * pl.col("share")).sum(),
             )
+            .filter(pl.col("row").is_not_null())  # an op of the A/A repeats that neither side has
             .sort("period", "row", "key")
         )
         frames.append(_tagged(merged, side_number, run_number, part_number))
     return matching, pl.concat(frames)
+
+
+def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
+    """Phase -> (the sequence that most of the side's exports have, every op seen in that phase)."""
+    sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
+    ops: dict[str, set[OpKey]] = {}
+    for part in side.parts:
+        keys = _op_keys(part)
+        for phase, sequence in part.sequences.items():
+            sequences.setdefault(phase, Counter())[tuple(keys[one] for one in sequence)] += 1
+        seen = part.kernels.join(part.periods.select("period", "phase"), on="period", how="left")
+        for phase, key in seen.select("phase", "key").unique().iter_rows():
+            ops.setdefault(phase, set()).add(keys[key])
+    # ties go to the sequence that sorts first: the order of runs must not matter
+    modal = {phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()}
+    return {phase: (modal.get(phase, ()), ops.get(phase, set())) for phase in sorted(modal.keys() | ops.keys())}
+
+
+def _op_keys(part: Reduction) -> list[OpKey]:
+    rows = part.keys.select("name", "grid", "block").iter_rows()
+    return [OpKey(name, grid or "", block or "") for name, grid, block in rows]
 
 
 __all__ = ["IDLE", "Run", "Side", "exact_strata", "idle_table", "kernel_rows", "stacked", "steps_table"]

@@ -101,13 +101,17 @@ def _range_side(count: float | None, ns: float | None) -> RangeSide | None:
 def gap_rows(sides: tuple[Side, Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
     by = ["cause", "thread", "place", "previous", "next"]
+    # without a GIL trace on one side, its waits are called what the thread did otherwise, as in the accounting
+    cause = pl.col("cause") if with_gil else pl.col("under")
     gaps = stacked(sides, "gaps").with_columns(
-        p50=pl.col("p50_ns") * pl.col("count"), p99=pl.col("p99_ns") * pl.col("count")
+        cause=cause,
+        p50=pl.col("p50_ns") * pl.col("count"),
+        p99=pl.col("p99_ns") * pl.col("count"),
     )
     table = weigher.pivot(gaps, by, ["count", "ns", "p50", "p99"])
     rows = [
         GapRow(
-            *(row[name] for name in by),
+            row["cause"], row["thread"], row["place"], row["previous"], row["next"],
             _gap_side(row, "_b"), _gap_side(row, "_c"), (row["ns_c"] or 0.0) - (row["ns_b"] or 0.0),
         )
         for row in table.iter_rows(named=True)
@@ -287,14 +291,15 @@ def threads(sides: tuple[Side, Side], ranges: list[RangeRow]) -> list[ThreadRow]
         sums[1] += row.candidate.ns_per_step if row.candidate else 0.0
     rows = []
     for role in sorted(seen[0].keys() | seen[1].keys()):
-        one, other = seen[0].get(role), seen[1].get(role)
-        score = similarity(one[1], other[1]) if one and other else None
+        mine, theirs = seen[0].get(role), seen[1].get(role)
+        score = similarity(mine[1], theirs[1]) if mine and theirs else None
         base, cand = time.get(role, [0.0, 0.0])
+        known = mine or theirs
         rows.append(
             ThreadRow(
-                role, (one or other or ("", frozenset()))[0], score,
-                sorted(one[1])[:20] if one else [], sorted(other[1])[:20] if other else [],
-                base if one else None, cand if other else None, cand - base if one and other else None,
+                role, known[0] if known else "", score,
+                sorted(mine[1])[:20] if mine else [], sorted(theirs[1])[:20] if theirs else [],
+                base if mine else None, cand if theirs else None, cand - base if mine and theirs else None,
             )
         )  # fmt: skip
     return rows
@@ -372,7 +377,8 @@ def phases(steps: pl.DataFrame) -> list[Phase]:
             ns = mine["ns"]
             quantiles = [float(ns.quantile(q, "linear") or 0.0) for q in (0.5, 0.9, 0.99)]
             means = mine.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list()
-            built.append(PhaseSide(len(mine), float(ns.mean() or 0.0), *quantiles, means))  # type: ignore[arg-type]
+            mean = float(ns.cast(pl.Float64).sum()) / len(mine)
+            built.append(PhaseSide(len(mine), mean, quantiles[0], quantiles[1], quantiles[2], means))
         one, other = built
         both = one is not None and other is not None
         rows.append(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tracediff.measure.cells import ALPHA, MIN_CONFIRM, TRIM_RUNS, Estimates, decisive_interval
+from tracediff.measure.intervals import Floats
 from tracediff.measure.statistics import (
     min_detectable,
     permutation_p,
@@ -43,7 +44,7 @@ def step_estimate(cells: Estimates, column: int, noise_ns: float, steps: Pair) -
     )
 
 
-def _p(baseline: np.ndarray, candidate: np.ndarray, welch: float) -> float | None:  # type: ignore[type-arg]
+def _p(baseline: Floats, candidate: Floats, welch: float) -> float | None:
     """Exact permutation test where so many runs can reach 5 %; Welch's t test below that."""
     if min(len(baseline), len(candidate)) < 2:
         return None
@@ -52,7 +53,7 @@ def _p(baseline: np.ndarray, candidate: np.ndarray, welch: float) -> float | Non
     return None if math.isnan(welch) else welch
 
 
-def _power(baseline: np.ndarray, candidate: np.ndarray, step_ns: float, detectable: float | None) -> str:  # type: ignore[type-arg]
+def _power(baseline: Floats, candidate: Floats, step_ns: float, detectable: float | None) -> str:
     runs = min(len(baseline), len(candidate))
     if detectable is None:
         return f"Run-to-run noise is unknown with one run a side: record {runs_needed(ALPHA)} or more runs a side."
