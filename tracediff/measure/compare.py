@@ -14,7 +14,7 @@ from tracediff.align.kernel_categories import category
 from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
-from tracediff.measure import tables
+from tracediff.measure import tables, tables_python
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
@@ -126,8 +126,8 @@ def compare(
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, weigher, _gil_exposed(frame, idle, steps)),
-        gc=tables.gc(sides, weigher, exposed.get("gc", {})),
+        gil=tables_python.gil(sides, weigher, _gil_exposed(frame, idle, steps)),
+        gc=tables_python.gc(sides, weigher, exposed.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=threads,
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
@@ -251,7 +251,7 @@ def _findings(
     drafts += kernel_drafts(sides, kernels, chosen, level[idle_count:], idle_count)
     drafts = mark_consequences(mark_synchronisation(drafts, chosen, launch.apis), chosen)
     findings = rank_findings(drafts, chosen, q, total_delta)
-    extra = mix_draft(strata.mix, len(findings))
+    extra = mix_draft(strata, len(findings))
     if extra is not None:
         sure = [one for one in findings if one.level != "within_noise"]
         at = len(sure)
@@ -300,7 +300,7 @@ def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], w
     notes += strata.warnings
     if min(runs) == 1:
         notes.append(
-            Note("single-run", "one run a side: run-to-run noise is unknown, and no change can be confirmed."
+            Note("single-run", f"{_few(runs)}: run-to-run noise is unknown there, and no change can be confirmed."
                  " Record 5 runs a side")
         )  # fmt: skip
     elif min(runs) < 4:
@@ -315,6 +315,13 @@ def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], w
             Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
         )
     return notes
+
+
+def _few(runs: tuple[int, int]) -> str:
+    """Which side has a single run, in words."""
+    if runs == (1, 1):
+        return "one run a side"
+    return "one run of the baseline" if runs[0] == 1 else "one run of the candidate"
 
 
 def _exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 import polars as pl
 
 from tracediff.align.kernel_categories import category
+from tracediff.align.strata import Strata
 from tracediff.measure.cells import Estimates, Frame
 from tracediff.measure.evidence import NEXT
 from tracediff.measure.findings import Draft, IdleCell, idle_draft, kernel_draft, robust_estimates, shown
 from tracediff.measure.kernel_table import KernelCells
 from tracediff.measure.sides import Side, stacked
-from tracediff.model import ApiRow, Evidence, Finding, FindingEvidence, Mix, Moment, Where
+from tracediff.model import ApiRow, Evidence, Finding, FindingEvidence, Moment, Where
 
 _SIDES = ("baseline", "candidate")
 
@@ -186,19 +187,36 @@ def mark_synchronisation(drafts: list[Draft], cells: Estimates, apis: list[ApiRo
     return out
 
 
-def mix_draft(mix: Mix, rank: int) -> Finding | None:
+def mix_draft(strata: Strata, rank: int) -> Finding | None:
     """The finding that the mix of steps changed; it is no part of the step delta, which is at equal mix."""
+    mix = strata.mix
     if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
         return None
     more = "more" if mix.batch_mix_ns > 0 else "less"
     return Finding(
         rank=rank + 1, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
         ci_high_ns=mix.batch_mix_ns, share=None,
-        title=f"{more} time a step because the capture holds another mix of steps (see strata), not because of speed",
+        title=f"{more} time a step because of another mix of steps ({_shares(strata)}), not because of speed",
         where=Where(), evidence=FindingEvidence(_MIX_SQL, []), next=NEXT["batch_mix"], level="exact",
         baseline_ns=mix.baseline_raw_ns, candidate_ns=mix.candidate_raw_ns,
         note="Not part of the step delta, which is measured at the baseline's mix.",
     )  # fmt: skip
+
+
+def _shares(strata: Strata) -> str:
+    """Share of each phase in all whole steps, where it changed: `mixed 3 % -> 7 %`."""
+    counts: dict[str, list[int]] = {}
+    for row in strata.rows:
+        sums = counts.setdefault(row.phase, [0, 0])
+        sums[0] += row.baseline_steps
+        sums[1] += row.candidate_steps
+    totals = [sum(one[side] for one in counts.values()) for side in (0, 1)]
+    parts = [
+        f"{phase} {100 * one[0] / totals[0]:.0f} % -> {100 * one[1] / totals[1]:.0f} % of steps"
+        for phase, one in sorted(counts.items())
+        if phase != "generation" and abs(one[0] / totals[0] - one[1] / totals[1]) > 0.005
+    ]
+    return ", ".join(parts) or "other batch sizes"
 
 
 _MIX_SQL = """SELECT coalesce(n.text, s.value) AS label, count(*) AS steps

@@ -12,6 +12,7 @@ from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match
 from tracediff.measure.cells import Estimates, Frame, finite
 from tracediff.measure.intervals import Floats
+from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
 
@@ -38,7 +39,8 @@ class KernelCells:
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides."""
     matching, table = kernel_rows(sides)
-    by_row = table.group_by("side", "run", "part", "period", "row").agg(pl.col("count", "wall_ns", "share_ns").sum())
+    keys = ["side", "run", "part", "period", "row"]
+    by_row = table.group_by(keys, maintain_order=True).agg(pl.col("count", "wall_ns", "share_ns").sum())
     located = by_row.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
     steps = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
     runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
@@ -46,20 +48,23 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         {"group": list(frame.weights), "weight": list(frame.weights.values())},
         schema={"group": pl.Int64, "weight": pl.Float64},
     )
-    factor = pl.col("weight") / (pl.col("steps") * pl.col("runs"))
-    means = (
-        located.join(steps, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
-        .group_by("side", "row")
-        .agg(
-            count=(pl.col("count") * factor).sum(),
-            wall=(pl.col("wall_ns") * factor).sum(),
-            share=(pl.col("share_ns") * factor).sum(),
-        )
+    weighed = (
+        located.filter(pl.col("side") < 2)
+        .join(steps, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
+        .with_columns(factor=pl.col("weight") / (pl.col("steps") * pl.col("runs")))
+        .sort(keys)
     )  # fmt: skip
+    at = weighed["row"].to_numpy(), weighed["side"].to_numpy()
+    factor = weighed["factor"].to_numpy()
+
+    def a_step(column: str) -> Floats:
+        """Weighted sums by (row, side), added up in a fixed order: the same input gives the same bits."""
+        out = np.zeros((len(matching.rows), 2))
+        np.add.at(out, at, weighed[column].to_numpy() * factor)
+        return out
+
     size = len(matching.rows)
-    counts, walls, shares = np.zeros((size, 2)), np.zeros((size, 2)), np.zeros((size, 2))
-    for side, row, count, wall, share in means.filter(pl.col("side") < 2).iter_rows():
-        counts[row, side], walls[row, side], shares[row, side] = count, wall, share
+    counts, walls, shares = np.round(a_step("count"), 9), a_step("wall_ns"), a_step("share_ns")
     steady = (
         located.filter(pl.col("side") < 2)
         .group_by("side", "group", "row")
