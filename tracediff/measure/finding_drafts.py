@@ -147,7 +147,8 @@ def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
     copies = any(draft.cause == "memcpy" for draft in structural)
     out = []
     for draft in drafts:
-        follows = draft.copy and copies
+        # copies cost their own calls, and fill gaps that a graph left between its nodes
+        follows = copies and (draft.copy or draft.cause == "graph_internal")
         delta = float(cells.delta[draft.cell])
         if draft.cause == "graph_internal" and delta * change > 0:
             follows = follows or abs(delta) <= 5_000 * abs(change)

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from tests.report import sample
+from tracediff.model import Result
+from tracediff.report.html import render_html, typography
+
+RESULTS = {
+    "full": sample.full(),
+    "minimal": sample.minimal(),
+    "one_sided": sample.one_sided(),
+    "large": sample.large(900),
+}
+PAGES = {name: render_html(result) for name, result in RESULTS.items()}
+# All elements that the templates and the figure use; a name in a trace can add none.
+_TAGS = (
+    "html head meta title style body a header div span small b section h1 h2 h3 p dl dt dd ul li ol figure "
+    "figcaption data nav main article details summary table caption thead tbody tfoot tr th td code pre i "
+    "footer textarea script svg g path text circle line desc"
+)
+TAGS = frozenset(_TAGS.split())
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements, attributes, text by element, and the tables' raw values."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.scripts: list[str] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.values: dict[str, list[float]] = {}
+        self.table = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attrs]
+        given = dict(attrs)
+        if tag == "table":
+            self.table = given.get("data-name") or ""
+        if tag == "data" and given.get("value"):
+            self.values.setdefault(self.table, []).append(float(given["value"] or 0))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+        if tag == "table":
+            self.table = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        else:
+            self.text.append(data)
+
+
+@pytest.fixture(params=PAGES, scope="module")
+def page(request: pytest.FixtureRequest) -> str:
+    return PAGES[request.param]
+
+
+def test_every_element_is_ours_and_closed(page: str) -> None:
+    parsed = Page(page)
+    assert set(parsed.tags) <= TAGS
+    assert parsed.open == []
+    assert parsed.tags.count("script") == 1
+    assert parsed.tags.count("style") == 1
+
+
+def test_nothing_is_loaded_and_nothing_runs_but_our_script(page: str) -> None:
+    parsed = Page(page)
+    for tag, key, value in parsed.attributes:
+        assert not key.startswith("on"), (tag, key)
+        assert key not in ("src", "srcset", "action", "formaction", "background", "poster", "xlink:href"), (
+            tag,
+            key,
+        )
+        if key == "href":
+            assert value and value.startswith("#"), value
+        if key == "style":
+            assert "url(" not in (value or "")
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    policies = [
+        value for _, key, value in parsed.attributes if key == "content" and "default-src" in (value or "")
+    ]
+    assert len(policies) == 1
+    digest = base64.b64encode(hashlib.sha256(parsed.scripts[0].encode()).digest()).decode()
+    assert policies[0] == (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert len(parsed.scripts) == 1
+
+
+def test_hostile_names_are_text() -> None:
+    text = "".join(Page(PAGES["full"]).text)
+    for name in sample.HOSTILE:
+        assert name.replace("\x1b", "\\x1b") in text, name
+    assert "\x1b" not in PAGES["full"]
+    assert "49" not in re.findall(
+        r"\{\{7\*7\}\}|(?<![\d.,])49(?![\d.,%])", PAGES["full"].split("<main>")[1][:2_000]
+    )
+
+
+def test_links_lead_somewhere(page: str) -> None:
+    parsed = Page(page)
+    ids = [value for _, key, value in parsed.attributes if key == "id"]
+    assert len(ids) == len(set(ids))
+    for _, key, value in parsed.attributes:
+        if key == "href":
+            assert (value or "")[1:] in ids, value
+
+
+def test_the_numbers_are_the_results() -> None:
+    result = RESULTS["full"]
+    values = Page(PAGES["full"]).values
+    for row in result.kernels:
+        sides = [side for side in (row.baseline, row.candidate) if side]
+        assert {row.delta_ns, *(s.ns_per_step for s in sides), *(s.count_per_step for s in sides)} <= set(
+            values["kernels"]
+        )
+    for gap in result.gaps:
+        assert gap.delta_ns in values["gaps"]
+    accounting = result.accounting
+    for numbers in (accounting.baseline, accounting.candidate, accounting.delta, accounting.hidden_candidate):
+        assert set(numbers.values()) <= set(values["accounting"])
+    assert {result.step.baseline_ns, result.step.candidate_ns, result.step.delta_ns} <= set(values[""])
+    assert [f.delta_ns for f in result.findings[:5]] == values[""][3:8]
+
+
+def test_the_first_screen_answers_the_question() -> None:
+    text = " ".join("".join(Page(PAGES["full"]).text).split())
+    first = text[: text.index("Each is one cause")]
+    for words in ("Regressed", "1,038.6 → 1,167.9 µs", "+129.3 µs", "+12.4 %", "slower", "5 + 5"):
+        assert words in first, words
+    assert "Host work in _schedule on the executor thread grew by 95.1 µs a step" in first
+
+
+def test_what_was_not_captured_is_said_and_never_zero() -> None:
+    page = PAGES["minimal"]
+    section = page[page.index('<section id="gil">') : page.index('<section id="gc">')]
+    assert "Not captured on either side" in section
+    assert "<code>-t python-gil</code>" in section
+    accounting = page[page.index('<section id="accounting">') : page.index('<section id="launch">')]
+    gil = next(row for row in accounting.split("<tr>") if "GIL wait" in row)
+    assert gil.count("not captured") == 2
+    assert "<data" not in gil
+    for absent in ('id="kernels"', 'id="ranks"', 'id="kpi"', 'id="threads"'):
+        assert absent not in page
+
+
+def test_tables_are_bounded_and_say_so() -> None:
+    page = PAGES["large"]
+    kernels = page[page.index('<section id="kernels">') : page.index('<section id="gaps">')]
+    assert kernels.count("<tr data-level=") == 500
+    assert "The first 500 of 900 rows. 400 more are in the JSON, under <code>kernels</code>." in kernels
+    assert len(page) < 4_000_000
+
+
+def test_the_same_result_gives_the_same_bytes(page: str) -> None:
+    name = next(key for key, value in PAGES.items() if value is page)
+    assert render_html(RESULTS[name]) == page
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "improved",
+        "regressed",
+        "likely_improved",
+        "likely_regressed",
+        "no_change",
+        "inconclusive",
+        "not_comparable",
+    ],
+)
+def test_every_verdict_has_a_word(verdict: str) -> None:
+    page = render_html(msgspec.convert(msgspec.to_builtins(sample.minimal()) | {"verdict": verdict}, Result))
+    assert f"</span> {verdict.replace('_', ' ').capitalize()}</h1>" in page
+
+
+@pytest.mark.parametrize(
+    ("plain", "set_"),
+    [
+        ("-7.2 us (-0.7 %)", "\u22127.2\u00a0µs (\u22120.7\u202f%)"),
+        ("-<0.1", "\u2212<0.1"),
+        ("a -> b, 1.18 -> 2.64 us each", "a → b, 1.18 → 2.64\u00a0µs each"),
+        ("sm90-64x16 us-west --flag pr-4711", "sm90-64x16 us-west --flag pr-4711"),
+    ],
+)
+def test_typography(plain: str, set_: str) -> None:
+    assert typography(plain) == set_

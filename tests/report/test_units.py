@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from tracediff.report import units
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "decimals"),
+    [
+        ([], "ns", 1),
+        ([12.0], "ns", 1),
+        ([640.0], "ns", 0),
+        ([6_400.0], "us", 3),
+        ([985_600.0, 1_073_100.0], "us", 1),
+        ([985_600.0, 16_257_700.0], "ms", 3),
+        ([None, -3e9], "ms", 2),
+        ([4e10], "s", 3),
+    ],
+)
+def test_a_column_has_one_unit(values: list[float | None], unit: str, decimals: int) -> None:
+    scale = units.scale_for(values)
+    assert (scale.unit, scale.decimals) == (unit, decimals)
+
+
+def test_figures() -> None:
+    scale = units.Scale("us", 1_000, 1)
+    assert scale.time(1_038_600) == "1,038.6 us"
+    assert scale.delta(-7_200) == "-7.2 us"
+    assert scale.signed(95_100) == "+95.1"
+    assert scale.signed(0) == scale.number(0) == scale.number(-0.0) == "0"
+
+
+def test_a_small_value_is_not_written_as_zero() -> None:
+    scale = units.Scale("us", 1_000, 1)
+    assert scale.number(20) == "<0.1"
+    assert scale.signed(20) == "+<0.1"
+    assert scale.signed(-20) == "-<0.1"
+
+
+def test_percent() -> None:
+    assert units.percent(61.2, 121.4) == "+50.4 %"
+    assert units.percent(-1, 100_000) == "0.0 %"
+    assert units.percent(15_272.1, 985.6) == "+1,550 %"
+    assert units.percent(3, 0) == units.percent(3, None) == "?"
+
+
+def test_a_delta_within_noise_has_no_percentage() -> None:
+    scale = units.Scale("us", 1_000, 1)
+    assert str(units.delta(scale, 4_700, 121_400, "within_noise")) == "+4.7 us (~) within noise"
+    assert str(units.delta(scale, 4_700, 121_400, "confirmed")) == "+4.7 us (+3.9 %) slower"
+    assert str(units.delta(scale, -4_700, 121_400)) == "-4.7 us (-3.9 %) faster"
+    assert str(units.delta(scale, 4_700, 0)) == "+4.7 us (?) slower"
+
+
+def test_share_count_size_probability() -> None:
+    assert [units.share(v) for v in (0.514, 0.068, -0.056, 0.0, -0.0001)] == [
+        "51 %",
+        "6.8 %",
+        "-5.6 %",
+        "0 %",
+        "0 %",
+    ]
+    assert units.share(1, 0) == "?"
+    assert [units.count(v) for v in (149.0, 7.9999999, 0.04, 17.79, 1_234.0)] == [
+        "149",
+        "8",
+        "0.04",
+        "17.8",
+        "1,234",
+    ]
+    assert [units.size(v) for v in (12, 48_213_004, 5 * 10**12)] == ["12 B", "48.2 MB", "5.0 TB"]
+    assert [units.probability(v) for v in (None, 1e-9, 0.0081)] == ["n/a", "<0.001", "0.008"]

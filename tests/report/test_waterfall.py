@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ElementTree
+
+import msgspec
+import pytest
+
+from tests.report import sample
+from tracediff.model import CATEGORIES, Result
+from tracediff.report import figures, palette, waterfall, waterfall_svg
+
+RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_it_closes_to_the_nanosecond(result: Result) -> None:
+    bars = waterfall.build(result).bars
+    baseline, *changes, candidate = bars
+    assert baseline.delta_ns == round(result.step.baseline_ns)
+    assert candidate.delta_ns == round(result.step.candidate_ns)
+    assert baseline.delta_ns + sum(bar.delta_ns for bar in changes) == candidate.delta_ns
+    for above, below in zip(bars[:-1], changes, strict=False):
+        assert below.start_ns == above.end_ns
+    assert not [bar for bar in bars if bar.kind == "residual"]
+
+
+def test_rows_are_the_accounting_in_its_order() -> None:
+    result = sample.full()
+    changes = waterfall.build(result).bars[1:-1]
+    assert [bar.key for bar in changes] == [key for key in CATEGORIES if key in result.accounting.delta]
+    for bar in changes:
+        assert abs(bar.delta_ns - result.accounting.delta[bar.key]) <= 1
+
+
+def test_fractions_of_a_nanosecond_add_up_too() -> None:
+    result = sample.full()
+    base = {key: value + 0.4999 for key, value in sample.BASELINE.items()}
+    cand = {
+        key: value + 0.5001 * (number % 3) for number, (key, value) in enumerate(sample.CANDIDATE.items())
+    }
+    step = msgspec.structs.replace(
+        result.step, baseline_ns=math.fsum(base.values()), candidate_ns=math.fsum(cand.values())
+    )
+    accounting = msgspec.structs.replace(
+        result.accounting, baseline=base, candidate=cand, delta={key: cand[key] - base[key] for key in base}
+    )
+    bars = waterfall.build(msgspec.structs.replace(result, step=step, accounting=accounting)).bars
+    assert (
+        bars[0].delta_ns + sum(bar.delta_ns for bar in bars[1:-1])
+        == bars[-1].delta_ns
+        == round(step.candidate_ns)
+    )
+
+
+def test_what_the_categories_do_not_explain_is_a_row() -> None:
+    result = sample.full()
+    step = msgspec.structs.replace(result.step, candidate_ns=result.step.candidate_ns + 500)
+    bars = waterfall.build(msgspec.structs.replace(result, step=step)).bars
+    assert (bars[-2].kind, bars[-2].delta_ns, bars[-2].label) == ("residual", 500, "not accounted for")
+
+
+def test_a_category_of_one_side_only_is_not_compared() -> None:
+    bars = {bar.key: bar for bar in waterfall.build(sample.one_sided()).bars}
+    assert not bars["gil_wait"].captured
+    assert bars["gil_wait"].delta_ns == 0
+    assert "baseline only" in bars["gil_wait"].note
+    assert bars["host_work"].delta_ns == 106_000
+    assert "GIL wait" in bars["host_work"].note
+
+
+def test_a_category_that_the_accounting_compares_keeps_its_delta() -> None:
+    result = sample.full()
+    baseline = {key: value for key, value in sample.BASELINE.items() if key != "gc"}
+    baseline["host_work"] += sample.BASELINE["gc"]
+    delta = {key: sample.CANDIDATE[key] - baseline.get(key, 0.0) for key in sample.CANDIDATE}
+    accounting = msgspec.structs.replace(result.accounting, baseline=baseline, delta=delta)
+    bars = {
+        bar.key: bar for bar in waterfall.build(msgspec.structs.replace(result, accounting=accounting)).bars
+    }
+    assert (bars["gc"].captured, bars["gc"].delta_ns) == (True, 27_500)
+    assert bars["gc"].note.startswith("not captured on the baseline")
+
+
+def test_not_captured_is_said_and_has_no_size() -> None:
+    figure = waterfall.build(sample.minimal())
+    assert [(bar.key, bar.captured, bar.note) for bar in figure.shown[1:-1]] == [
+        ("gc", False, "not captured"),
+        ("gil_wait", False, "not captured"),
+    ]
+    assert waterfall.text_figure(figure).count("not captured") == 2
+
+
+def test_the_text_figure_places_bars_end_to_end() -> None:
+    lines = waterfall.text_lines(waterfall.build(sample.full()), 40)
+    assert all(line.offset >= 0 and line.offset + line.length <= 40 for line in lines)
+    assert lines[-1].offset + lines[-1].length == 40
+    assert "bars start at 900.0 us, not at zero" in waterfall.text_figure(waterfall.build(sample.full()))
+
+
+def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
+    figure = waterfall.build(sample.full())
+    svg = waterfall_svg.render_svg(figure)
+    assert svg == waterfall_svg.render_svg(waterfall.build(sample.full()))
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "svg"
+    assert root.find("title") is not None
+    assert (root.findtext("desc") or "").startswith("baseline 1,038.6 us; compute -1.3 us")
+    for word in ("http", "url(", "href", "<style", "id=", "#27548f"):
+        assert word not in svg
+    texts = [element.text for element in root.iter("text")]
+    for bar in figure.shown:
+        assert bar.label in texts
+    assert "+97.2" in texts
+    assert "\u22127.2" in texts
+
+
+def test_svg_with_an_unknown_category_does_not_read_markup() -> None:
+    result = sample.full()
+    odd = f"$x^2$ {sample.SCRIPT}"
+    values = (sample.BASELINE | {odd: 10_000.0}, sample.CANDIDATE | {odd: 20_000.0})
+    accounting = msgspec.structs.replace(
+        result.accounting,
+        baseline=values[0],
+        candidate=values[1],
+        delta={key: values[1][key] - values[0][key] for key in values[0]},
+    )
+    svg = waterfall_svg.render_svg(waterfall.build(msgspec.structs.replace(result, accounting=accounting)))
+    texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
+    assert odd in texts
+
+
+def test_colours_are_distinct_in_both_themes() -> None:
+    categories = palette.BY_KEY.values()
+    assert len({c.light for c in categories}) == len({c.dark for c in categories}) == len(CATEGORIES)
+
+
+def test_stacks_fill_the_step() -> None:
+    result = sample.full()
+    base, cand = figures.stacks(result)
+    assert cand.segments[-1].start + cand.segments[-1].width == pytest.approx(1.0)
+    assert base.total_ns == pytest.approx(result.step.baseline_ns)
+
+
+def test_a_strip_shows_every_run() -> None:
+    result = sample.full()
+    strip = figures.phase_strip(result, result.phases[1])
+    assert strip is not None
+    assert [row.side for row in strip.rows] == ["baseline"] * 5 + ["candidate"] * 5
+    assert sum(len(row.dots) for row in strip.rows) == 290
+    assert all(strip.axis.left <= x <= 900 for row in strip.rows for x, _ in row.dots)
+
+
+def test_axis_of_equal_and_of_wild_values() -> None:
+    same = figures.axis([5.0, 5.0], 0, 100)
+    assert same.x(5.0) == 50
+    wild = figures.axis([1e3, 1e9], 0, 100)
+    assert wild.log
+    assert 0 <= wild.x(1e3) < wild.x(1e6) < wild.x(1e9) <= 100
+    assert not figures.axis([0.0, 1e9], 0, 100).log

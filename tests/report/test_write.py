@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tracediff.errors import TracediffError
+from tracediff.report.write import check_outputs, write_atomically
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def slug(path: Path, force: bool = False) -> str:
+    with pytest.raises(TracediffError) as caught:
+        write_atomically(path, b"new", force)
+    return caught.value.slug
+
+
+def test_writes_with_ordinary_permissions_and_leaves_nothing_else(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a.json", b"data")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "a.json").read_bytes() == b"data"
+    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert files(tmp_path) == ["a.json", "plain"]
+
+
+def test_refuses_to_overwrite(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"old")
+    assert slug(path) == "output-exists"
+    assert path.read_bytes() == b"old"
+    write_atomically(path, b"new", force=True)
+    assert path.read_bytes() == b"new"
+
+
+def test_names_the_missing_folder_and_the_folder_itself(tmp_path: Path) -> None:
+    assert slug(tmp_path / "no" / "a.json") == "output-folder-missing"
+    assert slug(tmp_path, force=True) == "output-is-folder"
+
+
+def test_a_failure_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert slug(path, force=True) == "output-not-writable"
+    assert path.read_bytes() == b"old"
+    assert files(tmp_path) == ["a.json"]
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a.json", b"data")
+    assert files(tmp_path) == []
+
+
+def test_a_link_keeps_pointing_at_its_file(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    assert slug(link) == "output-exists"
+    write_atomically(link, b"new", force=True)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_a_device_is_written_in_place() -> None:
+    write_atomically(Path(os.devnull), b"data")
+    check_outputs([Path(os.devnull), Path(os.devnull)])
+
+
+def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
+    check_outputs([tmp_path / "a.html", tmp_path / "a.md"])
+    with pytest.raises(TracediffError) as caught:
+        check_outputs([tmp_path / "a.html", tmp_path / "." / "a.html"])
+    assert caught.value.slug == "output-twice"
+    (tmp_path / "a.md").touch()
+    with pytest.raises(TracediffError) as caught:
+        check_outputs([tmp_path / "a.html", tmp_path / "a.md"])
+    assert caught.value.slug == "output-exists"
+    assert "-f" in (caught.value.fix or "")
+    check_outputs([tmp_path / "a.md"], force=True)

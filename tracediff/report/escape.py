@@ -1,0 +1,110 @@
+"""Names in a trace are not ours: what makes them harmless in each kind of output.
+
+`neutral` is applied to the whole result before any text output; the escapes for one format follow after it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from tracediff.model import Result
+
+# C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+_PROSE = frozenset({"title", "message", "next", "note", "verdict_reason", "reason", "power_note"})
+_ZERO_WIDTH = "\u200b"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Replace every character that cannot be seen by its escape."""
+
+    def picture(match: re.Match[str]) -> str:
+        char = match.group()
+        if char in keep:
+            return char
+        return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+    return _UNSEEN.sub(picture, text)
+
+
+def _walk(value: Any, field: str) -> Any:
+    if isinstance(value, str):
+        if field == "sql":
+            return visible(value, keep="\n\t")
+        return visible(" ".join(value.splitlines()) if field in _PROSE else value)
+    if isinstance(value, list | tuple):
+        return [_walk(item, field) for item in value]
+    if isinstance(value, dict):
+        return {visible(str(key)): _walk(item, str(key)) for key, item in value.items()}
+    return value
+
+
+def neutral(result: Result) -> Result:
+    """Return the same result without control or invisible characters; SQL keeps its line breaks."""
+    return msgspec.convert(_walk(msgspec.to_builtins(result), ""), Result)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut the text in its middle to at most `width` characters: both ends of a kernel name tell it apart."""
+    if len(text) <= width:
+        return text
+    if width < 5:
+        return text[:width]
+    head = (width - 1) * 2 // 3
+    return f"{text[:head]}\u2026{text[len(text) - (width - 1 - head) :]}"
+
+
+class Markdown(str):
+    """Text that is Markdown already. Every other string a Markdown template prints is escaped."""
+
+    __slots__ = ()
+
+
+_PUNCTUATION = re.compile(r"([\\`*_\[\]<>|~&$])")
+_LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|\d{1,9}(?=[.)](?:\s|$))")  # would start a list, heading or rule
+_MENTION = re.compile(r"([@#])(?=\w)|(?<=\bGH)(-)(?=\d)")
+_SCHEME = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])")
+_SHA = re.compile(r"\b([0-9a-f]{4})(?=[0-9a-f]{3,}\b)")
+
+
+def markdown_prose(value: object, width: int = 2_000) -> Markdown:
+    """Escape running text: no markup, link, mention, reference, HTML or table cell can start in it."""
+    text = shorten(visible(" ".join(str(value).split())), width)
+    text = _SCHEME.sub(rf"\1{_ZERO_WIDTH}", text)
+    text = _MENTION.sub(rf"\g<0>{_ZERO_WIDTH}", text)
+    text = _SHA.sub(rf"\1{_ZERO_WIDTH}", text)
+    text = _PUNCTUATION.sub(r"\\\1", text)
+    leading = _LEADING.match(text)
+    if leading:
+        at = leading.end() if leading.group()[0].isdigit() else 0
+        text = f"{text[:at]}\\{text[at:]}"
+    return Markdown(text)
+
+
+def markdown_code(value: object, width: int = 160) -> Markdown:
+    """Write a name as a code span: markup, mentions and links are dead in it."""
+    text = shorten(visible(" ".join(str(value).split()) or " "), width)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return Markdown(f"{fence}{pad}{text}{pad}{fence}")
+
+
+def markdown_cell(value: object, width: int = 160) -> Markdown:
+    """Write a name as a code span inside a table, where a pipe has to be escaped.
+
+    A pipe that follows a backslash, where the two meanings clash, becomes a broken bar.
+    """
+    code = re.sub(r"(?<=\\)\|", "\u00a6", markdown_code(value, width))
+    return Markdown(code.replace("|", "\\|"))
+
+
+def markdown_block(text: str, language: str = "text") -> Markdown:
+    """Write a fenced block that its content cannot close."""
+    text = visible(text, keep="\n\t")
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return Markdown(f"{fence}{language}\n{text}\n{fence}")

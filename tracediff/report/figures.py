@@ -1,0 +1,170 @@
+"""Small figures as data: stacked categories, step times of every run, values of a finding in every run.
+
+Positions are in the units of the figure's own viewBox; the templates draw them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracediff.model import Phase, Result
+from tracediff.report import palette, units
+from tracediff.report.waterfall import nice_ticks
+
+_MOST_DOTS = 240  # of one run in one figure
+_MOST_RUNS = 40  # rows of one figure
+_LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One category of a stacked bar."""
+
+    category: palette.Category
+    ns: float
+    start: float  # share of the longer bar, 0 to 1
+    width: float
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One side's categories end to end."""
+
+    side: str
+    total_ns: float
+    segments: list[Segment]
+
+
+def stacks(result: Result) -> list[Stack]:
+    """Lay both sides' categories end to end on one scale."""
+    sides = [("baseline", result.accounting.baseline), ("candidate", result.accounting.candidate)]
+    longest = max([math.fsum(values.values()) for _, values in sides] + [1.0])
+    out = []
+    for side, values in sides:
+        at, segments = 0.0, []
+        for key in palette.order(set(values)):
+            if values.get(key, 0.0) > 0:
+                width = values[key] / longest
+                segments.append(Segment(palette.category(key), values[key], at, width))
+                at += width
+        out.append(Stack(side, math.fsum(values.values()), segments))
+    return out
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A mapping of times to positions, with its ticks as (position, text)."""
+
+    low: float
+    high: float
+    left: float
+    width: float
+    log: bool
+    ticks: list[tuple[float, str]]
+    unit: str  # as typography has it
+
+    def x(self, ns: float) -> float:
+        """Return the position of a time."""
+        return round(self.left + self.width * _place(ns, self.low, self.high, self.log), 2)
+
+
+def _place(ns: float, low: float, high: float, log: bool) -> float:
+    if high <= low:
+        return 0.5
+    if log:
+        return math.log(max(ns, low) / low) / math.log(high / low)
+    return (ns - low) / (high - low)
+
+
+def axis(values: Sequence[float], left: float, width: float) -> Axis:
+    """Choose an axis that holds all values: logarithmic where they spread over more than a decade."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    log = low > 0 and high / low > _LOG_FROM
+    if log:
+        low, high = low / 1.1, high * 1.1
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        if high / low > 1_000:
+            marks = [10.0**power for power in powers]
+    else:
+        room = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
+        low, high = low - room, high + room
+        marks = nice_ticks(low, high)
+    scale = units.scale_for(values)
+    empty = Axis(low, high, left, width, log, [], units.symbol(scale))
+    ticks = [(empty.x(mark), f"{mark / scale.factor:,.6g}") for mark in marks if low <= mark <= high]
+    return Axis(low, high, left, width, log, ticks, units.symbol(scale))
+
+
+@dataclass(frozen=True)
+class StripRow:
+    """One run's values."""
+
+    side: str
+    label: str
+    y: float
+    mean: float | None
+    dots: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """All runs' values on one axis."""
+
+    axis: Axis
+    rows: list[StripRow]
+    height: float
+    left_out: int
+
+
+def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | None:
+    """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
+    left, row_height, top = 150.0, 15.0, 4.0
+    groups: list[tuple[str, int, float, list[int]]] = []
+    for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):
+        for run, mean in enumerate(values.run_means_ns if values else ()):
+            periods = [
+                sample.period_ns
+                for sample in result.samples
+                if sample.side == side and sample.run == run and sample.phase == phase.phase
+            ]
+            groups.append((side, run, mean, periods))
+    if not groups:
+        return None
+    shown = groups[:_MOST_RUNS]
+    left_out = sum(len(periods) for *_, periods in groups[_MOST_RUNS:])
+    everything = [mean for _, _, mean, _ in shown] + [float(p) for *_, periods in shown for p in periods]
+    scale = axis(everything, left, width - left - 12)
+    rows, y, last = [], top, ""
+    for side, run, mean, periods in shown:
+        y += 6.0 if last and last != side else 0.0
+        stride = max(1, math.ceil(len(periods) / _MOST_DOTS))
+        left_out += len(periods) - len(periods[::stride])
+        middle = y + row_height / 2
+        spread = 0.75 if len(periods) > 8 else 0.0
+        dots = [
+            (scale.x(period), round(middle + ((number * 7) % 11 - 5) * spread, 2))
+            for number, period in enumerate(periods[::stride])
+        ]
+        rows.append(StripRow(side, _run_label(result, side, run), middle, scale.x(mean), dots))
+        y, last = y + row_height, side
+    return Strip(scale, rows, y + 22.0, left_out)
+
+
+def _run_label(result: Result, side: str, run: int) -> str:
+    runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
+    return runs[run].name if run < len(runs) else f"run {run + 1}"
+
+
+def run_strip(before: Sequence[float], after: Sequence[float], width: float = 340.0) -> Strip | None:
+    """Plot one value a run: baseline above, candidate below; None where there is nothing."""
+    if not before and not after:
+        return None
+    scale = axis([*before, *after], 62.0, width - 74.0)
+    rows = [
+        StripRow(side, side, y, None, [(scale.x(value), y) for value in values])
+        for side, values, y in (("baseline", before, 9.0), ("candidate", after, 25.0))
+    ]
+    return Strip(scale, rows, 50.0, 0)

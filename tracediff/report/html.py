@@ -1,0 +1,116 @@
+"""The result as one HTML file that works offline: nothing is loaded, nothing can be sent."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+from markupsafe import Markup
+
+from tracediff.model import Accounting, Result
+from tracediff.report import figures, names, palette, rows, templates, units, waterfall, words
+from tracediff.report.escape import neutral, shorten
+from tracediff.report.markdown import render_markdown
+from tracediff.report.waterfall_svg import render_svg
+
+_LONGEST_NAME = 600
+
+
+def render_html(result: Result) -> str:
+    """Return the page."""
+    result = neutral(result)
+    environment = templates.html_environment()
+    script = templates.text("report.js")
+    figure = waterfall.build(result)
+    return environment.get_template("report.html.j2").render(
+        r=result,
+        # Our own files and a drawing of fixed words: the only text of the page that is not escaped.
+        style=Markup(palette.stylesheet() + "\n" + templates.text("report.css")),
+        script=Markup(script),
+        svg=Markup(render_svg(figure)),
+        policy=_policy(script),
+        figure=figure,
+        verdict=words.VERDICTS[result.verdict],
+        head=words.headline(result),
+        comment=render_markdown(result),
+        **_helpers(),
+    )
+
+
+def _policy(script: str) -> str:
+    """Forbid everything but the style sheet, images inside the file, and this one script."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+_TYPOGRAPHY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?<![\w.])-(?=<?\d)"), "\u2212"),
+    (re.compile(r"(?<=\d) %"), "\u202f%"),
+    (re.compile(r"(?<=\d) us\b(?!-)"), "\u00a0\u00b5s"),
+    (re.compile(r"(?<=\d) (ns|ms|s)\b(?!-)"), "\u00a0\\1"),
+    (re.compile(r" -> "), " \u2192 "),
+)
+
+
+def typography(text: object) -> str:
+    """Set figures and units properly: a minus sign, thin space before a percent sign, \u00b5s."""
+    out = str(text)
+    for pattern, replacement in _TYPOGRAPHY:
+        out = pattern.sub(replacement, out)
+    return out
+
+
+def _scale_of(table: Iterable[object], *paths: str) -> units.Scale:
+    """Choose the scale that all the named fields of a table share; a missing side counts for nothing."""
+    getters = [_optional(path) for path in paths]
+    return units.scale_for([getter(row) for row in table for getter in getters])
+
+
+def _optional(path: str) -> Callable[[object], float | None]:
+    side, _, rest = path.partition(".")
+    if not rest:
+        return attrgetter(side)
+
+    def get(row: object) -> float | None:
+        value = getattr(row, side)
+        return None if value is None else attrgetter(rest)(value)
+
+    return get
+
+
+def _long(name: str) -> str:
+    return shorten(name, _LONGEST_NAME)
+
+
+def _categories(accounting: Accounting) -> list[str]:
+    return palette.order(set(accounting.baseline) | set(accounting.candidate))
+
+
+def _helpers() -> dict[str, Any]:
+    """Return what templates may call; they compute nothing themselves."""
+    return {
+        "units": units,
+        "words": words,
+        "names": names,
+        "palette": palette,
+        "figures": figures,
+        "cut": rows.cut,
+        "by_kernel": rows.kernel_order,
+        "by_gap": rows.gap_order,
+        "by_range": rows.range_order,
+        "ordered": sorted,
+        "scale_of": _scale_of,
+        "unit": units.symbol,
+        "typo": typography,
+        "long": _long,
+        "shorten": shorten,
+        "categories": _categories,
+        "NOISE": units.NOISE,
+    }

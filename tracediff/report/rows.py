@@ -1,0 +1,43 @@
+"""The order of rows in every output, how many are shown, and how many are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tracediff.model import GapRow, KernelRow, RangeRow
+from tracediff.report import names
+
+LIMIT = 500  # rows a table shows at most; the JSON holds the rest
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Shown(Generic[Row]):
+    """The rows that a table shows, and how many it leaves out."""
+
+    rows: Sequence[Row]
+    left_out: int
+    total: int
+
+
+def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
+    """Keep the first rows."""
+    return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
+
+
+def kernel_order(row: KernelRow) -> tuple[float, str, str]:
+    """Order kernel rows by the size of their change, then by name."""
+    return -abs(row.delta_ns), names.kernel(row, shortened=False), row.match
+
+
+def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:
+    """Order gap rows by the size of their change, then by what they are."""
+    return -abs(row.delta_ns), row.cause, row.thread, row.range, row.previous, row.next
+
+
+def range_order(row: RangeRow) -> tuple[float, str, str, str]:
+    """Order range rows by the size of their change, then by what they are."""
+    return -abs(row.delta_ns), row.range, row.domain, row.thread

@@ -1,0 +1,60 @@
+"""Where templates are, in a wheel or a checkout, and the Jinja environments that render them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from tracediff.errors import TracediffError
+from tracediff.report.escape import Markdown, markdown_block, markdown_code, markdown_prose
+
+
+def folder() -> Path:
+    """Return the folder of the templates: packed into the wheel, or at the top of the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for place in (package / "_templates", package.parent / "templates"):
+        if (place / "report.html.j2").is_file():
+            return place
+    raise TracediffError(
+        "templates-missing", "the report templates are not in this installation", fix="reinstall tracediff"
+    )
+
+
+def text(name: str) -> str:
+    """Return a template folder's file as it is: a style sheet or script to inline."""
+    return (folder() / name).read_text(encoding="utf-8")
+
+
+@cache
+def html_environment() -> jinja2.Environment:
+    """Return the environment for HTML: every value is escaped, an unknown name is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
+    )
+
+
+def _escape_unless_markdown(value: object) -> object:
+    return value if isinstance(value, Markdown | jinja2.Undefined) else markdown_prose(value)
+
+
+@cache
+def markdown_environment() -> jinja2.Environment:
+    """Return the environment for Markdown: what a filter did not make Markdown is escaped as running text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder()),
+        autoescape=False,  # HTML escapes are not Markdown's: `finalize` is this format's autoescape
+        finalize=_escape_unless_markdown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(code=markdown_code, block=markdown_block, prose=markdown_prose)
+    return environment

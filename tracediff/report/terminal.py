@@ -1,0 +1,191 @@
+"""The result on a terminal: verdict first, then where the time went, why, and what to doubt.
+
+Everything is a `Text` or a cell built from one: no markup is ever read from a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from tracediff.model import Finding, KernelRow, Result
+from tracediff.report import names, units, waterfall, words
+from tracediff.report.escape import neutral, shorten
+from tracediff.report.rows import LIMIT, kernel_order
+from tracediff.report.waterfall import text_lines
+
+_TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
+_WIDE = 110  # columns from which a kernel and its figures share a line
+_STATUS = {"fail": "red", "warn": "yellow"}
+
+
+def render_terminal(result: Result, console: Console, top: int = 5) -> None:
+    """Print the result; `top` is how many findings and kernel rows are shown."""
+    result = neutral(result)
+    _verdict(result, console)
+    _waterfall(result, console)
+    _findings(result, console, top)
+    _kernels(result.kernels, console, top)
+    _doubts(result, console)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(Text(text, style="bold"))
+
+
+def _line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
+    """Print one paragraph, wrapped; lines after the first are indented by `hang` more."""
+    text = Text.assemble(*parts)
+    for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
+        row.rstrip()
+        console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
+
+
+def _verdict(result: Result, console: Console) -> None:
+    verdict = words.VERDICTS[result.verdict]
+    head = words.headline(result)
+    style = f"bold {_TONES[verdict.tone]}"
+    sign = verdict.sign if _unicode(console) else ""
+    _line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
+    console.print()
+    _line(console, "step  ", (f"{head.baseline} -> {head.candidate}", "bold"), "  ", (str(head.delta), style))
+    details = [f"95 % CI {head.interval}"]
+    if result.step.p_value is not None:
+        details.append(f"p {units.probability(result.step.p_value)}")
+    details += [f"{head.runs} runs, {head.steps} steps"]
+    details += [f"noise {head.noise}"] if head.noise else []
+    _line(console, ("; ".join(details), "dim"))
+    labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
+    _line(console, (labels, "dim"))
+    for note in (result.step.power_note, words.mix_note(result)):
+        if note:
+            _line(console, (note, "dim"))
+
+
+def _unicode(console: Console) -> bool:
+    return console.encoding.lower().replace("-", "").startswith("utf")
+
+
+def _waterfall(result: Result, console: Console) -> None:
+    figure = waterfall.build(result)
+    full, part, thin = ("█", "▓", "▏") if _unicode(console) else ("#", "=", "|")
+    probe = text_lines(figure, 10)
+    labels, values, percents = (
+        max(len(getattr(line, field)) for line in probe) for field in ("label", "value", "percent")
+    )
+    width = max(8, min(60, console.width - labels - values - percents - 9))
+    _heading(console, "Where the time of a step went")
+    for line in text_lines(figure, width):
+        total = line.bar.kind in ("baseline", "candidate")
+        text = Text("  ")
+        text.append(f"{line.label:<{labels}}  ", "bold" if total else "")
+        text.append(f"{line.value:>{values}}  ", "bold" if total else "")
+        text.append(f"{line.percent:>{percents}}  ", "dim")
+        faint = "dim" if line.bar.level == "within_noise" else "cyan"
+        mark = full if total else thin if line.thin else part
+        text.append(" " * line.offset + mark * line.length, "" if total else faint)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+    start = figure.axis()[0]
+    notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
+    if figure.unchanged:
+        notes.append(f"no change: {', '.join(bar.label for bar in figure.unchanged)}")
+    if any(line.percent == units.NOISE for line in probe):
+        notes.append(f"{units.NOISE} within noise")
+    if notes:
+        _line(console, ("; ".join(notes), "dim"))
+
+
+def _findings(result: Result, console: Console, top: int) -> None:
+    if not result.findings:
+        return
+    shown = result.findings[:top]
+    scale = words.finding_scale(shown)
+    _heading(console, "Findings")
+    for finding in shown:
+        _finding(finding, scale, console)
+    left = len(result.findings) - len(shown)
+    if left:
+        _line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
+
+
+def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
+    delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
+    noise = finding.level == "within_noise"
+    colour = "" if noise else "red" if finding.delta_ns > 0 else "green"
+    _line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
+    facts = [] if noise else [words.LEVELS[finding.level][0]]
+    if finding.share is not None:
+        facts.append(f"{units.share(finding.share)} of the change")
+    facts.append(f"{scale.time(finding.baseline_ns)} -> {scale.time(finding.candidate_ns)}")
+    label = str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}"
+    _line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
+    places = [(name, value) for name, value in words.place(finding.where) if value not in finding.title]
+    parts = [
+        ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in places)),
+        ("note: ", finding.note),
+        ("next: ", finding.next),
+    ]
+    for name, text in parts:
+        if text:
+            _line(console, (name, "dim"), text, indent=5)
+
+
+def _kernels(rows: Sequence[KernelRow], console: Console, top: int) -> None:
+    """Print the rows that changed most; on a narrow terminal each name has a line of its own."""
+    if not rows:
+        return
+    shown = sorted(rows, key=kernel_order)[:top]
+    sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
+    scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
+    _heading(console, f"Kernels that changed most ({scale.unit} a step)")
+    header = ("match", "count", "baseline", "candidate", "delta", "")
+    table = [header, *(_kernel_cells(row, scale) for row in shown)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(header))]
+    aligned = [
+        "  ".join(
+            f"{cell:<{w}}" if n == 0 else f"{cell:>{w}}"
+            for n, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in table
+    ]
+    wide = console.width >= _WIDE
+    room = console.width - 4 - len(aligned[0]) if wide else console.width - 2
+    labels = ["kernel", *(names.kernel(row, width=room) for row in shown)]
+    widest = max(len(label) for label in labels)
+    for number, (label, line) in enumerate(zip(labels, aligned, strict=True)):
+        style = "" if number else "dim"
+        text = (
+            f"  {label:<{widest}}  {line}" if wide else f"  {label}\n    {line}" if number else f"    {line}"
+        )
+        console.print(Text(text.rstrip(), style), soft_wrap=True)
+    if len(rows) > len(shown):
+        _line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+
+
+def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
+    before, after = row.baseline, row.candidate
+    delta = units.delta(scale, row.delta_ns, before.ns_per_step if before else 0.0, row.level)
+    counts = [units.count(side.count_per_step) if side else "0" for side in (before, after)]
+    times = [scale.number(side.ns_per_step) if side else "-" for side in (before, after)]
+    count = counts[0] if counts[0] == counts[1] else " > ".join(counts)
+    return row.match, count, times[0], times[1], delta.signed, delta.percent
+
+
+def _doubts(result: Result, console: Console) -> None:
+    problems = words.problems(result)
+    missing = [text for kind in words.KINDS if (text := words.missing(result, kind))]
+    if problems:
+        _heading(console, "Differences between the captures")
+        for problem in problems:
+            status, _, rest = problem.partition(": ")
+            _line(console, (f"{status}: ", _STATUS.get(status, "")), rest)
+    if result.warnings or missing:
+        _heading(console, "Warnings")
+    for warning in result.warnings[:LIMIT]:
+        _line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+    for text in missing:
+        _line(console, text)

@@ -1,0 +1,141 @@
+"""How times and their differences are written: one unit a column or figure, signs, percents and words.
+
+Plain ASCII (`us`, `-`); the HTML report swaps in typographic forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tracediff.model import Evidence
+
+# Unit, its ns, and the size in ns from which a column moves on: us keep four digits before the point.
+_UNITS: tuple[tuple[str, int, int], ...] = (
+    ("ns", 1, 1_000),
+    ("us", 1_000, 10_000_000),
+    ("ms", 1_000_000, 10_000_000_000),
+)
+NOISE = "~"
+NO_BASE = "?"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit and the number of decimals that every value of one column or figure shares."""
+
+    unit: str
+    factor: int
+    decimals: int
+
+    def number(self, ns: float) -> str:
+        """Write the value without its unit; one that would round to zero is written `<0.1`."""
+        return self._write(ns, "")
+
+    def signed(self, ns: float) -> str:
+        """Write the value with its sign, without its unit; zero has no sign."""
+        return self._write(ns, "+")
+
+    def time(self, ns: float) -> str:
+        """Write the value with its unit."""
+        return f"{self.number(ns)} {self.unit}"
+
+    def delta(self, ns: float) -> str:
+        """Write the value with sign and unit."""
+        return f"{self.signed(ns)} {self.unit}"
+
+    def _write(self, ns: float, plus: str) -> str:
+        if ns == 0:
+            return "0"
+        sign = "-" if ns < 0 else plus if ns > 0 else ""
+        digits = f"{abs(ns) / self.factor:,.{self.decimals}f}"
+        if not digits.strip("0."):
+            return f"{sign}<{10**-self.decimals:.{self.decimals}f}"
+        return sign + digits
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A difference as it is shown: `+61.2`, `+50.4 %` (or `~`, `?`) and a word that goes with the sign."""
+
+    signed: str
+    percent: str
+    word: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.signed} {self.unit} ({self.percent}) {self.word}"
+
+
+def scale_for(values: Iterable[float | None]) -> Scale:
+    """Choose the scale that suits the largest of the values."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    unit, factor = next(((unit, ns) for unit, ns, end in _UNITS if largest < end), ("s", 1_000_000_000))
+    size = largest / factor
+    if unit == "ns":
+        return Scale(unit, factor, 0 if size >= 100 else 1)
+    if unit == "us":
+        return Scale(unit, factor, 1 if size >= 100 else 2 if size >= 10 else 3)
+    return Scale(unit, factor, 3 if size < 1_000 else 2)
+
+
+def symbol(scale: Scale) -> str:
+    """Return the unit as typography has it: `\u00b5s` for `us`."""
+    return "\u00b5s" if scale.unit == "us" else scale.unit
+
+
+def percent(delta: float, base: float | None) -> str:
+    """Write the difference as a percentage of the base; `?` where there is no base."""
+    if not base:
+        return NO_BASE
+    value = 100 * delta / abs(base)
+    text = f"{abs(value):,.{0 if abs(value) >= 100 else 1}f}"
+    if not text.strip("0."):
+        return "0.0 %"
+    return f"{'-' if value < 0 else '+'}{text} %"
+
+
+def share(part: float, whole: float | None = 1.0) -> str:
+    """Write a part of a whole in percent, no plus sign: `51 %`, `-3 %`, `?` where the whole is zero."""
+    if not whole:
+        return NO_BASE
+    value = 100 * part / whole
+    decimals = 0 if abs(value) >= 9.95 else 1
+    text = f"{value:,.{decimals}f}"
+    return f"{'0' if not text.strip('-0.') else text} %"
+
+
+def word(delta: float) -> str:
+    """Return the word that goes with the sign of a time difference."""
+    return "slower" if delta > 0 else "faster" if delta < 0 else "same"
+
+
+def delta(scale: Scale, value: float, base: float | None, level: Evidence | None = None) -> Delta:
+    """Write a difference as it is shown; within noise the percentage gives way to `~`."""
+    if level == "within_noise":
+        return Delta(scale.signed(value), NOISE, "within noise", scale.unit)
+    return Delta(scale.signed(value), percent(value, base), word(value), scale.unit)
+
+
+def count(value: float) -> str:
+    """Write a count a step: whole numbers as such, others with one or two decimals."""
+    if abs(value - round(value)) < 0.005:
+        return f"{round(value):,}"
+    return f"{value:,.{1 if abs(value) >= 10 else 2}f}"
+
+
+def size(value: int) -> str:
+    """Write a file size in decimal units."""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1_000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:,.1f} TB"
+
+
+def probability(p: float | None) -> str:
+    """Write a p or q value; never a bare zero."""
+    if p is None:
+        return "n/a"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,174 @@
+"""The step-time waterfall as data: baseline, one delta a category, candidate; adds up to the nanosecond."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tracediff.model import Evidence, Result
+from tracediff.report import palette, units, words
+
+NOT_CAPTURED = "not captured"
+# Where the time of a category goes when that kind of trace is missing: the thread's own work.
+_FALLBACK = "host_work"
+_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # category that can be absent -> its kind of trace
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row. `start_ns` and `end_ns` are running totals: a delta starts where the row above ended."""
+
+    kind: Literal["baseline", "category", "residual", "candidate"]
+    key: str
+    label: str
+    start_ns: int
+    end_ns: int
+    captured: bool = True  # False: no delta, because a side (or both) did not capture it
+    note: str = ""
+    level: Evidence | None = None
+
+    @property
+    def delta_ns(self) -> int:
+        """What the row adds; for a total, the total itself."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """All rows in order, and the unit they share."""
+
+    bars: list[Bar]
+    scale: units.Scale
+
+    @property
+    def shown(self) -> list[Bar]:
+        """The rows worth a line: totals, changes, and what was not captured."""
+        return [bar for bar in self.bars if bar.kind != "category" or bar.delta_ns or not bar.captured]
+
+    @property
+    def unchanged(self) -> list[Bar]:
+        """The categories left out of `shown` because their delta is zero."""
+        return [bar for bar in self.bars if bar.kind == "category" and bar.captured and not bar.delta_ns]
+
+    def axis(self) -> tuple[float, float]:
+        """Choose the window of step time to show: from zero, unless the changes would be too small to see."""
+        totals = [self.bars[0].end_ns, self.bars[-1].end_ns]
+        points = totals + [point for bar in self.bars[1:-1] for point in (bar.start_ns, bar.end_ns)]
+        low, high = min(points), max(max(points), 1)
+        if low <= 0 or high == low or high - low > 0.3 * high:
+            return min(0.0, float(low)), float(high)
+        width = max(float(high - low), 0.02 * high)
+        step = 10 ** math.floor(math.log10(width))
+        start = math.floor((low - 0.35 * width) / step) * step
+        return (float(start), float(high)) if start > 0 else (0.0, float(high))
+
+
+def build(result: Result) -> Waterfall:
+    """Build the waterfall of a result.
+
+    A category is shown with the accounting's own delta. One that only one side captured, and for which the
+    accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. What
+    the categories do not explain, which should be nothing, is a row.
+    """
+    accounting = result.accounting
+    baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
+    deltas: dict[str, float] = dict(given)
+    notes: dict[str, str] = {}
+    for key in palette.order(baseline.keys() | candidate.keys()):
+        if key in baseline and key in candidate:
+            deltas.setdefault(key, candidate[key] - baseline[key])
+        elif key in baseline or key in candidate:
+            side, other = ("baseline", "candidate") if key in baseline else ("candidate", "baseline")
+            notes[key] = f"not captured on the {other}: its time there, if any, is in other categories"
+            if key not in given:
+                extra = candidate.get(key, 0.0) - baseline.get(key, 0.0)
+                deltas[_FALLBACK] = deltas.get(_FALLBACK, 0.0) + extra
+                label = palette.category(key).label
+                notes[key] = f"captured on the {side} only: counted in {palette.category(_FALLBACK).label}"
+                notes[_FALLBACK] = f"includes {label}, which only the {side} captured"
+        elif key in _OPTIONAL:
+            side = words.sides_without(result, _OPTIONAL[key])
+            notes[key] = f"not captured on the {side}" if side in ("baseline", "candidate") else NOT_CAPTURED
+    return _stack(result, deltas, notes)
+
+
+def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> Waterfall:
+    start, end = result.step.baseline_ns, result.step.candidate_ns
+    bars = [Bar("baseline", "baseline", "baseline", 0, round(start))]
+    running = start
+    for key in palette.order(deltas.keys() | notes.keys()):
+        if key not in deltas and key not in notes:
+            continue
+        running, before = running + deltas.get(key, 0.0), round(running)
+        label, level = palette.category(key).label, result.accounting.level.get(key)
+        note = notes.get(key, "")
+        bars.append(Bar("category", key, label, before, round(running), key in deltas, note, level))
+    if abs(end - running) > max(0.5, 1e-9 * abs(end)):
+        bars.append(Bar("residual", "unattributed", "not accounted for", round(running), round(end)))
+    elif round(running) != round(end):  # a half that fell the other way: one nanosecond, kept on the last row
+        bars[-1] = replace(bars[-1], end_ns=round(end))
+    bars.append(Bar("candidate", "candidate", "candidate", 0, round(end)))
+    return Waterfall(bars, units.scale_for([start, end, *deltas.values()]))
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """One row as text: the bar is `offset` blanks and `length` cells of the figure's width."""
+
+    bar: Bar
+    label: str
+    value: str
+    percent: str
+    offset: int
+    length: int
+    thin: bool  # less than half a cell: a mark for the place, not a size
+
+
+def text_lines(waterfall: Waterfall, width: int) -> list[TextLine]:
+    """Lay the shown rows out on `width` character cells; a change too small for a cell still gets one."""
+    low, high = waterfall.axis()
+    per_ns = width / (high - low)
+    base = waterfall.bars[0].end_ns
+    lines = []
+    for bar in waterfall.shown:
+        total = bar.kind in ("baseline", "candidate")
+        left, right = sorted((max(bar.start_ns, low), max(bar.end_ns, low)))
+        offset = min(int((left - low) * per_ns), width - 1)
+        length = max(1, min(round((right - low) * per_ns), width) - offset)
+        thin = not total and (right - left) * per_ns < 0.5
+        value = waterfall.scale.time(bar.end_ns) if total else waterfall.scale.delta(bar.delta_ns)
+        percent = "" if total else str(units.delta(waterfall.scale, bar.delta_ns, base, bar.level).percent)
+        if not bar.captured:
+            value, percent, length = "not captured" if bar.note == NOT_CAPTURED else "one side only", "", 0
+        lines.append(TextLine(bar, bar.label, value, percent, offset, length, thin))
+    return lines
+
+
+def text_figure(waterfall: Waterfall, width: int = 36) -> str:
+    """Draw the waterfall as plain text."""
+    lines = text_lines(waterfall, width)
+    names = max(len(line.label) for line in lines)
+    values = max(len(line.value) for line in lines)
+    percents = max(len(line.percent) for line in lines)
+    rows = []
+    for line in lines:
+        mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
+        figure = " " * line.offset + mark * line.length
+        texts = f"{line.label:<{names}}  {line.value:>{values}}  {line.percent:>{percents}}"
+        rows.append(f"{texts}  {figure}".rstrip())
+    start = waterfall.axis()[0]
+    if start > 0:
+        rows.append(f"(bars start at {waterfall.scale.time(start)}, not at zero)")
+    return "\n".join(rows)
+
+
+def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Choose round values between the ends, about as many as wanted."""
+    if high <= low:
+        return [low]
+    raw = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -1,0 +1,183 @@
+"""The words every output shares: verdicts, levels of evidence, causes, places, what to capture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracediff.model import Cause, Evidence, Finding, Result, Verdict, Where
+from tracediff.report import units
+
+
+@dataclass(frozen=True)
+class VerdictWords:
+    """A verdict as a word, with the tone of its colour and a sign that survives without colour."""
+
+    word: str
+    tone: str  # bad | good | neutral | unsure | stop
+    sign: str
+    meaning: str
+
+
+VERDICTS: dict[Verdict, VerdictWords] = {
+    "regressed": VerdictWords("Regressed", "bad", "▲", "The step is slower, confirmed over runs."),
+    "likely_regressed": VerdictWords(
+        "Likely regressed", "bad", "△", "The step is slower beyond known noise; too few runs to confirm."
+    ),
+    "improved": VerdictWords("Improved", "good", "▼", "The step is faster, confirmed over runs."),
+    "likely_improved": VerdictWords(
+        "Likely improved", "good", "▽", "The step is faster beyond known noise; too few runs to confirm."
+    ),
+    "no_change": VerdictWords("No change", "neutral", "=", "Any difference in step time is within noise."),
+    "inconclusive": VerdictWords(
+        "Inconclusive", "unsure", "?", "The runs at hand cannot tell a change from noise."
+    ),
+    "not_comparable": VerdictWords(
+        "Not comparable", "stop", "×", "The two sides differ in more than the change under test."
+    ),
+}
+
+LEVELS: dict[Evidence, tuple[str, str]] = {
+    "exact": ("exact", "A counted quantity: no test is needed."),
+    "confirmed": ("confirmed", "The test over runs and the interval agree, after correction for many rows."),
+    "likely": ("likely", "Beyond the noise known or assumed, with too few runs to confirm."),
+    "within_noise": ("within noise", "Not to be told from run-to-run noise."),
+}
+
+CAUSES: dict[Cause, str] = {
+    "kernel_time": "kernel time", "kernel_fused": "kernels fused", "kernel_split": "kernel split",
+    "kernel_added": "kernels added", "kernel_removed": "kernels removed", "comm": "exposed communication",
+    "memcpy": "exposed copies", "launch_api": "launch calls", "launch_latency": "launch latency",
+    "dependency": "dependency wait", "graph_internal": "inside graphs", "host_sync": "sync calls",
+    "host_api": "other CUDA calls", "gc": "Python GC", "gil_wait": "GIL wait", "host_work": "host work",
+    "unattributed": "unattributed", "batch_mix": "batch mix",
+}  # fmt: skip
+
+# Kind of trace -> what to add to the capture, as a command-line flag of nsys or a variable of the program.
+CAPTURE_WITH: dict[str, str] = {
+    "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
+    "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
+}  # fmt: skip
+KINDS: dict[str, str] = {
+    "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
+    "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graph nodes",
+}  # fmt: skip
+_CATEGORY_KIND = {"gc": "gc", "gil_wait": "gil"}
+
+
+def cause(key: str) -> str:
+    """Return a cause or category as people read it."""
+    labels: Mapping[str, str] = {str(name): label for name, label in CAUSES.items()}
+    return labels.get(key, key.replace("_", " "))
+
+
+def sides_without(result: Result, kind: str) -> str:
+    """Name who did not capture a kind of trace: '', 'baseline', 'candidate' or 'either side'."""
+    missing = [
+        side
+        for side, kinds in (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
+        if kinds.get(kind) == "not_captured"
+    ]
+    return "either side" if len(missing) == 2 else "".join(missing)
+
+
+def missing(result: Result, kind: str) -> str:
+    """Say that a kind was not captured and what to capture it with; empty where both sides have it."""
+    side = sides_without(result, kind)
+    if not side:
+        return ""
+    where = "on either side" if side == "either side" else f"on the {side}"
+    flag = CAPTURE_WITH.get(kind, "a wider -t")
+    return f"{KINDS.get(kind, kind)}: not captured {where}. Capture with {flag} to see it."
+
+
+def category_missing(key: str) -> str:
+    """Return the flag that captures a category which can be absent; empty for the others."""
+    return CAPTURE_WITH.get(_CATEGORY_KIND.get(key, ""), "")
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital where the text begins with an ordinary word, not with a name."""
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ :,]", text) else text
+
+
+def place(where: Where) -> list[tuple[str, str]]:
+    """List the parts of a finding's place that apply, as (name, value)."""
+    parts = [
+        ("range", where.range),
+        ("kernel", where.kernel),
+        ("API", where.api),
+        ("thread", where.thread),
+        ("GIL holder", where.holder_thread),
+        ("holder's range", where.holder_range),
+        ("phase", where.phase),
+        ("rank", None if where.rank is None else str(where.rank)),
+    ]
+    return [(name, value) for name, value in parts if value]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The step time in words, ready for any output."""
+
+    baseline: str
+    candidate: str
+    delta: units.Delta
+    interval: str
+    runs: str
+    steps: str
+    noise: str
+    detectable: str
+    scale: units.Scale
+
+
+def headline(result: Result) -> Headline:
+    """Write the step time, its difference and how sure it is."""
+    step = result.step
+    scale = units.scale_for([step.baseline_ns, step.candidate_ns])
+    level: Evidence | None = "within_noise" if result.verdict in ("no_change", "inconclusive") else None
+    source = {"repeats": "from repeats", "given": "given", "assumed": "assumed"}
+    noise = ""
+    if step.noise_floor_ns is not None:
+        noise = f"{scale.time(step.noise_floor_ns)} ({source.get(step.noise_source, step.noise_source)})"
+    return Headline(
+        baseline=scale.time(step.baseline_ns),
+        candidate=scale.time(step.candidate_ns),
+        delta=units.delta(scale, step.delta_ns, step.baseline_ns, level),
+        interval=f"{scale.signed(step.ci_low_ns)} to {scale.signed(step.ci_high_ns)} {scale.unit}",
+        runs=f"{step.runs.baseline} + {step.runs.candidate}",
+        steps=f"{step.steps.baseline:,} + {step.steps.candidate:,}",
+        noise=noise,
+        detectable="" if step.min_detectable_ns is None else scale.time(step.min_detectable_ns),
+        scale=scale,
+    )
+
+
+def finding_scale(findings: list[Finding]) -> units.Scale:
+    """Choose the one scale of a list of findings."""
+    return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
+
+
+def problems(result: Result) -> list[str]:
+    """List the comparability checks that did not pass, worst first, as sentences."""
+    checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
+    return [
+        f"{check.status}: {check.name}: {check.message} "
+        f"(baseline {check.baseline}, candidate {check.candidate})"
+        for check in checks
+        if check.status != "ok"
+    ]
+
+
+def mix_note(result: Result) -> str:
+    """Say how much of the raw difference is a different mix of steps; empty where that is next to nothing."""
+    mix = result.mix
+    raw = mix.candidate_raw_ns - mix.baseline_raw_ns
+    if abs(mix.batch_mix_ns) <= 0.005 * abs(mix.baseline_raw_ns):
+        return ""
+    scale = units.scale_for([mix.baseline_raw_ns, mix.candidate_raw_ns])
+    return (
+        f"Raw means differ by {scale.delta(raw)}: {scale.delta(mix.batch_mix_ns)} is a different mix of "
+        f"steps, {scale.delta(mix.speed_ns)} is speed."
+    )

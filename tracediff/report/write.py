@@ -1,0 +1,80 @@
+"""Output files: checked before the work starts, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from tracediff.errors import TracediffError
+
+
+def _special(path: Path) -> bool:
+    """Tell whether the path is a device or a pipe (/dev/stdout), which is written to in place."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _check(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise TracediffError("output-is-folder", f"{path} is a folder", fix="name a file inside it")
+    if not path.parent.is_dir():
+        raise TracediffError(
+            "output-folder-missing", f"the folder of {path} does not exist", fix=f"mkdir -p {path.parent}"
+        )
+    if os.path.lexists(path) and not force and not _special(path):
+        raise TracediffError(
+            "output-exists", f"{path} exists already", fix="-f to overwrite it, or another name"
+        )
+
+
+def check_outputs(paths: Iterable[Path | str], force: bool = False) -> None:
+    """Raise now for what would stop a file from being written after the work is done."""
+    seen: dict[str, Path] = {}
+    for path in map(Path, paths):
+        _check(path, force)
+        if _special(path):
+            continue
+        real = os.path.realpath(path)
+        if real in seen:
+            raise TracediffError(
+                "output-twice", f"two outputs would be written to {path}", fix="give each output its own file"
+            )
+        seen[real] = path
+        if not os.access(path.parent, os.W_OK):
+            raise TracediffError(
+                "output-not-writable", f"the folder of {path} is not writable", fix="choose another folder"
+            )
+
+
+def write_atomically(path: Path | str, data: bytes, force: bool = False) -> None:
+    """Write a file through a temporary one beside it; after any failure nothing half-written is left."""
+    path = Path(path)
+    _check(path, force)
+    try:
+        if _special(path):
+            path.write_bytes(data)
+            return
+        _replace(Path(os.path.realpath(path)), data)
+    except OSError as error:
+        raise TracediffError(
+            "output-not-writable",
+            f"{path} could not be written: {error.strerror or error}",
+            fix="check the free space and the permissions of the folder, or choose another one",
+        ) from error
+
+
+def _replace(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
