@@ -56,7 +56,7 @@ def _p(baseline: Floats, candidate: Floats, welch: float) -> float | None:
 def _power(baseline: Floats, candidate: Floats, step_ns: float, detectable: float | None) -> str:
     runs = min(len(baseline), len(candidate))
     if detectable is None:
-        return f"Run-to-run noise is unknown with one run a side: record {runs_needed(ALPHA)} or more runs a side."
+        return f"Run-to-run noise is not measured with a single run on a side: record {runs_needed(ALPHA)} or more a side."
     if not step_ns or not detectable:
         return ""
     deviations = [np.std(values, ddof=1) for values in (baseline, candidate) if len(values) > 1]

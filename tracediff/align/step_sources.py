@@ -1,0 +1,114 @@
+"""Where step labels come from: the range names of the stacks that name their steps, as patterns.
+
+Every pattern was read from the source that writes the range; it is named above it. The order is the order of
+trial: a stack's own iteration range before ranges that users name themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tracediff.errors import TracediffError
+
+
+@dataclass(frozen=True)
+class StepLabels:
+    """A way to recognise step labels: an RE2 pattern and which of its groups hold what (0: no such group)."""
+
+    name: str
+    pattern: str
+    number: int = 0
+    ctx: int = 0
+    tokens: int = 0
+    gen: int = 0
+
+
+# facts: tensorrt_llm/_torch/pyexecutor/py_executor.py writes the label; older versions have no step number or
+# no token count.
+TENSORRT_LLM = StepLabels(
+    "tensorrt-llm",
+    r"_forward_step(?:\s+(\d+))?:\s+(\d+) ctx reqs,(?:\s+(\d+) ctx tokens,)?\s+(\d+) gen reqs",
+    number=1, ctx=2, tokens=3, gen=4,
+)  # fmt: skip
+PROFILER_STEP = StepLabels("profiler-step", r"^ProfilerStep#(\d+)$", number=1)
+
+# One match is enough to know that these are the labels; a single one is then an error of its own (one-step).
+SOURCES: tuple[StepLabels, ...] = (TENSORRT_LLM, PROFILER_STEP)
+
+# NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager/trtGptModelInflightBatching.cpp, forwardAsync: the C++ executor,
+# once an iteration; the name was ModelForwardAsync, then ...::ForwardAsync, then ...::forwardAsync.
+_TENSORRT_LLM_CPP = StepLabels(
+    "tensorrt-llm-cpp", r"^(?:TrtGptModelInflightBatching::[Ff]orwardAsync|ModelForwardAsync)$"
+)
+
+# vllm-project/vllm vllm/v1/worker/gpu_worker.py, annotate_profile: around execute_model; an NVTX range with the
+# profiler "cuda" (vllm/profiler/wrapper.py, CudaProfilerWrapper). The longer form is detailed_trace_annotation.
+_VLLM_EXECUTE = StepLabels(
+    "vllm",
+    r"^execute_(?:\d+_)?context_(\d+)\((?:sq)?(\d+)[^)]*\)_generation_(\d+)\(",
+    ctx=1, tokens=2, gen=3,
+)  # fmt: skip
+# The same function in older versions. New requests are in their context; a chunk of a long prompt counts as cached.
+_VLLM_EXECUTE_OLD = StepLabels("vllm", r"^execute_new_(\d+)_cached_(\d+)$", ctx=1, gen=2)
+# vllm-project/vllm vllm/v1/worker/gpu_model_runner.py, execute_model, with VLLM_NVTX_SCOPES_FOR_PROFILING=1
+# (vllm/v1/utils.py, record_function_or_nullcontext): the first scope of a step; "forward" follows it.
+_VLLM_SCOPE = StepLabels("vllm", r"^gpu_model_runner: preprocess$")
+
+# sgl-project/sglang python/sglang/srt/managers/scheduler.py, run_batch, with SGLANG_ENABLE_NVTX_SCHEDULER=1
+# (python/sglang/srt/utils/nvtx_utils.py): once an iteration, with every draft forward of it inside.
+_SGLANG_BATCH = StepLabels("sglang", r"^scheduler\.run_batch$")
+# sgl-project/sglang python/sglang/srt/model_executor/model_runner.py, build_step_span_name: a record_function,
+# which is an NVTX range under nsys --pytorch=autograd-nvtx; emit_nvtx may append ", op_id = 12".
+_SGLANG_SPAN = StepLabels(
+    "sglang",
+    r"^step\[(?:EXTEND bs=(\d+) toks=(\d+)|DECODE bs=(\d+)|[A-Z_]+ bs=\d+)\b",
+    ctx=1, tokens=2, gen=3,
+)  # fmt: skip
+
+# NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/train.py, train: training_step_<step> around each
+# iteration (pull request 5642). Megatron-LM itself names functions of an iteration, never the iteration.
+_MEGATRON = StepLabels("megatron", r"^training_step_(\d+)$", number=1)
+# NVIDIA-NeMo/Automodel nemo_automodel/recipes/llm/benchmark.py: a range for each micro-batch of an iteration; the
+# first of them begins the step.
+_AUTOMODEL = StepLabels("nemo-automodel", r"^iteration_(\d+)_ga_step_0$", number=1)
+# Lightning-AI/pytorch-lightning src/lightning/pytorch/profilers/pytorch.py, start: "[pl][profile]" + action, with
+# emit_nvtx=True; run_training_batch is from src/lightning/pytorch/loops/training_epoch_loop.py, the others are
+# the steps of a strategy without a training loop.
+_LIGHTNING = StepLabels("lightning", r"^\[pl\]\[profile\]run_training_batch\b")
+_LIGHTNING_EVAL = StepLabels(
+    "lightning", r"^\[pl\]\[profile\]\[Strategy\]\w+\.(?:validation|test|predict)_step\b"
+)
+
+# What users call the range around an iteration of their own loop: "iteration12" is from PyTorch's introduction
+# (dev-discuss.pytorch.org, "Using Nsight Systems to profile GPU workload") and copied from there into many
+# training loops; "step 12" and "step_12" are from Trainer callbacks and benchmark scripts; "decode_step" from
+# hand-written engines. What follows the number may only be punctuation and numbers: "step 3 forward" is a part.
+_WORDS = "train|training|decode|decoding|prefill|generate|generation|inference|engine|executor|model|global|profile|bench|benchmark|warmup"
+_NAMED = StepLabels(
+    "step-range",
+    rf"(?i)^\W*(?:(?:{_WORDS})[\s_.:/-]?)?(?:steps?|iterations?|iter)(?:[\s_:#=\[(-]*(\d+)[\W\d]*|\W*)$",
+    number=1,
+)
+
+# Tried after SOURCES; one is taken where at least two of its labels, on one thread, have GPU work.
+PRESETS: tuple[StepLabels, ...] = (
+    _TENSORRT_LLM_CPP, _VLLM_EXECUTE, _VLLM_EXECUTE_OLD, _VLLM_SCOPE, _SGLANG_BATCH, _SGLANG_SPAN, _MEGATRON,
+    _AUTOMODEL, _LIGHTNING, _LIGHTNING_EVAL, _NAMED,
+)  # fmt: skip
+
+
+def from_regex(text: str) -> StepLabels:
+    """`--step-regex`: groups named number, ctx, tokens, gen say what they hold; a lone unnamed group is the number.
+
+    Raises `TracediffError`: bad-step-regex.
+    """
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}") from error
+    named = compiled.groupindex
+    number = named.get("number", 1 if compiled.groups == 1 and not named else 0)
+    return StepLabels(
+        f"step-regex:{text}", text, number, named.get("ctx", 0), named.get("tokens", 0), named.get("gen", 0)
+    )
