@@ -17,7 +17,7 @@ import polars as pl
 from tracediff.align.kernel_categories import is_communication
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
-from tracediff.load.database import run_sql, sql
+from tracediff.load.database import frame, run_sql, sql
 
 from tracediff.model import Note
 
@@ -128,11 +128,11 @@ def _keys(capture: Capture) -> pl.DataFrame:
         "CREATE OR REPLACE TABLE key_id AS SELECT key, (row_number() OVER (ORDER BY kind, name, grid, block,"
         " short_name) - 1)::INTEGER AS id FROM op_key"
     )
-    rows = capture.db.execute(
+    return frame(
+        capture.db,
         "SELECT id, name, short_name, kind, grid, block, registers, shared_bytes"
-        " FROM op_key JOIN key_id USING (key) ORDER BY id"
-    ).pl()
-    return rows
+        " FROM op_key JOIN key_id USING (key) ORDER BY id",
+    )
 
 
 def _class(name: str, kind: int) -> int:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import polars as pl
 
 
 def packaged_scanner() -> Path | None:
@@ -95,3 +101,36 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
         text = text.replace("{{" + key + "}}", str(value) if isinstance(value, int) else quoted(value))
     assert not re.search(r"\{\{\w+\}\}", text), f"unset parameter in {name}.sql"
     return db.execute(text)
+
+
+def frame(db: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
+    """The rows of a query as a polars frame, by way of numpy: DuckDB's own conversion would need pyarrow.
+
+    Integers become Int64, floats Float64, booleans Boolean, everything else String; SQL NULL becomes null.
+    """
+    import numpy as np
+    import polars as pl
+
+    columns = {}
+    for name, values in db.execute(query).fetchnumpy().items():
+        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+        data = np.ma.getdata(values)
+        if data.dtype.kind in "iu":
+            column = pl.Series(name, data.astype(np.int64))
+        elif data.dtype.kind == "f":
+            column = pl.Series(name, data.astype(np.float64))
+        elif data.dtype.kind == "b":
+            column = pl.Series(name, data)
+        else:
+            column = pl.Series(name, data.tolist(), dtype=pl.String)
+        if missing is not None and missing.any():
+            column = column.set(pl.Series(missing), None)
+        columns[name] = column
+    return pl.DataFrame(columns)
+
+
+def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Make a table of numpy arrays of one length (again without pyarrow)."""
+    db.register(f"{name}_arrays", dict(columns))
+    db.execute(f"CREATE OR REPLACE TABLE {identifier(name)} AS FROM {identifier(name + '_arrays')}")
+    db.unregister(f"{name}_arrays")

@@ -13,6 +13,7 @@ from tracediff.align.steps import find_steps
 from tracediff.align.threads import Thread, thread_roles
 from tracediff.align.timeline import Timeline, Unit, build_timeline
 from tracediff.load.capture import Capture
+from tracediff.load.database import frame
 from tracediff.measure.attribution import IDLE, IdlePieces, attribute
 from tracediff.measure.collectives import collective_waits
 from tracediff.measure.gaps import gap_moments, gap_table, worst_gaps
@@ -109,11 +110,12 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
             },
             schema=_STEP_SCHEMA,
         )  # fmt: skip
-    return capture.db.execute(
+    return frame(
+        capture.db,
         "SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs,"
         " ctx_tokens::BIGINT AS ctx_tokens, gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start,"
-        " coalesce(next_ns, label_end_ns) AS window_end FROM step ORDER BY pid, step"
-    ).pl()
+        " coalesce(next_ns, label_end_ns) AS window_end FROM step ORDER BY pid, step",
+    )
 
 
 _STEP_SCHEMA = {

@@ -9,7 +9,7 @@ from tracediff.align.places import Places
 from tracediff.align.threads import Thread
 from tracediff.align.timeline import Timeline
 from tracediff.load.capture import Capture
-from tracediff.load.database import run_sql
+from tracediff.load.database import create_table, frame, run_sql
 from tracediff.measure.attribution import handed_over
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.intervals import Intervals, cut
@@ -21,9 +21,7 @@ def host_tables(
     """ranges, apis, gil, gil_pairs and gc of `Reduction`."""
     db = capture.db
     windows = _windows(timeline, periods, threads)
-    db.register("host_window_frame", windows)
-    db.execute("CREATE OR REPLACE TABLE host_window AS FROM host_window_frame")
-    db.unregister("host_window_frame")
+    create_table(db, "host_window", {name: windows[name].to_numpy() for name in windows.columns})
     run_sql(db, "measure/host_tables")
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
@@ -31,15 +29,15 @@ def host_tables(
     )
 
     def read(query: str, *by: str) -> pl.DataFrame:
-        frame = db.execute(query).pl().join(role, on="tid", how="left").with_columns(pl.col("thread").fill_null(""))
-        sums = [name for name in ("count", "ns", "hold_ns", "wait_ns") if name in frame.columns]
-        return frame.group_by("stratum", *by).agg(pl.col(*sums).cast(pl.Int64).sum()).sort("stratum", *by)
+        table = frame(db, query).join(role, on="tid", how="left").with_columns(pl.col("thread").fill_null(""))
+        sums = [name for name in ("count", "ns", "hold_ns", "wait_ns") if name in table.columns]
+        return table.group_by("stratum", *by).agg(pl.col(*sums).cast(pl.Int64).sum()).sort("stratum", *by)
 
     names = pl.DataFrame(
         {"label": np.arange(max(places.size, 1)), "place": [places.of_label(i) for i in range(max(places.size, 1))]},
         schema={"label": pl.Int64, "place": pl.String},
     )
-    ranges = db.execute("SELECT stratum, tid, label::BIGINT AS label, domain, count, ns FROM range_stat").pl()
+    ranges = frame(db, "SELECT stratum, tid, label, domain, count, ns FROM range_stat")
     ranges = (
         ranges.join(role, on="tid", how="left")
         .join(names, on="label", how="left")
