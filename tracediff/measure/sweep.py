@@ -79,9 +79,10 @@ def _cut_at_bounds(unit: Unit, periods: int) -> tuple[Index, Ints, Ints, Index]:
 def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, busy: Ints) -> Floats:
     """Overlapping pieces: adds their busy time to `busy`, returns each piece's share."""
     size = len(start)
-    instants = np.concatenate((start, end))
+    # ends before starts: at a period's bound the last boundary of an instant must be one of the new period
+    instants = np.concatenate((end, start))
     order = np.argsort(instants, kind="stable")
-    change = np.concatenate((np.ones(size, np.int64), -np.ones(size, np.int64)))[order]
+    change = np.concatenate((-np.ones(size, np.int64), np.ones(size, np.int64)))[order]
     kinds = np.concatenate((kind, kind))[order]
     running = np.stack([np.cumsum(np.where(kinds == number, change, 0)) for number in range(3)])
     times = instants[order]
@@ -99,7 +100,7 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
         rate = np.where(active, length / np.maximum(running[number], 1), 0.0)
         total = np.concatenate(([0.0], np.cumsum(rate)))
         mine = kind == number
-        share[mine] = total[position[size:][mine]] - total[position[:size][mine]]
+        share[mine] = total[position[:size][mine]] - total[position[size:][mine]]
     return share
 
 
