@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "pairs"
 LISTED: dict[str, Any] = tomllib.loads((FOLDER / "pairs.toml").read_text(encoding="utf-8"))
 FILES = sorted(FOLDER.glob("*.sqlite.xz"))
 VERDICTS = {"improved", "regressed", "no_change", "not_comparable"}
-PRIVATE = re.compile(rb"/(?:home|root|tmp|work|opt|usr|mnt)/|TOKEN|HOSTNAME|ENVIRONMENT_VARIABLE|WORKING_DIR")
+PRIVATE = re.compile(rb"/(?:home|root|tmp|work|opt|usr|mnt)/|TOKEN|HOSTNAME|WORKING_DIR|ENVIRONMENT_VARIABLE")
 
 
 def test_every_file_is_listed_and_used() -> None:
