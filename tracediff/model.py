@@ -52,7 +52,7 @@ class RunInput(msgspec.Struct, frozen=True):
     duration_ns: int
     ranks: int
     steps: int  # whole steps, before strata
-    step_source: str  # tensorrt-llm | profiler-step | step-regex:... | inferred | whole-capture
+    step_source: str  # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
 
 
 class SideInput(msgspec.Struct, frozen=True):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 
+import numpy as np
+
 from tracediff.align import kernel_categories, kernel_names
 
 # A capture has few distinct names and blocks, and each is asked for again and again.
@@ -22,6 +24,8 @@ category = lru_cache(1 << 16)(kernel_categories.category)
 
 # Longer modal sequences than this are matched by key only: alignment is quadratic in the worst case.
 MAX_SEQUENCE = 4000
+# Equal pairs of ops up to which difflib aligns; its time is their number times the blocks that it finds.
+_MATCHER_PAIRS = 100_000
 _FUSE = 6  # the most ops a fused or split block is looked for among
 _MATCH_ORDER = ("exact", "name", "template", "sequence", "fused", "split", "added", "removed")
 _CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
@@ -76,14 +80,57 @@ def match_kernels(
 
 
 def _align(one: list[OpKey], other: list[OpKey]) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
+    if other < one:  # both ways round the same alignment: swapping the sides must only swap the pairs
+        return [(a, b) for b, a in _align(other, one)]
     pairs: list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]] = []
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
-    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
-        if kind == "equal":
+    for equal, i1, i2, j1, j2 in _blocks(one, other):
+        if equal:
             pairs += [((a,), (b,)) for a, b in zip(one[i1:i2], other[j1:j2], strict=True)]
         else:
             pairs += _align_block(tuple(one[i1:i2]), tuple(other[j1:j2]))
     return pairs
+
+
+def _blocks(one: list[OpKey], other: list[OpKey]) -> list[tuple[bool, int, int, int, int]]:
+    """Stretches of both sequences that are equal, and those between them: (equal, i1, i2, j1, j2)."""
+    uses = Counter(other)
+    if sum(uses[op] for op in one) <= _MATCHER_PAIRS:
+        matcher = SequenceMatcher(None, one, other, autojunk=False)
+        return [(kind == "equal", i1, i2, j1, j2) for kind, i1, i2, j1, j2 in matcher.get_opcodes()]
+    anchors = [*_common(one, other), (len(one), len(other))]
+    found = []
+    i = j = 0
+    for a, b in anchors:
+        if a > i or b > j:
+            found.append((False, i, a, j, b))
+        if a < len(one) and b < len(other):
+            found.append((True, a, a + 1, b, b + 1))
+        i, j = a + 1, b + 1
+    return found
+
+
+def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
+    """Positions of a longest common subsequence, by rows of whole vectors: quadratic, but never worse."""
+    ids = {op: number for number, op in enumerate(dict.fromkeys((*one, *other)))}
+    a = np.array([ids[op] for op in one], np.int32)
+    b = np.array([ids[op] for op in other], np.int32)
+    # length[i][j]: of the longest common subsequence of one[i:] and other[j:]
+    length = np.zeros((len(a) + 1, len(b) + 1), np.int16)
+    for i in range(len(a) - 1, -1, -1):
+        below = length[i + 1]
+        best = np.maximum(below[:-1], below[1:] + (b == a[i]))
+        length[i, :-1] = np.maximum.accumulate(best[::-1])[::-1]
+    found = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i] == b[j]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif length[i + 1, j] >= length[i, j + 1]:
+            i += 1
+        else:
+            j += 1
+    return found
 
 
 @lru_cache(1 << 12)
@@ -122,7 +169,7 @@ def _align_block(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> list[tuple
 
 
 def _unlike(one: OpKey, other: OpKey) -> float:
-    """0 for the same op, up to 2 (as dear as removing one and adding the other)."""
+    """0 for the same op; removing one and adding the other costs 2."""
     if one == other:
         return 0.0
     if one.name == other.name:
@@ -132,8 +179,8 @@ def _unlike(one: OpKey, other: OpKey) -> float:
     if category(one.name) == category(other.name):
         return 0.5
     same = {category(one.name), category(other.name)}
-    # kernels of pointwise kinds replace each other freely; a GEMM is not replaced by a softmax
-    return 0.8 if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"} else 1.9
+    # kernels of pointwise kinds replace each other freely; a GEMM is not replaced by a softmax: dearer than both apart
+    return 0.8 if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"} else 2.5
 
 
 # Work that does not disappear into a pointwise kernel: it can only be fused with its own kind.

@@ -33,23 +33,25 @@ TENSORRT_LLM = StepLabels(
 )  # fmt: skip
 PROFILER_STEP = StepLabels("profiler-step", r"^ProfilerStep#(\d+)$", number=1)
 
-# One match is enough to know that these are the labels; a single one is then an error of its own (one-step).
+# One match is enough to know that these are the labels; a single one is an error of its own (one-step).
 SOURCES: tuple[StepLabels, ...] = (TENSORRT_LLM, PROFILER_STEP)
 
-# NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager/trtGptModelInflightBatching.cpp, forwardAsync: the C++ executor,
-# once an iteration; the name was ModelForwardAsync, then ...::ForwardAsync, then ...::forwardAsync.
+# NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager/trtGptModelInflightBatching.cpp, forwardAsync: the C++
+# executor, once an iteration; the name was ModelForwardAsync, then ...::ForwardAsync, then ...::forwardAsync.
 _TENSORRT_LLM_CPP = StepLabels(
     "tensorrt-llm-cpp", r"^(?:TrtGptModelInflightBatching::[Ff]orwardAsync|ModelForwardAsync)$"
 )
 
-# vllm-project/vllm vllm/v1/worker/gpu_worker.py, annotate_profile: around execute_model; an NVTX range with the
-# profiler "cuda" (vllm/profiler/wrapper.py, CudaProfilerWrapper). The longer form is detailed_trace_annotation.
+# vllm-project/vllm vllm/v1/worker/gpu_worker.py, annotate_profile: around execute_model; an NVTX range with
+# the profiler "cuda" (vllm/profiler/wrapper.py, CudaProfilerWrapper). The longer form comes with
+# detailed_trace_annotation.
 _VLLM_EXECUTE = StepLabels(
     "vllm",
     r"^execute_(?:\d+_)?context_(\d+)\((?:sq)?(\d+)[^)]*\)_generation_(\d+)\(",
     ctx=1, tokens=2, gen=3,
 )  # fmt: skip
-# The same function in older versions. New requests are in their context; a chunk of a long prompt counts as cached.
+# The same function in older versions. New requests are in their context; later chunks of a long prompt
+# count as cached.
 _VLLM_EXECUTE_OLD = StepLabels("vllm", r"^execute_new_(\d+)_cached_(\d+)$", ctx=1, gen=2)
 # vllm-project/vllm vllm/v1/worker/gpu_model_runner.py, execute_model, with VLLM_NVTX_SCOPES_FOR_PROFILING=1
 # (vllm/v1/utils.py, record_function_or_nullcontext): the first scope of a step; "forward" follows it.
@@ -58,8 +60,9 @@ _VLLM_SCOPE = StepLabels("vllm", r"^gpu_model_runner: preprocess$")
 # sgl-project/sglang python/sglang/srt/managers/scheduler.py, run_batch, with SGLANG_ENABLE_NVTX_SCHEDULER=1
 # (python/sglang/srt/utils/nvtx_utils.py): once an iteration, with every draft forward of it inside.
 _SGLANG_BATCH = StepLabels("sglang", r"^scheduler\.run_batch$")
-# sgl-project/sglang python/sglang/srt/model_executor/model_runner.py, build_step_span_name: a record_function,
-# which is an NVTX range under nsys --pytorch=autograd-nvtx; emit_nvtx may append ", op_id = 12".
+# sgl-project/sglang python/sglang/srt/model_executor/model_runner.py, _build_step_span_name: a
+# record_function, so an NVTX range only under torch.autograd.profiler.emit_nvtx. Other modes are verify and
+# draft passes.
 _SGLANG_SPAN = StepLabels(
     "sglang",
     r"^step\[(?:EXTEND bs=(\d+) toks=(\d+)|DECODE bs=(\d+)|[A-Z_]+ bs=\d+)\b",
@@ -67,24 +70,29 @@ _SGLANG_SPAN = StepLabels(
 )  # fmt: skip
 
 # NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/train.py, train: training_step_<step> around each
-# iteration (pull request 5642). Megatron-LM itself names functions of an iteration, never the iteration.
+# iteration (pull request 5642). Megatron-LM names functions of an iteration, not the iteration.
 _MEGATRON = StepLabels("megatron", r"^training_step_(\d+)$", number=1)
-# NVIDIA-NeMo/Automodel nemo_automodel/recipes/llm/benchmark.py: a range for each micro-batch of an iteration; the
-# first of them begins the step.
+# NVIDIA-NeMo/Automodel nemo_automodel/recipes/llm/benchmark.py, run_benchmark: a range for each micro-batch
+# of an iteration; the first of them begins the step.
 _AUTOMODEL = StepLabels("nemo-automodel", r"^iteration_(\d+)_ga_step_0$", number=1)
-# Lightning-AI/pytorch-lightning src/lightning/pytorch/profilers/pytorch.py, start: "[pl][profile]" + action, with
-# emit_nvtx=True; run_training_batch is from src/lightning/pytorch/loops/training_epoch_loop.py, the others are
-# the steps of a strategy without a training loop.
+# Lightning-AI/pytorch-lightning src/lightning/pytorch/profilers/pytorch.py, start: "[pl][profile]" +
+# action, an NVTX range with emit_nvtx=True. The action run_training_batch is from
+# src/lightning/pytorch/loops/training_epoch_loop.py, those of a strategy from
+# src/lightning/pytorch/trainer/trainer.py; outside fit a batch is one such call.
 _LIGHTNING = StepLabels("lightning", r"^\[pl\]\[profile\]run_training_batch\b")
 _LIGHTNING_EVAL = StepLabels(
     "lightning", r"^\[pl\]\[profile\]\[Strategy\]\w+\.(?:validation|test|predict)_step\b"
 )
 
-# What users call the range around an iteration of their own loop: "iteration12" is from PyTorch's introduction
-# (dev-discuss.pytorch.org, "Using Nsight Systems to profile GPU workload") and copied from there into many
-# training loops; "step 12" and "step_12" are from Trainer callbacks and benchmark scripts; "decode_step" from
-# hand-written engines. What follows the number may only be punctuation and numbers: "step 3 forward" is a part.
-_WORDS = "train|training|decode|decoding|prefill|generate|generation|inference|engine|executor|model|global|profile|bench|benchmark|warmup"
+# What users call the range around an iteration of their own loop: "iteration12" is from PyTorch's
+# introduction (dev-discuss.pytorch.org, "Using Nsight Systems to profile GPU workload") and copied from
+# there into many training loops; "step 12" and "step_12" are from Trainer callbacks and benchmark scripts,
+# "decode_step" from hand-written engines. Only punctuation and numbers may follow: "step 3 forward" is a
+# part.
+_WORDS = (
+    "train|training|decode|decoding|prefill|generate|generation|inference|engine|executor|model|global|profile"
+    "|bench|benchmark|warmup"
+)
 _NAMED = StepLabels(
     "step-range",
     rf"(?i)^\W*(?:(?:{_WORDS})[\s_.:/-]?)?(?:steps?|iterations?|iter)(?:[\s_:#=\[(-]*(\d+)[\W\d]*|\W*)$",
@@ -99,8 +107,9 @@ PRESETS: tuple[StepLabels, ...] = (
 
 
 def from_regex(text: str) -> StepLabels:
-    """`--step-regex`: groups named number, ctx, tokens, gen say what they hold; a lone unnamed group is the number.
+    """`--step-regex`: groups named number, ctx, tokens, gen say what they hold.
 
+    A lone unnamed group is the number.
     Raises `TracediffError`: bad-step-regex.
     """
     try:

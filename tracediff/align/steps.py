@@ -1,55 +1,29 @@
 """Steps of a capture: which NVTX ranges are step labels, and the host window of each step.
 
 A step's host window is [label start, next label start) on the label's thread. Sources are tried in this
-order: `--step-regex`, TensorRT-LLM's labels (three generations), ProfilerStep#N, range names of other stacks.
+order: `--step-regex`, TensorRT-LLM's labels (three generations), ProfilerStep#N, the range names of other
+stacks (step_sources), the sequence of launches that repeats (step_inference).
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import duckdb
 
+from tracediff.align.step_inference import infer_steps
+from tracediff.align.step_sources import PRESETS, SOURCES, StepLabels, from_regex
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
-from tracediff.load.database import run_sql
-
-
-@dataclass(frozen=True)
-class StepLabels:
-    """A way to recognise step labels: an RE2 pattern and which of its groups hold what (0: no such group)."""
-
-    name: str
-    pattern: str
-    number: int = 0
-    ctx: int = 0
-    tokens: int = 0
-    gen: int = 0
-
-
-# facts: tensorrt_llm/_torch/pyexecutor/py_executor.py writes the label; older versions have no step number or
-# no token count.
-TENSORRT_LLM = StepLabels(
-    "tensorrt-llm",
-    r"_forward_step(?:\s+(\d+))?:\s+(\d+) ctx reqs,(?:\s+(\d+) ctx tokens,)?\s+(\d+) gen reqs",
-    number=1, ctx=2, tokens=3, gen=4,
-)  # fmt: skip
-PROFILER_STEP = StepLabels("profiler-step", r"^ProfilerStep#(\d+)$", number=1)
-
-SOURCES: tuple[StepLabels, ...] = (TENSORRT_LLM, PROFILER_STEP)
+from tracediff.load.database import run_sql, sql
 
 
 def find_steps(capture: Capture, step_regex: str | None = None) -> str:
     """Fill the tables `step` and `step_text` of the capture; return the name of the source that matched.
 
+    Adds the warning steps-inferred to the capture where there are no labels.
     Raises `TracediffError`: bad-step-regex, no-steps, one-step.
     """
-    sources = (_from_regex(step_regex),) if step_regex is not None else SOURCES
-    for source in sources:
-        run_sql(
-            capture.db, "align/step",
-            pattern=source.pattern, number=source.number, ctx=source.ctx, tokens=source.tokens, gen=source.gen,
-        )  # fmt: skip
-        steps = capture.count("step")
+    for source in SOURCES if step_regex is None else (from_regex(step_regex),):
+        steps = _label(capture, source)
         if steps == 1:
             raise TracediffError(
                 "one-step",
@@ -60,6 +34,14 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
             return source.name
     if step_regex is not None:
         raise TracediffError("no-steps", f"{capture.name}: no NVTX range matches --step-regex {step_regex!r}")
+    for source in PRESETS:
+        if _label(capture, source) > 1 and _with_work(capture) > 1:
+            # a server in front of the engine may carry labels too; it has no GPU work to cut into steps
+            capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op)")
+            return source.name
+    inferred = infer_steps(capture)
+    if inferred is not None:
+        return inferred
     raise TracediffError(
         "no-steps",
         f"{capture.name}: no step labels among its NVTX ranges (table NVTX_EVENTS)",
@@ -68,14 +50,21 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
     )
 
 
-def _from_regex(text: str) -> StepLabels:
-    """`--step-regex`: groups named number, ctx, tokens, gen say what they hold; a lone unnamed group is the number."""
+def _label(capture: Capture, source: StepLabels) -> int:
+    """Fill the tables from one source of labels; how many steps there are."""
     try:
-        compiled = re.compile(text)
-    except re.error as error:
-        raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}") from error
-    named = compiled.groupindex
-    number = named.get("number", 1 if compiled.groups == 1 and not named else 0)
-    return StepLabels(
-        f"step-regex:{text}", text, number, named.get("ctx", 0), named.get("tokens", 0), named.get("gen", 0)
-    )
+        run_sql(
+            capture.db, "align/step",
+            pattern=source.pattern, number=source.number,
+            ctx=source.ctx, tokens=source.tokens, gen=source.gen,
+        )  # fmt: skip
+    except duckdb.InvalidInputException as error:
+        # RE2 has no look-around and no back-references; only a user's own pattern can hold them
+        raise TracediffError("bad-step-regex", f"--step-regex {source.pattern!r}: {error}") from error
+    return capture.count("step")
+
+
+def _with_work(capture: Capture) -> int:
+    """Steps in which something was launched, of the process that has most of them."""
+    row = capture.db.execute(sql("align/step_work")).fetchone()
+    return int(row[0]) if row else 0

@@ -14,6 +14,7 @@ import polars as pl
 from tracediff.model import Mix, Note, Stratum
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
+IRREGULAR = "irregular"  # phase of inferred steps that are unlike the repeating one: listed, never compared
 MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
@@ -105,12 +106,16 @@ def _bucket(column: str) -> pl.Expr:
 def _assign(
     exact: pl.DataFrame, runs: tuple[int, int], min_steps: int
 ) -> tuple[pl.DataFrame, dict[int, str]]:
-    def enough() -> pl.Expr:
-        return (pl.col("baseline") >= max(min_steps * runs[0], 1)) & (pl.col("candidate") >= max(min_steps * runs[1], 1))
+    def enough(phase: str) -> pl.Expr:
+        return (
+            (pl.col(phase) != IRREGULAR)
+            & (pl.col("baseline") >= max(min_steps * runs[0], 1))
+            & (pl.col("candidate") >= max(min_steps * runs[1], 1))
+        )
 
     levels: dict[int, str] = {}
     table = exact.with_columns(
-        group=pl.when(enough()).then(pl.int_range(pl.len())).otherwise(-1).cast(pl.Int64)
+        group=pl.when(enough("phase")).then(pl.int_range(pl.len())).otherwise(-1).cast(pl.Int64)
     )
     levels.update({group: "exact" for group in table["group"].to_list() if group >= 0})
     for level, keys in (
@@ -121,7 +126,7 @@ def _assign(
         if level == "phase":
             rest = rest & (pl.col("group").max().over("phase") < 0)
         left = table.filter(rest).with_columns(*keys)
-        sums = left.group_by("a", "b", "c", "d").agg(pl.col("baseline", "candidate").sum()).filter(enough())
+        sums = left.group_by("a", "b", "c", "d").agg(pl.col("baseline", "candidate").sum()).filter(enough("a"))
         first = max(levels, default=-1) + 1
         sums = sums.sort("a", "b", "c", "d", nulls_last=True).with_columns(wide=pl.int_range(pl.len()) + first)
         levels.update({group: level for group in sums["wide"].to_list()})
@@ -181,6 +186,8 @@ def _rows(
 
 
 def _why(row: dict[str, object], runs: tuple[int, int], min_steps: int) -> str:
+    if row["phase"] == IRREGULAR:
+        return "other ops than the repeating step: not known to be like one another"
     if not row["baseline_steps"]:
         return "only in the candidate"
     if not row["candidate_steps"]:

@@ -165,7 +165,8 @@ def _periods(
     windows = np.asarray(steps["start_ns"], np.int64)
     launched = launch >= 0
     step_of_launch = np.searchsorted(windows, launches.start, side="right") - 1
-    step = np.where(launched, step_of_launch[np.maximum(launch, 0)], -2)
+    step = np.full(len(launch), -2, np.int64)
+    step[launched] = step_of_launch[launch[launched]]
     # An op without a launching call goes with the op before it on its stream.
     orphans = np.flatnonzero(~launched)
     if len(orphans):

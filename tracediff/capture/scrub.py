@@ -8,53 +8,22 @@ into place.
 
 from __future__ import annotations
 
-import hashlib
 import lzma
-import marshal
 import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tracediff.capture import scrub_rules as rules
+from tracediff.capture.scrub_proof import Digest, Row, ScrubReport, TableProof
 from tracediff.errors import TracediffError
 
-Row = tuple[Any, ...]
 _CHUNK = 5_000
 _MAGIC = b"SQLite format 3\0"
-
-
-@dataclass(slots=True)
-class TableProof:
-    """What was compared between the source and the result for one table."""
-
-    name: str
-    rows_read: int
-    rows_kept: int
-    digest: str
-    texts_changed: int = 0
-
-    @property
-    def untouched(self) -> bool:
-        """Whether every row is there, byte for byte."""
-        return self.rows_read == self.rows_kept and not self.texts_changed
-
-
-@dataclass(slots=True)
-class ScrubReport:
-    """What `scrub` kept, changed and left out."""
-
-    tables: list[TableProof] = field(default_factory=list)
-    dropped_tables: list[str] = field(default_factory=list)
-    strings_dropped: int = 0
-    processes_dropped: int = 0
-    records_dropped: int = 0
-    arguments_removed: int = 0
 
 
 @dataclass(slots=True)
@@ -157,22 +126,6 @@ def _rows(db: sqlite3.Connection, table: _Table) -> Iterator[list[Row]]:
         cursor = db.execute(f"SELECT {columns} FROM {_quote(table.name)}")
     while chunk := cursor.fetchmany(_CHUNK):
         yield chunk
-
-
-class _Digest:
-    """A hash of rows, the same for the same values of the same types in the same order."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-        self.rows = 0
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self._hash.update(marshal.dumps(row, 2))  # version 2 has no back references
-            self.rows += 1
-
-    def hex(self) -> str:
-        return self._hash.hexdigest()
 
 
 class _Scrubber:
@@ -346,7 +299,7 @@ def _copy(source: sqlite3.Connection, path: Path, keep: frozenset[str], report: 
             target.execute(_create(table, source))
             places = ", ".join("?" * len(table.columns))
             insert = f"INSERT INTO {_quote(table.name)} VALUES ({places})"
-            digest, read, changed = _Digest(), 0, 0
+            digest, read, changed = Digest(), 0, 0
             scrubber.start()
             for chunk in _rows(source, table):
                 kept = scrubber.kept(table, chunk)
@@ -365,7 +318,7 @@ def _prove(source: sqlite3.Connection, path: Path, report: ScrubReport) -> None:
     with closing(sqlite3.connect(path)) as target:
         for proof in report.tables:
             table = _table(target, proof.name, "")
-            digest = _Digest()
+            digest = Digest()
             for chunk in _rows(target, table):
                 digest.add(chunk)
             asked = source.execute(f"SELECT count(*) FROM {_quote(proof.name)}").fetchone()[0]

@@ -23,13 +23,14 @@ Examples:
   tracediff compare before.sqlite after.sqlite
   tracediff compare main=runs/main pr=runs/pr --html report.html --md comment.md
   tracediff compare runs/main runs/pr --fail-on step:+3% --junit gate.xml
+  tracediff compare tracediff-bundle --html report.html
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inconclusive under a gate.
 """
 )
 @click.argument("baseline")
-@click.argument("candidate")
+@click.argument("candidate", required=False)
 @output_options
 @click.option("--fail-on", "gates", multiple=True, metavar="METRIC:+LIMIT", help="Gate, e.g. step:+5% or gc:+200us; repeatable.")
 @click.option("--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen.")
@@ -43,7 +44,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
 def compare(
     baseline: str,
-    candidate: str,
+    candidate: str | None,
     outputs: dict[str, Path],
     overwrite: bool,
     top: int,
@@ -62,9 +63,9 @@ def compare(
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, by how much, why, and can it be believed?
 
     Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
-    repeats, and may be named: label=PATH.
+    repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both sides and stands alone.
     """
-    from tracediff.load.inputs import resolve
+    from tracediff.load.inputs import resolve, resolve_pair
     from tracediff.measure.compare import Options
     from tracediff.measure.compare import compare as compare_sides
     from tracediff.measure.gates import parse_gate
@@ -73,7 +74,7 @@ def compare(
 
     parsed = [parse_gate(text) for text in gates]
     check_outputs(outputs.values(), overwrite)
-    files = resolve(baseline), resolve(candidate)
+    *files, bundle = resolve_pair(baseline, candidate)
     reading = Reading(step_regex, whole_capture, memory_limit, threads)
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "force": force, "noise": bool(noise)}
     sides = [reduce_side(one, reading, _progress(quiet)) for one in files]
@@ -85,6 +86,10 @@ def compare(
     )  # fmt: skip
     if kpi_baseline or kpi_candidate:
         result = _with_kpi(result, kpi_baseline, kpi_candidate)
+    elif bundle is not None:
+        from tracediff.cli.bundle_kpi import with_bundle_kpi
+
+        result = with_bundle_kpi(result, bundle)
     sys.exit(finish(result, outputs, parsed, overwrite=overwrite, top=top, quiet=quiet))
 
 

@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
+    "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
+    "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
 }
 

@@ -96,11 +96,9 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
     DuckDB takes no parameters in CREATE statements with several statements a file, hence the substitution;
     every value is quoted here, none comes from the names inside a trace.
     """
-    text = sql(name)
-    for key, value in literals.items():
-        text = text.replace("{{" + key + "}}", str(value) if isinstance(value, int) else quoted(value))
-    assert not re.search(r"\{\{\w+\}\}", text), f"unset parameter in {name}.sql"
-    return db.execute(text)
+    text = {key: str(value) if isinstance(value, int) else quoted(value) for key, value in literals.items()}
+    # in one pass: a value may itself hold {{word}}; a word without a value is a KeyError
+    return db.execute(re.sub(r"\{\{(\w+)\}\}", lambda word: text[word[1]], sql(name)))
 
 
 def frame(db: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:

@@ -1,9 +1,10 @@
 """Words of the command line -> sides and the files of their runs.
 
-    FILE            one run
-    FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run
-    FOLDER/…        a folder of folders: one run a subfolder
-    label=PATH      the same with a name for the report
+FILE            one run
+FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run
+FOLDER/…        a folder of folders: one run a subfolder
+label=PATH      the same with a name for the report
+BUNDLE          alone: what `tracediff capture` left, both sides of it
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
+from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
 from tracediff.load.unpack import SUFFIXES, is_export
 
@@ -32,6 +35,29 @@ class SideFiles:
 
     label: str
     runs: tuple[RunFiles, ...]
+
+
+def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideFiles, Bundle | None]:
+    """Return both sides; a capture bundle alone holds both, and comes back as well.
+
+    Raises `TracediffError`: candidate-missing, not-a-file, empty-folder, and those of `read_bundle`.
+    """
+    if candidate is not None:
+        return resolve(baseline), resolve(candidate), None
+    path = Path(baseline)
+    if not is_bundle(path):
+        raise TracediffError(
+            "candidate-missing",
+            f"{baseline}: only a capture bundle can be compared alone",
+            fix="tracediff compare BASELINE CANDIDATE",
+            exit_code=2,
+        )
+    bundle = read_bundle(path)
+    return _side_of(bundle, "baseline"), _side_of(bundle, "candidate"), bundle
+
+
+def _side_of(bundle: Bundle, side: SideName) -> SideFiles:
+    return SideFiles(side, tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side]))
 
 
 def resolve(word: str) -> SideFiles:
@@ -69,7 +95,9 @@ def _split_label(word: str) -> tuple[str, Path]:
 def _runs_of_folder(folder: Path) -> list[RunFiles]:
     files = sorted(path for path in folder.iterdir() if path.is_file() and is_export(path))
     # A report beside its own export is the same run; a scratch file of a running export is none.
-    stems = {path.name.removesuffix(".xz").removesuffix(".sqlite") for path in files if ".sqlite" in path.name}
+    stems = {
+        path.name.removesuffix(".xz").removesuffix(".sqlite") for path in files if ".sqlite" in path.name
+    }
     files = [path for path in files if not (path.suffix == ".nsys-rep" and path.stem in stems)]
     if not files:
         subfolders = sorted(path for path in folder.iterdir() if path.is_dir())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracediff.align.strata import Strata
+from tracediff.align.strata import IRREGULAR, Strata
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Side
 from tracediff.model import Check, Comparability, Stratum
 
 Status = str
+_ALIKE = 3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
 
 
 def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
@@ -29,7 +30,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _graph_mode(sides),
         *(_kind(sides, kind) for kind in ("cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
         _gc(sides),
-        _same(sides, "step_labels", lambda part: part.step_source, "warn", "steps were found in different ways"),
+        _step_labels(sides),
         _window(sides),
         _mix(strata.rows),
         _dropped(sides),
@@ -43,6 +44,30 @@ def _values(side: Side, value: Callable[[Reduction], str]) -> str:
 
 def _meta(name: str) -> Callable[[Reduction], str]:
     return lambda part: "+".join(part.meta.get(name, ())) or "?"
+
+
+def _step_labels(sides: tuple[Side, Side]) -> Check:
+    """Steps found in one way; inferred ones also about as many ops long, or they are different loops."""
+    # with what confidence steps were inferred differs from run to run
+    how = _same(
+        sides, "step_labels", lambda part: part.step_source.partition(" (confidence ")[0], "warn",
+        "steps were found in different ways",
+    )  # fmt: skip
+    ops = [[round(_ops(part)) for part in side.parts if part.step_source.startswith("inferred")] for side in sides]
+    if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
+        return how
+    values = [" | ".join(f"{count} ops a step" for count in sorted(set(side))) for side in ops]
+    return Check(
+        "step_labels", "fail", values[0], values[1],
+        "steps were inferred, and hardly of the same loop: label them, or name the labels with --step-regex",
+    )  # fmt: skip
+
+
+def _ops(part: Reduction) -> float:
+    """Mean number of ops of the steps that are like the repeating one."""
+    steps = part.periods.filter(part.periods["phase"] != IRREGULAR)
+    count = part.kernels.join(steps, on="period", how="semi")["count"].sum()
+    return float(count) / max(len(steps), 1)
 
 
 def _gpus(part: Reduction) -> str:

@@ -107,6 +107,7 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
                 "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),
                 "ctx_tokens": [None] * len(pids), "gen_reqs": [None] * len(pids),
                 "window_start": [int(row[0])] * len(pids), "window_end": [int(row[1]) + 1] * len(pids),
+                "said": [None] * len(pids),
             },
             schema=_STEP_SCHEMA,
         )  # fmt: skip
@@ -114,13 +115,15 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
         capture.db,
         "SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs,"
         " ctx_tokens::BIGINT AS ctx_tokens, gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start,"
-        " coalesce(next_ns, label_end_ns) AS window_end FROM step ORDER BY pid, step",
+        " coalesce(next_ns, label_end_ns) AS window_end, phase AS said FROM step ORDER BY pid, step",
     )
 
 
 _STEP_SCHEMA = {
-    name: pl.Int64
-    for name in ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end")
+    **dict.fromkeys(
+        ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"), pl.Int64
+    ),
+    "said": pl.String,  # the phase, where the source of the steps knows it
 }
 
 
@@ -149,14 +152,16 @@ def _periods(
     table = pl.concat(frames).join(steps, on=["pid", "step"], how="left", maintain_order="left")
     ctx, gen = pl.col("ctx_reqs"), pl.col("gen_reqs")
     table = table.with_columns(
-        phase=pl.when(ctx.is_null() & gen.is_null())
+        phase=pl.when(pl.col("said").is_not_null())
+        .then(pl.col("said"))
+        .when(ctx.is_null() & gen.is_null())
         .then(pl.lit("step"))
         .when((ctx > 0) & (gen == 0))
         .then(pl.lit("context"))
         .when(ctx == 0)
         .then(pl.lit("generation"))
         .otherwise(pl.lit("mixed"))
-    )
+    ).drop("said")
     shape = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
     strata = table.group_by(shape).len("steps").sort(shape, nulls_last=True).with_row_index("stratum")
     strata = strata.with_columns(pl.col("stratum").cast(pl.Int64), pl.col("steps").cast(pl.Int64))

@@ -1,11 +1,13 @@
 -- step: the steps of each process, in order: the thread that carries most step labels is its executor.
--- {{pattern}}: a regular expression with up to four groups: number, ctx requests, ctx tokens, gen requests;
--- {{number}} ... {{gen}} say which group holds which (0: none).
+-- pattern: a regular expression with up to four groups: number, ctx requests, ctx tokens, gen requests;
+-- number ... gen say which group holds which (0: none).
 --   pid        INTEGER
 --   step       INTEGER  0, 1, ... within the process
 --   tid        BIGINT   the thread of the label
 --   number     BIGINT   as the label says, NULL where it does not
---   ctx_reqs, ctx_tokens, gen_reqs INTEGER
+--   ctx_reqs, ctx_tokens, gen_reqs INTEGER  NULL where the label does not say; a label that names one of context
+--                     and generation only has none of the other
+--   phase      VARCHAR  NULL: what the numbers of requests say
 --   start_ns   BIGINT   start of the label = start of the host window
 --   label_end_ns BIGINT end of the label
 --   next_ns    BIGINT   start of the next label = end of the host window; NULL for the last
@@ -23,8 +25,10 @@ FROM matched;
 
 CREATE OR REPLACE TABLE step AS
 WITH labelled AS (
-    SELECT (r.tid >> 24 & 16777215)::INTEGER AS pid, r.tid, r.start_ns, r.end_ns,
-           t.number, t.ctx_reqs, t.ctx_tokens, t.gen_reqs
+    SELECT (r.tid >> 24 & 16777215)::INTEGER AS pid, r.tid, r.start_ns, r.end_ns, t.number,
+           coalesce(t.ctx_reqs, CASE WHEN {{ctx}} > 0 AND t.gen_reqs IS NOT NULL THEN 0 END)::INTEGER AS ctx_reqs,
+           t.ctx_tokens,
+           coalesce(t.gen_reqs, CASE WHEN {{gen}} > 0 AND t.ctx_reqs IS NOT NULL THEN 0 END)::INTEGER AS gen_reqs
     FROM range AS r JOIN step_text AS t USING (label)
 ), executor AS (
     SELECT pid, arg_max(tid, (labels, -tid)) AS tid
@@ -38,7 +42,7 @@ WITH labelled AS (
 )
 SELECT
     pid, (row_number() OVER running - 1)::INTEGER AS step, tid, number, ctx_reqs, ctx_tokens, gen_reqs,
-    start_ns, end_ns AS label_end_ns, lead(start_ns) OVER running AS next_ns
+    NULL::VARCHAR AS phase, start_ns, end_ns AS label_end_ns, lead(start_ns) OVER running AS next_ns
 FROM outermost
 WHERE reach IS NULL OR start_ns >= reach
 WINDOW running AS (PARTITION BY pid ORDER BY start_ns, end_ns DESC);

@@ -1,0 +1,148 @@
+# ruff: noqa: E501
+"""Executables that stand in for nsys, nvidia-smi and the TensorRT-LLM programs, on a PATH of their own.
+
+Each appends what it was called with to calls.jsonl. The stand-in for nsys runs the program, and its report
+names a bundled capture, which its export unpacks: the one in $FAKE_CAPTURES/SIDE, in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+PAIRS = Path(__file__).parents[2] / "fixtures" / "pairs"
+
+_HEAD = f"""#!{sys.executable} -I
+import json, lzma, os, pathlib, subprocess, sys, time
+args = sys.argv[1:]
+here = pathlib.Path(__file__).parent
+def note(what, **more):
+    with (here / "calls.jsonl").open("a") as f:
+        names = [n for n in os.environ if n.startswith(("TLLM", "SIDE", "FAKE"))]
+        f.write(json.dumps(dict(what=what, args=args, env={{n: os.environ[n] for n in names}}, **more)) + "\\n")
+"""
+
+_NSYS = """
+HELP = '''
+\\t-c, --capture-range=
+
+\\t--cuda-graph-trace=<granularity>
+
+\\t--gpu-metrics-devices=
+
+\\t-t, --trace=
+
+\\t   Possible values are 'cuda', 'nvtx', 'osrt', GIL'none'.
+
+\\t--trace-fork-before-exec=
+'''
+def value(*names):
+    for i, a in enumerate(args):
+        if a in names: return args[i + 1]
+if args[0] == "--version":
+    print("NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0")
+elif args[1:] == ["--help"]:
+    gil = "" if os.environ.get("FAKE_OLD_NSYS") else "'python-gil', "
+    print(HELP.replace("GIL", gil) if args[0] == "profile" else "--type=\\n sqlite, hdf, text, arrow")
+elif args[0] == "profile":
+    note("nsys")
+    out, at = value("-o"), 1
+    while at < len(args) and args[at].startswith("-"):
+        at += 1 if "=" in args[at] or args[at].startswith("--") else 2
+    env = dict(os.environ)
+    for pair in (value("-e") or "").split(","):
+        if pair: env[pair.split("=")[0]] = pair.split("=")[1]
+    child = subprocess.Popen(args[at:], env=env)
+    try: code = child.wait()
+    except KeyboardInterrupt: child.wait(); code = 0
+    side = "candidate" if "candidate" in " ".join(args[at:]) else "baseline"
+    out = out.replace("%q{OMPI_COMM_WORLD_RANK}", os.environ.get("OMPI_COMM_WORLD_RANK", "?"))
+    kind = os.environ.get("FAKE_REPORT", "nsys-rep")
+    if kind != "none" and code == 0: pathlib.Path(f"{out}.{kind}").write_text(side)
+    sys.exit(code)
+elif args[0] == "export":
+    side = pathlib.Path(args[-1]).read_text()
+    turn = here / f"{side}.turn"
+    n = int(turn.read_text()) if turn.exists() else 0
+    turn.write_text(str(n + 1))
+    files = json.loads((here / "captures.json").read_text())[side]
+    pathlib.Path(value("-o")).write_bytes(lzma.decompress(pathlib.Path(files[n % len(files)]).read_bytes()))
+"""
+
+_SMI = """
+if args and args[0].startswith("--query-gpu"):
+    print("NVIDIA H200, 580.95, 1980, 3201, 1980, 1980, 412.50, 700.00, 41, Enabled")
+elif args: print("Applications Clocks Setting : Active" if os.environ.get("FAKE_LOCKED") else "x : Not Active")
+else: print("| NVIDIA-SMI 580.95   Driver Version: 580.95   CUDA Version: 13.0 |")
+"""
+
+_BENCH = """
+note("trtllm-bench", cwd=os.getcwd())
+for flag in ("--report_json", "--iteration_log"):
+    if flag in args:
+        path = pathlib.Path(args[args.index(flag) + 1])
+        path.write_text(json.dumps({"performance": {"request_throughput_req_s": 10.0, "total_latency_ms": 5.0}}))
+"""
+
+_SERVE = """
+import http.server, signal
+note("trtllm-serve")
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+    def log_message(self, *a): pass
+port = int(args[args.index("--port") + 1])
+time.sleep(0.3)
+server = http.server.HTTPServer(("127.0.0.1", port), H)
+try: server.serve_forever()
+except KeyboardInterrupt: note("trtllm-serve-stopped")
+"""
+
+_PROGRAM = """
+note("program", cwd=os.getcwd())
+mode = (here / "mode").read_text() if (here / "mode").exists() else ""
+runs = sum('"what": "program"' in line for line in (here / "calls.jsonl").read_text().splitlines())
+if mode == f"fail-{runs}": print("CUDA out of memory", file=sys.stderr); sys.exit(7)
+if mode == "hang":
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    pathlib.Path(here / "hanging").write_text(str(os.getpid())); time.sleep(600)
+if mode == f"interrupt-{runs}": os.kill(int((here / "runner.pid").read_text()), 2); time.sleep(600)
+"""
+
+# One rank after the other, as mpirun would start them.
+_MPIRUN = """
+note("mpirun")
+for rank in range(int(args[0])):
+    subprocess.run(args[1:], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}, check=True)
+"""
+
+_BODIES = {
+    "nsys": _NSYS, "nvidia-smi": _SMI, "trtllm-bench": _BENCH, "trtllm-serve": _SERVE, "program": _PROGRAM,
+    "mpirun": _MPIRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
+    "gptManagerBenchmark": 'note("gptManagerBenchmark")',
+}  # fmt: skip
+
+
+class StandIns:
+    """The folder of the stand-ins and what they were called with."""
+
+    def __init__(self, folder: Path, baseline: list[str], candidate: list[str]) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name, body in _BODIES.items():
+            path = folder / name
+            path.write_text(_HEAD + body)
+            path.chmod(0o755)
+        captures = {"baseline": baseline, "candidate": candidate}
+        files = {
+            side: [str(PAIRS / f"{name}.sqlite.xz") for name in names] for side, names in captures.items()
+        }
+        (folder / "captures.json").write_text(json.dumps(files))
+
+    def calls(self, what: str | None = None) -> list[dict]:
+        log = self.folder / "calls.jsonl"
+        entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [entry for entry in entries if what in (None, entry["what"])]
+
+    def mode(self, mode: str) -> None:
+        (self.folder / "mode").write_text(mode)

@@ -1,0 +1,96 @@
+"""`tracediff doctor` against stand-ins: what is there, what is missing, and the fix."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.capture.stand_ins import StandIns
+from tracediff.capture import doctor
+from tracediff.capture.doctor import Check, can_capture, examine
+from tracediff.cli.main import cli
+
+
+def by_name(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+@pytest.fixture
+def ranges(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What the trial's export is said to hold."""
+    seen = {"nvtx": 1, "gil": 40}
+    monkeypatch.setattr(doctor, "_seen", lambda export: (seen["nvtx"], seen["gil"]))
+    monkeypatch.setattr(doctor, "_binding", lambda said: "nvtx 0.2.12")
+    return seen
+
+
+def test_a_machine_that_can_capture(stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path) -> None:
+    checks = by_name(examine(tmp_path))
+    assert can_capture(list(checks.values()))
+    assert checks["GPU"].message == "1 x NVIDIA H200"
+    assert checks["driver"].message == "580.95"
+    assert checks["CUDA"].message == "up to 13.0"
+    assert checks["export"].message == "sqlite, hdf, text, arrow"
+    assert checks["NVTX"].status == checks["GIL trace"].status == "ok"
+    assert checks["clocks"].status == "warn"
+    assert "nvidia-smi tells nothing of locks: SM 1980 of 1980 MHz" in checks["clocks"].message
+
+
+def test_locked_clocks(
+    stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LOCKED", "1")
+    assert by_name(examine(tmp_path))["clocks"].status == "ok"
+
+
+def test_a_range_that_gets_lost(stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path) -> None:
+    ranges["nvtx"] = 0
+    lost = by_name(examine(tmp_path))["NVTX"]
+    assert lost.status == "fail"
+    assert "nvtx 0.2.12 got lost" in lost.message
+    assert "nvtx<=0.2.10" in lost.fix
+
+
+def test_an_nsys_without_the_gil_trace(
+    stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_OLD_NSYS", "1")
+    checks = by_name(examine(tmp_path))
+    assert checks["python-gil"].status == "warn"
+    assert "GIL trace" not in checks
+    assert can_capture(list(checks.values()))
+
+
+def test_ranges_are_counted_in_an_export(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "a.sqlite")
+    db.execute("CREATE TABLE NVTX_EVENTS (eventType INTEGER, text TEXT, textId INTEGER)")
+    db.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    db.execute("INSERT INTO StringIds VALUES (7, 'tracediff doctor'), (8, 'Holding GIL')")
+    db.execute("INSERT INTO NVTX_EVENTS VALUES (59, NULL, 7), (59, NULL, 8), (59, 'Waiting for GIL', NULL)")
+    db.commit()
+    db.close()
+    assert doctor._seen(tmp_path / "a.sqlite") == (1, 2)
+
+
+def test_the_command(stand_ins: StandIns, ranges: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(cli, ["doctor"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("captures work here\n")
+    monkeypatch.setenv("NSYS", "/nowhere/nsys")
+    failed = CliRunner().invoke(cli, ["doctor", "--json"])
+    assert failed.exit_code == 1
+    told = json.loads(failed.stdout)
+    assert told["can_capture"] is False
+    assert told["checks"][0]["name"] == "nsys"
+    assert "put nsys on PATH" in told["checks"][0]["fix"]
+
+
+def test_without_a_gpu(stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path) -> None:
+    (stand_ins.folder / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    checks = by_name(examine(tmp_path))
+    assert checks["GPU"].status == "fail"
+    assert "driver" not in checks

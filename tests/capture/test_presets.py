@@ -1,0 +1,162 @@
+"""Each preset: the command line and the environment that the program gets, as stand-ins see them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.stand_ins import StandIns
+from tracediff.capture import manifest
+from tracediff.capture.commands import left_out
+from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.plan import plan_from
+from tracediff.capture.presets import PRESETS, Features, additions, nsys_flags, preset, wrap
+from tracediff.capture.runner import Runner
+from tracediff.errors import TracediffError
+
+BENCH = "trtllm-bench --model M --model_path P"
+
+
+def capture(bundle: Path, command: str, **more: Any) -> dict[str, Any]:
+    sides = {name: {"command": f"{command} {name}"} for name in ("baseline", "candidate")}
+    plan = plan_from({**sides, "repeats": 1, "min_free_gib": 0, **more}, Path())
+    return Runner(plan, bundle, need_nsys(), os.environ).run()
+
+
+def flags(call: dict) -> list[str]:
+    """The words for nsys, the output's name and the program left out."""
+    words = call["args"][call["args"].index("-f") :]
+    end = next(at for at, word in enumerate(words) if word.startswith(("trtllm", "gpt", "program", "mpirun")))
+    return words[:end]
+
+
+TRTLLM = [
+    "-f", "true", "-t", "cuda,nvtx,python-gil", "-c", "cudaProfilerApi", "--capture-range-end=stop",
+    "--cuda-graph-trace=node", "--trace-fork-before-exec=true", "--sample=none", "--cpuctxsw=none",
+    "-e", "TLLM_PROFILE_RECORD_GC=1,TLLM_LLMAPI_ENABLE_NVTX=1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "sub", "files"),
+    [
+        ("trtllm-bench-throughput", "throughput", ["iterations.log", "report.json"]),
+        ("trtllm-bench-latency", "latency", ["report.json"]),
+    ],
+)
+def test_trtllm_bench(name: str, sub: str, files: list[str], stand_ins: StandIns, tmp_path: Path) -> None:
+    data = capture(tmp_path / "b", f"{BENCH} {sub}", preset=name, steps="100-150", controls=1)
+    profiled, _ = stand_ins.calls("nsys")
+    assert flags(profiled) == TRTLLM
+    programs = stand_ins.calls("trtllm-bench")
+    assert programs[0]["env"] == {
+        "TLLM_PROFILE_START_STOP": "100-150", "TLLM_PROFILE_RECORD_GC": "1", "TLLM_LLMAPI_ENABLE_NVTX": "1",
+    }  # fmt: skip
+    assert programs[2]["env"] == {}  # a control is the plain command
+    assert "--report_json" in programs[2]["args"]
+    assert [run["kpi"] for run in data["runs"]] == [files] * 4
+    assert all((tmp_path / "b" / data["runs"][0]["folder"] / file).is_file() for file in files)
+
+
+def test_reports_that_the_user_asks_for_stay(stand_ins: StandIns, tmp_path: Path) -> None:
+    command = f"{BENCH} throughput --report_json {{run}}/mine.json"
+    data = capture(tmp_path / "b", command, preset="trtllm-bench-throughput", kpi="mine.json")
+    assert data["runs"][0]["kpi"] == ["iterations.log", "mine.json"]
+    assert stand_ins.calls("trtllm-bench")[0]["args"].count("--report_json") == 1
+
+
+def test_trtllm_serve_is_started_loaded_and_stopped(stand_ins: StandIns, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = capture(
+        tmp_path / "b", f"trtllm-serve P --port {port}", preset="trtllm-serve", client="client --out {run}/x",
+        ready_url=f"http://127.0.0.1:{port}/health", timeout_s=60,
+    )  # fmt: skip
+    assert [run["status"] for run in data["runs"]] == ["done", "done"]
+    assert [call["what"] for call in stand_ins.calls()] == [
+        "nsys", "trtllm-serve", "client", "trtllm-serve-stopped",
+    ] * 2  # fmt: skip
+    assert flags(stand_ins.calls("nsys")[0]) == TRTLLM
+    assert stand_ins.calls("client")[0]["args"][1].endswith(".001-baseline-1.part/x")
+
+
+def test_a_server_that_never_answers(stand_ins: StandIns, tmp_path: Path) -> None:
+    with pytest.raises(TracediffError, match="did not answer"):
+        capture(
+            tmp_path / "b", "program serve", preset="trtllm-serve", client="client",
+            ready_url="http://127.0.0.1:9/health", ready_timeout_s=2,
+        )  # fmt: skip
+    assert stand_ins.calls("client") == []
+    error = manifest.read(tmp_path / "b")["runs"][0]["error"]
+    assert error["slug"] == "capture-server-not-ready"
+
+
+def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:
+    capture(tmp_path / "b", "gptManagerBenchmark --engine_dir E", preset="gptManagerBenchmark", steps="10-20")
+    words = flags(stand_ins.calls("nsys")[0])
+    assert "--capture-range-end=repeat[]" in words
+    assert "-e" not in words
+    assert stand_ins.calls("gptManagerBenchmark")[0]["env"] == {"TLLM_GPTM_PROFILE_START_STOP": "10-20"}
+    assert additions(preset("gptSessionBenchmark"), "10-20") == {"TLLM_GPTS_PROFILE_START_STOP": "10-20"}
+
+
+def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:
+    data = capture(
+        tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput",
+        launcher="mpirun 2 trtllm-llmapi-launch",
+    )  # fmt: skip
+    assert data["runs"][0]["exports"] == ["report.rank0.sqlite", "report.rank1.sqlite"]
+    assert [call["what"] for call in stand_ins.calls()][:5] == [
+        "mpirun", "nsys", "trtllm-bench", "nsys", "trtllm-bench",
+    ]  # fmt: skip
+    assert "trtllm-llmapi-launch" in stand_ins.calls("nsys")[0]["args"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words"),
+    [
+        ([], "N P"),
+        (["srun", "-n", "2"], "srun -n 2 N P"),
+        (["srun", "-n", "2", "trtllm-llmapi-launch"], "srun -n 2 N trtllm-llmapi-launch P"),
+        (["trtllm-llmapi-launch"], "N trtllm-llmapi-launch P"),
+    ],
+)
+def test_each_rank_gets_an_nsys_of_its_own(launcher: list[str], words: str) -> None:
+    assert " ".join(wrap(launcher, ["N"], ["P"])) == words
+
+
+def test_any_and_torch() -> None:
+    everything = nsys_flags(preset("any"), Features(), output="o")
+    assert "-c" not in everything
+    ranged = nsys_flags(preset("torch"), Features(), output="o", graph_trace="graph", extra=["--stats=true"])
+    assert ranged[ranged.index("-c") + 1] == "cudaProfilerApi"
+    assert "--cuda-graph-trace=graph" in ranged
+    assert ranged[-1] == "--stats=true"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_os_runtime_is_never_traced_and_nothing_needs_permissions(name: str) -> None:
+    words = nsys_flags(preset(name), Features(), output="o")
+    assert words[words.index("-t") + 1] == "cuda,nvtx,python-gil"
+    assert {"--sample=none", "--cpuctxsw=none"} <= set(words)
+
+
+def test_gpu_metrics_by_the_flag_that_this_nsys_has(stand_ins: StandIns) -> None:
+    features = need_nsys().features
+    assert "--gpu-metrics-devices=all" in nsys_flags(preset("any"), features, output="o", gpu_metrics=True)
+    assert not [word for word in nsys_flags(preset("any"), features, output="o") if "metrics" in word]
+
+
+def test_an_old_nsys_is_asked_for_what_it_can(stand_ins: StandIns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_OLD_NSYS", "1")
+    features = need_nsys().features
+    words = nsys_flags(preset("any"), features, output="o")
+    assert words[words.index("-t") + 1] == "cuda,nvtx"
+    side = {"command": "x"}
+    plan = plan_from({"baseline": side, "candidate": side}, Path())
+    assert left_out(plan, features) == ["this nsys cannot trace python-gil"]

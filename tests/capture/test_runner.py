@@ -1,0 +1,276 @@
+"""The runner against a stand-in for nsys: order, failures, resuming, time limits, and what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import SECRET
+from tests.capture.stand_ins import StandIns
+from tracediff.capture import manifest
+from tracediff.capture.bundle import is_bundle, read_bundle
+from tracediff.capture.forget import forget_environment
+from tracediff.capture.machine import recorded_command
+from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.plan import Plan, plan_from
+from tracediff.capture.runner import Runner
+from tracediff.errors import TracediffError
+
+
+def plan(**more: Any) -> Plan:
+    sides = {"baseline": {"command": "program baseline"}, "candidate": {"command": "program candidate"}}
+    return plan_from({**sides, "repeats": 2, "min_free_gib": 0, **more}, Path())
+
+
+def clock() -> Any:
+    ticks: Iterator[int] = iter(range(1_800_000_000, 1_900_000_000, 10))
+    return lambda: float(next(ticks))
+
+
+def capture(one: Plan, bundle: Path, **how: Any) -> dict[str, Any]:
+    return Runner(one, bundle, need_nsys(), os.environ, clock=clock()).run(**how)
+
+
+def statuses(bundle: Path) -> dict[str, str]:
+    return {run["folder"]: run["status"] for run in manifest.read(bundle)["runs"]}
+
+
+def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    capture(plan(warmup=1, controls=1), bundle)
+    assert [call["args"][0] for call in stand_ins.calls("program")] == [
+        "baseline", "candidate", "baseline", "candidate", "candidate", "baseline", "baseline", "candidate",
+    ]  # fmt: skip
+    assert len(stand_ins.calls("nsys")) == 4  # warm-ups and controls are not profiled
+    data = manifest.read(bundle)
+    assert [run["kind"] for run in data["runs"]] == ["warmup"] * 2 + ["profiled"] * 4 + ["control"] * 2
+    assert {run["status"] for run in data["runs"]} == {"done"}
+    assert sorted(path.name for path in (bundle / "runs" / "003-baseline-1").iterdir()) == [
+        "report.nsys-rep", "report.sqlite", "stderr.log", "stdout.log",
+    ]  # fmt: skip
+    assert data["created"] == "2027-01-15T08:00:00+00:00"
+    assert data["host"]["gpus"][0]["name"] == "NVIDIA H200"
+    assert data["host"]["gpus"][0]["power_w"] == 412.5
+    assert data["host"]["cuda"] == "13.0"
+    assert data["nsys"]["version"].startswith("2025.3.1")
+    assert data["runs"][2]["before"][0]["sm_clock_mhz"] == 1980
+    assert data["runs"][2]["command"][-2:] == ["program", "baseline"]
+    assert "{run}/report" in data["runs"][2]["command"]
+    assert not list(bundle.rglob(".*"))
+
+
+def test_a_failed_run_is_kept_and_resuming_runs_only_what_is_missing(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    stand_ins.mode("fail-3")
+    with pytest.raises(TracediffError) as failed:
+        capture(plan(), bundle)
+    assert failed.value.slug == "capture-run-failed"
+    assert "exit code 7: CUDA out of memory" in failed.value.message
+    assert "--resume" in str(failed.value.fix)
+    assert statuses(bundle) == {
+        "runs/001-baseline-1": "done", "runs/002-candidate-1": "done", "runs/003-candidate-2": "failed",
+    }  # fmt: skip
+    assert "out of memory" in (bundle / "runs/003-candidate-2/stderr.log").read_text()
+    assert manifest.read(bundle)["runs"][2]["error"]["slug"] == "capture-exit-code"
+    stand_ins.mode("")
+    capture(plan(), bundle, resume=True)
+    assert set(statuses(bundle).values()) == {"done"}
+    assert len(stand_ins.calls("program")) == 5
+    assert (bundle / "runs/003-candidate-2/report.sqlite").is_file()
+
+
+def test_a_bundle_is_neither_overwritten_nor_resumed_with_another_plan(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    capture(plan(repeats=1), bundle)
+    for one, how, slug in (
+        (plan(repeats=1), {}, "bundle-exists"),
+        (plan(repeats=2), {"resume": True}, "capture-plan-changed"),
+    ):
+        with pytest.raises(TracediffError) as refused:
+            capture(one, bundle, **how)
+        assert refused.value.slug == slug
+    assert len(stand_ins.calls("program")) == 2
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(TracediffError, match="bundle-exists"):
+        capture(plan(), tmp_path / "other")
+
+
+def test_an_interrupted_run_leaves_nothing_of_itself(stand_ins: StandIns, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    (stand_ins.folder / "runner.pid").write_text(str(os.getpid()))
+    stand_ins.mode("interrupt-2")
+    with pytest.raises(TracediffError) as stopped:
+        capture(plan(), bundle)
+    assert (stopped.value.slug, stopped.value.exit_code) == ("capture-interrupted", 130)
+    assert statuses(bundle) == {"runs/001-baseline-1": "done"}
+    assert [path.name for path in (bundle / "runs").iterdir()] == ["001-baseline-1"]
+    stand_ins.mode("")
+    capture(plan(), bundle, resume=True)
+    assert len(statuses(bundle)) == 4
+
+
+def test_a_run_that_hangs_is_ended_with_everything_it_started(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracediff.capture.processes.GRACE_S", 2.0)
+    stand_ins.mode("hang")
+    began = time.monotonic()
+    with pytest.raises(TracediffError, match="not finished after 2 s"):
+        capture(plan(timeout_s=2), tmp_path / "bundle")
+    assert time.monotonic() - began < 30
+    pid = int((stand_ins.folder / "hanging").read_text())
+    assert not Path(f"/proc/{pid}/fd").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+    orphans = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline")
+        if _read(path).endswith(b"time.sleep(600)\0") and _parent(path.parent) == 1
+    ]  # fmt: skip
+    assert orphans == []
+    assert manifest.read(tmp_path / "bundle")["runs"][0]["error"]["slug"] == "capture-timeout"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(folder: Path) -> int:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def test_no_secret_is_written(stand_ins: StandIns, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    env = {"HF_TOKEN": SECRET, "CUDA_VISIBLE_DEVICES": "0"}
+    sides = {
+        "baseline": {"command": f"program baseline --api-key {SECRET}"},
+        "candidate": {"command": f"sh -c 'program candidate --auth={SECRET}'"},
+    }
+    capture(plan(env=env, **sides), bundle)
+    for path in bundle.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    data = manifest.read(bundle)
+    assert data["sides"]["baseline"]["env"]["CUDA_VISIBLE_DEVICES"] == "0"
+    assert "HF_TOKEN" not in json.dumps(data)
+
+
+def test_the_environment_is_removed_from_an_export(tmp_path: Path) -> None:
+    export = tmp_path / "a.sqlite"
+    db = sqlite3.connect(export)
+    db.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
+    db.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+    db.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)", (f"A={SECRET}",))
+    db.execute(
+        "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', ?), ('OsVersion', '12')", (SECRET,)
+    )
+    db.execute("INSERT INTO StringIds VALUES (1, ?), (2, 'a kernel')", (f"A=1\0B={SECRET}\0",))
+    db.commit()
+    db.close()
+    forget_environment(export)
+    assert SECRET.encode() not in export.read_bytes()
+    db = sqlite3.connect(export)
+    assert db.execute("SELECT * FROM StringIds").fetchall() == [(1, ""), (2, "a kernel")]
+    assert db.execute("SELECT * FROM TARGET_INFO_SYSTEM_ENV").fetchall() == [("OsVersion", "12")]
+
+
+@pytest.mark.parametrize(
+    ("words", "recorded"),
+    [
+        (
+            ["a", "--max_num_tokens", "8192", "--tokenizer", "t"],
+            ["a", "--max_num_tokens", "8192", "--tokenizer", "t"],
+        ),
+        (["a", "--hf-token", "x", "b"], ["a", "--hf-token", "(not recorded)", "b"]),
+        (["curl", "-H", "Authorization: Bearer x"], ["curl", "-H", "(not recorded)"]),
+        (["a", "http://u:p@h/x"], ["a", "http://h/x"]),
+        (["PASSWORD=x", "a"], ["PASSWORD=(not recorded)", "a"]),
+    ],
+)
+def test_values_of_secret_arguments_are_not_recorded(words: list[str], recorded: list[str]) -> None:
+    assert recorded_command(words) == recorded
+
+
+@pytest.mark.parametrize(("report", "slug"), [("none", "nsys-no-report"), ("qdstrm", "nsys-import-failed")])
+def test_an_nsys_that_leaves_no_report(
+    report: str, slug: str, stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_REPORT", report)
+    with pytest.raises(TracediffError, match="capture-run-failed"):
+        capture(plan(), tmp_path / "bundle")
+    assert manifest.read(tmp_path / "bundle")["runs"][0]["error"]["slug"] == slug
+
+
+def test_a_qdstrm_is_imported_where_the_importer_is(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importer = stand_ins.folder / "QdstrmImporter"
+    importer.write_text('#!/bin/sh\ncp "$2" "$4"\n')
+    importer.chmod(0o755)
+    monkeypatch.setenv("FAKE_REPORT", "qdstrm")
+    capture(plan(repeats=1), tmp_path / "bundle")
+    names = {path.name for path in (tmp_path / "bundle/runs/001-baseline-1").iterdir()}
+    assert {"report.nsys-rep", "report.sqlite"} <= names
+    assert "report.qdstrm" not in names
+
+
+def test_too_little_disk(stand_ins: StandIns, tmp_path: Path) -> None:
+    with pytest.raises(TracediffError, match="disk-low"):
+        capture(plan(min_free_gib=10**9), tmp_path / "bundle")
+    assert stand_ins.calls("program") == []
+
+
+def test_a_program_that_does_not_exist(stand_ins: StandIns, tmp_path: Path) -> None:
+    with pytest.raises(TracediffError, match="cannot be started"):
+        capture(plan(warmup=1, baseline={"command": "no-such-program"}), tmp_path / "bundle")
+
+
+def test_reports_are_dropped_when_asked(stand_ins: StandIns, tmp_path: Path) -> None:
+    capture(plan(repeats=1, keep_reports=False), tmp_path / "bundle")
+    assert not list((tmp_path / "bundle").rglob("*.nsys-rep"))
+    assert manifest.read(tmp_path / "bundle")["runs"][0]["exports"] == ["report.sqlite"]
+
+
+def test_what_a_bundle_holds(stand_ins: StandIns, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    assert not is_bundle(bundle)
+    capture(plan(controls=1), bundle)
+    held = read_bundle(bundle)
+    assert [len(held.profiled[side]) for side in ("baseline", "candidate")] == [2, 2]
+    assert held.profiled["baseline"][0].exports == (bundle / "runs/001-baseline-1/report.sqlite",)
+    assert [len(held.controls[side]) for side in ("baseline", "candidate")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "slug"),
+    [
+        (lambda data: data.update(tracediff_bundle=2), "bundle-version"),
+        (lambda data: data.update(runs=None), "bundle-manifest"),
+        (lambda data: data.update(runs=data["runs"][:1]), "bundle-incomplete"),
+        (lambda data: data["runs"][0].update(folder="../elsewhere"), "bundle-manifest"),
+        (lambda data: data["runs"][0].update(exports=["gone.sqlite"]), "bundle-incomplete"),
+    ],
+)
+def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    data = capture(plan(repeats=1), bundle)
+    change(data)
+    manifest.write(bundle, data)
+    with pytest.raises(TracediffError) as refused:
+        read_bundle(bundle)
+    assert refused.value.slug == slug

@@ -1,0 +1,283 @@
+"""Gates: what they accept, and when they pass (0), fail (3) or cannot say (4)."""
+
+from __future__ import annotations
+
+import sys
+from itertools import permutations
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.serving import runs_of, serving
+from tests.tiny import FIXTURES
+from tracediff.cli.main import main
+from tracediff.errors import TracediffError
+from tracediff.measure.compare import compare
+from tracediff.measure.gates import judge, parse_gate
+from tracediff.measure.sides import Side
+from tracediff.model import CATEGORIES
+
+DEMO = FIXTURES / "demo"
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "limit", "percent"),
+    [
+        ("step:+5%", "step", 0.05, True),
+        ("step:5%", "step", 0.05, True),
+        ("step:+0%", "step", 0.0, True),
+        ("step:+2.5%", "step", 0.025, True),
+        ("gc:+200us", "gc", 200_000, False),
+        ("launch_api:+1ms", "launch_api", 1e6, False),
+        ("host_work:+10ns", "host_work", 10, False),
+        ("idle:+1s", "idle", 1e9, False),
+        (" step:+5% ", "step", 0.05, True),
+        ("generation.p99:+10%", "generation.p99", 0.1, True),
+        ("mixed.p50:+1us", "mixed.p50", 1000, False),
+    ],
+)
+def test_gates_that_are_understood(text, metric, limit, percent):
+    gate = parse_gate(text)
+    assert (gate.metric, gate.percent, gate.text) == (metric, percent, text)
+    assert gate.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_every_category_may_be_gated(name):
+    assert parse_gate(f"{name}:+1%").metric == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "step",
+        "step:",
+        "step:+",
+        "step:5",
+        "step:%",
+        "step:-5%",
+        "step:+5 %",
+        "step:+5%%",
+        "Step:+5%",
+        "steps:+5%",
+        "step:+1e3us",
+        "step:+5min",
+        "step=+5%",
+        "gc:+1h",
+        "generation.p95:+5%",
+        ".p99:+5%",
+        "p99:+5%",
+        "step:+5%\nstep:+5%",
+    ],
+)
+def test_gates_that_are_not(text):
+    with pytest.raises(TracediffError) as raised:
+        parse_gate(text)
+    assert (raised.value.slug, raised.value.exit_code) == ("bad-gate", 2)
+    assert "step" in raised.value.fix and "PHASE.p99" in raised.value.fix
+
+
+@given(st.text(max_size=20))
+def test_no_text_is_anything_but_a_gate_or_refused(text):
+    try:
+        gate = parse_gate(text)
+    except TracediffError as error:
+        assert error.slug == "bad-gate"
+    else:
+        assert gate.limit >= 0
+
+
+# Judgement, on sides whose numbers are known: a step of 707 us with 100 us of `_schedule`
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Five calm runs against five: the same, 30 us more, 30 us less; and one run a side 30 us more."""
+    folder = tmp_path_factory.mktemp("gates")
+    calm = (100, 101, 99, 100.5, 99.5)
+    sides = {
+        name: runs_of(folder, name, tuple(base + more for base in calm))
+        for name, more in (("base", 0), ("same", 0), ("slower", 30), ("faster", -30))
+    }
+    found = {name: compare(sides["base"], sides[name]) for name in ("same", "slower", "faster")}
+    single = [runs_of(folder, name, (length,)) for name, length in (("one", 100), ("other", 130))]
+    return found | {"single": compare(*single)}
+
+
+@pytest.mark.parametrize(
+    ("name", "gate", "outcome"),
+    [
+        ("same", "step:+5%", "passed"),
+        ("slower", "step:+5%", "passed"),  # 30 of 707 us are 4.2 %
+        ("slower", "step:+4%", "failed"),
+        ("slower", "step:+29us", "failed"),
+        ("slower", "step:+31us", "passed"),
+        ("slower", "host_work:+20%", "failed"),  # 30 of 100 us
+        ("slower", "host_work:+40%", "passed"),
+        ("slower", "idle:+20us", "failed"),
+        ("slower", "compute:+1us", "passed"),
+        ("slower", "generation.p50:+20us", "failed"),
+        ("slower", "generation.p50:+40us", "passed"),
+        ("faster", "step:+0%", "passed"),
+        ("faster", "idle:+0us", "passed"),
+        (
+            "single",
+            "step:+1%",
+            "inconclusive",
+        ),  # more than the limit, but one run a side and 30 us may be noise
+        ("single", "step:+10%", "passed"),
+        ("slower", "gc:+1us", "inconclusive"),  # not captured
+        ("slower", "context.p99:+1us", "inconclusive"),  # there is no such step
+    ],
+)
+def test_outcomes(name, gate, outcome, results):
+    judged = judge(parse_gate(gate), results[name])
+    assert judged.outcome == outcome, judged.message
+    assert judged.message
+
+
+def test_what_is_not_comparable_is_inconclusive(results):
+    result = msgspec.structs.replace(
+        results["slower"], verdict="not_comparable", verdict_reason="gpu: A against B"
+    )
+    judged = judge(parse_gate("step:+1%"), result)
+    assert judged.outcome == "inconclusive" and "gpu: A against B" in judged.message
+
+
+def test_a_limit_is_a_limit_and_not_a_promise_of_noise(results):
+    """A delta exactly at the limit passes; one above it does not."""
+    result = results["slower"]
+    delta = result.step.delta_ns
+    assert judge(parse_gate(f"step:+{delta:.3f}ns"), msgspec.structs.replace(result)).outcome in (
+        "passed",
+        "failed",
+    )
+    step = msgspec.structs.replace(result.step, delta_ns=30_000.0)
+    assert judge(parse_gate("step:+30us"), msgspec.structs.replace(result, step=step)).outcome == "passed"
+    step = msgspec.structs.replace(result.step, delta_ns=30_001.0)
+    assert judge(parse_gate("step:+30us"), msgspec.structs.replace(result, step=step)).outcome == "failed"
+
+
+def test_idle_fails_only_by_what_is_more_than_noise(results):
+    """A sure but small category does not vouch for the noise of another."""
+    result = results["same"]
+    delta = dict.fromkeys(result.accounting.delta, 0.0) | {"launch_api": 1000.0, "host_work": 100_000.0}
+    level = dict.fromkeys(result.accounting.level, "within_noise") | {"launch_api": "confirmed"}
+    books = msgspec.structs.replace(result.accounting, delta=delta, level=level)
+    shaky = msgspec.structs.replace(result, accounting=books)
+    assert judge(parse_gate("idle:+50us"), shaky).outcome == "inconclusive"
+    sure = msgspec.structs.replace(books, level=level | {"host_work": "likely"})
+    assert (
+        judge(parse_gate("idle:+50us"), msgspec.structs.replace(result, accounting=sure)).outcome == "failed"
+    )
+
+
+METRICS = [
+    "step",
+    "idle",
+    *CATEGORIES,
+    *(f"{p}.{q}" for p in ("generation", "context") for q in ("p50", "p90", "p99")),
+]
+
+
+@pytest.mark.parametrize(
+    "names", [("graph_a1", "graph_a2", "graph_a3"), ("eager_a1", "eager_a2")], ids=["graph", "eager"]
+)
+def test_no_gate_fails_for_the_same_program(names, compared):
+    failed = [
+        (one, other, metric)
+        for one, other in permutations(names, 2)
+        for metric in METRICS
+        if judge(parse_gate(f"{metric}:+1%"), compared(one, other)).outcome == "failed"
+    ]
+    assert failed == []
+
+
+def test_a_tail_fails_where_all_runs_of_three_are_slower(tmp_path):
+    base, slow = runs_of(tmp_path, "b", (100, 101, 99)), runs_of(tmp_path, "s", (130, 131, 129))
+    gate = parse_gate("generation.p99:+10us")
+    assert judge(gate, compare(base, slow)).outcome == "failed"
+    mixed = Side("m", [*slow.runs[:2], base.runs[0]])  # one of three is as fast as ever
+    assert judge(gate, compare(base, mixed)).outcome == "inconclusive"
+
+
+# The command line
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*words) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tracediff", *map(str, words)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        captured = capsys.readouterr()
+        return done.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("candidate", "gates", "code"),
+    [
+        ("graph_a", ["step:+5%"], 0),
+        ("graph_gc", ["step:+5%"], 3),
+        ("graph_gc", ["compute:+5%", "step:+5%"], 3),
+        ("graph_gc", ["compute:+5%", "memcpy:+50%"], 0),
+        ("graph_gc", ["gc:+1us"], 3),
+        ("graph_fused", ["step:+5%"], 0),
+        ("graph_a", ["gc:+1us"], 4),  # the GC was not seen on either side
+        ("graph_gc", ["step:+5%", "context.p99:+1us"], 3),  # failed beats inconclusive
+    ],
+)
+def test_exit_codes(candidate, gates, code, run):
+    words = [word for gate in gates for word in ("--fail-on", gate)]
+    found, out, err = run("compare", DEMO / "graph_a", DEMO / candidate, "-q", *words)
+    assert found == code, err
+    assert out == ""
+    lines = [line for line in err.splitlines() if line.startswith("gate ")]
+    assert [line.split(": ")[0].removeprefix("gate ") for line in lines] == gates
+
+
+def test_an_inconclusive_gate(run, tmp_path):
+    for name, length in (("one", 100), ("other", 130)):
+        serving(schedule_us=length, jitter_us=2, seed=3).write(tmp_path / f"{name}.sqlite")
+    code, _, err = run(
+        "compare", tmp_path / "one.sqlite", tmp_path / "other.sqlite", "-q", "--fail-on", "step:+1%"
+    )
+    assert code == 4 and "may be noise" in err
+
+
+def test_not_comparable_without_a_gate(run, tmp_path):
+    one, other = (serving().device(0, name).write(tmp_path / f"{name}.sqlite") for name in ("H200", "B200"))
+    assert run("compare", one, other, "-q")[0] == 4
+    assert run("compare", one, other, "-q", "--force")[0] == 0
+
+
+def test_reports_are_written_whatever_the_gate_says(run, tmp_path):
+    out = {name: tmp_path / f"out.{name}" for name in ("json", "junit", "md", "html")}
+    words = [word for name, path in out.items() for word in (f"--{name}", path)]
+    code, _, _ = run(
+        "compare",
+        DEMO / "graph_a",
+        DEMO / "graph_gc",
+        "-q",
+        *words,
+        "--fail-on",
+        "step:+5%",
+        "--fail-on",
+        "compute:+5%",
+    )
+    assert code == 3
+    assert all(path.stat().st_size for path in out.values())
+    suite = ElementTree.parse(out["junit"]).getroot()
+    suite = suite if suite.tag == "testsuite" else suite[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    failed = [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None]
+    assert len(failed) == 1 and "step:+5%" in failed[0]

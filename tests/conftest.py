@@ -1,0 +1,40 @@
+"""The bundled captures, each reduced once a session, and comparisons of them, each made once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.tiny import CAPTURES
+from tracediff.measure.compare import compare
+from tracediff.measure.run import Reading, reduce_file
+from tracediff.measure.sides import Run, Side
+
+
+@pytest.fixture(scope="session")
+def reduction_of():
+    """Name of a bundled capture -> its reduction."""
+    return cache(lambda name: reduce_file(CAPTURES[name], Reading()))
+
+
+@pytest.fixture(scope="session")
+def side_of(reduction_of):
+    """Names of bundled captures -> a side with one run each."""
+
+    def side(*names: str, label: str = "side") -> Side:
+        return Side(label, [Run(name, [reduction_of(name)]) for name in names])
+
+    return side
+
+
+@pytest.fixture(scope="session")
+def compared(side_of):
+    """Two names, or tuples of names, of bundled captures -> the result of comparing them."""
+
+    @cache
+    def result(baseline, candidate):
+        sides = [side_of(*([names] if isinstance(names, str) else names)) for names in (baseline, candidate)]
+        return compare(*sides)
+
+    return result

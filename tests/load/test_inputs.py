@@ -1,0 +1,138 @@
+"""Words of the command line -> sides, runs and the exports of their ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracediff.errors import TracediffError
+from tracediff.load.inputs import resolve
+
+
+def touch(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+def runs(side) -> dict[str, list[str]]:
+    return {run.name: [file.name for file in run.files] for run in side.runs}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("before.sqlite", "before"),
+        ("before.sqlite.xz", "before"),
+        ("before.nsys-rep", "before"),
+        ("a.b.sqlite", "a.b"),
+        ("odd.db", "odd.db"),
+    ],
+)
+def test_a_file_is_one_run(name, label, tmp_path):
+    side = resolve(str(touch(tmp_path, name) / name))
+    assert (side.label, runs(side)) == (label, {name: [name]})
+
+
+def test_a_label(tmp_path):
+    touch(tmp_path, "a.sqlite")
+    side = resolve(f"my change={tmp_path / 'a.sqlite'}")
+    assert (side.label, runs(side)) == ("my change", {"a.sqlite": ["a.sqlite"]})
+
+
+def test_a_file_whose_name_has_an_equals_sign(tmp_path, monkeypatch):
+    monkeypatch.chdir(touch(tmp_path, "x=1.sqlite", "1.sqlite"))
+    assert resolve("x=1.sqlite").label == "x=1"  # it is there: it is meant
+    assert runs(resolve("y=1.sqlite")) == {"1.sqlite": ["1.sqlite"]}
+    assert resolve(str(tmp_path / "x=1.sqlite")).label == "x=1"
+
+
+def test_a_folder_is_its_exports_in_the_order_of_names(tmp_path):
+    touch(
+        tmp_path / "main",
+        "r2.sqlite",
+        "r1.sqlite",
+        "r10.sqlite.xz",
+        "notes.txt",
+        ".hidden.txt",
+        "r1.sqlite-journal",
+    )
+    side = resolve(str(tmp_path / "main"))
+    assert side.label == "main"
+    assert list(runs(side)) == ["r1.sqlite", "r10.sqlite.xz", "r2.sqlite"]
+
+
+def test_a_folder_with_a_slash_behind_and_the_current_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(touch(tmp_path / "main", "a.sqlite"))
+    assert resolve(f"{tmp_path / 'main'}/").label == "main"
+    assert resolve(".").label == "main"
+
+
+@pytest.mark.parametrize("export", ["a.sqlite", "a.sqlite.xz"])
+def test_a_report_beside_its_export_is_the_same_run(export, tmp_path):
+    assert runs(resolve(str(touch(tmp_path, "a.nsys-rep", export, "b.nsys-rep")))) == {
+        export: [export], "b.nsys-rep": ["b.nsys-rep"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a.rank0.sqlite", "a.rank1.sqlite"], {"a.sqlite": ["a.rank0.sqlite", "a.rank1.sqlite"]}),
+        # by number, not by letter
+        (["a_rank10.sqlite", "a_rank9.sqlite"], {"a.sqlite": ["a_rank9.sqlite", "a_rank10.sqlite"]}),
+        (
+            ["run1-rank_0.sqlite", "run1-rank_1.sqlite", "run2-rank_0.sqlite", "run2-rank_1.sqlite"],
+            {
+                "run1.sqlite": ["run1-rank_0.sqlite", "run1-rank_1.sqlite"],
+                "run2.sqlite": ["run2-rank_0.sqlite", "run2-rank_1.sqlite"],
+            },
+        ),
+        (["RANK0.sqlite", "RANK1.sqlite"], {".sqlite": ["RANK0.sqlite", "RANK1.sqlite"]}),
+    ],
+)
+def test_files_that_differ_in_their_rank_are_one_run(names, expected, tmp_path):
+    assert runs(resolve(str(touch(tmp_path, *names)))) == expected
+
+
+def test_a_folder_of_folders(tmp_path):
+    touch(
+        tmp_path,
+        "run2/rank0.sqlite",
+        "run2/rank1.sqlite",
+        "run1/rank0.sqlite",
+        "run1/rank1.sqlite",
+        "logs/out.txt",
+    )
+    side = resolve(str(tmp_path))
+    assert runs(side) == {"run1": ["rank0.sqlite", "rank1.sqlite"], "run2": ["rank0.sqlite", "rank1.sqlite"]}
+
+
+@pytest.mark.parametrize("names", [[], ["notes.txt"], ["a.sqlite-wal"], ["deep/notes.txt"]])
+def test_a_folder_without_exports(names, tmp_path):
+    touch(tmp_path, *names)
+    with pytest.raises(TracediffError) as raised:
+        resolve(str(tmp_path))
+    assert raised.value.slug == "empty-folder"
+    assert "nsys export" in raised.value.fix and raised.value.exit_code == 1
+
+
+@pytest.mark.parametrize("word", ["nowhere.sqlite", "label=nowhere.sqlite", "", "label="])
+def test_what_is_not_there(word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TracediffError) as raised:
+        resolve(word)
+    assert raised.value.slug in ("not-a-file", "empty-folder")
+
+
+def test_a_dangling_link_is_not_there(tmp_path):
+    (tmp_path / "gone.sqlite").symlink_to(tmp_path / "nothing")
+    with pytest.raises(TracediffError) as raised:
+        resolve(str(tmp_path / "gone.sqlite"))
+    assert raised.value.slug == "not-a-file"
+
+
+def test_the_same_folder_is_read_the_same_way_twice(tmp_path):
+    touch(tmp_path, *(f"r{number}.sqlite" for number in (3, 1, 2)))
+    assert resolve(str(tmp_path)) == resolve(str(tmp_path))

@@ -1,0 +1,205 @@
+"""Rows that a schema does not foresee: without launch, time or place; text among numbers; odd names."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import polars as pl
+import pytest
+
+from fixtures.builders import BROKEN, HOSTILE_NAMES, TraceBuilder, global_pid, global_tid, two_steps
+from tests.tiny import STEP, label, reduced, spent
+from tracediff.errors import TracediffError
+from tracediff.load.capture import load_capture
+from tracediff.measure.run import Reading, reduce_file
+
+KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+MEMCPY, SYNC = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+# fixtures/builders/samples.py: of every step 300 ns kernel, 40 copy, 60 in the synchronising call after it,
+# then 500 of the host until the next launch call of 50, and 50 from its return to the kernel
+TWO_STEPS = {
+    "compute": 300,
+    "memcpy": 40,
+    "host_sync": 60,
+    "host_work": 500,
+    "launch_api": 50,
+    "launch_latency": 50,
+}
+
+
+def reduce(path, **reading):
+    return reduce_file(path, Reading(threads=1, **reading))
+
+
+def edit(path, *statements: str):
+    db = sqlite3.connect(path)
+    for statement in statements:
+        db.execute(statement)
+    db.commit()
+    db.close()
+    return path
+
+
+def written(tmp_path, trace=None):
+    return (trace or two_steps()).write(tmp_path / "trace.sqlite")
+
+
+@pytest.fixture
+def capture_of(tmp_path):
+    """Load a file and close it after the test."""
+    opened = []
+
+    def load(path):
+        opened.append(load_capture(path, tmp_path))
+        return opened[-1]
+
+    yield load
+    for capture in opened:
+        capture.close()
+
+
+# Rows that do not fit together
+
+
+def test_kernels_without_launch_rows(tmp_path):
+    reduction = reduce(BROKEN["kernels_without_launch"](tmp_path / "some.sqlite"))
+    # orphans at 600-650 (step 0) and 1600-1650, 1700-1750 (step 1); 540-600 before the first is unattributed,
+    # 1540-1600 and 1650-1700 before the others; the next launched kernel comes at 1200, 2200:
+    # host_work 650-1100 = 450 and 1750-2100 = 350
+    assert spent(reduction, 0) == {
+        "compute": 350,
+        "memcpy": 40,
+        "unattributed": 60,
+        "host_work": 450,
+        "launch_api": 50,
+        "launch_latency": 50,
+    }
+    assert spent(reduction, 1) == {
+        "compute": 400,
+        "memcpy": 40,
+        "unattributed": 110,
+        "host_work": 350,
+        "launch_api": 50,
+        "launch_latency": 50,
+    }
+    (note,) = reduction.warnings
+    assert note.slug == "kernels-without-launch" and "3 of 6 kernels" in note.message
+
+
+def test_graph_launches_without_kernels_are_said(capture_of, tmp_path):
+    trace = two_steps().api(101, "cudaGraphLaunch", 620, 640)
+    capture = capture_of(written(tmp_path, trace))
+    assert [note.slug for note in capture.warnings] == ["graph-kernels-missing"]
+    assert capture.coverage["graphs"] == "not_captured"
+
+
+def loosened(path, table: str):
+    """The same file with a table whose columns may be NULL."""
+    return edit(
+        path,
+        f"CREATE TABLE loose AS SELECT * FROM {table}",
+        f"DROP TABLE {table}",
+        f"ALTER TABLE loose RENAME TO {table}",
+    )
+
+
+def test_open_calls_and_rows_without_time(tmp_path):
+    tid, pid = global_tid(100, 101), global_pid(100)
+    path = edit(
+        loosened(loosened(written(tmp_path), RUNTIME), KERNEL),
+        f'INSERT INTO {RUNTIME} (start, "end", globalTid, correlationId, nameId)'
+        f" VALUES (5000, NULL, {tid}, 77, 1)",
+        f'INSERT INTO {RUNTIME} (start, "end", globalTid, correlationId, nameId)'
+        f" VALUES (NULL, NULL, {tid}, 78, 1)",
+        f'INSERT INTO {KERNEL} (start, "end", deviceId, streamId, globalPid)'
+        f" VALUES (NULL, NULL, 0, 7, {pid})",
+        f'INSERT INTO {KERNEL} (start, "end", deviceId, streamId, globalPid) VALUES (100, NULL, 0, 7, {pid})',
+    )
+    reduction = reduce(path)
+    assert [spent(reduction, period) for period in (0, 1)] == [TWO_STEPS] * 2
+
+
+@pytest.mark.parametrize("column", ["deviceId", "streamId", "globalPid", "correlationId"])
+def test_a_kernel_that_does_not_say_where_it_ran(column, tmp_path):
+    """One kernel without device, stream, process or launch: the rest of the capture still counts."""
+    path = edit(
+        loosened(written(tmp_path), KERNEL), f"UPDATE {KERNEL} SET {column} = NULL WHERE start = 2200"
+    )
+    reduction = reduce(path)
+    assert spent(reduction) == TWO_STEPS
+    assert reduction.residual_ns == 0
+
+
+def test_a_row_that_ends_before_it_starts_has_no_length(tmp_path):
+    path = written(tmp_path, two_steps().api(101, "cudaMalloc", 950, 940).range(101, "backwards", 800, 750))
+    assert spent(reduce(path)) == TWO_STEPS
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        (KERNEL, "start", "'soon'"),
+        (KERNEL, "registersPerThread", "'many'"),
+        (RUNTIME, "start", "'12x'"),
+        ("NVTX_EVENTS", "start", "'later'"),
+    ],
+)
+def test_text_in_a_number_s_column_is_an_error_with_its_name(table, column, value, tmp_path):
+    path = edit(written(tmp_path), f'UPDATE {table} SET "{column}" = {value} WHERE rowid = 2')
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-column" and raised.value.fix
+
+
+def test_text_that_is_a_number_is_that_number(tmp_path):
+    path = edit(written(tmp_path), f"UPDATE {KERNEL} SET registersPerThread = CAST('32' AS TEXT)")
+    assert spent(reduce(path)) == TWO_STEPS
+
+
+def test_text_that_is_not_utf_8(tmp_path):
+    path = edit(
+        written(tmp_path), "UPDATE StringIds SET value = CAST(x'6bff66fe' AS TEXT) WHERE value = 'gemm'"
+    )
+    reduction = reduce(path)
+    assert spent(reduction) == TWO_STEPS
+    (name,) = reduction.keys.filter(pl.col("kind") == 0)["name"].to_list()
+    assert name.startswith("k") and "f" in name
+
+
+def test_a_blob_in_a_text_column_is_an_error_with_its_name(tmp_path):
+    path = edit(written(tmp_path), "UPDATE StringIds SET value = x'00ff' WHERE value = '_schedule'")
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-column"
+
+
+# Names
+
+
+def test_hostile_names_pass_through_as_they_are(tmp_path):
+    trace = TraceBuilder().process(100).thread(100, 101)
+    now = 0
+    for number in range(3):
+        trace.range(101, label(number), now, now + 90)
+        for place, name in enumerate(HOSTILE_NAMES):
+            start, corr = now + 100 * place + 100, 1000 * number + place
+            trace.range(101, name, start, start + 90).range(
+                101, name, start + 1, start + 80, domain=name or None, registered=False
+            )
+            trace.api(101, "cudaLaunchKernel", start + 10, start + 20, corr=corr).kernel(
+                corr, start + 30, start + 40, name=name
+            )
+        now += 100 * len(HOSTILE_NAMES) + 200
+    reduction = reduced(trace, tmp_path)
+    assert len(reduction.periods) == 2 and reduction.residual_ns == 0
+    clean = {name.split("\x00")[0] for name in HOSTILE_NAMES}
+    assert set(reduction.keys["name"]) <= set(HOSTILE_NAMES) | clean
+    assert len(reduction.keys) == len(HOSTILE_NAMES)
+    # every kernel counts once a step whatever its name
+    assert reduction.kernels["count"].to_list() == [1] * 2 * len(HOSTILE_NAMES)
+    assert STEP in reduction.ranges["place"].to_list()
+
+
+def test_a_gc_range_in_another_spelling_is_a_range(tmp_path):
+    found = reduced(two_steps().range(101, "my Python GC wrapper", 700, 710), tmp_path)
+    assert found.coverage["gc"] == "not_captured"

@@ -1,0 +1,74 @@
+"""Shared by tests: tiny traces through the whole path, and the short words that their assertions use."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+from fixtures.builders import TraceBuilder
+from tracediff.measure.run import Reading, reduce_file
+from tracediff.model import CATEGORIES
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures"
+CAPTURES = {
+    path.name.removesuffix(".sqlite.xz"): path
+    for path in sorted([*FIXTURES.glob("demo/*/*.sqlite.xz"), *FIXTURES.glob("captures/*.sqlite.xz")])
+}
+STEP = "[Executor] _forward_step"  # how the program names the range of a step label, whatever its numbers
+
+
+def label(number: int, ctx: int = 0, tokens: int = 0, gen: int = 4) -> str:
+    """A TensorRT-LLM step label of the newest generation."""
+    return f"{STEP} {number}: {ctx} ctx reqs, {tokens} ctx tokens, {gen} gen reqs"
+
+
+def one_gap(second_launch: tuple[int, int] = (900, 950)) -> TraceBuilder:
+    """One whole period [0, 1000): a kernel, 900 ns of idle device, and the kernel of the next step at 1000.
+
+    device   |first 0-100|             gap 100-1000             |second 1000-1100|
+    thread 1 label 1 -200..-100                  label 2 850..960
+             launch -150..-120                   launch 900..950
+    """
+    trace = TraceBuilder().process(100).thread(100, 1)
+    trace.range(1, label(1), -200, -100).range(1, label(2), 850, 960)
+    trace.api(1, "cudaLaunchKernel", -150, -120, corr=1).kernel(1, 0, 100, name="first")
+    return trace.api(1, "cudaLaunchKernel", *second_launch, corr=2).kernel(2, 1000, 1100, name="second")
+
+
+def reduced(trace: TraceBuilder, folder: Path, **reading):
+    """Write, load and reduce a trace."""
+    return reduce_file(trace.write(folder / "trace.sqlite"), Reading(threads=1, **reading))
+
+
+def spent(reduction, period: int = 0) -> dict[str, int]:
+    """Category -> ns of one period, without the zeros."""
+    row = reduction.periods.row(period, named=True)
+    return {name: row[name] for name in CATEGORIES if row[name]}
+
+
+def only(trace: TraceBuilder, folder: Path) -> dict[str, int]:
+    """`spent` of a trace with one whole period; checks that it closes."""
+    reduction = reduced(trace, folder)
+    assert len(reduction.periods) == 1
+    assert reduction.residual_ns == 0
+    return spent(reduction)
+
+
+def idle(reduction, *columns: str, cause: str | None = None) -> dict:
+    """Idle ns of all periods by some columns of the idle table (a single column: by its value)."""
+    table = reduction.idle if cause is None else reduction.idle.filter(pl.col("cause") == cause)
+    sums = table.group_by(columns).agg(pl.col("ns").sum())
+    rows = {row[:-1]: row[-1] for row in sums.iter_rows()}
+    return {key[0]: ns for key, ns in rows.items()} if len(columns) == 1 else rows
+
+
+def plain(name: str, folder: Path) -> Path:
+    """The unpacked export of a bundled capture."""
+    target = folder / f"{name}.sqlite"
+    with lzma.open(CAPTURES[name]) as packed, target.open("wb") as out:
+        shutil.copyfileobj(packed, out)
+    return target

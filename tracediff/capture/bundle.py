@@ -1,0 +1,90 @@
+"""The reading side of a capture bundle: which exports and benchmark reports belong to which side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracediff.capture import manifest
+from tracediff.capture.plan import SIDES, SideName
+from tracediff.errors import TracediffError
+
+_RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class BundleRun:
+    """One finished run."""
+
+    name: str
+    exports: tuple[Path, ...]
+    kpi: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The finished runs of a bundle."""
+
+    profiled: Mapping[SideName, tuple[BundleRun, ...]]
+    controls: Mapping[SideName, tuple[BundleRun, ...]]
+
+    def kpi(self, side: SideName) -> tuple[Path, ...]:
+        """Return the benchmark reports of a side's profiled runs: those of the runs that were traced."""
+        return tuple(path for run in self.profiled[side] for path in run.kpi)
+
+
+def is_bundle(path: Path) -> bool:
+    """Return whether a folder is a capture bundle."""
+    return (path / manifest.NAME).is_file()
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Return what a bundle holds.
+
+    Raises `TracediffError`: bundle-manifest, bundle-version, bundle-incomplete.
+    """
+    data = manifest.read(path)
+    found: dict[str, dict[SideName, list[BundleRun]]] = {
+        kind: {side: [] for side in SIDES} for kind in ("profiled", "control")
+    }
+    for run in data["runs"]:
+        if isinstance(run, dict) and run.get("status") == "done" and run.get("kind") in found:
+            found[run["kind"]][_side(run)].append(_run(path, run))
+    for side in SIDES:
+        if not found["profiled"][side]:
+            raise TracediffError(
+                "bundle-incomplete",
+                f"{path.name}: no finished profiled run of the {side}",
+                fix="tracediff capture ... --resume",
+            )
+    return Bundle(
+        {side: tuple(runs) for side, runs in found["profiled"].items()},
+        {side: tuple(runs) for side, runs in found["control"].items()},
+    )
+
+
+def _side(run: dict[str, Any]) -> SideName:
+    for side in SIDES:
+        if run.get("side") == side:
+            return side
+    raise TracediffError("bundle-manifest", f"a run is of no side: {run.get('side')!r}", fix="capture again")
+
+
+def _run(bundle: Path, run: dict[str, Any]) -> BundleRun:
+    folder = bundle / str(run.get("folder", ""))
+    if bundle.resolve() not in folder.resolve().parents:
+        raise TracediffError("bundle-manifest", "a run lies outside the bundle", fix="capture again")
+    exports = [folder / Path(name).name for name in run.get("exports", [])]
+    missing = [path.name for path in exports if not path.is_file()]
+    if missing:
+        raise TracediffError(
+            "bundle-incomplete", f"{folder.name}: {missing[0]} is not there", fix="copy the whole bundle"
+        )
+    ranks = [path for path in exports if _RANK.search(path.name)]
+    # Several capture windows of one process are no ranks: the first stands for the run.
+    chosen = ranks or exports[:1]
+    kpi = [folder / Path(name).name for name in run.get("kpi", [])]
+    return BundleRun(folder.name, tuple(chosen), tuple(path for path in kpi if path.is_file()))

@@ -1,0 +1,246 @@
+"""Can this machine capture? Each check says what it saw, and the fix. Nothing is changed."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tracediff.capture import machine
+from tracediff.capture.nsys import export_sqlite
+from tracediff.capture.nsys_features import Nsys, import_raw, need_nsys
+from tracediff.errors import TracediffError
+
+Status = Literal["ok", "warn", "fail"]
+_MARK = "tracediff doctor"
+_MIN_FREE_GIB = 10.0
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+
+# Emits one range, and lets two threads fight for the GIL. Says which binding of NVTX carried the range.
+_PROBE = f"""
+import sys, threading
+def spin(n):
+    x = 0
+    for i in range(n):
+        x += i
+def fight():
+    threads = [threading.Thread(target=spin, args=(1500000,)) for _ in range(2)]
+    for one in threads: one.start()
+    for one in threads: one.join()
+try:
+    import nvtx, importlib.metadata
+    name = "nvtx " + importlib.metadata.version("nvtx")
+    with nvtx.annotate({_MARK!r}): fight()
+except ImportError:
+    try:
+        import torch
+        name = "torch.cuda.nvtx"
+        torch.cuda.nvtx.range_push({_MARK!r}); fight(); torch.cuda.nvtx.range_pop()
+    except Exception:
+        name = "none"
+        fight()
+print(name)
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Status
+    message: str
+    fix: str = ""
+
+
+def examine(folder: Path, python: str = sys.executable) -> list[Check]:
+    """Return every check; `python` is the interpreter whose NVTX is tried, `folder` where bundles go."""
+    nsys: Nsys | None = None
+    checks: list[Check] = []
+    try:
+        nsys = need_nsys()
+    except TracediffError as error:
+        checks.append(Check("nsys", "fail", error.message, error.fix or ""))
+    if nsys is not None:
+        checks += _features(nsys)
+    checks += _gpu()
+    checks += _software(python)
+    if nsys is not None:
+        checks += _probe(nsys, python)
+    return [*checks, _disk(folder), _perf()]
+
+
+def can_capture(checks: list[Check]) -> bool:
+    """Return whether nothing failed."""
+    return all(check.status != "fail" for check in checks)
+
+
+def _features(nsys: Nsys) -> Iterator[Check]:
+    yield Check("nsys", "ok", f"{nsys.version} at {nsys.path}")
+    features = nsys.features
+    newer = "a newer Nsight Systems"
+    missing = sorted({"cuda", "nvtx"} - features.traces)
+    if missing:
+        yield Check("traces", "fail", f"cannot trace {', '.join(missing)}", newer)
+    else:
+        yield Check("traces", "ok", "cuda, nvtx")
+    if "python-gil" in features.traces:
+        yield Check("python-gil", "ok", "can be traced")
+    else:
+        yield Check("python-gil", "warn", "cannot be traced: waits for the GIL will read as host work", newer)
+    if features.graph_trace:
+        yield Check("graph trace", "ok", "--cuda-graph-trace")
+    else:
+        yield Check("graph trace", "warn", "kernels of CUDA graphs cannot be seen one by one", newer)
+    if "sqlite" in nsys.export_kinds:
+        yield Check("export", "ok", ", ".join(nsys.export_kinds))
+    else:
+        yield Check("export", "fail", f"no SQLite export ({', '.join(nsys.export_kinds) or 'none'})", newer)
+
+
+def _gpu() -> Iterator[Check]:
+    gpus = machine.gpus()
+    if not gpus:
+        yield Check(
+            "GPU",
+            "fail",
+            "nvidia-smi is missing or lists no GPU: NVTX and Python can be traced here, kernels cannot",
+            "run on a machine with an NVIDIA GPU and driver (in a container: --gpus all)",
+        )
+        return
+    names = sorted({str(gpu["name"]) for gpu in gpus})
+    yield Check("GPU", "ok", f"{len(gpus)} x {', '.join(names)}")
+    yield Check("driver", "ok", f"{gpus[0]['driver']}")
+    cuda = machine.cuda_version()
+    yield Check("CUDA", "ok" if cuda else "warn", f"up to {cuda}" if cuda else "nvidia-smi tells no version")
+    yield _clocks(gpus)
+
+
+def _clocks(gpus: list[dict[str, Any]]) -> Check:
+    said = "; ".join(f"SM {gpu['sm_clock_mhz']} of {gpu['max_sm_clock_mhz']} MHz" for gpu in gpus)
+    locked = machine.clocks_locked()
+    if locked:
+        return Check("clocks", "ok", f"locked: {said}")
+    state = "no sign that they are locked" if locked is False else "nvidia-smi tells nothing of locks"
+    return Check(
+        "clocks",
+        "warn",
+        f"{state}: {said}",
+        "for steadier kernel times: nvidia-smi --lock-gpu-clocks (needs root; not done here)",
+    )
+
+
+def _software(python: str) -> Iterator[Check]:
+    version = platform.python_version()
+    yield Check("Python", "ok", f"{version} runs tracediff")
+    found = machine.versions([python], {"PATH": ""} if "/" in python else {})
+    told = ", ".join(f"{name} {value}" for name, value in found.items())
+    yield Check("packages", "ok" if told else "warn", told or f"{python} does not answer", "--python PATH")
+
+
+def _probe(nsys: Nsys, python: str) -> Iterator[Check]:
+    traces = [name for name in ("nvtx", "python-gil") if name in nsys.features.traces]
+    with tempfile.TemporaryDirectory(prefix="tracediff-doctor-") as name:
+        folder = Path(name)
+        command = [
+            str(nsys.path), "profile", "-o", str(folder / "report"), "-f", "true", "-t", ",".join(traces),
+            "--sample=none", "--cpuctxsw=none", python, "-c", _PROBE,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=180, check=False, errors="replace",
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            for raw in folder.glob("*.qdstrm"):
+                import_raw(nsys.path, raw)
+            reports = sorted(folder.glob("*.nsys-rep"))
+            if not reports:
+                said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+                yield Check(
+                    "trial", "fail", f"nsys wrote no report: {said[0][:200]}", "run nsys profile by hand"
+                )
+                return
+            export = export_sqlite(reports[0], folder / "report.sqlite", timeout_s=180)
+            ranges, gil = _seen(export)
+        except TracediffError as error:
+            yield Check("trial", "fail", error.message, error.fix or "")
+            return
+        except (OSError, subprocess.TimeoutExpired, sqlite3.DatabaseError) as error:
+            yield Check("trial", "fail", f"a trial capture failed: {error}", "run nsys profile by hand")
+            return
+    yield Check("trial", "ok", "a Python program was profiled and exported")
+    binding = _binding(done.stdout)
+    yield _nvtx_check(ranges, binding)
+    if "python-gil" in traces:
+        if gil:
+            yield Check("GIL trace", "ok", f"{gil} holds and waits seen")
+        else:
+            fix = "a python that nsys knows (dynamically linked CPython)"
+            yield Check("GIL trace", "warn", "two threads fought for the GIL and nsys saw nothing of it", fix)
+
+
+def _binding(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.startswith(("nvtx ", "torch.cuda.nvtx", "none"))]
+    return lines[-1] if lines else "none"
+
+
+def _nvtx_check(ranges: int, binding: str) -> Check:
+    if ranges:
+        return Check("NVTX", "ok", f"a range of {binding} arrived in the export")
+    if binding == "none":
+        return Check(
+            "NVTX",
+            "warn",
+            "no binding in this Python (nvtx or torch): it was not tried",
+            "--python PATH names the interpreter that your program runs in",
+        )
+    return Check(
+        "NVTX",
+        "fail",
+        f"a range of {binding} got lost: steps would have no labels",
+        "pip install 'nvtx<=0.2.10' (later ones lose every range under older nsys), or a newer nsys",
+    )
+
+
+def _seen(export: Path) -> tuple[int, int]:
+    database = sqlite3.connect(f"file:{export}?mode=ro", uri=True)
+    try:
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "NVTX_EVENTS" not in tables:
+            return 0, 0
+        text = "SELECT count(*) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId WHERE "
+        name = "coalesce(e.text, s.value)"
+        (ranges,) = database.execute(f"{text} e.eventType IN (59, 60) AND {name} = ?", (_MARK,)).fetchone()
+        (gil,) = database.execute(f"{text} e.eventType = 59 AND {name} LIKE '% GIL%'").fetchone()
+        return int(ranges), int(gil)
+    finally:
+        database.close()
+
+
+def _disk(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free / 2**30
+    said = f"{free:.0f} GiB free where bundles go"
+    if free < _MIN_FREE_GIB:
+        return Check("disk", "warn", said, "free space, or -o on another disk")
+    return Check("disk", "ok", said)
+
+
+def _perf() -> Check:
+    try:
+        level = int(_PARANOID.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return Check(
+            "perf events", "ok", "perf_event_paranoid cannot be read; captures here do not sample the CPU"
+        )
+    if level <= 2:
+        return Check("perf events", "ok", f"perf_event_paranoid is {level}")
+    return Check(
+        "perf events", "ok", f"perf_event_paranoid is {level}: no CPU sampling (captures here use none)"
+    )

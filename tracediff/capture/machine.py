@@ -1,0 +1,184 @@
+"""The machine and the programs as they are: GPU, clocks, power, versions, commits. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+# The variables whose values are recorded. Every other variable is not: neither its value nor its name.
+RECORDED_VARIABLES = frozenset({
+    "CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "MKL_NUM_THREADS", "NCCL_ALGO",
+    "NCCL_CUMEM_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS", "PYTHONGIL", "PYTHONHASHSEED", "PYTHON_GIL", "PYTORCH_CUDA_ALLOC_CONF",
+    "TLLM_GPTM_PROFILE_START_STOP", "TLLM_GPTS_PROFILE_START_STOP", "TLLM_LLMAPI_ENABLE_NVTX",
+    "TLLM_NVTX_DEBUG",
+    "TLLM_PROFILE_LOG_RANKS", "TLLM_PROFILE_RECORD_GC", "TLLM_PROFILE_START_STOP",
+    "TLLM_WORKER_USE_SINGLE_PROCESS", "TRTLLM_ENABLE_PDL", "TRTLLM_SERVER_DISABLE_GC",
+    "TRTLLM_WORKER_DISABLE_GC",
+})  # fmt: skip
+PACKAGES = ("torch", "tensorrt_llm", "tensorrt", "triton", "nvtx", "flashinfer-python", "nvidia-nccl-cu12")
+
+# field of the manifest -> field of nvidia-smi
+_GPU_FIELDS = {
+    "name": "name",
+    "driver": "driver_version",
+    "sm_clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "max_sm_clock_mhz": "clocks.max.sm",
+    "application_clock_mhz": "clocks.applications.graphics",
+    "power_w": "power.draw",
+    "power_limit_w": "power.limit",
+    "temperature_c": "temperature.gpu",
+    "persistence": "persistence_mode",
+}
+_PRIVATE = re.compile(r"key|token(?!s|iz)|secret|passw|credential|auth|cookie|bearer", re.IGNORECASE)
+_HIDDEN = "(not recorded)"
+
+
+def run(command: Sequence[str], timeout_s: float = 30, cwd: Path | None = None) -> str | None:
+    """Return what a command prints, or None when it does not exist or fails."""
+    try:
+        done = subprocess.run(
+            list(command), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False,
+            errors="replace", stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def gpus() -> list[dict[str, Any]] | None:
+    """Return name, driver, clocks and power of each GPU by nvidia-smi; None where there is none."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    out = run(
+        ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS.values())}", "--format=csv,noheader,nounits"]
+    )
+    if not out or not out.strip():
+        return None
+    rows = [[cell.strip() for cell in line.split(",")] for line in out.strip().splitlines()]
+    return [
+        dict(zip(_GPU_FIELDS, map(_value, row), strict=True)) for row in rows if len(row) == len(_GPU_FIELDS)
+    ]
+
+
+def _value(text: str) -> Any:
+    if not text or text.startswith("[") or text in ("N/A", "Unknown Error"):
+        return None
+    try:
+        return float(text) if "." in text and text.count(".") == 1 else int(text)
+    except ValueError:
+        return text
+
+
+def cuda_version() -> str | None:
+    """Return the newest CUDA version that the driver runs, by nvidia-smi."""
+    out = run(["nvidia-smi"]) if shutil.which("nvidia-smi") else None
+    match = re.search(r"CUDA Version:\s*(\d+\.\d+)", out or "")
+    return match[1] if match else None
+
+
+def host() -> dict[str, Any]:
+    """Return what does not change between runs. No host name, no user, no address."""
+    return {
+        "gpus": gpus(),
+        "cuda": cuda_version(),
+        "os": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+
+
+def versions(command: Sequence[str], env: Mapping[str, str]) -> dict[str, str | None]:
+    """Return versions of packages in the Python that the command runs in, without importing them."""
+    python = _python_of(command, env)
+    script = (
+        "import importlib.metadata as m, json, platform\n"
+        "def v(n):\n"
+        "    try: return m.version(n)\n"
+        "    except Exception: return None\n"
+        f"print(json.dumps({{'python': platform.python_version(), **{{n: v(n) for n in {PACKAGES!r}}}}}))"
+    )
+    out = run([python, "-I", "-c", script]) if python else None
+    try:
+        found = json.loads(out or "{}")
+    except ValueError:
+        found = {}
+    return {str(name): value for name, value in found.items() if value}
+
+
+def _python_of(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    for word in command:
+        path = shutil.which(word, path=env.get("PATH"))
+        if path is None:
+            continue
+        if PurePath(path).name.startswith("python"):
+            return path
+        try:
+            with Path(path).open("rb") as file:
+                first = file.readline(512)
+        except OSError:
+            return None
+        match = re.match(rb"#!\s*(\S*python[\d.]*)\s*$", first)
+        if match:
+            return match[1].decode(errors="replace")
+        if re.match(rb"#!\s*\S*/env\s+python", first):
+            return shutil.which("python3", path=env.get("PATH")) or sys.executable
+    return None
+
+
+def commit(folder: Path) -> dict[str, Any] | None:
+    """Return the git commit of a folder and whether files differ from it; None outside a repository."""
+    head = run(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if head is None:
+        return None
+    changed = run(["git", "-C", str(folder), "--no-optional-locks", "status", "--porcelain"])
+    return {"commit": head.strip(), "dirty": bool(changed.strip()) if changed is not None else None}
+
+
+def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the allow-list, the rest left out."""
+    return {name: env[name] for name in sorted(RECORDED_VARIABLES) if name in env}
+
+
+def recorded_command(words: Sequence[str]) -> list[str]:
+    """Return a command line without the values of arguments that are named like a secret."""
+    out: list[str] = []
+    hide = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if hide and not word.startswith("-"):
+            out.append(_HIDDEN)
+        elif len(parts := word.split()) > 1:  # a script for a shell, a header
+            header = _PRIVATE.search(parts[0]) and parts[0].endswith(":")
+            out.append(_HIDDEN if header else " ".join(recorded_command(parts)))
+        elif equals and _PRIVATE.search(name):
+            out.append(f"{name}={_HIDDEN}")
+        else:
+            out.append(re.sub(r"://[^@/]*@", "://", word))
+        hide = not equals and word.startswith("-") and _PRIVATE.search(word) is not None
+    return out
+
+
+def clocks_locked() -> bool | None:
+    """Return whether the SM clocks are locked; None where nvidia-smi does not tell.
+
+    nvidia-smi has no field for it. Its sign is that the clocks' setting is what holds them back; False is
+    only that this sign is missing, as on an idle GPU.
+    """
+    out = run(["nvidia-smi", "-q", "-d", "PERFORMANCE"]) if shutil.which("nvidia-smi") else None
+    if out is None:
+        return None
+    found = re.findall(r"Applications Clocks Setting\s*:\s*(Active|Not Active)", out)
+    return all(state == "Active" for state in found) if found else None

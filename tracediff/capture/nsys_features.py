@@ -1,0 +1,122 @@
+"""What the user's nsys can do, read from its own help, and what it left behind when it did not import."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracediff.capture.nsys import find_nsys
+from tracediff.capture.presets import Features
+from tracediff.errors import TracediffError
+
+_VERSION = re.compile(r"version\s+(\d{4}\.\d+(?:\.\d+)*)")
+_METRICS_FLAG = re.compile(r"^\s+(--gpu-metrics-devices?)=", re.MULTILINE)
+_QUOTED = re.compile(r"'([a-z0-9-]+)'")
+_IMPORT_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """An nsys that answers."""
+
+    path: Path
+    version: str | None
+    features: Features
+    export_kinds: tuple[str, ...] = ()
+
+
+def need_nsys() -> Nsys:
+    """Find nsys and read what it can do. Raises `TracediffError`: nsys-missing, nsys-broken."""
+    path = find_nsys()
+    if path is None:
+        raise TracediffError(
+            "nsys-missing",
+            "nsys was not found on PATH, in $NSYS or under /opt/nvidia",
+            fix="install Nsight Systems (part of the CUDA toolkit) and put nsys on PATH, or set NSYS to it",
+        )
+    return describe(path)
+
+
+def describe(path: Path) -> Nsys:
+    """Read version and features. Raises `TracediffError`: nsys-broken."""
+    said = _ask(path, "--version")
+    match = _VERSION.search(said)
+    if match is None:
+        raise TracediffError(
+            "nsys-broken",
+            f"{path.name} --version says no version: {said.strip()[:80] or 'nothing'}",
+            fix="set NSYS to the nsys binary of an Nsight Systems installation",
+        )
+    profile, export = _ask(path, "profile", "--help"), _ask(path, "export", "--help")
+    return Nsys(path, match[1], _features(profile), _export_kinds(export))
+
+
+def _ask(path: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            [str(path), *words], capture_output=True, text=True, timeout=60, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracediffError(
+            "nsys-broken", f"{path.name} does not run: {error}", fix="set NSYS to an nsys that runs here"
+        ) from error
+    return done.stdout + done.stderr
+
+
+def _features(help_text: str) -> Features:
+    flags = re.split(r"^\s+(?=(?:-\w, )?--\w)", help_text, flags=re.MULTILINE)
+    trace = next((part for part in flags if part.startswith("-t, --trace=")), "")
+    metrics = _METRICS_FLAG.search(help_text)
+    return Features(
+        traces=frozenset(_QUOTED.findall(trace)),
+        graph_trace="--cuda-graph-trace" in help_text,
+        fork_before_exec="--trace-fork-before-exec" in help_text,
+        gpu_metrics_flag=metrics[1] if metrics else None,
+    )
+
+
+def _export_kinds(help_text: str) -> tuple[str, ...]:
+    part = help_text.partition("--type=")[2]
+    known = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")
+    return tuple(kind for kind in known if re.search(rf"\b{kind}\b", part))
+
+
+def import_raw(nsys: Path, raw: Path) -> Path:
+    """Turn a .qdstrm, which an nsys without its host part leaves, into a .nsys-rep beside it.
+
+    Raises `TracediffError`: nsys-import-failed.
+    """
+    report = raw.with_suffix(".nsys-rep")
+    importer = _importer(nsys)
+    said = "its importer (QdstrmImporter) is not installed"
+    if importer is not None:
+        try:
+            done = subprocess.run(
+                [str(importer), "-i", str(raw), "-o", str(report)],
+                capture_output=True, text=True, timeout=_IMPORT_S, check=False, errors="replace",
+            )  # fmt: skip
+            said = ((done.stderr or done.stdout).strip().splitlines() or ["no message"])[-1]
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = str(error)
+    if not report.is_file():
+        raise TracediffError(
+            "nsys-import-failed",
+            f"nsys left {raw.name} and no report: {said}",
+            fix="install the whole of Nsight Systems (host part too), or import the file where "
+            "the same version is whole: QdstrmImporter -i FILE.qdstrm",
+        )
+    raw.unlink()
+    return report
+
+
+def _importer(nsys: Path) -> Path | None:
+    real = nsys.resolve()
+    for folder in list(real.parents)[:4]:
+        for pattern in ("QdstrmImporter", "host-linux-*/QdstrmImporter"):
+            found = [path for path in sorted(folder.glob(pattern)) if os.access(path, os.X_OK)]
+            if found:
+                return found[0]
+    return None

@@ -1,0 +1,145 @@
+"""`tracediff capture`: paired runs of a baseline and a candidate under nsys."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracediff.capture.plan import Plan, Slot
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  tracediff capture --baseline 'python serve.py' --candidate 'python serve.py --new' -n 5
+  tracediff capture plan.toml --plan
+  tracediff capture plan.toml -o pr-123 && tracediff compare pr-123 --html report.html
+  tracediff capture plan.toml -o pr-123 --resume
+
+\b
+In a command, {run} stands for the folder of the run.
+Presets: any, torch, emulator, trtllm-bench-throughput, trtllm-bench-latency, trtllm-serve,
+gptManagerBenchmark, gptSessionBenchmark.
+"""
+)
+@click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="CMD", help="Command of the baseline.")
+@click.option("--candidate", metavar="CMD", help="Command of the candidate.")
+@click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs a side.  [default: 5]")
+@click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
+@click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
+@click.option("--order", type=click.Choice(["abba", "random", "sequential"]), help="[default: abba]")
+@click.option("--seed", type=int, help="Seed of --order random.")
+@click.option("--warmup", type=int, metavar="N", help="Unprofiled runs a side before all others.")
+@click.option("--controls", type=int, metavar="N", help="Unprofiled runs a side among the others.")
+@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds a run may take.")
+@click.option("--client", metavar="CMD", help="trtllm-serve: the client that loads the server.")
+@click.option("--ready-url", metavar="URL", help="trtllm-serve: what answers once the server is ready.")
+@click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report a rank.")
+@click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
+@click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
+@click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
+@click.option(
+    "--nsys-flag", "nsys_flags", multiple=True, metavar="FLAG", help="One more word for nsys profile."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="BUNDLE", help="[default: tracediff-bundle]"
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Print every command line and run nothing.")
+@click.option("--resume", is_flag=True, help="Go on with a bundle: finished runs are kept.")
+def capture(
+    plan_file: Path | None,
+    baseline: str | None,
+    candidate: str | None,
+    output: Path | None,
+    only_plan: bool,
+    resume: bool,
+    gpu_metrics: bool,
+    **flags: object,
+) -> None:
+    """Record paired runs of BASELINE and CANDIDATE, interleaved, into a bundle for `tracediff compare`.
+
+    The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
+    """
+    from tracediff.capture.commands import left_out, shown
+    from tracediff.capture.nsys_features import need_nsys
+    from tracediff.capture.runner import Runner
+
+    plan = _plan(plan_file, baseline, candidate, {**flags, "gpu_metrics": gpu_metrics or None})
+    bundle = output or Path("tracediff-bundle")
+    nsys = need_nsys()
+    for note in left_out(plan, nsys.features):
+        click.echo(f"warning: {note}", err=True)
+    if only_plan:
+        for line in shown(plan, nsys, bundle.resolve()):
+            click.echo(line)
+        return
+    with _progress(plan) as report:
+        manifest = Runner(plan, bundle, nsys, os.environ, report=report).run(resume=resume)
+    seconds = sum(run["seconds"] for run in manifest["runs"])
+    click.echo(f"{bundle}: {len(manifest['runs'])} runs, {seconds:.0f} s", err=True)
+    if plan.keep_reports:
+        click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
+    click.echo(f"  next: tracediff compare {bundle}", err=True)
+
+
+def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags: dict[str, object]) -> Plan:
+    from tracediff.capture.plan import plan_from, read_plan
+
+    if file is not None:
+        if baseline or candidate:
+            raise click.UsageError("give a plan, or --baseline and --candidate")
+        return read_plan(file, **flags)
+    if not baseline or not candidate:
+        raise TracediffError(
+            "plan-missing",
+            "nothing to capture",
+            fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
+            exit_code=2,
+        )
+    return plan_from({"baseline": {"command": baseline}, "candidate": {"command": candidate}}, Path(), flags)
+
+
+class _progress:  # noqa: N801
+    """A bar on a terminal, a line a run elsewhere; both on stderr."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._total = len(plan.schedule())
+        self._bar: object | None = None
+
+    def __enter__(self) -> Callable[[Slot, str], None]:
+        if not sys.stderr.isatty():
+            return self._line
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )  # fmt: skip
+        task = bar.add_task("capture", total=self._total)
+        bar.start()
+        self._bar = bar
+
+        def say(slot: Slot, what: str) -> None:
+            over = what in ("done", "failed", "finished before")
+            bar.update(task, description=f"{slot.name}: {what}", completed=slot.index - (not over))
+
+        return say
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()  # type: ignore[attr-defined]
+
+    def _line(self, slot: Slot, what: str) -> None:
+        click.echo(f"[{slot.index}/{self._total}] {slot.name}: {what}", err=True)

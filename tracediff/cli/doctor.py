@@ -1,0 +1,41 @@
+"""`tracediff doctor`: says whether this machine can capture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout instead of a table.")
+@click.option(
+    "--python", metavar="PATH", help="The interpreter that your program runs in.  [default: this one]"
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path, exists=True), default=Path(), help="Where bundles go."
+)
+def doctor(as_json: bool, python: str | None, folder: Path) -> None:
+    """Check nsys, GPU, NVTX, the GIL trace and disk, with a trial capture of a tiny program.
+
+    Exit status: 0 captures work, 1 something that they need is missing. Nothing is changed.
+    """
+    from tracediff.capture.doctor import can_capture, examine
+
+    checks = examine(folder, python or sys.executable)
+    works = can_capture(checks)
+    if as_json:
+        click.echo(
+            json.dumps({"can_capture": works, "checks": [asdict(check) for check in checks]}, indent=1)
+        )
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            click.echo(f"{check.status:4}  {check.name:{width}}  {check.message}")
+            if check.fix and check.status != "ok":
+                click.echo(f"{'':{width + 6}}  fix: {check.fix}")
+        click.echo(f"\n{'captures work here' if works else 'captures do not work here'}")
+    sys.exit(0 if works else 1)
