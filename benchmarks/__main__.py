@@ -21,7 +21,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SHAPES = {
-    "graph": [ROOT / "fixtures/demo/graph_a/graph_a1.sqlite.xz", ROOT / "fixtures/demo/graph_a/graph_a2.sqlite.xz"],
+    "graph": [
+        ROOT / "fixtures/demo/graph_a/graph_a1.sqlite.xz",
+        ROOT / "fixtures/demo/graph_a/graph_a2.sqlite.xz",
+    ],
     "eager": [ROOT / "fixtures/captures/eager_a1.sqlite.xz", ROOT / "fixtures/captures/eager_a2.sqlite.xz"],
 }
 
@@ -75,11 +78,15 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     options.add_argument("--sizes", nargs="+", type=float, default=[0.1, 1.0], help="million kernels a side")
     options.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
-    options.add_argument("--rounds", type=int, default=1, help="repeat each measurement and keep the fastest of each")
+    options.add_argument(
+        "--rounds", type=int, default=1, help="repeat each measurement and keep the fastest of each"
+    )
     chosen = options.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     folder = Path(tempfile.mkdtemp(prefix="tracediff-benchmark-"))
-    print("| shape | M kernels a side | MB a side | read bytes s | bare scan s | tracediff s | / scan | peak MiB | scan MiB | naive s |")
+    print(
+        "| shape | M kernels a side | MB a side | read bytes s | bare scan s | tracediff s | / scan | peak MiB | scan MiB | naive s |"
+    )
     print("|-|-|-|-|-|-|-|-|-|-|")
     try:
         for shape in chosen.shapes:
@@ -87,11 +94,33 @@ def main() -> None:
             for size in chosen.sizes:
                 pair = build(shape, int(size * 1e6), folder)
                 names = [str(path) for path in pair]
-                tool = [sys.executable, "-m", "tracediff", "compare", *names, "--json", str(folder / "out.json"), "-f", "-q"]
+                tool = [
+                    sys.executable,
+                    "-m",
+                    "tracediff",
+                    "compare",
+                    *names,
+                    "--json",
+                    str(folder / "out.json"),
+                    "-f",
+                    "-q",
+                ]
                 raw = min(read_bytes(pair) for _ in range(chosen.rounds))
-                floor = min((measure([sys.executable, "-m", "benchmarks.floor", *names]) for _ in range(chosen.rounds)), key=_seconds)
+                floor = min(
+                    (
+                        measure([sys.executable, "-m", "benchmarks.floor", *names])
+                        for _ in range(chosen.rounds)
+                    ),
+                    key=_seconds,
+                )
                 ours = min((measure(tool) for _ in range(chosen.rounds)), key=_seconds)
-                naive = min((measure([sys.executable, "-m", "benchmarks.naive", *names]) for _ in range(chosen.rounds)), key=_seconds)
+                naive = min(
+                    (
+                        measure([sys.executable, "-m", "benchmarks.naive", *names])
+                        for _ in range(chosen.rounds)
+                    ),
+                    key=_seconds,
+                )
                 points.append((size, ours.seconds))
                 print(
                     f"| {shape} | {size:g} | {pair[0].stat().st_size / 1e6:.0f} | {raw:.2f} | {floor.seconds:.2f} |"
@@ -103,7 +132,10 @@ def main() -> None:
                     path.unlink()
             if len(points) > 1:
                 (small, fast), (large, slow) = points[0], points[-1]
-                print(f"\n{shape}: time grows as size ^ {math.log(slow / fast) / math.log(large / small):.2f}\n", flush=True)
+                print(
+                    f"\n{shape}: time grows as size ^ {math.log(slow / fast) / math.log(large / small):.2f}\n",
+                    flush=True,
+                )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -18,7 +18,9 @@ def scan(path: Path) -> None:
         names = [column for column in columns if column in schema.tables.get(table, frozenset())]
         if names:
             chosen = ", ".join(identifier(name) for name in names)
-            db.execute(f"CREATE TABLE {identifier('floor_' + table)} AS SELECT {chosen} FROM source.{identifier(table)}")
+            db.execute(
+                f"CREATE TABLE {identifier('floor_' + table)} AS SELECT {chosen} FROM source.{identifier(table)}"
+            )
     db.close()
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from hypothesis import settings
 
 from tests.tiny import CAPTURES
 from tracediff.measure.compare import compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.sides import Run, Side
+
+# Machines are shared and slow at times: how long an example takes is no property of the program.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
+
+# How long an example takes says more of the machine than of the program.
+settings.register_profile("tracediff", deadline=None)
+settings.load_profile("tracediff")
 
 
 @pytest.fixture(scope="session")

@@ -70,13 +70,17 @@ def step_ns(schedule_us: float = 100, kernel_us: float = 200, kernels: int = 3) 
     return (schedule_us + 5 + 2 + kernels * kernel_us) * US
 
 
-def runs_of(folder: Path, name: str, schedules_us, *, jitter_us: float = 2.0, **rest) -> Side:
+def run_of(
+    folder: Path, name: str, number: int, schedule_us: float, *, jitter_us: float = 2.0, **rest
+) -> Run:
+    """Run `number` of a program: name and number decide its jitter."""
+    place = folder / f"{name}{number}-{schedule_us}"
+    place.mkdir()
+    seed = sum(map(ord, name)) * 100 + number
+    trace = serving(schedule_us=schedule_us, jitter_us=jitter_us, seed=seed, **rest)
+    return Run(f"{name}{number}", [reduced(trace, place)])
+
+
+def runs_of(folder: Path, name: str, schedules_us, **rest) -> Side:
     """A side with one run for each length of `_schedule`; every run has its own jitter."""
-    runs = []
-    for number, schedule in enumerate(schedules_us):
-        place = folder / f"{name}{number}"
-        place.mkdir()
-        seed = (sum(map(ord, name)) * 100 + number) if jitter_us else 0
-        trace = serving(schedule_us=schedule, jitter_us=jitter_us, seed=seed, **rest)
-        runs.append(Run(f"{name}{number}", [reduced(trace, place)]))
-    return Side(name, runs)
+    return Side(name, [run_of(folder, name, *one, **rest) for one in enumerate(schedules_us)])

@@ -38,7 +38,11 @@ def test_the_worked_example_of_the_method(tmp_path):
     }  # fmt: skip
     assert {name: period[name] for name in expected} == {name: us * US for name, us in expected.items()}
     assert reduction.residual_ns == 0
-    work = {row["place"].split(",")[0]: 0 for row in reduction.idle.iter_rows(named=True) if row["cause"] == "host_work"}
+    work = {
+        row["place"].split(",")[0]: 0
+        for row in reduction.idle.iter_rows(named=True)
+        if row["cause"] == "host_work"
+    }
     for row in reduction.idle.iter_rows(named=True):
         if row["cause"] == "host_work":
             work[row["place"].split(",")[0]] += row["ns"]

@@ -22,5 +22,7 @@ def _slugs() -> set[str]:
 
 
 def test_messages_are_documented():
-    documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs/messages.md").read_text(encoding="utf-8"), re.M))
+    documented = set(
+        re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs/messages.md").read_text(encoding="utf-8"), re.M)
+    )
     assert _slugs() == documented

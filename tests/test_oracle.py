@@ -55,7 +55,10 @@ def test_periods_and_categories(both):
 
 def test_places_of_idle_time(both):
     reduction, expected = both
-    order = {row: number for number, row in enumerate(reduction.periods.sort("pid", "device", "start_ns")["period"])}
+    order = {
+        row: number
+        for number, row in enumerate(reduction.periods.sort("pid", "device", "start_ns")["period"])
+    }
     found: Counter[tuple[int, str, str]] = Counter()
     for row in reduction.idle.iter_rows(named=True):
         place = "" if row["place"].startswith("outside any range") else row["place"]

@@ -25,7 +25,9 @@ def _reduced(name: str):
 @cache
 def _result(name: str):
     pair = next(pair for pair in PAIRS if pair["name"] == name)
-    sides = [Side(side, [Run(file, [_reduced(file)]) for file in pair[side]]) for side in ("baseline", "candidate")]
+    sides = [
+        Side(side, [Run(file, [_reduced(file)]) for file in pair[side]]) for side in ("baseline", "candidate")
+    ]
     return compare(*sides)
 
 
@@ -48,7 +50,10 @@ def test_it_closes(pair):
     assert sum(row.delta_ns for row in result.kernels) == pytest.approx(busy, abs=1e-3)
     # the program's own clock, unaware of the trace, saw about the same change of a generation step
     if result.comparability.comparable and "program_delta_ns" in pair:
-        assert result.step.delta_ns == pytest.approx(pair["program_delta_ns"], abs=max(15_000, 0.05 * result.step.candidate_ns, 0.2 * abs(result.step.delta_ns)))
+        assert result.step.delta_ns == pytest.approx(
+            pair["program_delta_ns"],
+            abs=max(15_000, 0.05 * result.step.candidate_ns, 0.2 * abs(result.step.delta_ns)),
+        )
 
 
 @pytest.mark.parametrize("pair", _with("cause"))

@@ -26,17 +26,18 @@ def label(number: int, ctx: int = 0, tokens: int = 0, gen: int = 4) -> str:
     return f"{STEP} {number}: {ctx} ctx reqs, {tokens} ctx tokens, {gen} gen reqs"
 
 
-def one_gap(second_launch: tuple[int, int] = (900, 950)) -> TraceBuilder:
+def one_gap(trace: TraceBuilder | None = None, *, pid: int = 100, tid: int = 1) -> TraceBuilder:
     """One whole period [0, 1000): a kernel, 900 ns of idle device, and the kernel of the next step at 1000.
 
     device   |first 0-100|             gap 100-1000             |second 1000-1100|
     thread 1 label 1 -200..-100                  label 2 850..960
              launch -150..-120                   launch 900..950
+    With a trace given, one more process in it.
     """
-    trace = TraceBuilder().process(100).thread(100, 1)
-    trace.range(1, label(1), -200, -100).range(1, label(2), 850, 960)
-    trace.api(1, "cudaLaunchKernel", -150, -120, corr=1).kernel(1, 0, 100, name="first")
-    return trace.api(1, "cudaLaunchKernel", *second_launch, corr=2).kernel(2, 1000, 1100, name="second")
+    trace = (trace or TraceBuilder()).process(pid).thread(pid, tid)
+    trace.range(tid, label(1), -200, -100).range(tid, label(2), 850, 960)
+    trace.api(tid, "cudaLaunchKernel", -150, -120, corr=1).kernel(1, 0, 100, name="first")
+    return trace.api(tid, "cudaLaunchKernel", 900, 950, corr=2).kernel(2, 1000, 1100, name="second")
 
 
 def reduced(trace: TraceBuilder, folder: Path, **reading):

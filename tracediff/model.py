@@ -16,7 +16,13 @@ import msgspec
 FORMAT_VERSION = 1
 
 Verdict = Literal[
-    "improved", "regressed", "likely_improved", "likely_regressed", "no_change", "inconclusive", "not_comparable"
+    "improved",
+    "regressed",
+    "likely_improved",
+    "likely_regressed",
+    "no_change",
+    "inconclusive",
+    "not_comparable",
 ]
 # How far a delta can be believed. `exact`: a counted quantity, no test needed. `confirmed`: run-level test and
 # CI agree after correction. `likely`: beyond the noise known or assumed, too few runs to confirm.
@@ -52,7 +58,9 @@ class RunInput(msgspec.Struct, frozen=True):
     duration_ns: int
     ranks: int
     steps: int  # whole steps, before strata
-    step_source: str  # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
+    step_source: (
+        str  # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
+    )
 
 
 class SideInput(msgspec.Struct, frozen=True):
@@ -457,7 +465,9 @@ class RankRow(msgspec.Struct, frozen=True):
     candidate_comm_wait_ns: float | None = None
     baseline_comm_transfer_ns: float | None = None
     candidate_comm_transfer_ns: float | None = None
-    baseline_caused_wait_ns: float | None = None  # what the other ranks waited, in sum, while this one was the last
+    baseline_caused_wait_ns: float | None = (
+        None  # what the other ranks waited, in sum, while this one was the last
+    )
     candidate_caused_wait_ns: float | None = None
 
 

@@ -180,7 +180,7 @@ sequences = st.lists(st.sampled_from(NAMES), max_size=25)
 extras = st.lists(st.sampled_from([*NAMES, "rare_1", "rare_2", SOFTMAX]), max_size=4)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(sequences, sequences, extras, extras)
 def test_every_op_is_shared_out_whole(one, other, more_one, more_other):
     found = match(one, other, baseline=more_one, candidate=more_other)
@@ -201,7 +201,7 @@ def swapped_rows(found) -> Counter:
     return Counter((other.get(row.match, row.match), row.candidate, row.baseline) for row in found.rows)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(sequences, sequences, extras, extras)
 def test_swapping_the_sides_swaps_the_rows(one, other, more_one, more_other):
     there = match(one, other, baseline=more_one, candidate=more_other)
@@ -209,7 +209,7 @@ def test_swapping_the_sides_swaps_the_rows(one, other, more_one, more_other):
     assert Counter((row.match, row.baseline, row.candidate) for row in there.rows) == swapped_rows(back)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sequences, extras)
 def test_a_side_against_itself_is_exact(one, more):
     found = match(one, one, baseline=more, candidate=more)
@@ -240,9 +240,9 @@ def layers(count: int, changed: bool) -> list[str]:
     ids=["one of two", "every second", "reversed", "all other", "layers", "too long"],
 )
 def test_long_sequences_end(one, other):
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = match(one, other)
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
     for shares, names in ((found.baseline, one), (found.candidate, other)):
         assert {op for _, op in shares} == set(keys(*names))
         assert all(sum(share for _, share in entries) == pytest.approx(1) for entries in shares.values())

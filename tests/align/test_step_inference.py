@@ -195,7 +195,7 @@ def test_periods_of_inferred_steps(tmp_path):
 def test_the_warning_says_what_repeats(tmp_path):
     (note,) = reduced(loop(10, context_at=6), tmp_path).warnings
     assert note.slug == "steps-inferred"
-    assert "8 of 9 repetitions are the same 12 launches of 12 ops, and hold 89% of all ops" in note.message
+    assert "8 of 9 repetitions are the same 12 launches of 12 ops, and hold 89% of their ops" in note.message
 
 
 def test_labels_come_first(tmp_path):

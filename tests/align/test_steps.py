@@ -170,20 +170,22 @@ def test_a_step_without_ops_gives_its_time_to_the_step_before(tmp_path):
 
 
 def test_a_first_step_that_the_capture_cut_is_dropped(tmp_path):
-    # the label of step 4 opened before the first recorded call of the process: calls before it may be missing
+    """The profiler was started inside step 4: what that step launched before is missing."""
     trace = TraceBuilder().process(100).thread(100, 1).range(1, label(4), -5000, 50)
     trace.api(1, "cudaLaunchKernel", 10, 20, corr=99).kernel(99, 30, 40)
     for number in range(5, 8):
         begin = 1000 * (number - 5) + 100
         trace.range(1, label(number), begin, begin + 400)
-        trace.api(1, "cudaLaunchKernel", begin + 100, begin + 110, corr=number).kernel(
-            number, begin + 200, begin + 300
-        )
-    cut = reduced(trace, tmp_path)
-    assert cut.periods["number"].to_list()[-2:] == [5, 6]
-    # a call before the label shows that nothing is missing
-    trace.api(1, "cudaEventQuery", -6000, -5990)
-    assert reduced(trace, tmp_path).periods["number"].to_list() == [4, 5, 6]
+        trace.api(1, "cudaLaunchKernel", begin + 100, begin + 110, corr=number)
+        trace.kernel(number, begin + 200, begin + 300)
+    assert reduced(trace, tmp_path).periods["number"].to_list() == [
+        4,
+        5,
+        6,
+    ]  # nothing says that step 4 was cut
+    cut = reduced(trace.api(1, "cudaProfilerStart", 5, 8), tmp_path)
+    assert cut.periods["number"].to_list() == [5, 6]
+    assert bounds(cut) == [(300, 1300), (1300, 2300)]
 
 
 def test_ops_launched_before_the_first_label_belong_to_no_step(tmp_path):

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Executables that stand in for nsys, nvidia-smi and the TensorRT-LLM programs, on a PATH of their own.
 
 Each appends what it was called with to calls.jsonl. The stand-in for nsys runs the program, and its report

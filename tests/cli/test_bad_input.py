@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from fixtures.builders import BROKEN, TraceBuilder, two_steps
 from tests.cli.checks import expect_error, files
+from tests.serving import serving
 from tests.tiny import CAPTURES, ROOT, label
 
 
@@ -58,8 +60,6 @@ def test_a_folder_without_exports(run, good, tmp_path):
 
 
 def test_another_sqlite_database(run, good, tmp_path):
-    import sqlite3
-
     other = tmp_path / "history.sqlite"
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE urls (id INTEGER, url TEXT)")
@@ -100,6 +100,28 @@ def test_a_packed_file_keeps_its_name_in_messages(name, slug, run, good, tmp_pat
     packed.write_bytes(lzma.compress(BROKEN[name](tmp_path / "x.sqlite").read_bytes()))
     text = expect_error(run("compare", good, packed), slug)
     assert "mine.sqlite.xz" in text
+
+
+def test_a_file_that_another_program_is_writing(run, good, tmp_path):
+    """`nsys export` is not done yet: that is no damage."""
+    other = serving(steps=6).write(tmp_path / "busy.sqlite")
+    writer = sqlite3.connect(other, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        text = expect_error(run("compare", good, other), "locked")
+    finally:
+        writer.execute("ROLLBACK")
+        writer.close()
+    assert "busy.sqlite" in text and "fix:" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["it's.sqlite", "a b#c%20?.sqlite", 'quo"te.sqlite', "x;--.sqlite", "\u00e9\u6838.sqlite"]
+)
+def test_odd_file_names(name, run, good, tmp_path):
+    other = serving(steps=6).write(tmp_path / name)
+    code, _, err = run("compare", f"one={good}", f"other={other}", "-q")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("limit", ["1MB", "3MB"])

@@ -7,7 +7,7 @@ host_work [100, 900) = 800, launch_api [900, 950) = 50, launch_latency [950, 100
 
 from __future__ import annotations
 
-import pytest
+from itertools import combinations
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, idle, label, one_gap, only, reduced, spent
@@ -125,34 +125,25 @@ def test_the_gap_before_a_graph_s_first_node_is_its_launch(tmp_path):
 # The launching thread before its call: one state each, 100 ns or what the comment says
 
 
-@pytest.mark.parametrize(
-    ("name", "category"),
-    [
-        ("cudaStreamSynchronize", "host_sync"),
-        ("cudaEventSynchronize", "host_sync"),
-        ("cudaDeviceSynchronize", "host_sync"),
-        ("cuStreamSynchronize", "host_sync"),
-        ("cudaMemcpy", "host_sync"),
-        ("cuMemcpyDtoH_v2", "host_sync"),
-        ("cudaMalloc", "host_api"),
-        ("cudaFree", "host_api"),
-        ("cudaEventQuery", "host_api"),
-        ("cudaEventRecord", "host_api"),
-        ("cudaStreamWaitEvent", "host_api"),
-        ("cudaFuncGetAttributes", "host_api"),
-        ("cudaGraphInstantiate", "host_api"),
-        ("cudaStreamBeginCapture", "host_api"),
-        ("cudaMallocAsync", "host_api"),
-        ("cudaMemcpyAsync", "launch_api"),
-        ("cudaMemsetAsync", "launch_api"),
-        ("cudaLaunchKernelExC", "launch_api"),
-        ("cuLaunchKernelEx", "launch_api"),
-        ("cuGraphLaunch", "launch_api"),
-    ],
-)
-def test_class_of_a_call(name, category, tmp_path):
-    found = only(one_gap().api(1, name, 300, 400), tmp_path)
-    assert found == PLAIN | {"host_work": 700, category: PLAIN.get(category, 0) + 100}
+CLASSES = {
+    "host_sync": "cudaStreamSynchronize cudaEventSynchronize cudaDeviceSynchronize cuStreamSynchronize"
+    " cudaMemcpy cuMemcpyDtoH_v2",
+    "host_api": "cudaMalloc cudaFree cudaEventQuery cudaEventRecord cudaStreamWaitEvent cudaFuncGetAttributes"
+    " cudaGraphInstantiate cudaStreamBeginCapture cudaMallocAsync",
+    "launch_api": "cudaMemcpyAsync cudaMemsetAsync cudaLaunchKernelExC cuLaunchKernelEx cuGraphLaunch",
+}
+
+
+def test_class_of_a_call(tmp_path):
+    """A process for each call, which lasts from 300 to 400 in its gap."""
+    calls = [(name, category) for category, names in CLASSES.items() for name in names.split()]
+    trace = TraceBuilder()
+    for pid, (name, _) in enumerate(calls, 100):
+        one_gap(trace, pid=pid, tid=10 * pid).api(10 * pid, name, 300, 400)
+    reduction = reduced(trace, tmp_path)
+    assert {name: spent(reduction, period) for period, (name, _) in enumerate(calls)} == {
+        name: PLAIN | {"host_work": 700, category: PLAIN.get(category, 0) + 100} for name, category in calls
+    }
 
 
 def test_host_sync_counts_from_the_gpu_going_idle_to_the_return(tmp_path):
@@ -267,32 +258,26 @@ def test_priorities(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("upper", "lower"),
-    [
-        ("gc", "gil_wait"), ("gc", "launch_api"), ("gc", "host_sync"), ("gc", "host_api"),
-        ("gil_wait", "launch_api"), ("gil_wait", "host_sync"), ("gil_wait", "host_api"),
-        ("launch_api", "host_sync"), ("launch_api", "host_api"), ("host_sync", "host_api"),
-    ],
-)  # fmt: skip
-def test_each_pair_of_states(upper, lower, tmp_path):
+def test_each_pair_of_states(tmp_path):
+    """A process for each pair: the higher 300-400, the lower 350-500, so 50 of its 150 under the other."""
     calls = {"launch_api": "cudaMemsetAsync", "host_sync": "cudaDeviceSynchronize", "host_api": "cudaMalloc"}
-
-    def add(trace: TraceBuilder, what: str, start: int, end: int) -> None:
-        if what == "gc":
-            trace.gc(1, start, end)
-        elif what == "gil_wait":
-            trace.gil(1, "wait", start, end)
-        else:
-            trace.api(1, calls[what], start, end)
-
-    trace = one_gap()
-    add(trace, upper, 300, 400)
-    add(trace, lower, 350, 500)  # 50 of its 150 lie under the other
-    wanted = dict(PLAIN, host_work=600)
-    wanted[upper] = wanted.get(upper, 0) + 100
-    wanted[lower] = wanted.get(lower, 0) + 100
-    assert only(trace, tmp_path) == wanted
+    pairs = list(combinations(("gc", "gil_wait", *calls), 2))
+    trace, wanted = TraceBuilder(), []
+    for pid, pair in enumerate(pairs, 100):
+        one_gap(trace, pid=pid, tid=10 * pid)
+        sums = dict(PLAIN, host_work=600)
+        for state, start, end in zip(pair, (300, 350), (400, 500), strict=True):
+            sums[state] = sums.get(state, 0) + 100
+            if state == "gc":
+                trace.gc(10 * pid, start, end)
+            elif state == "gil_wait":
+                trace.gil(10 * pid, "wait", start, end)
+            else:
+                trace.api(10 * pid, calls[state], start, end)
+        wanted.append(sums)
+    reduction = reduced(trace, tmp_path)
+    assert [spent(reduction, period) for period in range(len(pairs))] == wanted
+    assert len(pairs) == 10
 
 
 def test_inside_the_launching_call_waiting_counts_as_launching(tmp_path):

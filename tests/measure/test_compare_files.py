@@ -13,7 +13,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.serving import runs_of, serving, step_ns
 from tests.swapping import plain
-from tests.tiny import FIXTURES, ROOT, label, reduced
+from tests.tiny import CAPTURES, ROOT, label, reduced
 from tests.tiny import plain as unpacked
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
@@ -74,14 +74,8 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
     written = []
     for seed, threads in (("1", "1"), ("2", "2")):
         out = tmp_path / f"{seed}.json"
-        command = [
-            sys.executable,
-            "-m",
-            "tracediff",
-            "compare",
-            FIXTURES / "demo/graph_a",
-            FIXTURES / "demo/graph_fused",
-        ]
+        files = [CAPTURES[name] for name in ("graph_a1", "graph_fused_1")]
+        command = [sys.executable, "-m", "tracediff", "compare", *files]
         command += ["-q", "--json", out, "--threads", threads]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
         subprocess.run([*map(str, command)], check=True, cwd=tmp_path, env=environment, capture_output=True)

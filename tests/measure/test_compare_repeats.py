@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-from tests.serving import runs_of, step_ns
+from tests.serving import run_of, runs_of, step_ns
+from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
+from tracediff.measure.sides import Side
 
 CALM = (100, 101, 99, 100.5, 99.5)  # us of host work in `_schedule`; a step is 707 us long at 100
 SLOW = (130, 131, 129, 130.5, 129.5)  # 30 us more
@@ -13,14 +17,12 @@ SLOW = (130, 131, 129, 130.5, 129.5)  # 30 us more
 
 @pytest.fixture(scope="module")
 def repeats(tmp_path_factory):
-    """Sides by the runs' `_schedule` times, each made once."""
-    made = {}
+    """The runs' `_schedule` times and a name -> a side; each run is made once."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = cache(lambda name, number, schedule: run_of(folder, name, number, schedule))
 
     def side(schedules, name):
-        key = schedules, name
-        if key not in made:
-            made[key] = runs_of(tmp_path_factory.mktemp("runs"), name, schedules)
-        return made[key]
+        return Side(name, [run(name, number, schedule) for number, schedule in enumerate(schedules)])
 
     return side
 
@@ -84,6 +86,46 @@ def test_a_category_that_was_not_captured_is_absent(tmp_path):
     assert one_side.accounting.candidate["host_work"] == both.baseline["host_work"] + 20_000
     assert one_side.verdict == "no_change"
     assert "gil-one-side" in [note.slug for note in one_side.warnings]
+    assert {row.cause for row in one_side.gaps} == {"host_work", "launch_api", "launch_latency"}
+    # the side that traced it still says what it saw: 20 us of waiting, all of them with the device idle
+    (row,) = one_side.gil.rows
+    assert (row.baseline_wait_ns, row.candidate_wait_ns, row.candidate_exposed_ns) == (None, 20_000, 20_000)
+    assert one_side.accounting.hidden_candidate["gil_wait"] == 0
+    assert "gil_wait" not in one_side.accounting.hidden_baseline
+
+
+# An A/A floor from repeats given apart
+
+
+def test_repeats_given_apart_set_the_noise(tmp_path):
+    """Runs of the baseline's program at 100, 140 and 180 us say more noise than runs at 100, 101 and 99."""
+    one, other = runs_of(tmp_path, "b", (100,)), runs_of(tmp_path, "c", (130,))
+    loud, calm = runs_of(tmp_path, "loud", (100, 140, 180)), runs_of(tmp_path, "calm", (100, 101, 99))
+    plain = compare(one, other)
+    prior = plain.step.noise_floor_ns / (1.96 * 2**0.5)  # the assumed half-width as the sd of a run
+    for repeats, sd in ((loud, 40_000), (calm, 1_000)):
+        result = compare(one, other, noise=repeats)
+        # the assumed variance counts for four degrees of freedom, that of three repeats for two; t(6) = 2.447
+        variance = (4 * prior**2 + 2 * sd**2) / 6
+        assert result.step.noise_floor_ns == pytest.approx(2.447 * (2 * variance) ** 0.5, rel=0.02)
+        assert result.step.noise_source == "given"
+        assert result.accounting.delta == plain.accounting.delta
+
+
+def test_repeats_given_apart_may_hold_other_kernels(tmp_path):
+    one, other = runs_of(tmp_path, "b", (100,)), runs_of(tmp_path, "c", (130,))
+    repeats = runs_of(tmp_path, "n", (100, 101), kernel_name="conv")
+    result = compare(one, other, noise=repeats)
+    assert {name for row in result.kernels for name in row.baseline.names} == {
+        f"gemm_{node}" for node in range(3)
+    }
+
+
+def test_one_repeat_is_no_noise(tmp_path):
+    one = runs_of(tmp_path, "b", (100,))
+    with pytest.raises(TracediffError) as raised:
+        compare(one, one, noise=one)
+    assert raised.value.slug == "noise-too-few" and raised.value.fix
 
 
 def test_gc_on_one_side_counts_there(tmp_path):

@@ -61,7 +61,8 @@ class Matching:
 
 
 def match_kernels(
-    baseline: dict[str, tuple[Sequence[OpKey], set[OpKey]]], candidate: dict[str, tuple[Sequence[OpKey], set[OpKey]]]
+    baseline: dict[str, tuple[Sequence[OpKey], set[OpKey]]],
+    candidate: dict[str, tuple[Sequence[OpKey], set[OpKey]]],
 ) -> Matching:
     """Match the ops of both sides.
 
@@ -75,7 +76,10 @@ def match_kernels(
         uses += [(phase, *pair) for pair in aligned]
         seen_one = {op for pair in aligned for op in pair[0]}
         seen_other = {op for pair in aligned for op in pair[1]}
-        uses += [(phase, *pair) for pair in _by_key(all_one - seen_one, all_other - seen_other, seen_one, seen_other)]
+        uses += [
+            (phase, *pair)
+            for pair in _by_key(all_one - seen_one, all_other - seen_other, seen_one, seen_other)
+        ]
     return _rows(_merge_lone(uses))
 
 
@@ -134,7 +138,9 @@ def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
 
 
 @lru_cache(1 << 12)
-def _align_block(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
+def _align_block(
+    one: tuple[OpKey, ...], other: tuple[OpKey, ...]
+) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
     """Cheapest way to turn one block into the other; costs say what an engineer would call it."""
     if not one or not other:
         return [((op,), ()) for op in one] + [((), (op,)) for op in other]
@@ -155,9 +161,19 @@ def _align_block(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> list[tuple
                 options.append((best[i - 1, j - 1][0] + _unlike(one[i - 1], other[j - 1]), (i - 1, j - 1)))
                 for n in range(2, _FUSE + 1):
                     if n <= i:
-                        options.append((best[i - n, j - 1][0] + _merge_cost(one[i - n : i], other[j - 1]), (i - n, j - 1)))
+                        options.append(
+                            (
+                                best[i - n, j - 1][0] + _merge_cost(one[i - n : i], other[j - 1]),
+                                (i - n, j - 1),
+                            )
+                        )
                     if n <= j:
-                        options.append((best[i - 1, j - n][0] + _merge_cost(other[j - n : j], one[i - 1]), (i - 1, j - n)))
+                        options.append(
+                            (
+                                best[i - 1, j - n][0] + _merge_cost(other[j - n : j], one[i - 1]),
+                                (i - 1, j - n),
+                            )
+                        )
             best[i, j] = min(options)
     pairs = []
     at = (len(one), len(other))
@@ -180,7 +196,11 @@ def _unlike(one: OpKey, other: OpKey) -> float:
         return 0.5
     same = {category(one.name), category(other.name)}
     # kernels of pointwise kinds replace each other freely; a GEMM is not replaced by a softmax: dearer than both apart
-    return 0.8 if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"} else 2.5
+    return (
+        0.8
+        if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"}
+        else 2.5
+    )
 
 
 # Work that does not disappear into a pointwise kernel: it can only be fused with its own kind.
@@ -188,7 +208,7 @@ _HEAVY = frozenset({"gemm", "attention", "moe", "communication"})
 
 
 def _merge_cost(many: tuple[OpKey, ...], single: OpKey) -> float:
-    """n -> 1 is likely where the one does what one of the n did; the same kind n times -> 1 is likeliest."""
+    """N -> 1 is likely where the one does what one of the n did; the same kind n times -> 1 is likeliest."""
     kinds = {category(op.name) for op in many}
     kind = category(single.name)
     impossible = 2.0 * len(many)
@@ -282,7 +302,9 @@ def _tier(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> str:
         return "exact"
     if {op.name for op in one} == {op.name for op in other}:
         return "name"
-    if {normalise(op.name) for op in one} == {normalise(op.name) for op in other} and (len(one) == len(other) or min(len(one), len(other)) > 1):
+    if {normalise(op.name) for op in one} == {normalise(op.name) for op in other} and (
+        len(one) == len(other) or min(len(one), len(other)) > 1
+    ):
         return "template"
     if len(one) > 1 and len(other) == 1:
         return "fused"

@@ -8,8 +8,6 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-
-
 Ints = npt.NDArray[np.int64]
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
@@ -28,7 +26,11 @@ class Places:
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         rows = db.execute("SELECT label, text FROM range_text ORDER BY label").fetchall()
-        steps = {row[0] for row in db.execute("SELECT label FROM step_text").fetchall()} if _has_steps(db) else set()
+        steps = (
+            {row[0] for row in db.execute("SELECT label FROM step_text").fetchall()}
+            if _has_steps(db)
+            else set()
+        )
         names: dict[str, int] = {}
         self._of_label = np.full(max((row[0] for row in rows), default=-1) + 2, -1, np.int64)
         for label, text in rows:
@@ -60,7 +62,11 @@ class Places:
         """
         after = np.searchsorted(ranges_start, instant, side="right")
         place = self.ids(labels)
-        before_id = np.where(after > 0, place[np.maximum(after - 1, 0)], -1) if len(place) else np.full(len(instant), -1)
+        before_id = (
+            np.where(after > 0, place[np.maximum(after - 1, 0)], -1)
+            if len(place)
+            else np.full(len(instant), -1)
+        )
         next_id = (
             np.where(after < len(place), place[np.minimum(after, len(place) - 1)], -1)
             if len(place)

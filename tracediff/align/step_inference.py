@@ -89,7 +89,7 @@ def _note(capture: Capture, found: list[_Found]) -> Note:
             + f"{what.equal} of {len(what.start) - 1} repetitions"
             + f" are the same {what.launches} launches of {what.ops} ops"
             + (" (with a CUDA graph)," if what.graph else ",")
-            + f" and hold {what.confidence:.0%} of all ops (confidence {what.confidence:.2f})"
+            + f" and hold {what.confidence:.0%} of their ops (confidence {what.confidence:.2f})"
         )
     return Note(
         "steps-inferred",

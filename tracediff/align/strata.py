@@ -100,7 +100,11 @@ def _counts(steps: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 def _bucket(column: str) -> pl.Expr:
     """Powers of two: 0, 1, 2, 3-4, 5-8, ...; stored as the upper bound."""
     value = pl.col(column)
-    return pl.when(value > 0).then((2 ** (value - 1).clip(0).cast(pl.Float64).add(1).log(2).ceil()).cast(pl.Int64)).otherwise(value)
+    return (
+        pl.when(value > 0)
+        .then((2 ** (value - 1).clip(0).cast(pl.Float64).add(1).log(2).ceil()).cast(pl.Int64))
+        .otherwise(value)
+    )
 
 
 def _assign(
@@ -119,20 +123,39 @@ def _assign(
     )
     levels.update({group: "exact" for group in table["group"].to_list() if group >= 0})
     for level, keys in (
-        ("bucket", [pl.col("phase").alias("a"), pl.col("ctx_reqs").alias("b"), _bucket("ctx_tokens").alias("c"), _bucket("gen_reqs").alias("d")]),
-        ("phase", [pl.col("phase").alias("a"), pl.lit(0).alias("b"), pl.lit(0).alias("c"), pl.lit(0).alias("d")]),
+        (
+            "bucket",
+            [
+                pl.col("phase").alias("a"),
+                pl.col("ctx_reqs").alias("b"),
+                _bucket("ctx_tokens").alias("c"),
+                _bucket("gen_reqs").alias("d"),
+            ],
+        ),
+        (
+            "phase",
+            [pl.col("phase").alias("a"), pl.lit(0).alias("b"), pl.lit(0).alias("c"), pl.lit(0).alias("d")],
+        ),
     ):
         rest = pl.col("group") < 0
         if level == "phase":
             rest = rest & (pl.col("group").max().over("phase") < 0)
         left = table.filter(rest).with_columns(*keys)
-        sums = left.group_by("a", "b", "c", "d").agg(pl.col("baseline", "candidate").sum()).filter(enough("a"))
+        sums = (
+            left.group_by("a", "b", "c", "d").agg(pl.col("baseline", "candidate").sum()).filter(enough("a"))
+        )
         first = max(levels, default=-1) + 1
-        sums = sums.sort("a", "b", "c", "d", nulls_last=True).with_columns(wide=pl.int_range(pl.len()) + first)
-        levels.update({group: level for group in sums["wide"].to_list()})
-        wide = left.join(sums.select("a", "b", "c", "d", "wide"), on=["a", "b", "c", "d"], how="left", nulls_equal=True)
+        sums = sums.sort("a", "b", "c", "d", nulls_last=True).with_columns(
+            wide=pl.int_range(pl.len()) + first
+        )
+        levels.update(dict.fromkeys(sums["wide"].to_list(), level))
+        wide = left.join(
+            sums.select("a", "b", "c", "d", "wide"), on=["a", "b", "c", "d"], how="left", nulls_equal=True
+        )
         table = (
-            table.join(wide.select(*SHAPE, "wide"), on=SHAPE, how="left", nulls_equal=True, maintain_order="left")
+            table.join(
+                wide.select(*SHAPE, "wide"), on=SHAPE, how="left", nulls_equal=True, maintain_order="left"
+            )
             .with_columns(group=pl.coalesce("wide", "group").cast(pl.Int64))
             .drop("wide")
         )
@@ -140,17 +163,31 @@ def _assign(
 
 
 def _weights(located: pl.DataFrame) -> dict[int, float]:
-    counts = located.filter((pl.col("side") == 0) & (pl.col("group") >= 0)).group_by("group").len().sort("group")
+    counts = (
+        located.filter((pl.col("side") == 0) & (pl.col("group") >= 0)).group_by("group").len().sort("group")
+    )
     total = int(counts["len"].sum())
     return {int(group): count / total for group, count in counts.iter_rows()}
 
 
 def _rows(
-    located: pl.DataFrame, groups: dict[int, str], weights: dict[int, float], runs: tuple[int, int], min_steps: int
+    located: pl.DataFrame,
+    groups: dict[int, str],
+    weights: dict[int, float],
+    runs: tuple[int, int],
+    min_steps: int,
 ) -> list[Stratum]:
     by_group = located.with_columns(
-        row=pl.when(pl.col("group") >= 0).then(pl.format("g{}", "group")).otherwise(
-            pl.format("x{}-{}-{}-{}", "phase", pl.col("ctx_reqs").fill_null(-1), pl.col("ctx_tokens").fill_null(-1), pl.col("gen_reqs").fill_null(-1))
+        row=pl.when(pl.col("group") >= 0)
+        .then(pl.format("g{}", "group"))
+        .otherwise(
+            pl.format(
+                "x{}-{}-{}-{}",
+                "phase",
+                pl.col("ctx_reqs").fill_null(-1),
+                pl.col("ctx_tokens").fill_null(-1),
+                pl.col("gen_reqs").fill_null(-1),
+            )
         )
     )
     side = pl.col("side")
@@ -208,7 +245,9 @@ def _mix(located: pl.DataFrame) -> Mix:
     stratum, the other side's mean stands for both. Swapping the sides changes the sign of every term.
     """
     cells = located.with_columns(
-        cell=pl.when(pl.col("group") >= 0).then(pl.format("g{}", "group")).otherwise(
+        cell=pl.when(pl.col("group") >= 0)
+        .then(pl.format("g{}", "group"))
+        .otherwise(
             pl.concat_str([pl.col(name).cast(pl.String).fill_null("?") for name in SHAPE], separator="|")
         )
     )

@@ -55,7 +55,9 @@ def thread_roles(capture: Capture, places: Places) -> dict[int, Thread]:
             if not role and int(tid) in launchers:
                 role = "launcher of device " + "+".join(str(device) for device in launchers[int(tid)])
             role = role or _by_name(texts, str(name))
-        threads[int(tid)] = Thread(int(tid), int(pid), role, "worker" if pid in workers else "host", frozenset(texts))
+        threads[int(tid)] = Thread(
+            int(tid), int(pid), role, "worker" if pid in workers else "host", frozenset(texts)
+        )
     return threads
 
 

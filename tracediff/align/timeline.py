@@ -18,7 +18,6 @@ from tracediff.align.kernel_categories import is_communication
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
 from tracediff.load.database import frame, run_sql, sql
-
 from tracediff.model import Note
 
 Ints = npt.NDArray[np.int64]
@@ -88,7 +87,9 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
     columns = db.execute(sql("align/op_sorted")).fetchnumpy()
     raw = db.execute("SELECT start_ns, end_ns, tid, name FROM launch ORDER BY launch").fetchnumpy()
     launches = Launches(*(np.asarray(raw[name], np.int64) for name in ("start_ns", "end_ns", "tid", "name")))
-    class_of = np.array([_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8)
+    class_of = np.array(
+        [_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8
+    )
     pid = np.asarray(columns["pid"])
     device = np.asarray(columns["device"])
     edges = np.flatnonzero((np.diff(pid) != 0) | (np.diff(device) != 0)) + 1
@@ -108,7 +109,9 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
             bounds = np.array([ops["start"][0], ops["end"].max()], np.int64)
             step = np.zeros(1, np.int32)
         else:
-            bounds, step, note = _periods(capture, process, ops["start"], ops["launch"], ops["stream"], launches)
+            bounds, step, note = _periods(
+                capture, process, ops["start"], ops["launch"], ops["stream"], launches
+            )
             if note is not None:
                 warnings.append(note)
         units.append(Unit(process, int(device[low]), 0, bounds=bounds, step=step, **ops))
@@ -155,7 +158,9 @@ def _periods(
     launches: Launches,
 ) -> tuple[Ints, npt.NDArray[np.int32], Note | None]:
     """Period bounds (one more than periods) and the step of each period."""
-    steps = capture.db.execute("SELECT step, start_ns FROM step WHERE pid = ? ORDER BY step", [pid]).fetchnumpy()
+    steps = capture.db.execute(
+        "SELECT step, start_ns FROM step WHERE pid = ? ORDER BY step", [pid]
+    ).fetchnumpy()
     nothing = (np.empty(0, np.int64), np.empty(0, np.int32))
     if len(steps["start_ns"]) < 2:
         return *nothing, Note(
@@ -203,9 +208,7 @@ def _cut_off(capture: Capture, pid: int, first_label_ns: int) -> bool:
     return row is not None and row[0] is not None and first_label_ns < int(row[0])
 
 
-def _step_of_neighbours(
-    step: npt.NDArray[np.int64], stream: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
+def _step_of_neighbours(step: npt.NDArray[np.int64], stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """Fill -2 with the step of the op before on the same stream (ops come in order of time)."""
     order = np.argsort(stream, kind="stable")
     grouped, streams = step[order], stream[order]

@@ -32,13 +32,43 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.argument("baseline")
 @click.argument("candidate", required=False)
 @output_options
-@click.option("--fail-on", "gates", multiple=True, metavar="METRIC:+LIMIT", help="Gate, e.g. step:+5% or gc:+200us; repeatable.")
-@click.option("--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen.")
+@click.option(
+    "--fail-on",
+    "gates",
+    multiple=True,
+    metavar="METRIC:+LIMIT",
+    help="Gate, e.g. step:+5% or gc:+200us; repeatable.",
+)
+@click.option(
+    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
+)
 @click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
-@click.option("--min-steps", type=click.IntRange(1), default=3, show_default=True, help="Steps a run that a stratum needs to be compared.")
-@click.option("--noise", metavar="PATH", help="Repeats of the baseline's program (a folder): the A/A noise floor is taken from them.")
-@click.option("--baseline-kpi", "kpi_baseline", multiple=True, type=click.Path(path_type=Path), help="Benchmark report or iteration log of the baseline; repeatable.")
-@click.option("--candidate-kpi", "kpi_candidate", multiple=True, type=click.Path(path_type=Path), help="The same of the candidate.")
+@click.option(
+    "--min-steps",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Steps a run that a stratum needs to be compared.",
+)
+@click.option(
+    "--noise",
+    metavar="PATH",
+    help="Repeats of the baseline's program (a folder): the A/A noise floor is taken from them.",
+)
+@click.option(
+    "--baseline-kpi",
+    "kpi_baseline",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Benchmark report or iteration log of the baseline; repeatable.",
+)
+@click.option(
+    "--candidate-kpi",
+    "kpi_candidate",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="The same of the candidate.",
+)
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
@@ -128,7 +158,9 @@ def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path,
 
     if not baseline or not candidate:
         raise TracediffError(
-            "kpi-one-side", "a benchmark report was given for one side only", fix="give --baseline-kpi and --candidate-kpi"
+            "kpi-one-side",
+            "a benchmark report was given for one side only",
+            fix="give --baseline-kpi and --candidate-kpi",
         )
     kpi = compare_kpi(
         [read(path) for path in baseline], [read(path) for path in candidate],

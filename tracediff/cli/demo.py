@@ -16,9 +16,17 @@ PAIRS = {
 
 
 @click.command()
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), default=Path("tracediff-report.html"), show_default=True, help="Where the report goes.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("tracediff-report.html"),
+    show_default=True,
+    help="Where the report goes.",
+)
 @click.option("-f", "--overwrite", is_flag=True, help="Overwrite the report.")
-@click.option("--pair", type=click.Choice(sorted(PAIRS)), default="gc", show_default=True, help="Which bundled pair.")
+@click.option(
+    "--pair", type=click.Choice(sorted(PAIRS)), default="gc", show_default=True, help="Which bundled pair."
+)
 def demo(html: Path, overwrite: bool, pair: str) -> None:
     """Compare two bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
@@ -32,7 +40,9 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     baseline, candidate, what = PAIRS[pair]
     click.echo(f"demo: {what}", err=True)
     sides = [reduce_side(resolve(str(folder / name)), Reading()) for name in (baseline, candidate)]
-    sys.exit(finish(compare(sides[0], sides[1]), {"html": html}, [], overwrite=overwrite, top=10, quiet=False))
+    sys.exit(
+        finish(compare(sides[0], sides[1]), {"html": html}, [], overwrite=overwrite, top=10, quiet=False)
+    )
 
 
 def bundled() -> Path:
@@ -41,4 +51,6 @@ def bundled() -> Path:
     for folder in (package / "_fixtures" / "demo", package.parent / "fixtures" / "demo"):
         if folder.is_dir():
             return folder
-    raise TracediffError("demo-missing", "the bundled captures are not installed", fix="pip install tracediff-gpu again")
+    raise TracediffError(
+        "demo-missing", "the bundled captures are not installed", fix="pip install tracediff-gpu again"
+    )

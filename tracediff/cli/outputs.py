@@ -32,11 +32,23 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
     decorated: Callable[..., None] = wrapped
     options = [
         *(
-            click.option(f"--{name}", f"out_{name}", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=text)
+            click.option(
+                f"--{name}",
+                f"out_{name}",
+                type=click.Path(path_type=Path, dir_okay=False),
+                metavar="FILE",
+                help=text,
+            )
             for name, text in _FORMATS.items()
         ),
         click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files."),
-        click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows of a table in the terminal and the comment."),
+        click.option(
+            "--top",
+            type=click.IntRange(1),
+            default=10,
+            show_default=True,
+            help="Rows of a table in the terminal and the comment.",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and gates."),
     ]
     for option in reversed(options):
@@ -45,7 +57,13 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def write_outputs(
-    result: Result, outputs: dict[str, Path], gates: list[GateOutcome], *, overwrite: bool, top: int, quiet: bool
+    result: Result,
+    outputs: dict[str, Path],
+    gates: list[GateOutcome],
+    *,
+    overwrite: bool,
+    top: int,
+    quiet: bool,
 ) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import write_atomically

@@ -14,7 +14,9 @@ from tracediff.errors import TracediffError
 @click.command(epilog="Example: tracediff report result.json --html report.html --md comment.md")
 @click.argument("result", type=click.Path(path_type=Path))
 @output_options
-@click.option("--fail-on", "gates", multiple=True, metavar="METRIC:+LIMIT", help="Gate, as in compare; repeatable.")
+@click.option(
+    "--fail-on", "gates", multiple=True, metavar="METRIC:+LIMIT", help="Gate, as in compare; repeatable."
+)
 def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gates: tuple[str, ...]
 ) -> None:
@@ -41,7 +43,9 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
         result = decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise TracediffError(
-            "not-a-result", f"{path.name} is not a result of tracediff: {error}", fix="tracediff compare A B --json FILE"
+            "not-a-result",
+            f"{path.name} is not a result of tracediff: {error}",
+            fix="tracediff compare A B --json FILE",
         ) from error
     if result.format_version != FORMAT_VERSION:
         raise TracediffError(

@@ -1,9 +1,9 @@
 """load: an input file -> the canonical tables. The only room that knows the tables of nsys.
 
-    inputs.py      command-line words -> sides and their files
-    unpack.py      .xz and .nsys-rep -> a plain .sqlite
-    nsys_schema.py which tables and columns an export has; what is missing
-    database.py    DuckDB with the packaged, signature-checked SQLite scanner
-    nsys_sqlite.py an export -> canonical tables (sql/load/*.sql)
-    capture.py     `Capture`: the canonical tables of one export and what it holds
+inputs.py      command-line words -> sides and their files
+unpack.py      .xz and .nsys-rep -> a plain .sqlite
+nsys_schema.py which tables and columns an export has; what is missing
+database.py    DuckDB with the packaged, signature-checked SQLite scanner
+nsys_sqlite.py an export -> canonical tables (sql/load/*.sql)
+capture.py     `Capture`: the canonical tables of one export and what it holds
 """

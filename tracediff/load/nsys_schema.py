@@ -94,9 +94,14 @@ def inspect(path: Path) -> Schema:
     _check_length(path, head)
     try:
         with sqlite3.connect(f"file:{_uri(path)}?mode=ro&immutable=0", uri=True) as db:
-            names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+            names = [
+                row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            ]
             tables = {
-                table: frozenset(row[1] for row in db.execute(f'PRAGMA table_info("{table.replace(chr(34), chr(34) * 2)}")'))
+                table: frozenset(
+                    row[1]
+                    for row in db.execute(f'PRAGMA table_info("{table.replace(chr(34), chr(34) * 2)}")')
+                )
                 for table in names
             }
             version = _version(db, tables)

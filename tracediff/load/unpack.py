@@ -39,7 +39,9 @@ def unpack(path: Path, scratch: Path) -> Path:
     except OSError as error:
         out.unlink(missing_ok=True)
         raise TracediffError(
-            "disk-full", f"{path.name} could not be unpacked: {error}", fix="set TMPDIR to a folder with space"
+            "disk-full",
+            f"{path.name} could not be unpacked: {error}",
+            fix="set TMPDIR to a folder with space",
         ) from error
     return out
 

@@ -48,9 +48,19 @@ def attribute(unit: Unit, swept: Sweep, launches: Launches, hosts: Hosts) -> Idl
     op = swept.gap_op
     launch = unit.launch[op]
     known = launch >= 0
-    call_start = np.where(known, launches.start[np.maximum(launch, 0)], 0) if len(launches.start) else np.zeros_like(op)
-    call_end = np.where(known, launches.end[np.maximum(launch, 0)], 0) if len(launches.start) else np.zeros_like(op)
-    tid = np.where(known, launches.tid[np.maximum(launch, 0)], -1) if len(launches.start) else np.full(len(op), -1)
+    call_start = (
+        np.where(known, launches.start[np.maximum(launch, 0)], 0)
+        if len(launches.start)
+        else np.zeros_like(op)
+    )
+    call_end = (
+        np.where(known, launches.end[np.maximum(launch, 0)], 0) if len(launches.start) else np.zeros_like(op)
+    )
+    tid = (
+        np.where(known, launches.tid[np.maximum(launch, 0)], -1)
+        if len(launches.start)
+        else np.full(len(op), -1)
+    )
     internal = known & unit.graph[op] & (unit.start[op] > _first_start(unit, len(launches.start))[launch])
     ahead = known & ~internal & (call_end <= swept.gap_start)
     walked = known & ~internal & ~ahead
@@ -66,7 +76,9 @@ def attribute(unit: Unit, swept: Sweep, launches: Launches, hosts: Hosts) -> Idl
         host = hosts.thread(int(thread))
         walk = Intervals(swept.gap_start[index], np.minimum(call_end[index], swept.gap_end[index]))
         parts.append(_walk(host, index, walk, call_start[index], call_end[index]))
-    joined = IdlePieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in IdlePieces.__annotations__))
+    joined = IdlePieces(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in IdlePieces.__annotations__)
+    )
     return _with_holders(_with_places(joined, call_start, hosts), call_start, call_end, hosts)
 
 
@@ -90,8 +102,10 @@ def _walk(host: HostThread, index: Index, walk: Intervals, call_start: Ints, cal
     """The part of each gap before the launching call returned, by what the thread was doing."""
     states, state = host.states
     by_state = cut(walk, states)
-    code = np.where(by_state.part >= 0, state[by_state.part], len(STATES)) if len(state) else np.full(
-        len(by_state.part), len(STATES)
+    code = (
+        np.where(by_state.part >= 0, state[by_state.part], len(STATES))
+        if len(state)
+        else np.full(len(by_state.part), len(STATES))
     )
     # Cut once more along the thread's outermost calls, to name them and to know the launching call itself.
     by_call = cut(Intervals(by_state.start, by_state.end), host.api.span)
@@ -100,18 +114,31 @@ def _walk(host: HostThread, index: Index, walk: Intervals, call_start: Ints, cal
     own = (by_call.start >= call_start[query]) & (by_call.end <= call_end[query])
     waiting_in_own = own & np.isin(cause, (CODE["host_sync"], CODE["host_api"]))
     cause = np.where(waiting_in_own, CODE["launch_api"], cause)
-    named = (by_call.part >= 0) & np.isin(cause, [CODE[name] for name in ("launch_api", "host_sync", "host_api")])
+    named = (by_call.part >= 0) & np.isin(
+        cause, [CODE[name] for name in ("launch_api", "host_sync", "host_api")]
+    )
     api = np.where(named, host.api.name[by_call.part], -1) if len(host.api.name) else np.full(len(cause), -1)
     none = np.full(len(cause), -1, np.int64)
     return IdlePieces(
-        index[query], by_call.start, by_call.end, cause, np.full(len(cause), host.tid), none, api, none, none, none
+        index[query],
+        by_call.start,
+        by_call.end,
+        cause,
+        np.full(len(cause), host.tid),
+        none,
+        api,
+        none,
+        none,
+        none,
     )
 
 
 def _with_places(pieces: IdlePieces, call_start: Ints, hosts: Hosts) -> IdlePieces:
     """Name each piece by the launching thread's innermost range; what ran by itself, by the range of the launch."""
     out = [_select(pieces, np.flatnonzero(pieces.tid < 0))]
-    remote = np.isin(pieces.cause, [CODE[name] for name in ("launch_latency", "dependency", "graph_internal")])
+    remote = np.isin(
+        pieces.cause, [CODE[name] for name in ("launch_latency", "dependency", "graph_internal")]
+    )
     for thread in np.unique(pieces.tid[pieces.tid >= 0]):
         ranges, label = hosts.thread(int(thread)).places
         mine = pieces.tid == thread
@@ -121,7 +148,11 @@ def _with_places(pieces: IdlePieces, call_start: Ints, hosts: Hosts) -> IdlePiec
         index = np.flatnonzero(mine & remote)
         away = _select(pieces, index)
         at = np.searchsorted(ranges.start, call_start[away.gap], side="right") - 1
-        inside = (at >= 0) & (call_start[away.gap] < ranges.end[np.maximum(at, 0)]) if len(label) else np.zeros(len(index), bool)
+        inside = (
+            (at >= 0) & (call_start[away.gap] < ranges.end[np.maximum(at, 0)])
+            if len(label)
+            else np.zeros(len(index), bool)
+        )
         found = np.where(inside, label[np.maximum(at, 0)], -1) if len(label) else np.full(len(index), -1)
         out.append(IdlePieces(**{**away.__dict__, "label": found}))
     return _joined(out)
@@ -192,8 +223,10 @@ def _with_under(waits: IdlePieces, call_start: Ints, call_end: Ints, hosts: Host
         mine = _select(waits, np.flatnonzero(waits.tid == thread))
         states, state = hosts.thread(int(thread)).states_without_gil
         pieces = cut(Intervals(mine.start, mine.end), states)
-        code = np.where(pieces.part >= 0, state[pieces.part], len(STATES)) if len(state) else np.full(
-            len(pieces.part), len(STATES)
+        code = (
+            np.where(pieces.part >= 0, state[pieces.part], len(STATES))
+            if len(state)
+            else np.full(len(pieces.part), len(STATES))
         )
         cause = _OF_STATE[code]
         gap = mine.gap[pieces.query]
@@ -219,5 +252,3 @@ def _joined(parts: list[IdlePieces]) -> IdlePieces:
     merged = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     order = np.lexsort((merged["start"], merged["gap"]))
     return IdlePieces(**{name: values[order] for name, values in merged.items()})
-
-

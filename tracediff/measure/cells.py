@@ -80,7 +80,11 @@ class Frame:
                 own = self.steps.filter((pl.col("side") == side) & (pl.col("run") == run))
                 matrix = np.zeros((len(own), cells))
                 mine = located.filter((pl.col("side") == side) & (pl.col("run") == run))
-                np.add.at(matrix, (mine["at"].to_numpy(), mine["cell"].to_numpy()), mine["ns"].to_numpy().astype(float))
+                np.add.at(
+                    matrix,
+                    (mine["at"].to_numpy(), mine["cell"].to_numpy()),
+                    mine["ns"].to_numpy().astype(float),
+                )
                 group = own["group"].to_numpy()
                 sides[side].append(RunSteps({int(one): matrix[group == one] for one in np.unique(group)}))
         return sides
@@ -88,7 +92,9 @@ class Frame:
 
 def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> Frame:
     """Fix the order of the compared steps: by run, rank, device and time."""
-    located = strata.locate(steps).filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+    located = (
+        strata.locate(steps).filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+    )
     for side in range(len(runs)):
         for run in sorted(set(range(runs[side])) - set(located.filter(pl.col("side") == side)["run"])):
             raise TracediffError(
@@ -100,9 +106,7 @@ def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> F
     return Frame(located.select("side", "run", "part", "period", "group", "at", "rank"), runs, strata.weights)
 
 
-def estimate(
-    frame: Frame, values: pl.DataFrame, kinds: list[str], *, seed: int = 0
-) -> Estimates:
+def estimate(frame: Frame, values: pl.DataFrame, kinds: list[str], *, seed: int = 0) -> Estimates:
     """Means, interval, p and noise of each cell. `values`: side, run, part, period, cell, ns."""
     cells = len(kinds)
     one, other, *repeats = frame.matrices(values, cells)
@@ -132,7 +136,9 @@ def _noise(
 PRIOR_RUNS = 4  # how many degrees of freedom the assumed noise counts for
 
 
-def moderated_noise(repeats: list[Floats], assumed: Floats, baseline_runs: int, candidate_runs: int) -> Floats:
+def moderated_noise(
+    repeats: list[Floats], assumed: Floats, baseline_runs: int, candidate_runs: int
+) -> Floats:
     """A/A floor from few repeats, steadied by the assumed noise (moderated t, Smyth 2004).
 
     Two runs say almost nothing of their own scatter: by themselves they would give a floor of 12.7 standard

@@ -36,7 +36,9 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
     ops = pl.concat(frames)
     if len({unit.rank for unit in units}) < 2 or not len(ops):
         return pl.DataFrame(schema=_SCHEMA)
-    ops = ops.join(periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left")
+    ops = ops.join(
+        periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left"
+    )
     ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step"))
     ranks = ops["rank"].n_unique()
     together = ["step", "ordinal"]

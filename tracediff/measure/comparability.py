@@ -10,7 +10,9 @@ from tracediff.measure.sides import Side
 from tracediff.model import Check, Comparability, Stratum
 
 Status = str
-_ALIKE = 3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
+_ALIKE = (
+    3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
+)
 
 
 def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
@@ -53,7 +55,10 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
         sides, "step_labels", lambda part: part.step_source.partition(" (confidence ")[0], "warn",
         "steps were found in different ways",
     )  # fmt: skip
-    ops = [[round(_ops(part)) for part in side.parts if part.step_source.startswith("inferred")] for side in sides]
+    ops = [
+        [round(_ops(part)) for part in side.parts if part.step_source.startswith("inferred")]
+        for side in sides
+    ]
     if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
         return how
     values = [" | ".join(f"{count} ops a step" for count in sorted(set(side))) for side in ops]
@@ -149,7 +154,10 @@ def _window(sides: tuple[Side, Side]) -> Check:
 
 
 # how many steps of a stratum each side has
-_COUNTS: tuple[Callable[[Stratum], int], ...] = (lambda row: row.baseline_steps, lambda row: row.candidate_steps)
+_COUNTS: tuple[Callable[[Stratum], int], ...] = (
+    lambda row: row.baseline_steps,
+    lambda row: row.candidate_steps,
+)
 
 
 def _mix(rows: list[Stratum]) -> Check:
@@ -158,12 +166,15 @@ def _mix(rows: list[Stratum]) -> Check:
     phases = sorted({row.phase for row in rows})
     shares = [
         ", ".join(
-            f"{phase} {100 * sum(count(row) for row in rows if row.phase == phase) / total:.0f} %" for phase in phases
+            f"{phase} {100 * sum(count(row) for row in rows if row.phase == phase) / total:.0f} %"
+            for phase in phases
         )
         for total, count in zip(totals, _COUNTS, strict=True)
     ]
     if not any(row.compared for row in rows):
-        return Check("batch_mix", "fail", shares[0], shares[1], "the sides have no steps of like workload in common")
+        return Check(
+            "batch_mix", "fail", shares[0], shares[1], "the sides have no steps of like workload in common"
+        )
     if distance > 0.1:
         return Check(
             "batch_mix", "warn", shares[0], shares[1],
@@ -176,7 +187,9 @@ def _dropped(sides: tuple[Side, Side]) -> Check:
     slugs = ("graph-kernels-missing", "kernels-without-launch")
     counts = [sum(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
     status = "warn" if any(counts) else "ok"
-    message = "some GPU work or its launching calls were not recorded: see the warnings" if any(counts) else ""
+    message = (
+        "some GPU work or its launching calls were not recorded: see the warnings" if any(counts) else ""
+    )
     return Check("complete", status, _runs(counts[0]), _runs(counts[1]), message)  # type: ignore[arg-type]
 
 

@@ -18,9 +18,15 @@ from tracediff.measure import tables, tables_python
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
+from tracediff.measure.finding_drafts import (
+    idle_drafts,
+    kernel_drafts,
+    mark_consequences,
+    mark_synchronisation,
+    mix_draft,
+)
 from tracediff.measure.findings import rank_findings
 from tracediff.measure.intervals import Floats
-from tracediff.measure.finding_drafts import idle_drafts, kernel_drafts, mark_consequences, mark_synchronisation, mix_draft
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, idle_table, stacked, steps_table
@@ -59,7 +65,12 @@ class Options:
 
 
 def compare(
-    baseline: Side, candidate: Side, options: Options | None = None, *, kpi: Kpi | None = None, noise: Side | None = None
+    baseline: Side,
+    candidate: Side,
+    options: Options | None = None,
+    *,
+    kpi: Kpi | None = None,
+    noise: Side | None = None,
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
 
@@ -70,7 +81,9 @@ def compare(
     runs = (len(baseline.runs), len(candidate.runs))
     measured = sides if noise is None else (*sides, noise)
     if noise is not None and len(noise.runs) < 2:
-        raise TracediffError("noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats")
+        raise TracediffError(
+            "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
+        )
     all_steps = steps_table(measured)
     steps = all_steps.filter(pl.col("side") < 2)
     strata = build_strata(steps, runs, options.min_steps)
@@ -90,7 +103,9 @@ def compare(
     cells, layout = _estimates(frame, all_steps, all_idle, kernels, options.seed)
     accounting = _accounting(sides, cells, layout, with_gil)
     total_noise = _total_noise(cells, accounting)
-    step = step_estimate(cells, 0, total_noise, Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1))))
+    step = step_estimate(
+        cells, 0, total_noise, Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1)))
+    )
     weigher = tables.Weigher(sides, strata)
     launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
     findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, launch)
@@ -100,15 +115,26 @@ def compare(
     findings = explain_collectives(findings, ranks)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
     verdict, reason = decide(
-        step, cells, 0, findings, comparable=comparability.comparable or options.force, reason=_failed(comparability)
+        step,
+        cells,
+        0,
+        findings,
+        comparable=comparability.comparable or options.force,
+        reason=_failed(comparability),
     )
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     samples, left_out = tables.samples(steps)
     warnings = _warnings(sides, strata, runs, with_gil)
     if gaps_left_out:
-        warnings.append(Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the smallest changes are not listed"))
-    exposed = _exposed(frame, idle)
+        warnings.append(
+            Note(
+                "gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the smallest changes are not listed"
+            )
+        )
+    # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting
+    waits = idle if with_gil else idle_table(sides, with_gil=True)
+    exposed = _exposed(frame, waits)
     threads = tables.threads(sides, ranges)
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
@@ -126,7 +152,7 @@ def compare(
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables_python.gil(sides, weigher, _gil_exposed(frame, idle, steps)),
+        gil=tables_python.gil(sides, weigher, _gil_exposed(frame, waits, steps)),
         gc=tables_python.gc(sides, weigher, exposed.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=threads,
@@ -135,7 +161,12 @@ def compare(
         ranks=ranks,
         kpi=kpi,
         comparability=comparability,
-        coverage=Coverage(*({kind: "captured" if side.captured(kind) else "not_captured" for kind in _KINDS} for side in sides)),
+        coverage=Coverage(
+            *(
+                {kind: "captured" if side.captured(kind) else "not_captured" for kind in _KINDS}
+                for side in sides
+            )
+        ),
         warnings=warnings,
         samples=samples,
         samples_left_out=left_out,
@@ -171,7 +202,11 @@ def _estimates(
         source = steps.select(*keys, pl.col(name).alias("ns")) if name in ("compute", "comm", "memcpy") else idle.filter(
             pl.col("cause") == name
         ).group_by(keys).agg(pl.col("ns").sum())  # fmt: skip
-        parts.append(source.select(*keys, pl.lit(categories[name], pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)))
+        parts.append(
+            source.select(
+                *keys, pl.lit(categories[name], pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)
+            )
+        )
     grouped = idle_groups(idle)
     by = ["cause", "thread", "holder", "where", "copy"]
     order = grouped.group_by(by).agg(pl.col("ns").sum()).sort("ns", *by, descending=[True] + [False] * 5)
@@ -179,10 +214,16 @@ def _estimates(
     first = len(kinds)
     kinds += order["cause"].to_list()
     located = grouped.join(order.drop("ns"), on=by, how="left")
-    parts.append(located.group_by(*keys, "cell").agg(pl.col("ns").sum().cast(pl.Float64)).select(*keys, "cell", "ns"))
+    parts.append(
+        located.group_by(*keys, "cell").agg(pl.col("ns").sum().cast(pl.Float64)).select(*keys, "cell", "ns")
+    )
     kernel_first = len(kinds)
     kinds += kernels.kinds
-    parts.append(kernels.values.select(*keys, (pl.col("row") + kernel_first).alias("cell"), pl.col("share_ns").alias("ns")))
+    parts.append(
+        kernels.values.select(
+            *keys, (pl.col("row") + kernel_first).alias("cell"), pl.col("share_ns").alias("ns")
+        )
+    )
     cells = estimate(frame, pl.concat(parts), kinds, seed=seed)
     layout = Layout(
         categories,
@@ -213,15 +254,27 @@ def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with
     values: list[dict[str, float]] = []
     for side, numbers in zip(sides, (cells.baseline, cells.candidate), strict=True):
         held = {"gil_wait": side.captured("gil") and with_gil, "gc": side.captured("gc")}
-        values.append({name: float(numbers[column]) for name, column in layout.categories.items() if held.get(name, True)})
+        values.append(
+            {
+                name: float(numbers[column])
+                for name, column in layout.categories.items()
+                if held.get(name, True)
+            }
+        )
     names = [name for name in CATEGORIES if name in values[0] or name in values[1]]
     delta = {name: values[1].get(name, 0.0) - values[0].get(name, 0.0) for name in names}
     residual = max(part.residual_ns for side in sides for part in side.parts)
     columns = [layout.categories[name] for name in names]
     chosen = cells.take(columns)
     level, _ = levels(chosen, float(max(cells.baseline[0], cells.candidate[0])))
-    low = {name: finite(cells.low[column], cells.delta[column]) for name, column in zip(names, columns, strict=True)}
-    high = {name: finite(cells.high[column], cells.delta[column]) for name, column in zip(names, columns, strict=True)}
+    low = {
+        name: finite(cells.low[column], cells.delta[column])
+        for name, column in zip(names, columns, strict=True)
+    }
+    high = {
+        name: finite(cells.high[column], cells.delta[column])
+        for name, column in zip(names, columns, strict=True)
+    }
     return Accounting(values[0], values[1], delta, residual, low, high, dict(zip(names, level, strict=True)))
 
 
@@ -230,7 +283,9 @@ def _total_noise(cells: Estimates, accounting: Accounting) -> float:
     assumed = float(assumed_noise_total(accounting.baseline, accounting.candidate))
     if not repeats:
         return assumed
-    return float(moderated_noise(repeats, np.array([assumed]), len(cells.baseline_runs), len(cells.candidate_runs))[0])
+    return float(
+        moderated_noise(repeats, np.array([assumed]), len(cells.baseline_runs), len(cells.candidate_runs))[0]
+    )
 
 
 def _findings(
@@ -312,7 +367,10 @@ def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], w
         )  # fmt: skip
     if any(part.step_source == "whole-capture" for side in sides for part in side.parts):
         notes.append(
-            Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
+            Note(
+                "whole-capture",
+                "each capture was counted as one step: captures of different length cannot be compared",
+            )
         )
     return notes
 
@@ -325,7 +383,7 @@ def _few(runs: tuple[int, int]) -> str:
 
 
 def _exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
-    """cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
+    """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
     out: dict[str, dict[str, tuple[float, float]]] = {}
     for cause in ("gc", "gil_wait"):
         table = _weighed(frame, idle.filter(pl.col("cause") == cause), ["thread"])
@@ -335,7 +393,9 @@ def _exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[floa
 
 def _gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     waits = idle.filter(pl.col("cause") == "gil_wait").join(
-        steps.select("side", "run", "part", "period", "phase"), on=["side", "run", "part", "period"], how="left"
+        steps.select("side", "run", "part", "period", "phase"),
+        on=["side", "run", "part", "period"],
+        how="left",
     )
     return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
 

@@ -66,7 +66,11 @@ def idle_sql(cause: str, place: str, holder_place: str) -> str:
     if cause == "gc":
         return _NVTX.format(test="LIKE 'Python GC%'")
     if cause == "gil_wait":
-        shown = f"LIKE {quoted(_like(holder_place))}" if holder_place and "outside" not in holder_place else "= 'Waiting for GIL'"
+        shown = (
+            f"LIKE {quoted(_like(holder_place))}"
+            if holder_place and "outside" not in holder_place
+            else "= 'Waiting for GIL'"
+        )
         return _NVTX.format(test=shown)
     if cause in ("launch_api", "launch_latency", "graph_internal", "dependency"):
         return api_sql("cu%Launch%")
@@ -74,7 +78,11 @@ def idle_sql(cause: str, place: str, holder_place: str) -> str:
         return api_sql("cu%Synchronize%")
     if cause == "host_api":
         return api_sql("cu%")
-    ranges = [part for part in place.replace("outside any range", "").replace(", between ", "").split(" and ") if part]
+    ranges = [
+        part
+        for part in place.replace("outside any range", "").replace(", between ", "").split(" and ")
+        if part
+    ]
     return range_sql(ranges[0] if "outside" in place and ranges else place)
 
 

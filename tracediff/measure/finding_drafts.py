@@ -40,12 +40,16 @@ def idle_drafts(
     for column, (cause, thread, holder, where, copy) in enumerate(keys):
         if level[column] == "within_noise" and abs(float(cells.delta[column])) < floor:
             continue
-        delta = shown(cells, column, level[column], robust).delta  # what the finding will say decides its words
+        delta = shown(
+            cells, column, level[column], robust
+        ).delta  # what the finding will say decides its words
         mine = located.filter(pl.col("cell") == column + first)
         place = _main_place(mine) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
         chosen = moments.filter(pl.col("copy") == copy)
-        found, apis = _moments(chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where)
+        found, apis = _moments(
+            chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where
+        )
         api = apis[1 if delta >= 0 else 0] or apis[0 if delta >= 0 else 1]
         draft = idle_draft(
             cell, column, level[column], found,
@@ -58,7 +62,11 @@ def idle_drafts(
 def _main_place(mine: pl.DataFrame) -> str:
     """Where the thread was for most of a cell's change."""
     signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
-    table = mine.group_by("place").agg(signed.sum().abs().alias("ns")).sort("ns", "place", descending=[True, False])
+    table = (
+        mine.group_by("place")
+        .agg(signed.sum().abs().alias("ns"))
+        .sort("ns", "place", descending=[True, False])
+    )
     return str(table["place"][0]) if len(table) else ""
 
 
@@ -83,7 +91,13 @@ def _moments(
         for row in chosen.filter(pl.col("side") == side).head(1).iter_rows(named=True):
             number = f"step {row['number']}" if row["number"] is not None else "a step"
             out.append(
-                Moment(label, sides[side].runs[row["run"]].name, row["start"], row["end"], f"{number}, longest {cause}")  # type: ignore[arg-type]
+                Moment(
+                    label,
+                    sides[side].runs[row["run"]].name,
+                    row["start"],
+                    row["end"],
+                    f"{number}, longest {cause}",
+                )  # type: ignore[arg-type]
             )
             api[side] = row["api"] if cause in ("host_sync", "host_api", "launch_api") else ""
     return out, api
@@ -92,7 +106,9 @@ def _moments(
 def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:
     """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
     steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
-    means = mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
+    means = (
+        mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
+    )
     means = means.with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
     deltas: dict[int, float] = {}
     for side, rank, mean in means.select("side", "rank", "mean").iter_rows():
@@ -152,9 +168,15 @@ def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
         delta = float(cells.delta[draft.cell])
         if draft.cause == "graph_internal" and delta * change > 0:
             follows = follows or abs(delta) <= 5_000 * abs(change)
-        elif draft.cause in ("launch_api", "launch_latency", "host_work", "host_api") and delta * change > 0 and ops:
+        elif (
+            draft.cause in ("launch_api", "launch_latency", "host_work", "host_api")
+            and delta * change > 0
+            and ops
+        ):
             # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
-            follows = follows or (abs(delta) <= 20_000 * abs(change) and "_forward_step" in (draft.where.range or ""))
+            follows = follows or (
+                abs(delta) <= 20_000 * abs(change) and "_forward_step" in (draft.where.range or "")
+            )
         out.append(replace(draft, follows=follows or draft.follows))
     return out
 
@@ -180,7 +202,11 @@ def mark_synchronisation(drafts: list[Draft], cells: Estimates, apis: list[ApiRo
         if draft is main:
             title = f"{draft.title}: {counts[0]:.4g} -> {counts[1]:.4g} synchronising calls a step"
             out.append(replace(draft, level="exact", title=title, count=(counts[0], counts[1])))
-        elif draft.cause in exposed and draft.where.range == main.where.range and draft.where.thread == main.where.thread:
+        elif (
+            draft.cause in exposed
+            and draft.where.range == main.where.range
+            and draft.where.thread == main.where.thread
+        ):
             note = f"{draft.note} The GPU is empty after each synchronising call: this follows from their number.".strip()
             out.append(replace(draft, follows=True, note=note))
         else:

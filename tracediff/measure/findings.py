@@ -56,13 +56,20 @@ class IdleCell:
 
 def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta: float) -> list[Finding]:
     """Order the drafts and number them."""
-
     robust = robust_estimates(cells)
     deltas = {id(draft): _shown(draft, cells, robust) for draft in drafts}
 
     def order(draft: Draft) -> tuple[int, float, str, str]:
         sure = draft.level in _SURE
-        tier = 0 if sure and draft.material and not draft.follows else 1 if sure and draft.material else 2 if sure else 3
+        tier = (
+            0
+            if sure and draft.material and not draft.follows
+            else 1
+            if sure and draft.material
+            else 2
+            if sure
+            else 3
+        )
         return tier, -abs(deltas[id(draft)].delta), draft.cause, draft.title
 
     findings = []
@@ -140,7 +147,13 @@ def robust_estimates(cells: Estimates) -> Robust | None:
 
 
 def idle_draft(
-    cell: IdleCell, column: int, level: Evidence, moments: list[Moment], count: tuple[float, float], delta: float, apis: str
+    cell: IdleCell,
+    column: int,
+    level: Evidence,
+    moments: list[Moment],
+    count: tuple[float, float],
+    delta: float,
+    apis: str,
 ) -> Draft:
     """The finding of an idle cell."""
     where = Where(
@@ -221,13 +234,23 @@ def kernel_draft(
         cause, title = "kernel_removed", f"{shown}: launched less often, {numbers}"
         title = f"kernel gone: {shown}, {_count(counts[0])} a step" if match.match == "removed" else title
     elif match.match == "exact":
-        cause, title = "kernel_time", f"{shown}: {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each, {numbers}"
+        cause, title = (
+            "kernel_time",
+            f"{shown}: {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each, {numbers}",
+        )
     else:
         cause = "kernel_time"
         title = f"kernel replaced: {shown}, {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each"
     structural = changed or match.match in ("fused", "split", "added", "removed")
     draft = Draft(
-        cause, title, Where(kernel=shown), column, "exact" if structural else level, kernel_sql(names), moments, counts
+        cause,
+        title,
+        Where(kernel=shown),
+        column,
+        "exact" if structural else level,
+        kernel_sql(names),
+        moments,
+        counts,
     )
     return replace(draft, note=_matched_note(match))
 

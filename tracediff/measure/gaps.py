@@ -51,9 +51,11 @@ class GapTable:
             p99_ns=pl.col("ns").quantile(0.99, "linear"),
         )
         op_name = pl.Series(names)
-        return self.words(table).with_columns(
-            previous=op_name.gather(table["previous"]), next=op_name.gather(table["next"])
-        ).sort(by)
+        return (
+            self.words(table)
+            .with_columns(previous=op_name.gather(table["previous"]), next=op_name.gather(table["next"]))
+            .sort(by)
+        )
 
 
 def gap_table(
@@ -68,7 +70,8 @@ def gap_table(
     copy_calls: list[int],
 ) -> GapTable:
     """The pieces of a unit with role and place ids; `first_period` is the row of its first period,
-    `copy_calls` the CUDA functions that launch copies."""
+    `copy_calls` the CUDA functions that launch copies.
+    """
     roles = sorted({thread.role for thread in threads.values()})
     role_id = {tid: roles.index(thread.role) for tid, thread in threads.items()}
     period = swept.gap_period[pieces.gap].astype(np.int64) + first_period
@@ -101,7 +104,9 @@ def worst_gaps(table: GapTable, periods: pl.DataFrame, names: list[str]) -> pl.D
         table.pieces.sort("ns", "start", descending=[True, False])
         .group_by("gap", maintain_order=True)
         .agg(
-            pl.col("period", "cause", "thread", "place", "holder", "holder_place", "previous", "next").first(),
+            pl.col(
+                "period", "cause", "thread", "place", "holder", "holder_place", "previous", "next"
+            ).first(),
             pl.col("start").min(),
             pl.col("ns").sum(),
         )
@@ -117,7 +122,9 @@ def worst_gaps(table: GapTable, periods: pl.DataFrame, names: list[str]) -> pl.D
     )
 
 
-def gap_moments(table: GapTable, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]) -> pl.DataFrame:
+def gap_moments(
+    table: GapTable, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]
+) -> pl.DataFrame:
     """For each cell the longest piece, a place to jump to, and the CUDA function it lies in ('' none)."""
     by = ["cause", "thread", "place", "holder", "holder_place", "copy"]
     longest = (
@@ -130,7 +137,12 @@ def gap_moments(table: GapTable, periods: pl.DataFrame, api_names: dict[int, tup
     )
     return (
         table.words(longest)
-        .join(periods.select("period", "number", "rank", "phase"), on="period", how="left", maintain_order="left")
+        .join(
+            periods.select("period", "number", "rank", "phase"),
+            on="period",
+            how="left",
+            maintain_order="left",
+        )
         .drop("period")
     )
 

@@ -45,7 +45,9 @@ def parse_gate(text: str) -> Gate:
     """Raises `TracediffError` (bad-gate)."""
     found = _GATE.match(text.strip())
     metrics = ("step", "idle", *CATEGORIES)
-    if not found or (found["metric"] not in metrics and not re.fullmatch(r"\w+\.p(50|90|99)", found["metric"])):
+    if not found or (
+        found["metric"] not in metrics and not re.fullmatch(r"\w+\.p(50|90|99)", found["metric"])
+    ):
         raise TracediffError(
             "bad-gate",
             f"--fail-on {text!r} is no METRIC:+LIMIT",
@@ -65,7 +67,9 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     if baseline is None:
         return GateOutcome(gate, "inconclusive", f"{gate.metric} was not measured on both sides")
     limit = gate.limit * baseline if gate.percent else gate.limit
-    change = f"{gate.metric} {delta / 1e3:+.1f} us" + (f" ({100 * delta / baseline:+.1f} %)" if baseline else "")
+    change = f"{gate.metric} {delta / 1e3:+.1f} us" + (
+        f" ({100 * delta / baseline:+.1f} %)" if baseline else ""
+    )
     if delta <= limit:
         return GateOutcome(gate, "passed", f"{change}, limit {limit / 1e3:.1f} us")
     if certain <= limit:

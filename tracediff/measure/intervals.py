@@ -156,7 +156,8 @@ def innermost(start: Ints, end: Ints, max_depth: int = 4096) -> tuple[Intervals,
         free = pieces.part == -1
         parts.append((Intervals(pieces.start[free], pieces.end[free]), index[pieces.query[free]]))
         covered_by_inner = union(
-            np.concatenate((covered_by_inner.start, own.start)), np.concatenate((covered_by_inner.end, own.end))
+            np.concatenate((covered_by_inner.start, own.start)),
+            np.concatenate((covered_by_inner.end, own.end)),
         )
     begin = np.concatenate([part.start for part, _ in parts])
     finish = np.concatenate([part.end for part, _ in parts])
@@ -181,7 +182,9 @@ def _nested(start: Ints, end: Ints, depth: npt.NDArray[np.intp], deepest: int) -
     return True
 
 
-def _last_begun(start: Ints, end: Ints, order: npt.NDArray[np.intp]) -> tuple[Intervals, npt.NDArray[np.intp]]:
+def _last_begun(
+    start: Ints, end: Ints, order: npt.NDArray[np.intp]
+) -> tuple[Intervals, npt.NDArray[np.intp]]:
     """`innermost` of ranges that do not nest: one pass over them, with the open ones at hand."""
     begins, ends = start[order].tolist(), end[order].tolist()
     parts: list[tuple[int, int, int]] = []

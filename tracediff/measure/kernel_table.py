@@ -12,7 +12,6 @@ from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match
 from tracediff.measure.cells import Estimates, Frame, finite
 from tracediff.measure.intervals import Floats
-from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
 
@@ -33,7 +32,9 @@ class KernelCells:
     walls: Floats
     exact: list[bool]
     hidden: Floats
-    shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]  # (name, grid, block) -> registers, shared
+    shapes: dict[
+        tuple[str, str, str], tuple[int | None, int | None]
+    ]  # (name, grid, block) -> registers, shared
 
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
@@ -135,7 +136,9 @@ def _time(row: KernelRow) -> float:
 
 
 def _names(row: KernelRow) -> str:
-    return repr([(side.names, side.grids, side.blocks) for side in (row.baseline, row.candidate) if side is not None])
+    return repr(
+        [(side.names, side.grids, side.blocks) for side in (row.baseline, row.candidate) if side is not None]
+    )
 
 
 def _side(kernels: KernelCells, number: int, side: int, share: float) -> KernelSide | None:

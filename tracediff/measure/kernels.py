@@ -46,7 +46,7 @@ def kernel_table(unit: Unit, swept: Sweep, first_period: int) -> pl.DataFrame:
 def launch_table(
     unit: Unit, swept: Sweep, first_period: int, stratum: npt.NDArray[np.int64], timeline: Timeline
 ) -> pl.DataFrame:
-    """stratum -> launching calls, graph launches, kernels, kernels of graphs, queueing delay (launch return -> start).
+    """Stratum -> launching calls, graph launches, kernels, kernels of graphs, queueing delay (launch return -> start).
 
     Summed over the steps of the stratum; the delay is that of the first op of each launch, negative where the op
     began before the call returned.
@@ -85,12 +85,16 @@ def launch_table(
             delay_p99_ns=pl.col("delay").quantile(0.99, "linear"),
         )
     )
-    return ops.join(calls, on="stratum", how="left").sort("stratum").with_columns(
-        pl.col("calls", "graph_launches").fill_null(0)
+    return (
+        ops.join(calls, on="stratum", how="left")
+        .sort("stratum")
+        .with_columns(pl.col("calls", "graph_launches").fill_null(0))
     )
 
 
-def transition_table(unit: Unit, swept: Sweep, first_period: int, stratum: npt.NDArray[np.int64]) -> pl.DataFrame:
+def transition_table(
+    unit: Unit, swept: Sweep, first_period: int, stratum: npt.NDArray[np.int64]
+) -> pl.DataFrame:
     """stratum, key -> kernels launched on their own and by graphs."""
     inside = np.flatnonzero((swept.op_period >= 0) & (unit.kind != 2))
     return (
@@ -111,10 +115,12 @@ def transition_table(unit: Unit, swept: Sweep, first_period: int, stratum: npt.N
 
 
 def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, list[int]]:
-    """phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
+    """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
     inside = np.flatnonzero(one.op_period >= 0)
-    frame = pl.DataFrame({"period": one.op_period[inside].astype(np.int64), "key": unit.key[inside].astype(np.int64)})
+    frame = pl.DataFrame(
+        {"period": one.op_period[inside].astype(np.int64), "key": unit.key[inside].astype(np.int64)}
+    )
     steps = frame.group_by("period", maintain_order=True).agg(pl.col("key"))
     steps = steps.join(periods.select("period", "phase"), on="period", how="left", maintain_order="left")
     steps = steps.with_columns(text=pl.col("key").cast(pl.List(pl.String)).list.join(","))

@@ -43,7 +43,8 @@ def reduce_capture(
     steps = _steps(capture, whole_capture)
     swept = [sweep(unit) for unit in timeline.units]
     idle = [
-        attribute(unit, one, timeline.launches, hosts) for unit, one in zip(timeline.units, swept, strict=True)
+        attribute(unit, one, timeline.launches, hosts)
+        for unit, one in zip(timeline.units, swept, strict=True)
     ]
     periods, strata = _periods(timeline.units, swept, idle, steps)
     return Reduction(
@@ -101,7 +102,9 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
             " (SELECT start_ns, end_ns FROM op))"
         ).fetchone()
         assert row is not None
-        pids = [int(pid) for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op ORDER BY pid").fetchall()]
+        pids = [
+            int(pid) for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op ORDER BY pid").fetchall()
+        ]
         return pl.DataFrame(
             {
                 "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),
@@ -121,7 +124,8 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
 
 _STEP_SCHEMA = {
     **dict.fromkeys(
-        ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"), pl.Int64
+        ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"),
+        pl.Int64,
     ),
     "said": pl.String,  # the phase, where the source of the steps knows it
 }

@@ -16,7 +16,12 @@ from tracediff.measure.intervals import Intervals, cut
 
 
 def host_tables(
-    capture: Capture, timeline: Timeline, periods: pl.DataFrame, places: Places, threads: dict[int, Thread], hosts: Hosts
+    capture: Capture,
+    timeline: Timeline,
+    periods: pl.DataFrame,
+    places: Places,
+    threads: dict[int, Thread],
+    hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
     """ranges, apis, gil, gil_pairs and gc of `Reduction`."""
     db = capture.db
@@ -34,7 +39,10 @@ def host_tables(
         return table.group_by("stratum", *by).agg(pl.col(*sums).cast(pl.Int64).sum()).sort("stratum", *by)
 
     names = pl.DataFrame(
-        {"label": np.arange(max(places.size, 1)), "place": [places.of_label(i) for i in range(max(places.size, 1))]},
+        {
+            "label": np.arange(max(places.size, 1)),
+            "place": [places.of_label(i) for i in range(max(places.size, 1))],
+        },
         schema={"label": pl.Int64, "place": pl.String},
     )
     ranges = frame(db, "SELECT stratum, tid, label, domain, count, ns FROM range_stat")
@@ -84,7 +92,11 @@ def _pairs(windows: pl.DataFrame, places: Places, threads: dict[int, Thread], ho
             continue
         spans, holder = hosts.gil_holders(thread.pid)
         pieces = cut(waits, spans)
-        who = np.where(pieces.part >= 0, holder[pieces.part], -1) if len(holder) else np.full(len(pieces.part), -1)
+        who = (
+            np.where(pieces.part >= 0, holder[pieces.part], -1)
+            if len(holder)
+            else np.full(len(pieces.part), -1)
+        )
         who = handed_over(who, pieces.query)
         for other in np.unique(who):
             index = np.flatnonzero(who == other)
@@ -120,4 +132,10 @@ def _pairs(windows: pl.DataFrame, places: Places, threads: dict[int, Thread], ho
     return pl.concat(rows).group_by(by).agg(pl.col("ns").sum()).sort(by)
 
 
-_PAIRS = {"stratum": pl.Int64, "waiter": pl.String, "holder": pl.String, "holder_place": pl.String, "ns": pl.Int64}
+_PAIRS = {
+    "stratum": pl.Int64,
+    "waiter": pl.String,
+    "holder": pl.String,
+    "holder_place": pl.String,
+    "ns": pl.Int64,
+}

@@ -117,7 +117,9 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
     matching = match_kernels(_ops_of_phases(sides[0]), _ops_of_phases(sides[1]))
     frames = []
     for side_number, run_number, part_number, part in _parts(sides):
-        shares = matching.candidate if side_number == 1 else matching.baseline  # A/A repeats are of the baseline
+        shares = (
+            matching.candidate if side_number == 1 else matching.baseline
+        )  # A/A repeats are of the baseline
         rows = [
             (phase, number, row, share)
             for number, key in enumerate(_op_keys(part))
@@ -125,7 +127,9 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
             for row, share in shares.get((phase, key), [])
         ]
         table = pl.DataFrame(
-            rows, schema={"phase": pl.String, "key": pl.Int64, "row": pl.Int64, "share": pl.Float64}, orient="row"
+            rows,
+            schema={"phase": pl.String, "key": pl.Int64, "row": pl.Int64, "share": pl.Float64},
+            orient="row",
         )
         kernels = part.kernels.with_columns(pl.col("key").cast(pl.Int64)).join(
             part.periods.select("period", "phase"), on="period", how="left"
@@ -157,8 +161,12 @@ def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
         for phase, key in seen.select("phase", "key").unique().iter_rows():
             ops.setdefault(phase, set()).add(keys[key])
     # ties go to the sequence that sorts first: the order of runs must not matter
-    modal = {phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()}
-    return {phase: (modal.get(phase, ()), ops.get(phase, set())) for phase in sorted(modal.keys() | ops.keys())}
+    modal = {
+        phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()
+    }
+    return {
+        phase: (modal.get(phase, ()), ops.get(phase, set())) for phase in sorted(modal.keys() | ops.keys())
+    }
 
 
 def _op_keys(part: Reduction) -> list[OpKey]:

@@ -18,7 +18,11 @@ def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[F
     transfers = _changes(ranks, "comm_transfer_ns")
     told = []
     for finding in findings:
-        if finding.cause != "comm" or finding.delta_ns <= 0 or abs(sum(waits.values())) < abs(sum(transfers.values())):
+        if (
+            finding.cause != "comm"
+            or finding.delta_ns <= 0
+            or abs(sum(waits.values())) < abs(sum(transfers.values()))
+        ):
             told.append(finding)
             continue
         longest = max(waits, key=lambda rank: (waits[rank], -rank))
@@ -29,7 +33,9 @@ def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[F
         where = msgspec.structs.replace(finding.where, rank=late)
         title = f"waiting for rank {late} in {finding.title.removeprefix('communication ')}"
         told.append(
-            msgspec.structs.replace(finding, title=title, where=where, note=note, next=f"find out what made rank {late} late")
+            msgspec.structs.replace(
+                finding, title=title, where=where, note=note, next=f"find out what made rank {late} late"
+            )
         )
     return _after_their_cause(told, late)
 

@@ -70,8 +70,12 @@ class Weigher:
     def pivot(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
         """The same with both sides in one row: *by, value_b, value_c (null where a side has no such row)."""
         weighed = self.weigh(table, by, values)
-        one = weighed.filter(pl.col("side") == 0).drop("side").rename({value: f"{value}_b" for value in values})
-        other = weighed.filter(pl.col("side") == 1).drop("side").rename({value: f"{value}_c" for value in values})
+        one = (
+            weighed.filter(pl.col("side") == 0).drop("side").rename({value: f"{value}_b" for value in values})
+        )
+        other = (
+            weighed.filter(pl.col("side") == 1).drop("side").rename({value: f"{value}_c" for value in values})
+        )
         return one.join(other, on=list(by), how="full", coalesce=True, nulls_equal=True)
 
 
@@ -111,7 +115,12 @@ def gap_rows(sides: tuple[Side, Side], weigher: Weigher, with_gil: bool) -> tupl
         )
         for row in table.iter_rows(named=True)
     ]  # fmt: skip
-    rows.sort(key=lambda row: (-abs(row.delta_ns), *(getattr(row, name) for name in ("cause", "thread", "range", "previous", "next"))))
+    rows.sort(
+        key=lambda row: (
+            -abs(row.delta_ns),
+            *(getattr(row, name) for name in ("cause", "thread", "range", "previous", "next")),
+        )
+    )
     return rows[:MAX_GAP_ROWS], max(len(rows) - MAX_GAP_ROWS, 0)
 
 
@@ -120,7 +129,13 @@ def _gap_side(row: dict[str, float], suffix: str) -> GapSide | None:
     if not count:
         return None
     # Quantiles are those of the runs and strata, averaged with their gaps as weights.
-    return GapSide(count, row["ns" + suffix], row["ns" + suffix] / count, row["p50" + suffix] / count, row["p99" + suffix] / count)
+    return GapSide(
+        count,
+        row["ns" + suffix],
+        row["ns" + suffix] / count,
+        row["p50" + suffix] / count,
+        row["p99" + suffix] / count,
+    )
 
 
 def worst_gaps(sides: tuple[Side, Side], top: int = 10) -> list[WorstGap]:
@@ -138,7 +153,9 @@ def worst_gaps(sides: tuple[Side, Side], top: int = 10) -> list[WorstGap]:
     return out
 
 
-def launch(sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]) -> Launch:
+def launch(
+    sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]
+) -> Launch:
     """Launch overhead of both sides."""
     counts = weigher.weigh(
         stacked(sides, "launch").with_columns(
@@ -151,7 +168,15 @@ def launch(sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[st
     )  # fmt: skip
     apis = weigher.pivot(stacked(sides, "apis"), ["api", "kind"], ["count", "ns"]).fill_null(0.0)
     rows = [
-        ApiRow(row["api"], row["kind"], row["count_b"], row["count_c"], row["ns_b"], row["ns_c"], row["ns_c"] - row["ns_b"])
+        ApiRow(
+            row["api"],
+            row["kind"],
+            row["count_b"],
+            row["count_c"],
+            row["ns_b"],
+            row["ns_c"],
+            row["ns_c"] - row["ns_b"],
+        )
         for row in apis.iter_rows(named=True)
     ]
     rows.sort(key=lambda row: (-abs(row.delta_ns), row.api))
@@ -168,7 +193,9 @@ def launch(sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[st
                 kernels_per_step=row["kernels"],
                 graph_coverage=row["graph_kernels"] / row["kernels"] if row["kernels"] else 0.0,
                 api_ns_per_step=launching[side],
-                exposed_ns_per_step=sum(accounting[side].get(name, 0.0) for name in ("launch_api", "launch_latency")),
+                exposed_ns_per_step=sum(
+                    accounting[side].get(name, 0.0) for name in ("launch_api", "launch_latency")
+                ),
                 queue_delay_mean_ns=row["delay_mean"] / calls if calls else 0.0,
                 queue_delay_p50_ns=row["delay_p50"] / calls if calls else 0.0,
                 queue_delay_p99_ns=row["delay_p99"] / calls if calls else 0.0,
@@ -205,7 +232,9 @@ def graphs(sides: tuple[Side, Side], result: Launch) -> Graphs:
     """CUDA graph use."""
     modes = [" | ".join(sorted({part.graph_mode for part in side.parts})) for side in sides]
     nodes = [
-        side.kernels_per_step * side.graph_coverage / side.graph_launches_per_step if side.graph_launches_per_step else None
+        side.kernels_per_step * side.graph_coverage / side.graph_launches_per_step
+        if side.graph_launches_per_step
+        else None
         for side in (result.baseline, result.candidate)
     ]
     return Graphs(
@@ -287,7 +316,8 @@ def ranks(sides: tuple[Side, Side], steps: pl.DataFrame, weigher: Weigher) -> li
     rows = []
     for rank, device in sorted({(row[1], row[2]) for row in means.iter_rows()}):
         values = [
-            next((row[3] for row in means.iter_rows() if row[:3] == (side, rank, device)), None) for side in (0, 1)
+            next((row[3] for row in means.iter_rows() if row[:3] == (side, rank, device)), None)
+            for side in (0, 1)
         ]
         one, other = waits.get((0, rank)), waits.get((1, rank))
         rows.append(
@@ -337,6 +367,8 @@ def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
     kept = ordered.gather_every(every)
     rows = [
         StepSample(_SIDES[side], run, rank, phase, number, ns)  # type: ignore[arg-type]
-        for side, run, rank, phase, number, ns in kept.select("side", "run", "rank", "phase", "number", "ns").iter_rows()
+        for side, run, rank, phase, number, ns in kept.select(
+            "side", "run", "rank", "phase", "number", "ns"
+        ).iter_rows()
     ]
     return rows, len(ordered) - len(kept)

@@ -32,13 +32,24 @@ def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
         )
         for row in held.iter_rows(named=True)
     ]  # fmt: skip
-    rows.sort(key=lambda row: (-max(row.baseline_wait_ns or 0, row.candidate_wait_ns or 0), row.thread, row.phase))
+    rows.sort(
+        key=lambda row: (-max(row.baseline_wait_ns or 0, row.candidate_wait_ns or 0), row.thread, row.phase)
+    )
     pairs = weigher.pivot(stacked(sides, "gil_pairs"), ["waiter", "holder", "holder_place"], ["ns"])
     matrix = [
-        GilPairRow(row["waiter"], row["holder"], row["holder_place"], value(row, "ns_b", 0), value(row, "ns_c", 1))
+        GilPairRow(
+            row["waiter"], row["holder"], row["holder_place"], value(row, "ns_b", 0), value(row, "ns_c", 1)
+        )
         for row in pairs.iter_rows(named=True)
     ]
-    matrix.sort(key=lambda row: (-max(row.baseline_ns or 0, row.candidate_ns or 0), row.waiter, row.holder, row.holder_range))
+    matrix.sort(
+        key=lambda row: (
+            -max(row.baseline_ns or 0, row.candidate_ns or 0),
+            row.waiter,
+            row.holder,
+            row.holder_range,
+        )
+    )
     return Gil(rows, matrix)
 
 

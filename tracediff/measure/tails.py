@@ -60,7 +60,11 @@ def tail_findings(
                 where=Where(phase=phase, range=place or None),
                 evidence=FindingEvidence(
                     _SQL.format(start=start, end=end),
-                    [Moment(_LABELS[side], sides[side].runs[slowest["run"]].name, start, end, "slowest step")],  # type: ignore[arg-type]
+                    [
+                        Moment(
+                            _LABELS[side], sides[side].runs[slowest["run"]].name, start, end, "slowest step"
+                        )
+                    ],  # type: ignore[arg-type]
                 ),
                 next=NEXT[cause],
                 level="likely" if _apart(parts) else "within_noise",
@@ -74,7 +78,9 @@ def tail_findings(
 
 def _apart(parts: list[pl.DataFrame]) -> bool:
     """Three runs a side or more, and every run's p99 on one side above every one of the other."""
-    tails = [part.group_by("run").agg(pl.col("ns").quantile(0.99, "linear"))["ns"].to_list() for part in parts]
+    tails = [
+        part.group_by("run").agg(pl.col("ns").quantile(0.99, "linear"))["ns"].to_list() for part in parts
+    ]
     if min(len(one) for one in tails) < 3:
         return False
     return bool(max(tails[0]) < min(tails[1]) or max(tails[1]) < min(tails[0]))

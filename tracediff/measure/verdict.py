@@ -77,7 +77,9 @@ def decide(
         return "no_change", "Every measured place is the same to the nanosecond on both sides."
     change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})"
     sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
-    best = next((finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None)
+    best = next(
+        (finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None
+    )
     because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
     worse = step.delta_ns > 0
     runs = min(step.runs.baseline, step.runs.candidate)
@@ -88,7 +90,11 @@ def decide(
             f"{change}, p = {step.p_value:.3g} over {step.runs.baseline} and {step.runs.candidate} runs.{because}"
         )
     if runs < MIN_CONFIRM and beyond and (outside or runs > 1):
-        why = "run-to-run noise is assumed, not measured" if step.noise_source == "assumed" else "too few runs to confirm it"
+        why = (
+            "run-to-run noise is assumed, not measured"
+            if step.noise_source == "assumed"
+            else "too few runs to confirm it"
+        )
         return ("likely_regressed" if worse else "likely_improved"), (
             f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us; {why}.{because}"
         )
