@@ -156,6 +156,9 @@ def test_text_that_is_a_number_is_that_number(tmp_path):
     assert spent(reduce(path)) == TWO_STEPS
 
 
+@pytest.mark.xfail(
+    strict=True, reason="the SQLite scanner refuses text that is not UTF-8: the export is refused by name"
+)
 def test_text_that_is_not_utf_8(tmp_path):
     path = edit(
         written(tmp_path), "UPDATE StringIds SET value = CAST(x'6bff66fe' AS TEXT) WHERE value = 'gemm'"

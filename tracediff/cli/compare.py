@@ -90,7 +90,7 @@ def compare(
     memory_limit: str | None,
     threads: int | None,
 ) -> None:
-    """Compare BASELINE with CANDIDATE: what changed in the time of a step, by how much, why, and can it be believed?
+    """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
     Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
     repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both sides and stands alone.

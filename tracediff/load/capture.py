@@ -48,7 +48,7 @@ def load_capture(
     plain = unpack(path, scratch)
     db = connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill")
     try:
-        schema = nsys_sqlite.load(db, plain)
+        schema = nsys_sqlite.load(db, plain, path.name)
         meta: dict[str, tuple[str, ...]] = {}
         for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
             meta[name] = (*meta.get(name, ()), value)

@@ -75,12 +75,13 @@ class Schema:
         return table in self.tables
 
 
-def inspect(path: Path) -> Schema:
+def inspect(path: Path, name: str | None = None) -> Schema:
     """Read the table list with Python's own sqlite3 (read only; nothing is run, nothing written).
 
-    Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, not-nsys.
+    `name` is what messages call the file: a scratch copy goes by the name of what the user gave.
+    Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, locked, not-nsys.
     """
-    name = path.name
+    name = name or path.name
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     with path.open("rb") as file:
@@ -91,7 +92,7 @@ def inspect(path: Path) -> Schema:
         raise TracediffError(
             "not-sqlite", f"{name} is not a SQLite file", fix="nsys export --type sqlite REPORT.nsys-rep"
         )
-    _check_length(path, head)
+    _check_length(path, head, name)
     try:
         with sqlite3.connect(f"file:{_uri(path)}?mode=ro&immutable=0", uri=True) as db:
             names = [
@@ -107,6 +108,8 @@ def inspect(path: Path) -> Schema:
             version = _version(db, tables)
         db.close()
     except sqlite3.Error as error:
+        if "locked" in str(error):
+            raise locked(name) from error
         raise TracediffError(
             "truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN
         ) from error
@@ -122,7 +125,14 @@ def inspect(path: Path) -> Schema:
 _EXPORT_AGAIN = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
 
-def _check_length(path: Path, head: bytes) -> None:
+def locked(name: str) -> TracediffError:
+    """The error of an export that is not finished."""
+    return TracediffError(
+        "locked", f"{name} is being written by another program", fix="wait until nsys export has finished"
+    )
+
+
+def _check_length(path: Path, head: bytes, name: str) -> None:
     # The header holds the page size and the number of pages: a file cut short is seen before SQLite meets a
     # missing page in the middle of a scan. The count is valid only where two header fields agree (SQLite docs).
     page = int.from_bytes(head[16:18], "big")
@@ -133,7 +143,7 @@ def _check_length(path: Path, head: bytes) -> None:
     if valid and pages and size < page * pages:
         raise TracediffError(
             "truncated",
-            f"{path.name} is cut short: {size} bytes of {page * pages}",
+            f"{name} is cut short: {size} bytes of {page * pages}",
             fix=_EXPORT_AGAIN,
         )
 

@@ -8,25 +8,27 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load.database import identifier, quoted, run_sql
-from tracediff.load.nsys_schema import STAGED, Schema, inspect
+from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
 
 _STEPS = ("load/string", "load/op", "load/op_key", "load/api_call", "load/nvtx", "load/thread")
 
 
-def load(db: duckdb.DuckDBPyConnection, path: Path) -> Schema:
+def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> Schema:
     """Create the canonical tables (see sql/load/) from the export at `path` in `db`.
 
-    Raises `TracediffError`: those of `nsys_schema.inspect`, locked, bad-column.
+    `name` is what messages call it. Raises `TracediffError`: those of `nsys_schema.inspect`, out-of-memory,
+    bad-column.
     """
-    schema = inspect(path)
+    file_name = name or path.name
+    schema = inspect(path, file_name)
     db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
     try:
         for table, columns in STAGED.items():
             db.execute(_staging_view(table, columns, schema))
-        for name in _STEPS:
-            run_sql(db, name)
+        for step in _STEPS:
+            run_sql(db, step)
     except duckdb.Error as error:
-        raise _explain(path, error) from error
+        raise _explain(file_name, error) from error
     finally:
         for table in STAGED:
             db.execute(f"DROP VIEW IF EXISTS {identifier('staged_' + table)}")
@@ -47,22 +49,24 @@ def _staging_view(table: str, columns: dict[str, str], schema: Schema) -> str:
     return f"CREATE VIEW {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}"
 
 
-def _explain(path: Path, error: duckdb.Error) -> TracediffError:
+def _explain(name: str, error: duckdb.Error) -> TracediffError:
     text = str(error).splitlines()[0]
     if "locked" in text.lower():
+        return locked(name)
+    if isinstance(error, duckdb.OutOfMemoryException):
         return TracediffError(
-            "locked",
-            f"{path.name} is being written by another program",
-            fix="wait until nsys export has finished",
+            "out-of-memory",
+            f"{name} does not fit into the memory allowed: {text}",
+            fix="raise --memory-limit",
         )
     if "malformed" in text.lower() or "not a database" in text.lower():
         return TracediffError(
             "truncated",
-            f"{path.name} is damaged: {text}",
+            f"{name} is damaged: {text}",
             fix="export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep",
         )
     return TracediffError(
         "bad-column",
-        f"{path.name} holds a value of another type than its schema says: {text}",
+        f"{name} holds a value of another type than its schema says: {text}",
         fix="export it again with the nsys that recorded it",
     )

@@ -92,12 +92,12 @@ def _moments(
             number = f"step {row['number']}" if row["number"] is not None else "a step"
             out.append(
                 Moment(
-                    label,
+                    label,  # type: ignore[arg-type]
                     sides[side].runs[row["run"]].name,
                     row["start"],
                     row["end"],
                     f"{number}, longest {cause}",
-                )  # type: ignore[arg-type]
+                )
             )
             api[side] = row["api"] if cause in ("host_sync", "host_api", "launch_api") else ""
     return out, api

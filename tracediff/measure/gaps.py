@@ -69,8 +69,9 @@ def gap_table(
     hosts: Hosts,
     copy_calls: list[int],
 ) -> GapTable:
-    """The pieces of a unit with role and place ids; `first_period` is the row of its first period,
-    `copy_calls` the CUDA functions that launch copies.
+    """The pieces of a unit with role and place ids.
+
+    `first_period` is the row of its first period, `copy_calls` the CUDA functions that launch copies.
     """
     roles = sorted({thread.role for thread in threads.values()})
     role_id = {tid: roles.index(thread.role) for tid, thread in threads.items()}

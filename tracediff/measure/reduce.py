@@ -206,8 +206,8 @@ def _tables(
             "launch": launch_table(unit, one, first, period_stratum, timeline),
             "transitions": transition_table(unit, one, first, period_stratum),
         }
-        for name, frame in found.items():
-            parts.setdefault(name, []).append(frame)
+        for name, rows in found.items():
+            parts.setdefault(name, []).append(rows)
         first += len(unit.step)
     merged: dict[str, Any] = {name: pl.concat(frames, how="vertical") for name, frames in parts.items()}
     merged["keys"] = timeline.keys

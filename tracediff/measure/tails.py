@@ -64,7 +64,7 @@ def tail_findings(
                         Moment(
                             _LABELS[side], sides[side].runs[slowest["run"]].name, start, end, "slowest step"
                         )
-                    ],  # type: ignore[arg-type]
+                    ],
                 ),
                 next=NEXT[cause],
                 level="likely" if _apart(parts) else "within_noise",
