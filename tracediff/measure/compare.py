@@ -26,10 +26,11 @@ from tracediff.measure.finding_drafts import (
     mix_draft,
 )
 from tracediff.measure.findings import rank_findings
+from tracediff.measure.hidden import exposed, gil_exposed, with_hidden
 from tracediff.measure.intervals import Floats
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
-from tracediff.measure.sides import Side, idle_table, stacked, steps_table
+from tracediff.measure.sides import Side, idle_table, steps_table
 from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.verdict import decide, step_estimate
@@ -134,7 +135,7 @@ def compare(
         )
     # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting
     waits = idle if with_gil else idle_table(sides, with_gil=True)
-    exposed = _exposed(frame, waits)
+    idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
@@ -144,7 +145,7 @@ def compare(
         verdict_reason=reason,
         step=step,
         phases=tables.phases(steps),
-        accounting=_with_hidden(accounting, sides, weigher, exposed),
+        accounting=with_hidden(accounting, sides, weigher, idle_of_python),
         mix=strata.mix,
         findings=findings,
         kernels=kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family),
@@ -152,8 +153,8 @@ def compare(
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables_python.gil(sides, weigher, _gil_exposed(frame, waits, steps)),
-        gc=tables_python.gc(sides, weigher, exposed.get("gc", {})),
+        gil=tables_python.gil(sides, weigher, gil_exposed(frame, waits, steps)),
+        gc=tables_python.gc(sides, weigher, idle_of_python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=threads,
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
@@ -380,65 +381,3 @@ def _few(runs: tuple[int, int]) -> str:
     if runs == (1, 1):
         return "one run a side"
     return "one run of the baseline" if runs[0] == 1 else "one run of the candidate"
-
-
-def _exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
-    """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
-    out: dict[str, dict[str, tuple[float, float]]] = {}
-    for cause in ("gc", "gil_wait"):
-        table = _weighed(frame, idle.filter(pl.col("cause") == cause), ["thread"])
-        out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
-    return out
-
-
-def _gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    waits = idle.filter(pl.col("cause") == "gil_wait").join(
-        steps.select("side", "run", "part", "period", "phase"),
-        on=["side", "run", "part", "period"],
-        how="left",
-    )
-    return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
-
-
-def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Mean ns a compared step by some columns, both sides: *by, b, c."""
-    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
-    counts = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
-    runs = counts.group_by("side", "group").agg(pl.len().alias("runs"))
-    weights = pl.DataFrame(
-        {"group": list(frame.weights), "weight": list(frame.weights.values())},
-        schema={"group": pl.Int64, "weight": pl.Float64},
-    )
-    summed = (
-        located.join(counts, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
-        .with_columns(value=pl.col("ns") * pl.col("weight") / (pl.col("steps") * pl.col("runs")))
-        .group_by(by)
-        .agg(
-            b=pl.col("value").filter(pl.col("side") == 0).sum(),
-            c=pl.col("value").filter(pl.col("side") == 1).sum(),
-        )
-    )  # fmt: skip
-    return summed.sort(by)
-
-
-def _with_hidden(
-    accounting: Accounting,
-    sides: tuple[Side, Side],
-    weigher: tables.Weigher,
-    exposed: dict[str, dict[str, tuple[float, float]]],
-) -> Accounting:
-    """Time of launching threads in GC and in GIL waits that fell behind GPU work: host total - idle part."""
-    hidden: list[dict[str, float]] = [{}, {}]
-    for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
-        totals = weigher.weigh(stacked(sides, table).fill_null(0), ["thread"], [column])
-        for side in (0, 1):
-            if not sides[side].captured("gil" if cause == "gil_wait" else "gc"):
-                continue
-            launching = {"executor", *exposed[cause]}
-            value = sum(
-                max(row[column] - exposed[cause].get(row["thread"], (0.0, 0.0))[side], 0.0)
-                for row in totals.filter(pl.col("side") == side).iter_rows(named=True)
-                if row["thread"] in launching
-            )
-            hidden[side][cause] = value
-    return msgspec.structs.replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])

@@ -62,7 +62,11 @@ def tail_findings(
                     _SQL.format(start=start, end=end),
                     [
                         Moment(
-                            _LABELS[side], sides[side].runs[slowest["run"]].name, start, end, "slowest step"
+                            _LABELS[side],  # type: ignore[arg-type]
+                            sides[side].runs[slowest["run"]].name,
+                            start,
+                            end,
+                            "slowest step",
                         )
                     ],
                 ),

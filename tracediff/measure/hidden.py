@@ -1,0 +1,74 @@
+"""Garbage collection and GIL waits of launching threads: what kept a GPU idle, and what fell behind its work."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from tracediff.measure import tables
+from tracediff.measure.cells import Frame
+from tracediff.measure.sides import Side, stacked
+from tracediff.model import Accounting
+
+
+def exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
+    """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
+    out: dict[str, dict[str, tuple[float, float]]] = {}
+    for cause in ("gc", "gil_wait"):
+        table = _weighed(frame, idle.filter(pl.col("cause") == cause), ["thread"])
+        out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
+    return out
+
+
+def gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns a step."""
+    waits = idle.filter(pl.col("cause") == "gil_wait").join(
+        steps.select("side", "run", "part", "period", "phase"),
+        on=["side", "run", "part", "period"],
+        how="left",
+    )
+    return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
+
+
+def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Mean ns a compared step by some columns, both sides: *by, b, c."""
+    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    counts = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
+    runs = counts.group_by("side", "group").agg(pl.len().alias("runs"))
+    weights = pl.DataFrame(
+        {"group": list(frame.weights), "weight": list(frame.weights.values())},
+        schema={"group": pl.Int64, "weight": pl.Float64},
+    )
+    summed = (
+        located.join(counts, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
+        .with_columns(value=pl.col("ns") * pl.col("weight") / (pl.col("steps") * pl.col("runs")))
+        .group_by(by)
+        .agg(
+            b=pl.col("value").filter(pl.col("side") == 0).sum(),
+            c=pl.col("value").filter(pl.col("side") == 1).sum(),
+        )
+    )  # fmt: skip
+    return summed.sort(by)
+
+
+def with_hidden(
+    accounting: Accounting,
+    sides: tuple[Side, Side],
+    weigher: tables.Weigher,
+    exposed: dict[str, dict[str, tuple[float, float]]],
+) -> Accounting:
+    """Time of launching threads in GC and in GIL waits that fell behind GPU work: host total - idle part."""
+    hidden: list[dict[str, float]] = [{}, {}]
+    for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
+        totals = weigher.weigh(stacked(sides, table).fill_null(0), ["thread"], [column])
+        for side in (0, 1):
+            if not sides[side].captured("gil" if cause == "gil_wait" else "gc"):
+                continue
+            launching = {"executor", *exposed[cause]}
+            value = sum(
+                max(row[column] - exposed[cause].get(row["thread"], (0.0, 0.0))[side], 0.0)
+                for row in totals.filter(pl.col("side") == side).iter_rows(named=True)
+                if row["thread"] in launching
+            )
+            hidden[side][cause] = value
+    return msgspec.structs.replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
