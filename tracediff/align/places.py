@@ -37,6 +37,8 @@ class Places:
             place = _step_place(text) if label in steps else mask(text)
             self._of_label[label] = names.setdefault(place, len(names))
         self.names: list[str] = list(names)
+        self._ids = names
+        self._outside: dict[int, int] = {}  # the places before and after, in one number -> place
 
     @property
     def size(self) -> int:
@@ -45,7 +47,7 @@ class Places:
 
     def ids(self, label: Ints) -> Ints:
         """Labels -> place ids; -1 stays -1."""
-        return self._of_label[label]
+        return self._of_label[label]  # its last entry, that of -1, is -1
 
     def of_label(self, label: int) -> str:
         """The place of one label."""
@@ -61,27 +63,19 @@ class Places:
         `ranges_start`, `labels`: the thread's partition by innermost range.
         """
         after = np.searchsorted(ranges_start, instant, side="right")
-        place = self.ids(labels)
-        before_id = (
-            np.where(after > 0, place[np.maximum(after - 1, 0)], -1)
-            if len(place)
-            else np.full(len(instant), -1)
-        )
-        next_id = (
-            np.where(after < len(place), place[np.minimum(after, len(place) - 1)], -1)
-            if len(place)
-            else np.full(len(instant), -1)
-        )
-        pairs, inverse = np.unique(np.stack([before_id, next_id], axis=1), axis=0, return_inverse=True)
-        ids = []
-        for previous, following in pairs.tolist():
-            text = outside_text(self.name(previous), self.name(following))
-            if text in self.names:
-                ids.append(self.names.index(text))
-            else:
+        padded = np.concatenate(([-1], labels, [-1]))  # -1 before the first range and after the last
+        pair = (self.ids(padded[after]) + 1) << 32 | (self.ids(padded[after + 1]) + 1)
+        for one in np.unique(pair).tolist():
+            if one in self._outside:
+                continue
+            text = outside_text(self.name((one >> 32) - 1), self.name((one & 0xFFFFFFFF) - 1))
+            if text not in self._ids:
+                self._ids[text] = len(self.names)
                 self.names.append(text)
-                ids.append(len(self.names) - 1)
-        return np.asarray(ids, np.int64)[inverse.reshape(-1)] if len(instant) else np.empty(0, np.int64)
+            self._outside[one] = self._ids[text]
+        known = np.array(sorted(self._outside), np.int64)
+        ids = np.array([self._outside[one] for one in known.tolist()], np.int64)
+        return ids[np.searchsorted(known, pair)] if len(pair) else np.empty(0, np.int64)
 
 
 def outside_text(previous: str, following: str) -> str:

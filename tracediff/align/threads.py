@@ -31,19 +31,16 @@ class Thread:
     places: frozenset[str]
 
 
-def thread_roles(capture: Capture, places: Places) -> dict[int, Thread]:
-    """Global thread id -> its role. Threads that did nothing but exist are left out."""
+def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int]]) -> dict[int, Thread]:
+    """Global thread id -> its role. Threads that did nothing but exist are left out.
+
+    `launchers`: thread -> the devices that it launches on.
+    """
     db = capture.db
     seen: dict[int, set[str]] = {}
     for tid, label in db.execute("SELECT DISTINCT tid, label FROM range ORDER BY tid, label").fetchall():
         seen.setdefault(int(tid), set()).add(places.of_label(int(label)))
     executors = {int(row[0]) for row in db.execute("SELECT DISTINCT tid FROM step").fetchall()}
-    launchers = {
-        int(tid): devices
-        for tid, devices in db.execute(
-            "SELECT launch.tid, list_sort(list(DISTINCT op.device)) FROM launch JOIN op USING (pid, corr) GROUP BY 1"
-        ).fetchall()
-    }
     workers = {tid >> 24 & 0xFFFFFF for tid in launchers}
     threads = {}
     for tid, pid, name in db.execute("SELECT tid, pid, name FROM thread ORDER BY tid").fetchall():

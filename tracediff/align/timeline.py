@@ -14,26 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracediff.align.calls import Calls, Launches, read_calls
 from tracediff.align.kernel_categories import is_communication
+from tracediff.align.order import time_order
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
-from tracediff.load.database import frame, run_sql, sql
+from tracediff.load.database import frame, sql
 from tracediff.model import Note
 
 Ints = npt.NDArray[np.int64]
 
 # What an op counts as in the accounting: where kinds overlap, the lower number wins.
 COMPUTE, COMM, MEMCPY = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Launches:
-    """Launching calls by dense id, arrays of one length."""
-
-    start: Ints
-    end: Ints
-    tid: Ints
-    api: Ints  # id in api_name
 
 
 @dataclass(frozen=True)
@@ -52,8 +44,7 @@ class Unit:
     key: npt.NDArray[np.int32]  # row of Timeline.keys
     graph: npt.NDArray[np.bool_]
     launch: npt.NDArray[np.int32]  # id in Launches, -1 none
-    stream: npt.NDArray[np.int32]
-    pageable_dtoh: npt.NDArray[np.bool_]
+    later_node: npt.NDArray[np.bool_]  # of its graph launch: not the first op of it to start
     bounds: Ints  # period k = [bounds[k], bounds[k + 1])
     step: npt.NDArray[np.int32]  # step of the process (table step) of each period
 
@@ -63,7 +54,9 @@ class Timeline:
     """All ranks of one export."""
 
     units: list[Unit]
+    calls: Calls
     launches: Launches
+    launchers: dict[int, list[int]]  # thread -> the devices that it launches on
     keys: pl.DataFrame  # id, name, short_name, kind (0 kernel, 1 memcpy, 2 memset, 3 graph), grid, block, ...
     api_names: dict[int, tuple[str, str]]  # id -> (name, class)
     warnings: list[Note]
@@ -82,39 +75,54 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
             f"{capture.name}: no GPU kernels (table CUPTI_ACTIVITY_KIND_KERNEL is missing or empty)",
             fix="capture with nsys profile -t cuda,nvtx,python-gil, and let the capture range hold GPU work",
         )
-    run_sql(db, "align/launch")
     keys = _keys(capture)
-    columns = db.execute(sql("align/op_sorted")).fetchnumpy()
-    raw = db.execute("SELECT start_ns, end_ns, tid, name FROM launch ORDER BY launch").fetchnumpy()
-    launches = Launches(*(np.asarray(raw[name], np.int64) for name in ("start_ns", "end_ns", "tid", "name")))
+    ops = _ops(capture)
+    calls, launches, launch = read_calls(db, ops.pop("corr"), ops.pop("pageable_dtoh"))
+    db.execute("DROP TABLE api_call")  # the arrays stand for it from here on
+    api = {
+        row[0]: (row[1], row[2])
+        for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()
+    }
     class_of = np.array(
         [_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8
     )
-    pid = np.asarray(columns["pid"])
-    device = np.asarray(columns["device"])
-    edges = np.flatnonzero((np.diff(pid) != 0) | (np.diff(device) != 0)) + 1
+    is_kernel = keys["kind"].to_numpy() == 0
+    warnings = _without_launch(capture, is_kernel[ops["key"]], launch)
+    unit = ops.pop("unit")
+    edges = np.flatnonzero(unit[1:] != unit[:-1]) + 1
     units: list[Unit] = []
-    warnings: list[Note] = []
-    for low, high in zip([0, *edges.tolist()], [*edges.tolist(), len(pid)], strict=True):
-        part = {name: np.asarray(values[low:high]) for name, values in columns.items()}
-        key = part["key"].astype(np.int32)
-        ops: dict[str, npt.NDArray[Any]] = {
-            "start": part["start_ns"].astype(np.int64), "end": part["end_ns"].astype(np.int64),
-            "kind": class_of[key], "key": key, "graph": part["graph"].astype(np.bool_),
-            "launch": part["launch"].astype(np.int32), "stream": part["stream"].astype(np.int32),
-            "pageable_dtoh": part["pageable_dtoh"].astype(np.bool_),
-        }  # fmt: skip
-        process = int(pid[low])
+    launchers: dict[int, set[int]] = {}
+    for low, high in zip([0, *edges.tolist()], [*edges.tolist(), len(unit)], strict=True):
+        process, device, here = int(unit[low]) >> 32, int(unit[low]) & 0xFFFFFFFF, slice(low, high)
+        start, end, key, mine = ops["start_ns"][here], ops["end_ns"][here], ops["key"][here], launch[here]
+        for tid in np.unique(launches.tid[mine[mine >= 0]]):
+            launchers.setdefault(int(tid), set()).add(device)
         if whole_capture:
-            bounds = np.array([ops["start"][0], ops["end"].max()], np.int64)
-            step = np.zeros(1, np.int32)
+            bounds, step = np.array([start[0], end.max()], np.int64), np.zeros(1, np.int32)
         else:
+            profiling = _profiling_began(calls, api, process)
             bounds, step, note = _periods(
-                capture, process, ops["start"], ops["launch"], ops["stream"], launches
+                capture, process, start, mine, ops["stream"][here], launches, profiling
             )
             if note is not None:
                 warnings.append(note)
-        units.append(Unit(process, int(device[low]), 0, bounds=bounds, step=step, **ops))
+        graph = ops["node"][here] >= 0
+        units.append(
+            Unit(
+                process,
+                device,
+                0,
+                start=start,
+                end=end,
+                kind=class_of[key],
+                key=key,
+                graph=graph,
+                launch=mine,
+                later_node=_later_nodes(start, graph, mine),
+                bounds=bounds,
+                step=step,
+            )
+        )
     units = _numbered([unit for unit in units if len(unit.step)])
     if not units:
         raise TracediffError(
@@ -122,8 +130,57 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
             f"{capture.name}: there are step labels, but no step with GPU work that is followed by another",
             fix="capture more iterations, with the CUDA trace on (nsys profile -t cuda,nvtx)",
         )
-    api = {row[0]: (row[1], row[2]) for row in db.execute("SELECT name, api, class FROM api_name").fetchall()}
-    return Timeline(units, launches, keys, api, warnings)
+    return Timeline(
+        units,
+        calls,
+        launches,
+        {tid: sorted(devices) for tid, devices in launchers.items()},
+        keys,
+        api,
+        warnings,
+    )
+
+
+def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
+    """Columns of sql/align/op.sql by process, device and start; the table op is dropped."""
+    columns = {
+        name: np.asarray(values) for name, values in capture.db.execute(sql("align/op")).fetchnumpy().items()
+    }
+    capture.db.execute("DROP TABLE op")
+    ties = (columns[name].__getitem__ for name in ("corr", "node", "end_ns", "stream", "key"))
+    order = time_order(columns["unit"], columns["start_ns"], *ties)
+    for name in columns:
+        columns[name] = order.of(columns[name])
+    return columns
+
+
+def _without_launch(
+    capture: Capture, kernel: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
+) -> list[Note]:
+    kernels, orphans = int(kernel.sum()), int((kernel & (launch < 0)).sum())
+    if not orphans:
+        return []
+    return [
+        Note(
+            "kernels-without-launch",
+            f"{capture.name}: {orphans} of {kernels} kernels have no launching call in"
+            " CUPTI_ACTIVITY_KIND_RUNTIME; the idle time before them is unattributed",
+        )
+    ]
+
+
+def _later_nodes(
+    start: Ints, graph: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Which nodes of graphs start after the first op of their launch (ops come in order of start)."""
+    nodes = np.flatnonzero(graph & (launch >= 0))
+    later = np.zeros(len(start), np.bool_)
+    if len(nodes):
+        first = np.zeros(int(launch.max()) + 1, np.int64)
+        owned = np.flatnonzero(launch >= 0)[::-1]
+        first[launch[owned]] = start[owned]  # written backwards: the first one stays
+        later[nodes] = start[nodes] > first[launch[nodes]]
+    return later
 
 
 def _keys(capture: Capture) -> pl.DataFrame:
@@ -156,8 +213,9 @@ def _periods(
     launch: npt.NDArray[np.int32],
     stream: npt.NDArray[np.int32],
     launches: Launches,
+    profiling: int | None,
 ) -> tuple[Ints, npt.NDArray[np.int32], Note | None]:
-    """Period bounds (one more than periods) and the step of each period."""
+    """Period bounds (one more than periods) and the step of each period. `profiling`: see `_profiling_began`."""
     steps = capture.db.execute(
         "SELECT step, start_ns FROM step WHERE pid = ? ORDER BY step", [pid]
     ).fetchnumpy()
@@ -176,11 +234,15 @@ def _periods(
     orphans = np.flatnonzero(~launched)
     if len(orphans):
         step = _step_of_neighbours(step, stream)
-    # first op of every step, in order of time
-    order = np.flatnonzero(step >= 0)
-    seen, first = np.unique(step[order], return_index=True)
-    bounds = start[order[first]]
-    if len(launches.start) and len(seen) and _cut_off(capture, pid, int(windows[seen[0]])):
+    # first op of every step, in order of time: ops come in that order, so written backwards the first one stays
+    first = np.full(
+        len(windows) + 2, -1, np.int64
+    )  # ops without a step, -1 and -2, go to the two last places
+    first[step[::-1]] = np.arange(len(step))[::-1]
+    seen = np.flatnonzero(first[:-2] >= 0)
+    bounds = start[first[seen]]
+    # The capture began inside the first step where its label opened before the program started the profiler.
+    if len(seen) and profiling is not None and windows[seen[0]] < profiling:
         seen, bounds = seen[1:], bounds[1:]
     if not len(seen):
         return *nothing, None
@@ -199,13 +261,21 @@ def _periods(
     return bounds[keep], seen[keep][:-1].astype(np.int32), note
 
 
-def _cut_off(capture: Capture, pid: int, first_label_ns: int) -> bool:
-    """Whether the capture began inside the first step: its label opened before the program started the profiler."""
-    row = capture.db.execute(
-        "SELECT min(start_ns) FROM api_call JOIN api_name USING (name) WHERE pid = ? AND api LIKE 'cu%ProfilerStart'",
-        [pid],
-    ).fetchone()
-    return row is not None and row[0] is not None and first_label_ns < int(row[0])
+def _profiling_began(calls: Calls, api: dict[int, tuple[str, str]], pid: int) -> int | None:
+    """When the program of this process started the profiler (cudaProfilerStart), ns; None where it did not."""
+    names = [
+        name for name, (text, _) in api.items() if text.startswith("cu") and text.endswith("ProfilerStart")
+    ]
+    starts = [
+        int(calls.start[mine][np.isin(calls.name[mine], names)].min(initial=_NEVER))
+        for tid, mine in calls.of_thread.items()
+        if names and tid >> 24 & 0xFFFFFF == pid
+    ]
+    earliest = min(starts, default=_NEVER)
+    return None if earliest == _NEVER else earliest
+
+
+_NEVER = np.iinfo(np.int64).max
 
 
 def _step_of_neighbours(step: npt.NDArray[np.int64], stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from tracediff.load import nsys_sqlite
-from tracediff.load.database import connect
+from tracediff.load.database import connect, sql
 from tracediff.load.nsys_schema import Schema
 from tracediff.load.unpack import fingerprint, unpack
 from tracediff.model import Captured, Note
@@ -61,8 +61,9 @@ def load_capture(
             meta=meta,
             coverage={},
         )
-        capture.coverage = _coverage(capture)
-        capture.warnings = _warnings(capture)
+        graphs = graph_launches_without_ops(capture)
+        capture.coverage = _coverage(capture, *graphs)
+        capture.warnings = _warnings(capture, *graphs)
     except BaseException:
         db.close()
         raise
@@ -74,19 +75,12 @@ def load_capture(
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:
     """(graph launches, those of them that own no GPU row): with nsys --cuda-graph-trace=graph the rows may be missing."""
-    row = capture.db.execute(
-        """
-        SELECT count(*), count(*) FILTER (NOT EXISTS (
-            SELECT 1 FROM op WHERE op.pid = call.pid AND op.corr = call.corr))
-        FROM api_call AS call JOIN api_name USING (name)
-        WHERE api SIMILAR TO 'cu(da)?GraphLaunch.*'
-        """
-    ).fetchone()
+    row = capture.db.execute(sql("load/graph_launches")).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
 
 
-def _coverage(capture: Capture) -> dict[str, Captured]:
+def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]:
     def said(yes: bool) -> Captured:
         return "captured" if yes else "not_captured"
 
@@ -94,7 +88,6 @@ def _coverage(capture: Capture) -> dict[str, Captured]:
     cuda_asked = "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ()) or "true" in capture.meta.get(
         "COLLECT_CUDA_TRACE", ()
     )
-    launches, bare = graph_launches_without_ops(capture)
     return {
         "kernels": said(capture.count("op", "kind IN (0, 3)") > 0),
         "cuda_api": said(capture.count("api_call") > 0),
@@ -107,27 +100,13 @@ def _coverage(capture: Capture) -> dict[str, Captured]:
     }
 
 
-def _warnings(capture: Capture) -> list[Note]:
-    notes = []
-    launches, bare = graph_launches_without_ops(capture)
-    if bare:
-        notes.append(
-            Note(
-                "graph-kernels-missing",
-                f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
-                " recorded. Capture with --cuda-graph-trace=node",
-            )
+def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:
+    if not bare:
+        return []
+    return [
+        Note(
+            "graph-kernels-missing",
+            f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
+            " recorded. Capture with --cuda-graph-trace=node",
         )
-    kernels = capture.count("op", "kind = 0")
-    orphans = capture.count(
-        "op", "kind = 0 AND NOT EXISTS (SELECT 1 FROM api_call a WHERE a.pid = op.pid AND a.corr = op.corr)"
-    )
-    if kernels and orphans:
-        notes.append(
-            Note(
-                "kernels-without-launch",
-                f"{capture.name}: {orphans} of {kernels} kernels have no launching call in"
-                " CUPTI_ACTIVITY_KIND_RUNTIME; the idle time before them is unattributed",
-            )
-        )
-    return notes
+    ]

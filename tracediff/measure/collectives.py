@@ -21,12 +21,13 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
     frames = []
     first = 0
     for unit, one in zip(units, swept, strict=True):
-        index = np.flatnonzero((one.op_period >= 0) & (unit.kind == COMM))
+        comm = np.flatnonzero(unit.kind[one.inside] == COMM)
+        index = comm + one.inside.start
         frames.append(
             pl.DataFrame(
                 {
                     "rank": np.full(len(index), unit.rank, np.int64),
-                    "period": one.op_period[index].astype(np.int64) + first,
+                    "period": one.op_period[comm].astype(np.int64) + first,
                     "start": unit.start[index],
                     "end": unit.end[index],
                 }

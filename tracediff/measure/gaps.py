@@ -1,182 +1,198 @@
-"""Tables of idle pieces by name: cells for the statistics, gaps by neighbours, the longest ones."""
+"""Tables of idle pieces: sums by cell, gaps by neighbours, the longest ones.
+
+Pieces come in stretch by stretch and are summed at once, by integer codes: a capture of millions of kernels has
+several times as many pieces, which neither fit into memory nor are looked at again.
+"""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.align.places import Places
-from tracediff.align.threads import Thread
 from tracediff.align.timeline import Unit
-from tracediff.measure.attribution import CODE, IDLE, IdlePieces
-from tracediff.measure.hosts import Hosts
-from tracediff.measure.intervals import Ints
-from tracediff.measure.sweep import Sweep
+from tracediff.measure.attribution import IdlePieces
+from tracediff.measure.grouping import Numbering, count_by, grouped, quantiles, sum_by
+from tracediff.measure.idle_cells import ENTRY, Cells
+from tracediff.measure.intervals import Index, Ints
+from tracediff.measure.sweep import Gaps
 
-_WORST = 20
+WORST = 20
+_ENTRY_BITS = 20  # of a site's code
 
 
-@dataclass(frozen=True)
-class GapTable:
-    """All idle pieces of a unit as one frame with small integer columns, and the words for them."""
+class GapTables:
+    """What is kept of the idle pieces of one unit."""
 
-    pieces: pl.DataFrame
-    roles: list[str]
-    places: Places
-    stratum: npt.NDArray[np.int64]
+    def __init__(self, unit: Unit, gaps: Gaps, first_period: int, stratum: Ints, cells: Cells) -> None:
+        """`first_period`: number of the unit's first period; `stratum`: of each period of the export."""
+        self._unit, self._gaps, self._first, self._cells = unit, gaps, first_period, cells
+        self._stratum = stratum
+        self._keys = int(unit.key.max(initial=0)) + 1
+        self._sums: list[tuple[Ints, ...]] = []  # period, cell, ns, pieces
+        self._neighbours = Numbering()  # stratum, ops before and after
+        self._sites = Numbering()  # neighbours, entry
+        self._entries: list[tuple[Index, Index]] = []  # site, ns
+        self._longest = _Longest()
 
-    def words(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Replace ids by names."""
-        return _named(frame, self.roles, self.places)
+    def add(self, parts: list[IdlePieces], low: int, high: int) -> None:
+        """Take in the pieces of the gaps [low, high)."""
+        cell = np.concatenate([self._cells.numbers(part) for part in parts])
+        gap, start, end, api = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("gap", "start", "end", "api")
+        )
+        ns, cells = end - start, self._cells.size
+        period = self._gaps.period[low:high]
+        first = int(period[0])
+        code, position = grouped((period - first)[gap] * np.int64(cells) + cell)
+        sums = sum_by(position, len(code), ns), count_by(position, len(code))
+        self._sums.append((code // cells + first, code % cells, *sums))
+        self._add_entries(gap, cell, ns, low, high)
+        self._longest.add(cell, start, end, gap + low, api, cells)
 
-    @property
-    def idle(self) -> pl.DataFrame:
-        """period, cause, under, thread, place, holder, holder_place, copy -> ns, count."""
-        by = ["period", "cause", "under", "thread", "place", "holder", "holder_place", "copy"]
-        cells = self.pieces.group_by(by).agg(pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count"))
-        return self.words(cells).group_by(by).agg(pl.col("ns", "count").sum()).sort(by)
+    def _add_entries(self, gap: Index, cell: Index, ns: Ints, low: int, high: int) -> None:
+        """Pieces of one gap with one cause and place (a walk in and out of calls) are one entry of that gap."""
+        entry = self._cells.entries()[cell]
+        order = _by_two(gap, entry)
+        gap, entry = gap[order], entry[order]
+        fresh = np.ones(len(gap), np.bool_)
+        fresh[1:] = (gap[1:] != gap[:-1]) | (entry[1:] != entry[:-1])
+        first = np.flatnonzero(fresh)
+        whole = np.add.reduceat(ns[order], first)
+        gaps, key = self._gaps.take(slice(low, high)), self._unit.key
+        around = self._stratum[gaps.period + self._first] * self._keys + key[gaps.previous]
+        around = self._neighbours.numbers(around * self._keys + key[gaps.op])
+        site = self._sites.numbers(around[gap[first]].astype(np.int64) << _ENTRY_BITS | entry[first])
+        # kept until the quantiles are taken: as narrow as they are
+        self._entries.append((site, whole.astype(np.int32 if whole.max() < 1 << 31 else np.int64)))
+
+    def sums(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Period (of the unit), cell -> ns, pieces."""
+        if not self._sums:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, nothing, nothing
+        period, cell, ns, count = (
+            np.concatenate([part[column] for part in self._sums]) for column in range(4)
+        )
+        # a period may have been met in two stretches
+        code, position = grouped(period * self._cells.size + cell)
+        sums = sum_by(position, len(code), ns), sum_by(position, len(code), count)
+        return code // self._cells.size, code % self._cells.size, *sums
 
     def gaps(self, names: list[str]) -> pl.DataFrame:
         """stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns."""
-        by = ["stratum", "cause", "under", "thread", "place", "previous", "next"]
-        # Pieces of one gap with one cause (a walk in and out of ranges) are one entry of that gap.
-        merged = self.pieces.group_by("gap", *by).agg(pl.col("ns").sum())
-        table = merged.group_by(by).agg(
-            pl.len().cast(pl.Int64).alias("count"),
-            pl.col("ns").sum(),
-            p50_ns=pl.col("ns").quantile(0.5, "linear"),
-            p99_ns=pl.col("ns").quantile(0.99, "linear"),
+        site, ns = (
+            np.concatenate([np.empty(0, np.int32), *(part[column] for part in self._entries)])
+            for column in (0, 1)
         )
-        op_name = pl.Series(names)
+        code = np.array(self._sites.codes, np.int64)
+        counts = count_by(site, len(code))
+        p50, p99 = quantiles(site, ns, counts, (0.5, 0.99))
+        around = np.array(self._neighbours.codes, np.int64)[code >> _ENTRY_BITS]
+        op_name = pl.Series(names, dtype=pl.String)
+        table = self._cells.entry_table()[code & ((1 << _ENTRY_BITS) - 1)].with_columns(
+            stratum=pl.Series(around // self._keys // self._keys),
+            previous=op_name.gather(around // self._keys % self._keys),
+            next=op_name.gather(around % self._keys),
+            count=pl.Series(counts),
+            ns=pl.Series(sum_by(site, len(code), ns)),
+            p50_ns=pl.Series(p50),
+            p99_ns=pl.Series(p99),
+        )
+        by = ["stratum", *ENTRY, "previous", "next"]
+        # kernels of one name with different grids are rows of their own
+        return table.select(*by, "count", "ns", "p50_ns", "p99_ns").sort(*by, "ns", "count", "p50_ns")
+
+    def longest(self, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]) -> pl.DataFrame:
+        """For each cell the longest piece, a place to jump to, and the CUDA function it lies in ('' none)."""
+        cell, start, end, gap, api = self._longest.rows()
+        table = self._cells.table()[cell].drop("under")
+        by = table.columns
         return (
-            self.words(table)
-            .with_columns(previous=op_name.gather(table["previous"]), next=op_name.gather(table["next"]))
-            .sort(by)
+            table.with_columns(
+                start=pl.Series(start),
+                end=pl.Series(end),
+                period=pl.Series(self._gaps.period[gap].astype(np.int64) + self._first),
+                api=pl.Series(
+                    [api_names[one][0] if one >= 0 else "" for one in api.tolist()], dtype=pl.String
+                ),
+            )
+            .sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+            .unique(by, keep="first", maintain_order=True)
+            .join(
+                periods.select("period", "number", "rank", "phase"),
+                on="period",
+                how="left",
+                maintain_order="left",
+            )
+            .drop("period")
+        )
+
+    def worst(
+        self, index: Ints, pieces: list[list[IdlePieces]], periods: pl.DataFrame, names: list[str]
+    ) -> pl.DataFrame:
+        """The longest single gaps, each with its largest cause. `pieces`: of each of the gaps at `index`."""
+        cells = []
+        for parts in pieces:
+            cell = np.concatenate([self._cells.numbers(part) for part in parts])
+            start, end = (
+                np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end")
+            )
+            cells.append(int(cell[np.lexsort((start, start - end))[0]]))
+        gaps, key = self._gaps.take(index), self._unit.key
+        op_name = pl.Series(names, dtype=pl.String)
+        return (
+            self._cells.table()[cells]
+            .with_columns(
+                start=pl.Series(gaps.start),
+                ns=pl.Series(gaps.end - gaps.start),
+                period=pl.Series(gaps.period.astype(np.int64) + self._first),
+                previous=op_name.gather(key[gaps.previous]),
+                next=op_name.gather(key[gaps.op]),
+            )
+            .sort("ns", "start", descending=[True, False])
+            .join(periods.select("period", "phase", "rank"), on="period", how="left", maintain_order="left")
+            .select("start", "ns", "cause", "thread", "place", "previous", "next", "phase", "rank")
         )
 
 
-def gap_table(
-    unit: Unit,
-    swept: Sweep,
-    pieces: IdlePieces,
-    first_period: int,
-    stratum: npt.NDArray[np.int64],
-    places: Places,
-    threads: dict[int, Thread],
-    hosts: Hosts,
-    copy_calls: list[int],
-) -> GapTable:
-    """The pieces of a unit with role and place ids.
-
-    `first_period` is the row of its first period, `copy_calls` the CUDA functions that launch copies.
-    """
-    roles = sorted({thread.role for thread in threads.values()})
-    role_id = {tid: roles.index(thread.role) for tid, thread in threads.items()}
-    period = swept.gap_period[pieces.gap].astype(np.int64) + first_period
-    frame = pl.DataFrame(
-        {
-            "gap": pieces.gap.astype(np.int64),
-            "period": period,
-            "stratum": stratum[period],
-            "cause": pieces.cause,
-            "thread": _map(pieces.tid, role_id),
-            "place": _places(pieces, pieces.label, pieces.tid, places, hosts),
-            "holder": _map(pieces.holder, role_id),
-            "holder_place": _places(pieces, pieces.holder_label, pieces.holder, places, hosts),
-            "under": np.where(pieces.under >= 0, pieces.under, pieces.cause),
-            "api": pieces.api,
-            "copy": (pieces.cause == CODE["launch_api"]) & np.isin(pieces.api, copy_calls),
-            "start": pieces.start,
-            "end": pieces.end,
-            "ns": pieces.end - pieces.start,
-            "previous": unit.key[swept.gap_previous[pieces.gap]].astype(np.int64),
-            "next": unit.key[swept.gap_op[pieces.gap]].astype(np.int64),
-        }
-    )
-    return GapTable(frame, roles, places, stratum)
+def worst_index(gaps: Gaps) -> Ints:
+    """Positions of the longest gaps, in order of time."""
+    length = gaps.end - gaps.start
+    least = np.partition(length, -WORST)[-WORST] if gaps.size > WORST else 0
+    long = np.flatnonzero(length >= least)
+    return np.sort(long[np.lexsort((gaps.start[long], -length[long]))][:WORST])
 
 
-def worst_gaps(table: GapTable, periods: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """The longest single gaps, each with its largest cause."""
-    whole = (
-        table.pieces.sort("ns", "start", descending=[True, False])
-        .group_by("gap", maintain_order=True)
-        .agg(
-            pl.col(
-                "period", "cause", "thread", "place", "holder", "holder_place", "previous", "next"
-            ).first(),
-            pl.col("start").min(),
-            pl.col("ns").sum(),
-        )
-        .sort("ns", "start", descending=[True, False])
-        .head(_WORST)
-    )
-    op_name = pl.Series(names, dtype=pl.String)
-    return (
-        table.words(whole)
-        .with_columns(previous=op_name.gather(whole["previous"]), next=op_name.gather(whole["next"]))
-        .join(periods.select("period", "phase", "rank"), on="period", how="left", maintain_order="left")
-        .select("start", "ns", "cause", "thread", "place", "previous", "next", "phase", "rank")
-    )
+class _Longest:
+    """The longest piece of each cell, the earliest of several; stretches come in order of time."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((5, 0), np.int64)  # start, end, gap, api, 1 where there is one; a column a cell
+
+    def add(self, cell: Index, start: Ints, end: Ints, gap: Index, api: Index, cells: int) -> None:
+        """Take in pieces; `cells`: how many cells there are so far."""
+        self._rows = np.pad(self._rows, ((0, 0), (0, cells - self._rows.shape[1])))
+        ns, before = end - start, self._rows[1] - self._rows[0]
+        longest = before.copy()
+        np.maximum.at(longest, cell, ns)
+        found = np.flatnonzero((ns == longest[cell]) & (ns > before[cell]))
+        found = found[np.lexsort((start[found], cell[found]))]
+        found = found[np.unique(cell[found], return_index=True)[1]]
+        for row, values in zip(self._rows, (start, end, gap, api), strict=False):
+            row[cell[found]] = values[found]
+        self._rows[4, cell[found]] = 1
+
+    def rows(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """cell, start, end, gap, api."""
+        cell = np.flatnonzero(self._rows[4])
+        start, end, gap, api = self._rows[:4, cell]
+        return cell, start, end, gap, api
 
 
-def gap_moments(
-    table: GapTable, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]
-) -> pl.DataFrame:
-    """For each cell the longest piece, a place to jump to, and the CUDA function it lies in ('' none)."""
-    by = ["cause", "thread", "place", "holder", "holder_place", "copy"]
-    longest = (
-        table.pieces.sort("ns", "start", descending=[True, False])
-        .group_by(by, maintain_order=True)
-        .agg(pl.col("start", "end", "period", "api").first())
-    )
-    longest = longest.with_columns(
-        api=pl.Series([api_names[api][0] if api >= 0 else "" for api in longest["api"]], dtype=pl.String)
-    )
-    return (
-        table.words(longest)
-        .join(
-            periods.select("period", "number", "rank", "phase"),
-            on="period",
-            how="left",
-            maintain_order="left",
-        )
-        .drop("period")
-    )
-
-
-def _named(frame: pl.DataFrame, roles: list[str], places: Places) -> pl.DataFrame:
-    words = {
-        "cause": pl.Series(list(IDLE)),
-        "under": pl.Series(list(IDLE)),
-        "thread": pl.Series(["", *roles]),
-        "holder": pl.Series(["", *roles]),
-        "place": pl.Series(["", *places.names]),
-        "holder_place": pl.Series(["", *places.names]),
-    }
-    shift = {"cause": 0, "under": 0}
-    return frame.with_columns(
-        **{
-            column: series.gather(frame[column] + shift.get(column, 1))
-            for column, series in words.items()
-            if column in frame.columns
-        }
-    )
-
-
-def _map(tid: Ints, ids: dict[int, int]) -> Ints:
-    seen, inverse = np.unique(tid, return_inverse=True)
-    return np.array([ids.get(int(one), -1) for one in seen], np.int64)[inverse.reshape(-1)]
-
-
-def _places(pieces: IdlePieces, label: Ints, tid: Ints, places: Places, hosts: Hosts) -> Ints:
-    """Place ids of pieces; outside any range, between which ones."""
-    out = np.where(label >= 0, places.ids(np.maximum(label, 0)), -1)
-    for thread in np.unique(tid[(label < 0) & (tid >= 0)]):
-        mine = np.flatnonzero((label < 0) & (tid == thread))
-        ranges, labels = hosts.thread(int(thread)).places
-        out[mine] = places.outside(ranges.start, labels, pieces.start[mine])
-    return out
+def _by_two(major: Index, minor: Index) -> npt.NDArray[np.intp]:
+    """Order by major, then minor. Numbers of 16 bits are sorted in two passes without a comparison (radix sort)."""
+    if max(major.max(), minor.max()) >= 1 << 16:
+        return np.lexsort((minor, major))
+    order = np.argsort(minor.astype(np.uint16), kind="stable")
+    return order[np.argsort(major[order].astype(np.uint16), kind="stable")]

@@ -1,4 +1,8 @@
-"""What a host thread was doing at every instant: its states by priority, its innermost range, who held the GIL."""
+"""What a host thread was doing at every instant: its states by priority, its innermost range, who held the GIL.
+
+The states of a stretch of time are put together when they are asked for (`HostThread.during`): a long capture has
+more of them than fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -9,82 +13,74 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.load.database import sql
-from tracediff.measure.intervals import EMPTY, Intervals, Ints, innermost, layers, union
-
-Index = npt.NDArray[np.intp]
+from tracediff.align.calls import LAUNCH, OTHER, SYNC, Calls, Launches
+from tracediff.measure.gil import Gil
+from tracediff.measure.intervals import (
+    Index,
+    Intervals,
+    Ints,
+    innermost,
+    layers,
+    overlay,
+    subtract,
+    union,
+    window,
+)
 
 # Priority of what a thread does where kinds overlap; the numbers index `STATES`.
 STATES = ("gc", "gil_wait", "launch_api", "host_sync", "host_api")
+NO_STATE = len(STATES)
+_GC, _GIL_WAIT, _CALL = 0, 1, 2  # _CALL + LAUNCH, SYNC or OTHER
 
 
 @dataclass(frozen=True)
-class ApiCalls:
-    """Outermost CUDA calls of a thread, disjoint, in order."""
+class Doing:
+    """What a thread did in a stretch of time, cut wherever anything changes.
 
-    span: Intervals
-    name: Ints  # id in api_name
+    Arrays of the slots between `bounds` (see `intervals.split`).
+    """
+
+    bounds: Ints
+    state: npt.NDArray[np.int8]  # index into STATES, NO_STATE outside all
+    under: npt.NDArray[np.int8]  # the same as if the GIL had not been traced
+    api: npt.NDArray[np.int32]  # function of the outermost call, -1 outside
+    label: npt.NDArray[np.int32]  # innermost range, -1 outside
 
 
 class HostThread:
-    """Lazily read states of one thread."""
+    """One thread: its calls, and its other events, read when first asked for."""
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, tid: int) -> None:
+    def __init__(self, db: duckdb.DuckDBPyConnection, tid: int, calls: Calls, gil_wait: Intervals) -> None:
+        mine = calls.of_thread.get(tid, slice(0, 0))
         self._db = db
         self.tid = tid
-        self.pid = tid >> 24 & 0xFFFFFF
+        self.gil_wait = gil_wait  # where the thread waited for the GIL: a partition
+        self._calls = Intervals(calls.start[mine], calls.end[mine])
+        self._names, self._kinds = calls.name[mine], calls.kind[mine]
 
     def _read(self, query: str, *columns: str) -> list[Ints]:
         rows = self._db.execute(query, [self.tid]).fetchnumpy()
-        return [np.asarray(rows[column]) for column in columns]
+        return [np.asarray(rows[column], np.int64) for column in columns]
 
     @cached_property
-    def _calls(self) -> tuple[Ints, Ints, Ints, npt.NDArray[np.str_]]:
-        start, end, name, kind = self._read(
-            # A copy from the device to pageable memory returns when the copy is done: the call waits for the GPU.
-            sql("measure/thread_calls"),
-            "start_ns", "end_ns", "name", "class",
-        )  # fmt: skip
-        return start.astype(np.int64), end.astype(np.int64), name.astype(np.int64), kind.astype(np.str_)
+    def _nests(self) -> tuple[Index, Intervals] | None:
+        """Positions of the outermost calls, and from each the time until all that began in it ended.
 
-    @cached_property
-    def api(self) -> ApiCalls:
-        """The outermost calls, for naming."""
-        start, end, name, _ = self._calls
-        if not len(start):
-            return ApiCalls(EMPTY, np.empty(0, np.int64))
+        None where no call overlaps another.
+        """
+        start, end = self._calls
         reach = np.maximum.accumulate(end)
-        outer = np.concatenate(([True], start[1:] >= reach[:-1])) & (end > start)
-        return ApiCalls(Intervals(start[outer], end[outer]), name[outer])
-
-    @cached_property
-    def gil_wait(self) -> Intervals:
-        """Where the thread waited for the GIL."""
-        return self._union("SELECT start_ns, end_ns FROM gil WHERE waiting AND tid = ?")
+        outer = end > start
+        outer[1:] &= start[1:] >= reach[:-1]
+        if outer.all():
+            return None
+        index = np.flatnonzero(outer)
+        return index, Intervals(start[index], reach[np.append(index[1:], len(start)) - 1])
 
     @cached_property
     def gc(self) -> Intervals:
         """Where the thread ran a garbage collection."""
-        return self._union("SELECT start_ns, end_ns FROM gc WHERE tid = ?")
-
-    def _union(self, query: str) -> Intervals:
-        start, end = self._read(query, "start_ns", "end_ns")
-        return union(start.astype(np.int64), end.astype(np.int64))
-
-    @cached_property
-    def states(self) -> tuple[Intervals, Index]:
-        """A partition of the thread's busy time and, for each part, the index into STATES."""
-        return layers(self.gc, self.gil_wait, *self._by_class)
-
-    @cached_property
-    def states_without_gil(self) -> tuple[Intervals, Index]:
-        """The same as if the GIL had not been traced."""
-        return layers(self.gc, EMPTY, *self._by_class)
-
-    @cached_property
-    def _by_class(self) -> list[Intervals]:
-        start, end, _, kind = self._calls
-        return [union(start[kind == name], end[kind == name]) for name in ("launch", "sync", "other")]
+        return union(*self._read("SELECT start_ns, end_ns FROM gc WHERE tid = ?", "start_ns", "end_ns"))
 
     @cached_property
     def places(self) -> tuple[Intervals, Ints]:
@@ -94,33 +90,98 @@ class HostThread:
             " ORDER BY start_ns, end_ns DESC, label",
             "start_ns", "end_ns", "label",
         )  # fmt: skip
-        parts, owner = innermost(start.astype(np.int64), end.astype(np.int64))
-        return parts, label.astype(np.int64)[owner]
+        parts, owner = innermost(start, end)
+        return parts, label[owner]
+
+    def label_at(self, instant: Ints) -> Ints:
+        """The innermost range at each instant, -1 outside all."""
+        ranges, label = self.places
+        if not len(label):
+            return np.full(len(instant), -1, np.int64)
+        at = np.maximum(np.searchsorted(ranges.start, instant, side="right") - 1, 0)
+        return np.where((ranges.start[at] <= instant) & (instant < ranges.end[at]), label[at], -1)
+
+    def during(self, start: int, end: int) -> Doing:
+        """What the thread did in [start, end)."""
+        calls, names, kinds, nested = self._calls_during(start, end)
+        inside = window(self.places[0], start, end)
+        ranges, label = self.places[0].take(inside), self.places[1][inside]
+        gc = self.gc.take(window(self.gc, start, end))
+        waits = subtract(self.gil_wait.take(window(self.gil_wait, start, end)), gc)
+        if nested is None:  # the calls themselves are the states
+            bounds, (call, part, wait, collection) = overlay(calls, ranges, waits, gc)
+            under = np.where(collection >= 0, _GC, _pick(_CALL + kinds, call, NO_STATE))
+        else:
+            states, number = layers(gc, *_by_kind(*nested))
+            number = np.where(number > 0, _CALL + number - 1, _GC)
+            bounds, (call, part, wait, layer) = overlay(calls, ranges, waits, states)
+            under = _pick(number, layer, NO_STATE)
+        return Doing(
+            bounds,
+            np.where(wait >= 0, _GIL_WAIT, under).astype(np.int8),
+            under.astype(np.int8),
+            _pick(names, call, -1).astype(np.int32),
+            _pick(label, part, -1).astype(np.int32),
+        )
+
+    def _calls_during(
+        self, start: int, end: int
+    ) -> tuple[
+        Intervals, npt.NDArray[np.int32], npt.NDArray[np.int8], tuple[Intervals, npt.NDArray[np.int8]] | None
+    ]:
+        """Outermost calls that touch [start, end) with names and kinds; where calls nest, all of them and their kinds."""
+        if self._nests is None:
+            here = window(self._calls, start, end)
+            return self._calls.take(here), self._names[here], self._kinds[here], None
+        index, nests = self._nests
+        touched = window(nests, start, end)
+        outer = index[touched]
+        # inner calls lie between their outermost call and the next one
+        following = index[touched.stop] if touched.stop < len(index) else self._calls.size
+        within = slice(int(outer[0]), int(following)) if len(outer) else slice(0, 0)
+        nested = self._calls.take(within), self._kinds[within]
+        return self._calls.take(outer), self._names[outer], self._kinds[outer], nested
+
+
+def _by_kind(calls: Intervals, kinds: npt.NDArray[np.int8]) -> list[Intervals]:
+    return [union(calls.start[kinds == kind], calls.end[kinds == kind]) for kind in (LAUNCH, SYNC, OTHER)]
+
+
+def _pick(values: Index, part: Index, otherwise: int) -> Index:
+    """The value of each slot's part, `otherwise` where it has none."""
+    return np.where(part >= 0, values[part], otherwise) if len(values) else np.full(len(part), otherwise)
 
 
 class Hosts:
     """The threads of an export, read once each."""
 
-    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, db: duckdb.DuckDBPyConnection, calls: Calls, gil: Gil) -> None:
         self._db = db
+        self._calls = calls
+        self._gil = gil
         self._threads: dict[int, HostThread] = {}
-        self._holders: dict[int, tuple[Intervals, Ints]] = {}
+        self._holds: dict[int, Intervals] = {}
 
     def thread(self, tid: int) -> HostThread:
         """A thread by its global id."""
         if tid not in self._threads:
-            self._threads[tid] = HostThread(self._db, tid)
+            self._threads[tid] = HostThread(self._db, tid, self._calls, self._gil.waits_of(tid))
         return self._threads[tid]
 
+    def holds(self, tid: int) -> Intervals:
+        """Where a thread held the GIL, around the waits of its process."""
+        if tid not in self._holds:
+            self._holds[tid] = self._gil.holds_of(tid)
+        return self._holds[tid]
+
+    def labels(self, launches: Launches) -> Ints:
+        """The innermost range in which each launching call began, -1 outside all."""
+        out = np.full(len(launches.start), -1, np.int64)
+        for tid in np.unique(launches.tid).tolist():
+            mine = launches.tid == tid
+            out[mine] = self.thread(tid).label_at(launches.start[mine])
+        return out
+
     def gil_holders(self, pid: int) -> tuple[Intervals, Ints]:
-        """Who held the GIL of a process: a partition, and the holding thread of each part."""
-        if pid not in self._holders:
-            rows = self._db.execute(
-                "SELECT start_ns, end_ns, tid FROM gil WHERE NOT waiting AND (tid >> 24 & 16777215) = ?"
-                " ORDER BY start_ns, end_ns DESC, tid",
-                [pid],
-            ).fetchnumpy()
-            start = np.asarray(rows["start_ns"], np.int64)
-            parts, owner = innermost(start, np.asarray(rows["end_ns"], np.int64))
-            self._holders[pid] = parts, np.asarray(rows["tid"], np.int64)[owner]
-        return self._holders[pid]
+        """Who held the GIL of a process around its waits: a partition, and the holding thread of each part."""
+        return self._gil.holders_of(pid)

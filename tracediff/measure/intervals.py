@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.integer]  # of any width: large arrays are kept narrow
 _EMPTY: Ints = np.empty(0, np.int64)
 
 
@@ -32,7 +33,7 @@ class Intervals(NamedTuple):
         """Sum of lengths, ns."""
         return int((self.end - self.start).sum())
 
-    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Intervals:
+    def take(self, index: Index | npt.NDArray[np.bool_] | slice) -> Intervals:
         """The intervals at these positions."""
         return Intervals(self.start[index], self.end[index])
 
@@ -73,27 +74,69 @@ def cut(query: Intervals, partition: Intervals) -> Pieces:
 
     query [0,10), parts [2,4) [6,20) -> [0,2)/-1 [2,4)/0 [4,6)/-1 [6,10)/1
     """
-    queries = query.size
-    if not queries:
-        return Pieces(_EMPTY.astype(np.intp), _EMPTY.astype(np.intp), _EMPTY, _EMPTY)
     if not partition.size:
         keep = np.flatnonzero(query.end > query.start)
         return Pieces(keep, np.full(len(keep), -1, np.intp), query.start[keep], query.end[keep])
-    # The boundaries of the partition in time order: start0, end0, start1, end1, ... A slot between two of them
-    # with an odd number of boundaries before it is part (number // 2), an even one is uncovered.
-    bounds = np.empty(2 * partition.size, np.int64)
-    bounds[0::2], bounds[1::2] = partition.start, partition.end
+    # A slot with an odd number of boundaries before it is part (number // 2), an even one is uncovered.
+    owner, slot, start, end = split(query, _bounds(partition))
+    return Pieces(owner, np.where(slot % 2 == 1, slot // 2, -1), start, end)
+
+
+def split(query: Intervals, bounds: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Ints, Ints]:
+    """Cut each query interval at every one of the sorted `bounds` inside it: (query, slot, start, end) of each piece.
+
+    Slot i lies between bounds[i - 1] and bounds[i]; slot 0 before all of them, slot len(bounds) after.
+    """
     first = np.searchsorted(bounds, query.start, side="right")
     last = np.searchsorted(bounds, query.end, side="left")
     counts = np.where(query.end > query.start, last - first + 1, 0)
-    owner = np.repeat(np.arange(queries), counts)
-    offset = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    slot = first[owner] + offset
-    start = np.where(offset == 0, query.start[owner], bounds[np.maximum(slot - 1, 0)])
-    end = np.where(offset == counts[owner] - 1, query.end[owner], bounds[np.minimum(slot, len(bounds) - 1)])
-    part = np.where(slot % 2 == 1, slot // 2, -1)
-    some = end > start
-    return Pieces(owner[some], part[some], start[some], end[some])
+    owner = np.repeat(np.arange(query.size), counts)
+    begin = np.cumsum(counts) - counts  # position of each query's first piece
+    slot = np.arange(len(owner)) + (first - begin)[owner]
+    padded = np.concatenate((bounds[:1], bounds, bounds[-1:])) if len(bounds) else np.zeros(2, np.int64)
+    # all pieces run from bound to bound, except at the ends of their query
+    start, end = padded[slot], padded[slot + 1]
+    some = counts > 0
+    start[begin[some]] = query.start[some]
+    end[(begin + counts - 1)[some]] = query.end[some]
+    keep = end > start  # bounds may be equal
+    if keep.all():
+        return owner, slot, start, end
+    return owner[keep], slot[keep], start[keep], end[keep]
+
+
+def _bounds(partition: Intervals) -> Ints:
+    """The boundaries of a partition in order: start0, end0, start1, end1, ..."""
+    bounds = np.empty(2 * partition.size, np.int64)
+    bounds[0::2], bounds[1::2] = partition.start, partition.end
+    return bounds
+
+
+def overlay(*partitions: Intervals) -> tuple[Ints, list[npt.NDArray[np.intp]]]:
+    """All boundaries of several partitions in order, and for each partition its part in every slot (see `split`), or -1.
+
+    [1,5), [3,9) -> bounds 1 3 5 9; parts of the first: -1 0 0 -1 -1; of the second: -1 -1 0 0 -1
+    """
+    each = [_bounds(partition) for partition in partitions]
+    together = np.concatenate(each)
+    order = np.argsort(together, kind="stable")  # sorted runs: this merges them
+    of = np.repeat(np.arange(len(each), dtype=np.int8), [len(bounds) for bounds in each])[order]
+    parts = []
+    for number, bounds in enumerate(each):
+        if not len(bounds):
+            parts.append(np.full(len(order) + 1, -1))
+            continue
+        before = np.concatenate(
+            ([0], np.cumsum(of == number))
+        )  # boundaries of this partition before each slot
+        parts.append(np.where(before % 2 == 1, before // 2, -1))
+    return together[order], parts
+
+
+def window(partition: Intervals, start: int, end: int) -> slice:
+    """Which parts of a partition touch [start, end)."""
+    low = int(np.searchsorted(partition.end, start, side="right"))
+    return slice(low, max(low, int(np.searchsorted(partition.start, end, side="left"))))
 
 
 def subtract(partition: Intervals, minus: Intervals) -> Intervals:

@@ -2,133 +2,122 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from tracediff.align.timeline import Timeline, Unit
+from tracediff.align.timeline import MEMCPY, Timeline, Unit
+from tracediff.measure.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
+from tracediff.measure.intervals import Floats, Ints
 from tracediff.measure.sweep import Sweep
 
 
-def kernel_table(unit: Unit, swept: Sweep, first_period: int) -> pl.DataFrame:
-    """period, key -> count (ops that start in the period), wall_ns (their length), share_ns (of the accounting)."""
-    shares = (
-        pl.DataFrame(
-            {
-                "period": swept.piece_period.astype(np.int64) + first_period,
-                "key": unit.key[swept.piece_op].astype(np.int64),
-                "share_ns": swept.piece_share,
-            }
-        )
-        .group_by("period", "key")
-        .agg(pl.col("share_ns").sum())
+@dataclass(frozen=True)
+class OpSums:
+    """Ops of one unit by period and key, arrays of one length.
+
+    count: ops that start in the period; graph: those of them launched by graphs; wall_ns: their length;
+    share_ns: of the accounting, also of ops that reach into the period.
+    """
+
+    period: Ints
+    key: Ints
+    count: Ints
+    graph: Ints
+    wall_ns: Ints
+    share_ns: Floats
+
+
+def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
+    """Sum the ops of a unit; `first_period` is the number of its first period."""
+    keys = int(unit.key.max(initial=0)) + 1
+    inside = swept.inside
+    starting = swept.op_period * np.int64(keys) + unit.key[inside]
+    running = swept.piece_period * np.int64(keys) + unit.key[swept.piece_op]
+    code, position = grouped(np.concatenate((starting, running)))
+    size, ops = len(code), len(starting)
+    graph = unit.graph[inside]
+    return OpSums(
+        code // keys + first_period,
+        code % keys,
+        count_by(position[:ops], size),
+        count_by(position[:ops][graph], size) if graph.any() else np.zeros(size, np.int64),
+        sum_by(position[:ops], size, unit.end[inside] - unit.start[inside]),
+        float_sum_by(position[ops:], size, swept.piece_share),
     )
-    inside = swept.op_period >= 0
-    counts = (
-        pl.DataFrame(
-            {
-                "period": swept.op_period[inside].astype(np.int64) + first_period,
-                "key": unit.key[inside].astype(np.int64),
-                "wall_ns": (unit.end - unit.start)[inside],
-            }
-        )
-        .group_by("period", "key")
-        .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("wall_ns").sum())
+
+
+def kernel_table(sums: OpSums) -> pl.DataFrame:
+    """period, key -> count, wall_ns, share_ns."""
+    return pl.DataFrame(
+        {name: getattr(sums, name) for name in ("period", "key", "count", "wall_ns", "share_ns")}
     )
-    return (
-        counts.join(shares, on=["period", "key"], how="full", coalesce=True)
-        .with_columns(pl.col("count", "wall_ns").fill_null(0), pl.col("share_ns").fill_null(0.0))
-        .select("period", "key", "count", "wall_ns", "share_ns")
-        .sort("period", "key")
+
+
+def transition_table(unit: Unit, sums: OpSums, stratum: Ints) -> pl.DataFrame:
+    """stratum, key -> kernels launched on their own and by graphs. `stratum`: of each period."""
+    kind = np.full(int(unit.key.max(initial=0)) + 1, MEMCPY, np.int8)
+    kind[unit.key] = unit.kind
+    kernels = np.flatnonzero((kind[sums.key] != MEMCPY) & (sums.count > 0))
+    code, position = grouped(stratum[sums.period[kernels]] * len(kind) + sums.key[kernels])
+    graph = sum_by(position, len(code), sums.graph[kernels])
+    eager = sum_by(position, len(code), sums.count[kernels]) - graph
+    return pl.DataFrame(
+        {"stratum": code // len(kind), "key": code % len(kind), "eager": eager, "graph": graph}
     )
 
 
 def launch_table(
-    unit: Unit, swept: Sweep, first_period: int, stratum: npt.NDArray[np.int64], timeline: Timeline
+    unit: Unit, swept: Sweep, first_period: int, stratum: Ints, timeline: Timeline
 ) -> pl.DataFrame:
     """Stratum -> launching calls, graph launches, kernels, kernels of graphs, queueing delay (launch return -> start).
 
     Summed over the steps of the stratum; the delay is that of the first op of each launch, negative where the op
     began before the call returned.
     """
-    inside = np.flatnonzero(swept.op_period >= 0)
-    launch = unit.launch[inside]
-    kernel = unit.kind[inside] != 2
-    frame = pl.DataFrame(
+    inside, periods, strata = swept.inside, len(unit.step), int(stratum.max()) + 1
+    kernel = unit.kind[inside] != MEMCPY
+    of_period = stratum[first_period : first_period + periods]
+    kernels = count_by(swept.op_period[kernel], periods)
+    graph_kernels = count_by(swept.op_period[kernel & unit.graph[inside]], periods)
+    # The first op of each launch: ops come in order of start, so written backwards the first one stays.
+    owned = np.flatnonzero(unit.launch[inside] >= 0)[::-1]
+    first = np.full(len(timeline.launches.start), -1, np.int32)
+    first[unit.launch[inside][owned]] = owned
+    by_graph = np.zeros(len(first), np.bool_)
+    by_graph[unit.launch[inside][unit.graph[inside] & (unit.launch[inside] >= 0)]] = True
+    launches = np.flatnonzero(first >= 0)
+    called = of_period[swept.op_period[first[launches]]]
+    delay = unit.start[inside][first[launches]] - timeline.launches.end[launches]
+    calls = count_by(called, strata)
+    p50, p99 = quantiles(called, delay, calls, (0.5, 0.99))
+    total = sum_by(called, strata, delay)
+    there = np.unique(of_period)
+    some = calls[there] > 0
+    return pl.DataFrame(
         {
-            "stratum": stratum[swept.op_period[inside] + first_period],
-            "launch": launch.astype(np.int64),
-            "start": unit.start[inside],
-            "graph": unit.graph[inside],
-            "kernel": kernel,
+            "stratum": there,
+            "kernels": sum_by(of_period, strata, kernels)[there],
+            "graph_kernels": sum_by(of_period, strata, graph_kernels)[there],
+            "calls": calls[there],
+            "graph_launches": count_by(called[by_graph[launches]], strata)[there],
+            "delay_mean_ns": np.where(some, total[there] / np.maximum(calls[there], 1), np.nan),
+            "delay_p50_ns": np.where(some, p50[there], np.nan),
+            "delay_p99_ns": np.where(some, p99[there], np.nan),
         }
-    )
-    ops = frame.group_by("stratum").agg(
-        kernels=pl.col("kernel").sum().cast(pl.Int64),
-        graph_kernels=(pl.col("kernel") & pl.col("graph")).sum().cast(pl.Int64),
-    )
-    firsts = (
-        frame.filter(pl.col("launch") >= 0)
-        .group_by("launch")
-        .agg(pl.col("stratum").first(), pl.col("start").min(), pl.col("graph").any())
-    )
-    returned = timeline.launches.end[firsts["launch"].to_numpy()] if len(firsts) else np.empty(0, np.int64)
-    delay = firsts["start"] - pl.Series(returned, dtype=pl.Int64)
-    calls = (
-        firsts.with_columns(delay=delay)
-        .group_by("stratum")
-        .agg(
-            calls=pl.len().cast(pl.Int64),
-            graph_launches=pl.col("graph").sum().cast(pl.Int64),
-            delay_mean_ns=pl.col("delay").mean(),
-            delay_p50_ns=pl.col("delay").quantile(0.5, "linear"),
-            delay_p99_ns=pl.col("delay").quantile(0.99, "linear"),
-        )
-    )
-    return (
-        ops.join(calls, on="stratum", how="left")
-        .sort("stratum")
-        .with_columns(pl.col("calls", "graph_launches").fill_null(0))
-    )
-
-
-def transition_table(
-    unit: Unit, swept: Sweep, first_period: int, stratum: npt.NDArray[np.int64]
-) -> pl.DataFrame:
-    """stratum, key -> kernels launched on their own and by graphs."""
-    inside = np.flatnonzero((swept.op_period >= 0) & (unit.kind != 2))
-    return (
-        pl.DataFrame(
-            {
-                "stratum": stratum[swept.op_period[inside] + first_period],
-                "key": unit.key[inside].astype(np.int64),
-                "graph": unit.graph[inside],
-            }
-        )
-        .group_by("stratum", "key")
-        .agg(
-            eager=(~pl.col("graph")).sum().cast(pl.Int64),
-            graph=pl.col("graph").sum().cast(pl.Int64),
-        )
-        .sort("stratum", "key")
-    )
+    ).with_columns(pl.col("delay_mean_ns", "delay_p50_ns", "delay_p99_ns").fill_nan(None))
 
 
 def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, list[int]]:
     """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
-    inside = np.flatnonzero(one.op_period >= 0)
-    frame = pl.DataFrame(
-        {"period": one.op_period[inside].astype(np.int64), "key": unit.key[inside].astype(np.int64)}
-    )
-    steps = frame.group_by("period", maintain_order=True).agg(pl.col("key"))
-    steps = steps.join(periods.select("period", "phase"), on="period", how="left", maintain_order="left")
-    steps = steps.with_columns(text=pl.col("key").cast(pl.List(pl.String)).list.join(","))
-    modal = (
-        steps.group_by("phase", "text", maintain_order=True)
-        .agg(pl.len().alias("steps"), pl.col("key").first(), pl.col("period").min())
-        .sort("steps", "period", descending=[True, False])
-        .group_by("phase", maintain_order=True)
-        .first()
-    )
-    return {phase: list(key) for phase, key in zip(modal["phase"], modal["key"], strict=True)}
+    key = np.ascontiguousarray(unit.key[one.inside])
+    edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1)).tolist()
+    seen: dict[str, dict[bytes, int]] = {}
+    for number, phase in enumerate(periods["phase"][: len(unit.step)].to_list()):
+        counts = seen.setdefault(phase, {})
+        sequence = key[edges[number] : edges[number + 1]].tobytes()
+        counts[sequence] = counts.get(sequence, 0) + 1
+    modal = {phase: max(counts, key=lambda one: counts[one]) for phase, counts in seen.items()}
+    return {phase: np.frombuffer(sequence, key.dtype).tolist() for phase, sequence in modal.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,21 @@ import polars as pl
 
 from tracediff.align.places import Places
 from tracediff.align.steps import find_steps
-from tracediff.align.threads import Thread, thread_roles
+from tracediff.align.threads import thread_roles
 from tracediff.align.timeline import Timeline, Unit, build_timeline
 from tracediff.load.capture import Capture
 from tracediff.load.database import frame
-from tracediff.measure.attribution import IDLE, IdlePieces, attribute
+from tracediff.measure.attribution import IDLE
 from tracediff.measure.collectives import collective_waits
-from tracediff.measure.gaps import gap_moments, gap_table, worst_gaps
+from tracediff.measure.gil import read_gil
 from tracediff.measure.hosts import Hosts
-from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, transition_table
+from tracediff.measure.idle_cells import Words
+from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, op_sums, transition_table
 from tracediff.measure.reduce_host import host_tables
+from tracediff.measure.reduce_idle import idle_tables
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sweep import Sweep, sweep
+from tracediff.measure.windows import host_windows
 
 BUSY = ("compute", "comm", "memcpy")
 
@@ -36,17 +38,18 @@ def reduce_capture(
     else:
         _need_kernels(capture)
         source = find_steps(capture, step_regex)
+    steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture)
     places = Places(capture.db)
-    threads = thread_roles(capture, places)
-    hosts = Hosts(capture.db)
-    steps = _steps(capture, whole_capture)
+    threads = thread_roles(capture, places, timeline.launchers)
     swept = [sweep(unit) for unit in timeline.units]
-    idle = [
-        attribute(unit, one, timeline.launches, hosts)
-        for unit, one in zip(timeline.units, swept, strict=True)
-    ]
-    periods, strata = _periods(timeline.units, swept, idle, steps)
+    periods, strata = _periods(timeline.units, swept, steps)
+    windows = host_windows(periods, timeline.units[0].pid, threads)
+    gil = read_gil(capture.db, windows, threads)
+    hosts = Hosts(capture.db, timeline.calls, gil)
+    idle = idle_tables(timeline, swept, periods, Words.of(threads, places, hosts), hosts)
+    causes = np.concatenate(idle.causes)
+    periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     return Reduction(
         name=capture.name,
         fingerprint=capture.fingerprint,
@@ -54,7 +57,7 @@ def reduce_capture(
         duration_ns=max(int(unit.end.max()) for unit in timeline.units)
         - min(int(unit.start.min()) for unit in timeline.units),
         step_source=source,
-        graph_mode=_graph_mode(capture),
+        graph_mode=graph_mode,
         meta=capture.meta,
         schema_version=capture.schema.version,
         coverage=capture.coverage,
@@ -64,7 +67,15 @@ def reduce_capture(
         residual_ns=_residual(periods),
         periods=periods.drop("window_start", "window_end"),
         strata=strata,
-        **_tables(capture, timeline, swept, idle, periods, places, threads, hosts),
+        idle=idle.idle,
+        gaps=idle.gaps,
+        worst=idle.worst,
+        moments=idle.moments,
+        keys=timeline.keys,
+        sequences=modal_sequences(timeline, swept, periods),
+        collectives=collective_waits(timeline.units, swept, periods),
+        **_kernel_tables(timeline, swept, periods),
+        **host_tables(capture, timeline, windows, gil, places, threads, hosts),
     )
 
 
@@ -131,14 +142,10 @@ _STEP_SCHEMA = {
 }
 
 
-def _periods(
-    units: list[Unit], swept: list[Sweep], idle: list[IdlePieces], steps: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The table of whole periods of all units, and the exact strata."""
+def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table of whole periods of all units, without idle time by cause, and the exact strata."""
     frames = []
-    for unit, one, pieces in zip(units, swept, idle, strict=True):
-        causes = np.zeros((len(unit.step), len(IDLE)), np.int64)
-        np.add.at(causes, (one.gap_period[pieces.gap], pieces.cause), pieces.end - pieces.start)
+    for unit, one in zip(units, swept, strict=True):
         frames.append(
             pl.DataFrame(
                 {
@@ -149,7 +156,6 @@ def _periods(
                     "start_ns": unit.bounds[:-1],
                     "end_ns": unit.bounds[1:],
                     **{name: one.busy[:, number] for number, name in enumerate(BUSY)},
-                    **{name: causes[:, number] for number, name in enumerate(IDLE)},
                 }
             )
         )
@@ -180,38 +186,19 @@ def _residual(periods: pl.DataFrame) -> int:
     return int(value or 0)
 
 
-def _tables(
-    capture: Capture,
-    timeline: Timeline,
-    swept: list[Sweep],
-    idle: list[IdlePieces],
-    periods: pl.DataFrame,
-    places: Places,
-    threads: dict[int, Thread],
-    hosts: Hosts,
-) -> dict[str, Any]:
-    names = timeline.keys["name"].to_list()
+def _kernel_tables(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, Any]:
+    """kernels, launch and transitions of `Reduction`."""
     parts: dict[str, list[pl.DataFrame]] = {}
     first = 0
-    period_stratum = periods["stratum"].to_numpy()
-    copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
-    for unit, one, pieces in zip(timeline.units, swept, idle, strict=True):
-        table = gap_table(unit, one, pieces, first, period_stratum, places, threads, hosts, copies)
+    stratum = periods["stratum"].to_numpy()
+    for unit, one in zip(timeline.units, swept, strict=True):
+        sums = op_sums(unit, one, first)
         found = {
-            "idle": table.idle,
-            "gaps": table.gaps(names),
-            "worst": worst_gaps(table, periods, names),
-            "moments": gap_moments(table, periods, timeline.api_names),
-            "kernels": kernel_table(unit, one, first),
-            "launch": launch_table(unit, one, first, period_stratum, timeline),
-            "transitions": transition_table(unit, one, first, period_stratum),
+            "kernels": kernel_table(sums),
+            "launch": launch_table(unit, one, first, stratum, timeline),
+            "transitions": transition_table(unit, sums, stratum),
         }
-        for name, rows in found.items():
-            parts.setdefault(name, []).append(rows)
+        for name, table in found.items():
+            parts.setdefault(name, []).append(table)
         first += len(unit.step)
-    merged: dict[str, Any] = {name: pl.concat(frames, how="vertical") for name, frames in parts.items()}
-    merged["keys"] = timeline.keys
-    merged["sequences"] = modal_sequences(timeline, swept, periods)
-    merged["collectives"] = collective_waits(timeline.units, swept, periods)
-    merged.update(host_tables(capture, timeline, periods, places, threads, hosts))
-    return merged
+    return {name: pl.concat(tables, how="vertical") for name, tables in parts.items()}

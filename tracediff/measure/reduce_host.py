@@ -9,86 +9,143 @@ from tracediff.align.places import Places
 from tracediff.align.threads import Thread
 from tracediff.align.timeline import Timeline
 from tracediff.load.capture import Capture
-from tracediff.load.database import create_table, frame, run_sql
+from tracediff.load.database import frame, sql
 from tracediff.measure.attribution import handed_over
+from tracediff.measure.gil import Gil
+from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.intervals import Intervals, cut
+from tracediff.measure.windows import Windows
 
 
 def host_tables(
     capture: Capture,
     timeline: Timeline,
-    periods: pl.DataFrame,
+    windows: Windows,
+    gil: Gil,
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
     """ranges, apis, gil, gil_pairs and gc of `Reduction`."""
-    db = capture.db
-    windows = _windows(timeline, periods, threads)
-    create_table(db, "host_window", {name: windows[name].to_numpy() for name in windows.columns})
-    run_sql(db, "measure/host_tables")
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
     )
-
-    def read(query: str, *by: str) -> pl.DataFrame:
-        table = frame(db, query).join(role, on="tid", how="left").with_columns(pl.col("thread").fill_null(""))
-        sums = [name for name in ("count", "ns", "hold_ns", "wait_ns") if name in table.columns]
-        return table.group_by("stratum", *by).agg(pl.col(*sums).cast(pl.Int64).sum()).sort("stratum", *by)
-
-    names = pl.DataFrame(
-        {
-            "label": np.arange(max(places.size, 1)),
-            "place": [places.of_label(i) for i in range(max(places.size, 1))],
-        },
-        schema={"label": pl.Int64, "place": pl.String},
-    )
-    ranges = frame(db, "SELECT stratum, tid, label, domain, count, ns FROM range_stat")
-    ranges = (
-        ranges.join(role, on="tid", how="left")
-        .join(names, on="label", how="left")
-        .group_by("stratum", "thread", "place", "domain")
-        .agg(pl.col("count", "ns").sum())
-        .sort("stratum", "thread", "place", "domain")
+    sums = (
+        gil.sums.join(role, on="tid", how="left")
+        .group_by("stratum", "thread")
+        .agg(pl.col("hold_ns", "wait_ns").sum())
     )
     return {
-        "ranges": ranges,
-        "apis": read(
-            "SELECT stratum, tid, api, class AS kind, count, ns FROM api_stat JOIN api_name USING (name)",
-            "api", "kind", "thread",
-        ),
-        "gil": read(
-            "SELECT stratum, tid, sum(ns) FILTER (NOT waiting) AS hold_ns, sum(ns) FILTER (waiting) AS wait_ns"
-            " FROM gil_stat GROUP BY stratum, tid",
-            "thread",
-        ),
+        "ranges": _ranges(capture, windows, places, threads),
+        "apis": _apis(timeline, windows, threads),
+        "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
-        "gc": read("SELECT stratum, tid, generation, count, ns FROM gc_stat", "thread", "generation"),
-    }  # fmt: skip
+        "gc": _collections(capture, windows, threads),
+    }
 
 
-def _windows(timeline: Timeline, periods: pl.DataFrame, threads: dict[int, Thread]) -> pl.DataFrame:
-    """Host windows of the measured steps of each process; a process without steps shares the first rank's."""
-    own = (
-        periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
-        .select("pid", "stratum", start_ns="window_start", end_ns="window_end")
-        .unique(["pid", "start_ns"], maintain_order=True)
+def _ranges(capture: Capture, windows: Windows, places: Places, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread, place, domain -> count, ns."""
+    domains = [""] + [
+        row[0] for row in capture.db.execute("SELECT DISTINCT name FROM nvtx_domain ORDER BY name").fetchall()
+    ]
+    roles = sorted({thread.role for thread in threads.values()})
+    tally = Tally()  # by stratum, role, domain, place
+    for low, high in stretches(capture.count("range")):
+        rows = capture.db.execute(sql("measure/range"), [low, high]).fetchnumpy()
+        tid = np.asarray(rows["tid"], np.int64)
+        start, end, label, domain = (
+            np.asarray(rows[name], np.int64) for name in ("start_ns", "end_ns", "label", "domain")
+        )
+        place = places.ids(label)
+        for one in np.unique(tid).tolist():
+            mine = tid == one
+            key = (roles.index(threads[one].role) * len(domains) + domain[mine]) * len(places.names) + place[
+                mine
+            ]
+            keys = len(roles) * len(domains) * len(places.names)
+            tally.add(windows.code(threads[one].pid, start[mine], key, keys), (end - start)[mine])
+    code, count, ns = tally.rows()
+    words = max(len(places.names), 1)
+    place, code = code % words, code // words
+    domain, code = code % len(domains), code // len(domains)
+    return pl.DataFrame(
+        {
+            "stratum": code // max(len(roles), 1),
+            "thread": pl.Series(roles, dtype=pl.String).gather(code % max(len(roles), 1)),
+            "place": pl.Series(places.names, dtype=pl.String).gather(place),
+            "domain": pl.Series(domains, dtype=pl.String).gather(domain),
+            "count": count, "ns": ns,
+        }
+    ).group_by("stratum", "thread", "place", "domain").agg(pl.col("count", "ns").sum()).sort("stratum", "thread", "place", "domain")  # fmt: skip
+
+
+def _apis(timeline: Timeline, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, api, kind, thread -> count, ns; a call inside a call counts as well."""
+    calls, ids = timeline.calls, sorted(timeline.api_names)
+    rows = []
+    for tid, mine in calls.of_thread.items():
+        tally = Tally()  # by stratum and function
+        for low, high in stretches(mine.stop - mine.start):
+            here = slice(mine.start + low, mine.start + high)
+            start, end = calls.start[here], calls.end[here]
+            name = np.searchsorted(ids, calls.name[here])
+            tally.add(windows.code(threads[tid].pid, start, name, len(ids)), end - start)
+        code, count, ns = tally.rows()
+        names = [timeline.api_names[ids[one]] for one in (code % max(len(ids), 1)).tolist()]
+        rows.append(
+            pl.DataFrame(
+                {
+                    "stratum": code // max(len(ids), 1), "api": [name for name, _ in names],
+                    "kind": [kind for _, kind in names], "thread": [threads[tid].role] * len(code), "count": count, "ns": ns,
+                },
+                schema=_APIS,
+            )
+        )  # fmt: skip
+    by = ["stratum", "api", "kind", "thread"]
+    return (
+        pl.concat([pl.DataFrame(schema=_APIS), *rows]).group_by(by).agg(pl.col("count", "ns").sum()).sort(by)
     )
-    reference = own.filter(pl.col("pid") == timeline.units[0].pid)
-    others = sorted({thread.pid for thread in threads.values()} - set(own["pid"]))
-    shared = [reference.with_columns(pid=pl.lit(pid, dtype=pl.Int64)) for pid in others]
-    return pl.concat([own, *shared]).sort("pid", "start_ns").with_columns(pl.col("pid").cast(pl.Int32))
 
 
-def _pairs(windows: pl.DataFrame, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
+_APIS = {
+    "stratum": pl.Int64,
+    "api": pl.String,
+    "kind": pl.String,
+    "thread": pl.String,
+    "count": pl.Int64,
+    "ns": pl.Int64,
+}
+
+
+def _collections(capture: Capture, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread, generation -> count, ns."""
+    rows = frame(capture.db, "SELECT start_ns, end_ns, tid, generation FROM gc WHERE tid IS NOT NULL")
+    parts = [pl.DataFrame(schema=_GC)]
+    for tid in rows["tid"].unique().to_list() if len(rows) else []:
+        mine = rows.filter(pl.col("tid") == tid)
+        stratum = windows.stratum(threads[tid].pid, mine["start_ns"].to_numpy())
+        parts.append(
+            mine.select(
+                pl.Series("stratum", stratum, dtype=pl.Int64), pl.lit(threads[tid].role).alias("thread"), "generation",
+                pl.lit(1, pl.Int64).alias("count"), (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+            ).filter(pl.col("stratum") >= 0)
+        )  # fmt: skip
+    by = ["stratum", "thread", "generation"]
+    return pl.concat(parts).group_by(by).agg(pl.col("count", "ns").sum()).sort(by)
+
+
+_GC = {"stratum": pl.Int64, "thread": pl.String, "generation": pl.String, "count": pl.Int64, "ns": pl.Int64}
+
+
+def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
     """stratum, waiter, holder, holder_place -> ns: whose wait met whose hold."""
     rows = []
     for tid, thread in sorted(threads.items()):
         waits = hosts.thread(tid).gil_wait
-        mine = windows.filter(pl.col("pid") == thread.pid)
-        if not waits.size or not len(mine):
+        if not waits.size:
             continue
         spans, holder = hosts.gil_holders(thread.pid)
         pieces = cut(waits, spans)
@@ -111,12 +168,12 @@ def _pairs(windows: pl.DataFrame, places: Places, threads: dict[int, Thread], ho
                     if len(labels)
                     else np.full(len(start), -1, np.int64)
                 )
-            window = np.searchsorted(mine["start_ns"].to_numpy(), start, side="right") - 1
-            inside = (window >= 0) & (start < mine["end_ns"].to_numpy()[np.maximum(window, 0)])
+            stratum = windows.stratum(thread.pid, start)
+            inside = stratum >= 0
             rows.append(
                 pl.DataFrame(
                     {
-                        "stratum": mine["stratum"].to_numpy()[np.maximum(window, 0)][inside],
+                        "stratum": stratum[inside],
                         "waiter": [thread.role] * int(inside.sum()),
                         "holder": [threads[int(other)].role if int(other) in threads else "nobody recorded"]
                         * int(inside.sum()),

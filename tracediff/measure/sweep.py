@@ -12,9 +12,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.align.timeline import Unit
-from tracediff.measure.intervals import Floats, Ints
+from tracediff.measure.intervals import Floats, Index, Ints
 
-Index = npt.NDArray[np.intp]
+
+@dataclass(frozen=True)
+class Gaps:
+    """Idle stretches [start, end) of a device in order of time: arrays of one length."""
+
+    start: Ints
+    end: Ints
+    op: Index  # that ends it
+    previous: Index  # that ran last before it
+    period: Index
+
+    @property
+    def size(self) -> int:
+        """How many gaps."""
+        return len(self.start)
+
+    def take(self, index: slice | npt.NDArray[np.intp]) -> Gaps:
+        """The gaps at these positions."""
+        return Gaps(
+            self.start[index], self.end[index], self.op[index], self.previous[index], self.period[index]
+        )
 
 
 @dataclass(frozen=True)
@@ -22,58 +42,73 @@ class Sweep:
     """Busy time and gaps of one unit.
 
     busy: (periods, 3) ns by kind. Piece arrays: an op cut at period bounds (most ops are one piece).
-    Gap arrays: [start, end) with nothing running, the op that ends it and the one that ran last before it.
     """
 
     busy: Ints
     piece_op: Index
     piece_period: Index
     piece_share: Floats  # ns of the accounting that this piece stands for
-    op_period: Index  # period in which each op starts, -1 outside all
-    gap_start: Ints
-    gap_end: Ints
-    gap_op: Index
-    gap_previous: Index
-    gap_period: Index
+    inside: slice  # the ops that start in a period; the others come before the first or after the last
+    op_period: Index  # period in which each op of `inside` starts
+    gaps: Gaps
 
 
 def sweep(unit: Unit) -> Sweep:
     """Sweep a unit's ops; sorts only where ops overlap, linear otherwise."""
     bounds, periods = unit.bounds, len(unit.bounds) - 1
-    op_period = np.searchsorted(bounds, unit.start, side="right") - 1
-    op_period = np.where(op_period >= periods, -1, op_period)
-    op, start, end, period = _cut_at_bounds(unit, periods)
+    # ops come in order of start: look up the few bounds among them, not every op among the bounds
+    edges = np.searchsorted(unit.start, bounds, side="left")
+    inside = slice(int(edges[0]), int(edges[-1]))
+    op_period = np.repeat(np.arange(periods, dtype=np.int32), np.diff(edges))
+    op, start, end, period = _cut_at_bounds(unit, inside, op_period)
     share = (end - start).astype(np.float64)
     kind = unit.kind[op]
-    busy = np.zeros((periods, 3), np.int64)
     reach = np.maximum.accumulate(end) if len(end) else end
-    fresh = np.concatenate(([True], start[1:] >= reach[:-1])) if len(end) else np.empty(0, bool)
-    cluster = np.cumsum(fresh) - 1
-    crowded = np.bincount(cluster)[cluster] > 1 if len(end) else fresh
-    lone = ~crowded
-    np.add.at(busy, (period[lone], kind[lone]), (end - start)[lone])
-    if crowded.any():
-        index = np.flatnonzero(crowded)
+    alone = np.ones(len(end), np.bool_)  # overlaps no other piece
+    alone[1:] &= start[1:] >= reach[:-1]
+    alone[:-1] &= start[1:] >= reach[:-1]
+    busy = _sums(period[alone], kind[alone], (end - start)[alone], periods)
+    if not alone.all():
+        index = np.flatnonzero(~alone)
         share[index] = _shared(start[index], end[index], kind[index], period[index], busy)
-    return Sweep(busy, op, period, share, op_period, *_gaps(unit, periods))
+    return Sweep(busy, op, period, share, inside, op_period, _gaps(unit, periods))
 
 
-def _cut_at_bounds(unit: Unit, periods: int) -> tuple[Index, Ints, Ints, Index]:
+def _sums(period: Index, kind: Index, ns: Ints, periods: int) -> Ints:
+    """(periods, 3) sums; exact, since a capture is far shorter than the 2^53 ns that a float counts."""
+    sums = np.bincount(period * np.int64(3) + kind, weights=ns, minlength=3 * periods)
+    return np.asarray(sums, np.int64).reshape(periods, 3)
+
+
+def _cut_at_bounds(unit: Unit, inside: slice, op_period: Index) -> tuple[Index, Ints, Ints, Index]:
     """Ops inside the periods, those that cross a bound cut there: (op, start, end, period) by start."""
-    bounds = unit.bounds
-    first = np.searchsorted(bounds, unit.start, side="right") - 1
-    last = np.maximum(np.searchsorted(bounds, unit.end, side="left") - 1, first)
-    count = np.minimum(last, periods - 1) - np.maximum(first, 0) + 1
-    count = np.where((unit.end > unit.start) & (count > 0), count, 0)
-    op = np.repeat(np.arange(len(count)), count)
-    within = np.arange(len(op)) - np.repeat(np.cumsum(count) - count, count)
-    period = np.maximum(first, 0)[op] + within
-    start = np.maximum(unit.start[op], bounds[period])
-    end = np.minimum(unit.end[op], bounds[period + 1])
-    if within.any():  # a cut made a piece begin later than ops after it
-        order = np.argsort(start, kind="stable")
-        op, start, end, period = op[order], start[order], end[order], period[order]
-    return op, start, end, period
+    bounds, periods = unit.bounds, len(unit.bounds) - 1
+    start, end = unit.start[inside], unit.end[inside]
+    whole = (end <= bounds[op_period + 1]) & (end > start)
+    op = np.arange(inside.start, inside.stop, dtype=np.int32)[whole]
+    crossing = np.concatenate(
+        (
+            np.flatnonzero(unit.end[: inside.start] > bounds[0]),
+            np.flatnonzero(end > bounds[op_period + 1]) + inside.start,
+        )
+    )
+    start, end, period = start[whole], end[whole], op_period[whole]
+    if not len(crossing):
+        return op, start, end, period
+    first = np.maximum(np.searchsorted(bounds, unit.start[crossing], side="right") - 1, 0)
+    last = np.minimum(np.searchsorted(bounds, unit.end[crossing], side="left") - 1, periods - 1)
+    count = np.maximum(last - first + 1, 0)
+    cut = np.repeat(crossing, count)
+    within = np.arange(len(cut)) - np.repeat(np.cumsum(count) - count, count)
+    of = np.repeat(first, count) + within
+    start = np.concatenate((start, np.maximum(unit.start[cut], bounds[of])))
+    order = np.argsort(start, kind="stable")
+    return (
+        np.concatenate((op, cut.astype(np.int32)))[order],
+        start[order],
+        np.concatenate((end, np.minimum(unit.end[cut], bounds[of + 1])))[order],
+        np.concatenate((period, of.astype(np.int32)))[order],
+    )
 
 
 def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, busy: Ints) -> Floats:
@@ -91,7 +126,7 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
     winner = np.argmax(running > 0, axis=0)
     segment_period = np.concatenate((period, period))[order]
     # A segment lies between two boundaries of one cluster, and clusters do not cross period bounds.
-    np.add.at(busy, (segment_period[busy_now], winner[busy_now]), length[busy_now])
+    busy += _sums(segment_period[busy_now], winner[busy_now], length[busy_now], len(busy))
     position = np.empty(2 * size, np.intp)
     position[order] = np.arange(2 * size)
     share = np.zeros(size)
@@ -104,13 +139,20 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
     return share
 
 
-def _gaps(unit: Unit, periods: int) -> tuple[Ints, Ints, Index, Index, Index]:
+def _gaps(unit: Unit, periods: int) -> Gaps:
     start, end = unit.start, unit.end
     reach = np.maximum.accumulate(end)
-    # the op that set the reach: the last one whose end is a new maximum
-    setter = np.maximum.accumulate(np.where(end >= reach, np.arange(len(end)), 0))
     after = np.flatnonzero(start[1:] > reach[:-1]) + 1
-    begin, stop = reach[after - 1], start[after]
-    period = np.searchsorted(unit.bounds, begin, side="right") - 1
-    keep = (period >= 0) & (period < periods)
-    return begin[keep], stop[keep], after[keep], setter[after - 1][keep], period[keep]
+    begin = reach[after - 1]
+    low, high = np.searchsorted(begin, unit.bounds[[0, -1]], side="left").tolist()
+    after, begin = after[low:high].astype(np.int32), begin[low:high]
+    edges = np.searchsorted(begin, unit.bounds, side="left")
+    period = np.repeat(np.arange(periods, dtype=np.int32), np.diff(edges))
+    # the op that ran last: almost always the one before, else the last one whose end was a new maximum
+    previous = after - np.int32(1)
+    if (end[previous] < begin).any():
+        setter = np.maximum.accumulate(
+            np.where(end >= reach, np.arange(len(end), dtype=np.int32), np.int32(0))
+        )
+        previous = setter[previous]
+    return Gaps(begin, start[after], after, previous, period)

@@ -1,14 +1,16 @@
 -- nvtx_row: the rows of NVTX_EVENTS that matter, read once: closed ranges, and domain names.
 --   start_ns, end_ns BIGINT  end_ns NULL for a domain's name
 --   tid              BIGINT  global thread id
---   domain           INTEGER
 --   event            UTINYINT 59 push/pop range, 60 start/end range, 75 name of a domain
+--   key              UBIGINT what it says, by process (see nvtx_text)
+--   domain           INTEGER
 --   text_id          INTEGER registered string, NULL where the text is inline
 --   text             VARCHAR inline text, NULL where registered
 CREATE TABLE nvtx_row AS
 SELECT
     "start"::BIGINT AS start_ns, greatest("end", "start")::BIGINT AS end_ns, globalTid::BIGINT AS tid,
-    coalesce(domainId, 0)::INTEGER AS domain, eventType::UTINYINT AS event, textId::INTEGER AS text_id, text
+    eventType::UTINYINT AS event, hash(globalTid >> 24 & 16777215, coalesce(domainId, 0), textId, text) AS key,
+    coalesce(domainId, 0)::INTEGER AS domain, textId::INTEGER AS text_id, text
 FROM staged_NVTX_EVENTS
 WHERE eventType = 75 OR (eventType IN (59, 60) AND "start" IS NOT NULL AND "end" IS NOT NULL);
 
@@ -22,24 +24,30 @@ FROM nvtx_row LEFT JOIN string ON string.id = text_id
 WHERE event = 75
 GROUP BY 1, 2;
 
--- nvtx_text: each distinct text of a domain once, with its meaning.
---   pid, domain, text_id, text   as in nvtx_row
+-- nvtx_text: each distinct text of a domain of a process once, with its meaning.
+--   key        UBIGINT
+--   pid        INTEGER
+--   domain     INTEGER
 --   label      INTEGER  dense id of the spelled-out text
 --   spelled    VARCHAR
 --   meaning    VARCHAR  gil_hold, gil_wait: nsys's own 'GIL Trace' domain; gc; range
 --   generation VARCHAR  of a garbage collection, '?' where the text does not say
 CREATE TABLE nvtx_text AS
 WITH texts AS (
-    SELECT DISTINCT (tid >> 24 & 16777215)::INTEGER AS pid, domain, text_id, text FROM nvtx_row WHERE event <> 75
+    SELECT
+        key, any_value(tid >> 24 & 16777215)::INTEGER AS pid, any_value("domain") AS "domain",
+        any_value(text_id) AS text_id, any_value(text) AS text
+    FROM nvtx_row WHERE event <> 75 GROUP BY key
 ), spelled AS (
     SELECT texts.*, coalesce(texts.text, string.value, '') AS spelled,
            coalesce(nvtx_domain.name, '') = 'GIL Trace' AS gil
     FROM texts
-    LEFT JOIN string ON texts.text IS NULL AND string.id = texts.text_id
+    -- no condition on texts alone in here: it would make this a nested loop over all strings
+    LEFT JOIN string ON string.id = texts.text_id
     LEFT JOIN nvtx_domain ON nvtx_domain.pid = texts.pid AND nvtx_domain.domain = texts.domain
 )
 SELECT
-    pid, domain, text_id, text, spelled,
+    key, pid, "domain", spelled,
     (dense_rank() OVER (ORDER BY spelled) - 1)::INTEGER AS label,
     CASE
         WHEN gil AND spelled = 'Holding GIL' THEN 'gil_hold'
@@ -50,20 +58,23 @@ SELECT
     END AS meaning,
     coalesce(nullif(regexp_extract(spelled, 'gen(?:eration)? ?([0-9])', 1), ''), '?') AS generation
 FROM spelled;
+-- What nvtx_text now says need not be said by every row.
+ALTER TABLE nvtx_row DROP COLUMN text;
+ALTER TABLE nvtx_row DROP COLUMN text_id;
+ALTER TABLE nvtx_row DROP COLUMN domain;
 
 -- range_text: label -> text.
 CREATE TABLE range_text AS SELECT DISTINCT label, spelled AS text FROM nvtx_text;
 
--- gil: who holds the GIL and who waits for it (nsys profile -t python-gil).
+-- gil: who holds the GIL and who waits for it (nsys profile -t python-gil). A view: with a row or more for every
+-- CUDA call it would be the largest table, and it is read once.
+--   row              BIGINT  rowid of nvtx_row, to read it in stretches
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT
 --   waiting          BOOLEAN
-CREATE TABLE gil AS
-SELECT r.start_ns, r.end_ns, r.tid, t.meaning = 'gil_wait' AS waiting
-FROM nvtx_row AS r
-JOIN nvtx_text AS t
-    ON t.pid = (r.tid >> 24 & 16777215)::INTEGER AND t.domain = r.domain
-    AND t.text_id IS NOT DISTINCT FROM r.text_id AND t.text IS NOT DISTINCT FROM r.text
+CREATE VIEW gil AS
+SELECT r.rowid AS row, r.start_ns, r.end_ns, r.tid, t.meaning = 'gil_wait' AS waiting
+FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
 WHERE r.event <> 75 AND t.meaning IN ('gil_hold', 'gil_wait');
 
 -- gc: pauses of Python's cyclic garbage collector ('Python GC', 'Python GC gen2', ...).
@@ -72,10 +83,7 @@ WHERE r.event <> 75 AND t.meaning IN ('gil_hold', 'gil_wait');
 --   generation       VARCHAR
 CREATE TABLE gc AS
 SELECT r.start_ns, r.end_ns, r.tid, t.generation
-FROM nvtx_row AS r
-JOIN nvtx_text AS t
-    ON t.pid = (r.tid >> 24 & 16777215)::INTEGER AND t.domain = r.domain
-    AND t.text_id IS NOT DISTINCT FROM r.text_id AND t.text IS NOT DISTINCT FROM r.text
+FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
 WHERE r.event <> 75 AND t.meaning = 'gc';
 
 -- range: every other NVTX range.
@@ -85,10 +93,14 @@ WHERE r.event <> 75 AND t.meaning = 'gc';
 --   push_pop         BOOLEAN  nested on its thread (59); false: start/end (60), may overlap anything
 --   label            INTEGER  id in range_text
 CREATE TABLE range AS
-SELECT r.start_ns, r.end_ns, r.tid, r.domain, r.event = 59 AS push_pop, t.label
-FROM nvtx_row AS r
-JOIN nvtx_text AS t
-    ON t.pid = (r.tid >> 24 & 16777215)::INTEGER AND t.domain = r.domain
-    AND t.text_id IS NOT DISTINCT FROM r.text_id AND t.text IS NOT DISTINCT FROM r.text
+SELECT r.start_ns, r.end_ns, r.tid, t.domain, r.event = 59 AS push_pop, t.label
+FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
 WHERE r.event <> 75 AND t.meaning = 'range';
-DROP TABLE nvtx_row;
+
+-- nvtx_use: which thread says what.
+--   tid     BIGINT
+--   meaning VARCHAR
+--   label   INTEGER
+CREATE TABLE nvtx_use AS
+SELECT used.tid, t.meaning, t.label
+FROM (SELECT DISTINCT tid, key FROM nvtx_row WHERE event <> 75) AS used JOIN nvtx_text AS t ON t.key = used.key;

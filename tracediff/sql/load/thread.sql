@@ -5,9 +5,7 @@
 CREATE TABLE thread AS
 WITH seen AS (
     SELECT DISTINCT tid FROM api_call
-    UNION SELECT DISTINCT tid FROM range
-    UNION SELECT DISTINCT tid FROM gil
-    UNION SELECT DISTINCT tid FROM gc
+    UNION SELECT tid FROM nvtx_use WHERE meaning <> 'gil_other'
 ), named AS (
     SELECT globalTid::BIGINT AS tid, any_value(string.value) AS name
     FROM staged_ThreadNames JOIN string ON string.id = nameId GROUP BY 1

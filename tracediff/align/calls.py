@@ -1,0 +1,106 @@
+"""The CUDA calls of an export by thread and time, and which of them launched which ops.
+
+Launches are found by (process, correlation id). Calls and ops come almost in that order, so sorting and searching
+them as arrays costs a tenth of a hash join in the database, and no copy of the tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from tracediff.align.order import Index, Ints, time_order
+from tracediff.load.database import sql
+
+LAUNCH, SYNC, OTHER = 0, 1, 2  # what a call does to its thread
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launching calls by dense id, arrays of one length.
+
+    A runtime call and the driver call under it share a correlation id: the outermost stands for both.
+    """
+
+    start: Ints
+    end: Ints
+    tid: Ints
+    api: npt.NDArray[np.int32]  # id in api_name
+
+
+@dataclass(frozen=True)
+class Calls:
+    """All CUDA calls in order of (thread, start, longest first, name): arrays of one length."""
+
+    start: Ints
+    end: Ints
+    name: npt.NDArray[np.int32]  # id in api_name
+    kind: npt.NDArray[np.int8]  # LAUNCH, SYNC or OTHER
+    of_thread: dict[int, slice]  # global thread id -> its calls
+
+
+def read_calls(
+    db: duckdb.DuckDBPyConnection, op_corr: Ints, blocking: npt.NDArray[np.bool_]
+) -> tuple[Calls, Launches, npt.NDArray[np.int32]]:
+    """The calls, the launches among them, and for each op the id of its launch (-1 none).
+
+    `op_corr`: process and correlation id of each op (see sql/align/op.sql); `blocking`: which ops are copies from the
+    device to pageable memory.
+    """
+    rows = db.execute(sql("align/call")).fetchnumpy()
+    start, end, name = (np.asarray(rows[column]) for column in ("start_ns", "end_ns", "name"))
+    order = time_order(np.asarray(rows["thread"]), start, lambda tied: -end[tied], name.__getitem__)
+    thread, start, end, name, corr, kind = (
+        order.of(np.asarray(rows.pop(column)))
+        for column in ("thread", "start_ns", "end_ns", "name", "corr", "class")
+    )
+    tids = np.array(
+        [row[0] for row in db.execute("SELECT tid FROM thread ORDER BY tid").fetchall()], np.int64
+    )
+    bounds = np.searchsorted(thread, np.arange(len(tids) + 1)).tolist()
+    of_thread = {int(tid): slice(bounds[number], bounds[number + 1]) for number, tid in enumerate(tids)}
+
+    # Calls of one correlation id side by side, the earliest first (the order within a thread is kept).
+    by_corr = time_order(np.zeros(len(corr), np.int8), corr, start.__getitem__)
+    ids = by_corr.of(corr)
+    fresh = np.ones(len(ids), np.bool_)
+    fresh[1:] = ids[1:] != ids[:-1]
+    first = np.flatnonzero(fresh)
+    ids = ids[first]
+    at = np.minimum(np.searchsorted(ids, op_corr), max(len(ids) - 1, 0))
+    known = ids[at] == op_corr if len(ids) else np.zeros(len(op_corr), np.bool_)
+    owning = np.zeros(len(ids), np.bool_)
+    owning[at[known]] = True
+    waiting = np.zeros(len(ids), np.bool_)
+    waiting[at[known & blocking]] = True
+    number = (np.cumsum(owning, dtype=np.int32) - 1).astype(np.int32)
+    op_launch = np.where(known, number[at], np.int32(-1)) if len(ids) else np.full(len(op_corr), -1, np.int32)
+    outermost = by_corr.index[first[owning]]
+    latest = np.maximum.reduceat(by_corr.of(end), first)[owning] if len(first) else np.empty(0, np.int64)
+    tid = np.append(tids, -1)[thread[outermost]]  # thread -1 is the last
+    launches = Launches(start[outermost], latest, tid, name[outermost])
+    return (
+        Calls(start, end, name, _kinds(kind, by_corr.index, fresh, owning, waiting), of_thread),
+        launches,
+        op_launch,
+    )
+
+
+def _kinds(
+    kind: npt.NDArray[np.int8],
+    by_corr: Index,
+    fresh: npt.NDArray[np.bool_],
+    owning: npt.NDArray[np.bool_],
+    waiting: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.int8]:
+    """What each call does to its thread, by what it launched. `owning`, `waiting`: of each correlation id."""
+    number = np.cumsum(fresh) - 1
+    own, wait = np.empty(len(kind), np.bool_), np.empty(len(kind), np.bool_)
+    own[by_corr], wait[by_corr] = owning[number], waiting[number]
+    # A call that put work on a GPU launched it, whatever its name. A copy from the device to pageable memory
+    # returns when the copy is done: it waits for the GPU.
+    out = np.where((kind == OTHER) & own, np.int8(LAUNCH), kind)
+    return np.where((kind == LAUNCH) & wait, np.int8(SYNC), out).astype(np.int8)

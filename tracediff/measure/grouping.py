@@ -1,0 +1,117 @@
+"""Sums by integer codes, in numpy: for tables too large to be grouped by words."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tracediff.measure.intervals import Floats, Index, Ints
+
+# A dense table of sums may have so many places for each row: beyond that, sorting is cheaper than clearing memory.
+_PLACES_A_ROW = 4
+_PLACES = 1 << 16  # however few the rows are
+
+
+def grouped(code: Ints) -> tuple[Ints, Index]:
+    """Distinct codes (0 or more) in order, and the position of each row's code among them."""
+    if not len(code):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    places = int(code.max()) + 1
+    if places > _PLACES_A_ROW * len(code) + _PLACES:
+        distinct, inverse = np.unique(code, return_inverse=True)
+        return distinct, inverse.reshape(-1)
+    seen = np.zeros(places, np.bool_)
+    seen[code] = True
+    number = np.cumsum(seen, dtype=np.int32) - 1
+    return np.flatnonzero(seen), number[code]
+
+
+def count_by(position: Index, groups: int) -> Ints:
+    """How many rows each group has."""
+    return np.bincount(position, minlength=groups)
+
+
+def sum_by(position: Index, groups: int, values: Index) -> Ints:
+    """Sum of an integer column by group; exact, since floats count to 2^53 ns, a hundred days."""
+    return np.bincount(position, weights=values, minlength=groups).astype(np.int64)
+
+
+def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:
+    """Sum of a float column by group, in the order of the rows."""
+    return np.bincount(position, weights=values, minlength=groups).astype(np.float64)  # ints where empty
+
+
+def quantiles(group: Index, values: Index, counts: Ints, at: tuple[float, ...]) -> list[Floats]:
+    """Quantiles of the values of each group, linear between neighbours; `counts`: how many values each group has."""
+    narrow = (
+        group.astype(np.uint16) if len(counts) <= 1 << 16 else group
+    )  # 16 bits: sorted without a comparison
+    ordered = values[np.argsort(narrow, kind="stable")]
+    out = [np.zeros(len(counts)) for _ in at]
+    stop = np.cumsum(counts)
+    for number in np.flatnonzero(counts).tolist():
+        count = int(counts[number])
+        ranks = [q * (count - 1) for q in at]
+        places = sorted({place for rank in ranks for place in (int(rank), min(int(rank) + 1, count - 1))})
+        part = np.partition(ordered[stop[number] - count : stop[number]], places)
+        for one, rank in zip(out, ranks, strict=True):
+            below, above = int(part[int(rank)]), int(part[min(int(rank) + 1, count - 1)])
+            one[number] = below + (above - below) * (rank - int(rank))
+    return out
+
+
+class Tally:
+    """Counts and sums of ns by a code, added to in stretches."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints, Ints, Ints]] = []
+
+    def add(self, code: Ints, ns: Ints) -> None:
+        """Add events; those with a negative code do not count."""
+        inside = code >= 0
+        if not inside.all():
+            code, ns = code[inside], ns[inside]
+        distinct, position = grouped(code)
+        size = len(distinct)
+        self._parts.append((distinct, count_by(position, size), sum_by(position, size, ns)))
+
+    def rows(self) -> tuple[Ints, Ints, Ints]:
+        """(code, count, ns) of every code that was added."""
+        if not self._parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        code, count, ns = (np.concatenate([part[column] for part in self._parts]) for column in range(3))
+        distinct, position = grouped(code)
+        return distinct, sum_by(position, len(distinct), count), sum_by(position, len(distinct), ns)
+
+
+class Numbering:
+    """Dense numbers for codes in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        self._codes = np.empty(0, np.int64)  # sorted
+        self._numbers = np.empty(0, np.int32)
+        self.codes: list[int] = []  # by number
+
+    def numbers(self, code: Ints) -> npt.NDArray[np.int32]:
+        """The number of each code; codes not seen before get the next ones."""
+        if not len(code):
+            return np.empty(0, np.int32)
+        at = self._find(code)
+        fresh = self._codes[at] != code if len(self._codes) else np.ones(len(code), np.bool_)
+        if fresh.any():
+            found = np.unique(code[fresh])
+            numbers = np.arange(len(self.codes), len(self.codes) + len(found), dtype=np.int32)
+            self.codes += found.tolist()
+            merged = np.concatenate((self._codes, found))
+            order = np.argsort(merged, kind="stable")
+            self._codes, self._numbers = merged[order], np.concatenate((self._numbers, numbers))[order]
+            at = self._find(code)
+        return self._numbers[at]
+
+    def _find(self, code: Ints) -> Index:
+        return np.minimum(np.searchsorted(self._codes, code), max(len(self._codes) - 1, 0))
+
+
+def stretches(rows: int, length: int = 1 << 21) -> list[tuple[int, int]]:
+    """[low, high) of stretches of a table, to go through it in little memory."""
+    return [(low, min(low + length, rows)) for low in range(0, rows, length)]

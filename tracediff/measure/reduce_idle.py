@@ -1,0 +1,70 @@
+"""Idle time of one export: gaps cut into pieces a stretch at a time, and summed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracediff.align.timeline import Timeline
+from tracediff.measure.attribution import IDLE, attribute
+from tracediff.measure.gaps import GapTables, worst_index
+from tracediff.measure.grouping import stretches, sum_by
+from tracediff.measure.hosts import Hosts
+from tracediff.measure.idle_cells import CELL, Cells, Words
+from tracediff.measure.intervals import Ints
+from tracediff.measure.sweep import Sweep
+
+# Gaps cut at a time: few enough for their pieces to stay in the processor's cache, and to be told apart by 16 bits.
+_STRETCH = 1 << 15
+
+
+@dataclass(frozen=True)
+class IdleTables:
+    """causes: ns of each period of each unit by IDLE. The frames are those of `Reduction`."""
+
+    causes: list[Ints]
+    idle: pl.DataFrame
+    gaps: pl.DataFrame
+    worst: pl.DataFrame
+    moments: pl.DataFrame
+
+
+def idle_tables(
+    timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame, words: Words, hosts: Hosts
+) -> IdleTables:
+    """Attribute the gaps of all units. `periods`: the table of periods, still without the categories."""
+    names = timeline.keys["name"].to_list()
+    copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
+    stratum = periods["stratum"].to_numpy()
+    cells = Cells(words, copies)
+    launches, labels = timeline.launches, hosts.labels(timeline.launches)
+    causes, idle, gaps, worst, moments = [], [], [], [], []
+    first = 0
+    for unit, one in zip(timeline.units, swept, strict=True):
+        tables = GapTables(unit, one.gaps, first, stratum, cells)
+        for low, high in stretches(one.gaps.size, _STRETCH):
+            tables.add(attribute(unit, one.gaps.take(slice(low, high)), launches, labels, hosts), low, high)
+        period, cell, ns, count = tables.sums()
+        by_cause = period * len(IDLE) + cells.causes()[cell]
+        causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
+        idle.append(pl.DataFrame({"period": period + first, "cell": cell, "ns": ns, "count": count}))
+        longest = worst_index(one.gaps)
+        # one by one: together they would span the whole capture
+        pieces = [
+            attribute(unit, one.gaps.take(longest[[at]]), launches, labels, hosts)
+            for at in range(len(longest))
+        ]
+        worst.append(tables.worst(longest, pieces, periods, names))
+        moments.append(tables.longest(periods, timeline.api_names))
+        gaps.append(tables.gaps(names))
+        first += len(unit.step)
+    by = ["period", *CELL]
+    sums = pl.concat(idle)
+    named = (
+        pl.concat([sums, cells.table()[sums["cell"]]], how="horizontal")
+        .group_by(by)
+        .agg(pl.col("ns", "count").sum())
+    )
+    return IdleTables(causes, named.sort(by), pl.concat(gaps), pl.concat(worst), pl.concat(moments))

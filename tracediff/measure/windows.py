@@ -1,0 +1,53 @@
+"""Host windows of the measured steps: in which stratum something on the host happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.threads import Thread
+from tracediff.measure.intervals import Ints
+
+
+@dataclass(frozen=True)
+class Windows:
+    """For each process its windows in order: starts, ends (ns), strata. Windows do not overlap."""
+
+    of_pid: dict[int, tuple[Ints, Ints, Ints]]
+
+    def stratum(self, pid: int, instant: Ints) -> Ints:
+        """The stratum of the window of this process that each instant lies in, -1 outside all."""
+        if pid not in self.of_pid:
+            return np.full(len(instant), -1, np.int64)
+        start, end, stratum = self.of_pid[pid]
+        at = np.searchsorted(start, instant, side="right") - 1
+        inside = at >= 0
+        inside &= instant < end[at]  # -1, the last one, is left out above
+        return np.where(inside, stratum[at], -1)
+
+    def code(self, pid: int, instant: Ints, key: Ints | int, keys: int) -> Ints:
+        """Stratum and a key below `keys` in one number, stratum * keys + key; -1 outside the windows."""
+        stratum = self.stratum(pid, instant)
+        return np.where(stratum >= 0, stratum * keys + key, -1)
+
+
+def host_windows(periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread]) -> Windows:
+    """Host windows of the measured steps; a process without steps shares those of `first_pid`."""
+    own = (
+        periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
+        .select("pid", "stratum", "window_start", "window_end")
+        .unique(["pid", "window_start"], maintain_order=True)
+        .sort("pid", "window_start")
+    )
+    of_pid: dict[int, tuple[Ints, Ints, Ints]] = {}
+    for pid in own["pid"].unique().to_list():
+        mine = own.filter(pl.col("pid") == pid)
+        of_pid[pid] = (
+            mine["window_start"].to_numpy(),
+            mine["window_end"].to_numpy(),
+            mine["stratum"].to_numpy(),
+        )
+    shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
+    return Windows({**shared, **of_pid})
