@@ -14,7 +14,7 @@ from tracediff.capture import manifest
 from tracediff.capture.commands import left_out
 from tracediff.capture.nsys_features import need_nsys
 from tracediff.capture.plan import plan_from
-from tracediff.capture.presets import PRESETS, Features, additions, nsys_flags, preset, wrap
+from tracediff.capture.presets import PRESETS, Features, additions, nsys_flags, preset, with_reports, wrap
 from tracediff.capture.runner import Runner
 from tracediff.errors import TracediffError
 
@@ -60,6 +60,14 @@ def test_trtllm_bench(name: str, sub: str, files: list[str], stand_ins: StandIns
     assert "--report_json" in programs[2]["args"]
     assert [run["kpi"] for run in data["runs"]] == [files] * 4
     assert all((tmp_path / "b" / data["runs"][0]["folder"] / file).is_file() for file in files)
+
+
+def test_the_emulator_writes_its_step_times_in_every_run() -> None:
+    kind = preset("emulator")
+    command = ["python", "-m", "tracediff.capture.workloads.mini_serve", "--graph"]
+    assert with_reports(kind, command, "RUN") == [*command, "--report", "RUN/emulator.json"]
+    assert with_reports(kind, [*command, "--report=mine"], "RUN") == [*command, "--report=mine"]
+    assert additions(kind, None) == {"TLLM_PROFILE_RECORD_GC": "1", "TLLM_PROFILE_START_STOP": "20-50"}
 
 
 def test_reports_that_the_user_asks_for_stay(stand_ins: StandIns, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> N
     assert [run["kind"] for run in data["runs"]] == ["warmup"] * 2 + ["profiled"] * 4 + ["control"] * 2
     assert {run["status"] for run in data["runs"]} == {"done"}
     assert sorted(path.name for path in (bundle / "runs" / "003-baseline-1").iterdir()) == [
-        "report.nsys-rep", "report.sqlite", "stderr.log", "stdout.log",
+        "report.sqlite", "stderr.log", "stdout.log",
     ]  # fmt: skip
     assert data["created"] == "2027-01-15T08:00:00+00:00"
     assert data["host"]["gpus"][0]["name"] == "NVIDIA H200"
@@ -180,8 +180,13 @@ def test_the_environment_is_removed_from_an_export(tmp_path: Path) -> None:
         "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', ?), ('OsVersion', '12')", (SECRET,)
     )
     db.execute("INSERT INTO StringIds VALUES (1, ?), (2, 'a kernel')", (f"A=1\0B={SECRET}\0",))
+    db.execute("PRAGMA secure_delete = OFF")  # a page that was freed keeps what was in it
+    db.execute("CREATE TABLE gone AS SELECT ? AS text", (f"{SECRET} " * 1000,))
+    db.commit()
+    db.execute("DROP TABLE gone")
     db.commit()
     db.close()
+    assert export.read_bytes().count(SECRET.encode()) > 500
     forget_environment(export)
     assert SECRET.encode() not in export.read_bytes()
     db = sqlite3.connect(export)
@@ -223,7 +228,7 @@ def test_a_qdstrm_is_imported_where_the_importer_is(
     importer.write_text('#!/bin/sh\ncp "$2" "$4"\n')
     importer.chmod(0o755)
     monkeypatch.setenv("FAKE_REPORT", "qdstrm")
-    capture(plan(repeats=1), tmp_path / "bundle")
+    capture(plan(repeats=1, keep_reports=True), tmp_path / "bundle")
     names = {path.name for path in (tmp_path / "bundle/runs/001-baseline-1").iterdir()}
     assert {"report.nsys-rep", "report.sqlite"} <= names
     assert "report.qdstrm" not in names
@@ -240,8 +245,13 @@ def test_a_program_that_does_not_exist(stand_ins: StandIns, tmp_path: Path) -> N
         capture(plan(warmup=1, baseline={"command": "no-such-program"}), tmp_path / "bundle")
 
 
-def test_reports_are_dropped_when_asked(stand_ins: StandIns, tmp_path: Path) -> None:
-    capture(plan(repeats=1, keep_reports=False), tmp_path / "bundle")
+def test_reports_hold_the_environment_and_are_kept_only_when_asked(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    capture(plan(repeats=1, keep_reports=True), tmp_path / "kept")
+    assert len(list((tmp_path / "kept").rglob("*.nsys-rep"))) == 2
+    assert manifest.read(tmp_path / "kept")["runs"][0]["reports"] == ["report.nsys-rep"]
+    capture(plan(repeats=1), tmp_path / "bundle")
     assert not list((tmp_path / "bundle").rglob("*.nsys-rep"))
     assert manifest.read(tmp_path / "bundle")["runs"][0]["exports"] == ["report.sqlite"]
 

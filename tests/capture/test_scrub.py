@@ -100,6 +100,40 @@ def test_nothing_of_the_owner_is_left(private: Path, tmp_path: Path) -> None:
     assert report.arguments_removed == 2
 
 
+def test_the_environment_goes_wherever_nsys_keeps_it(tmp_path: Path) -> None:
+    """As a record a variable, as one text, as a string with zero bytes between, and in pages freed long ago."""
+    secrets = {
+        "record": "sk-aaaa1111",
+        "text": "sk-bbbb2222",
+        "string": "sk-cccc3333",
+        "freed": "sk-dddd4444",
+    }
+    source = two_steps().meta("PROCESS_0:ENVIRONMENT_VARIABLE", f'API_KEY="{secrets["record"]}"')
+    path = source.write(tmp_path / "in.sqlite")
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA secure_delete = OFF")
+    agent = f"HOME=/x\nAPI_KEY={secrets['text']}\n"
+    db.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (1, 'n', 'Environment', 1, ?)", (agent,))
+    process = f"HOME=/x\0API_KEY={secrets['string']}\0TERM=xterm\0"
+    db.execute("INSERT INTO StringIds VALUES (777, ?)", (process,))
+    db.execute("CREATE TABLE gone (text TEXT)")
+    db.execute("INSERT INTO gone VALUES (?)", (f"API_KEY={secrets['freed']} " * 2000,))
+    db.commit()
+    db.execute("DROP TABLE gone")
+    db.commit()
+    db.close()
+    before = path.read_bytes()
+    assert [name for name, secret in secrets.items() if secret.encode() not in before] == []
+    scrub(path, tmp_path / "out.sqlite")
+    scrub(path, tmp_path / "out.sqlite.xz")
+    after = (tmp_path / "out.sqlite").read_bytes()
+    assert lzma.decompress((tmp_path / "out.sqlite.xz").read_bytes()) == after
+    assert [name for name, secret in secrets.items() if secret.encode() in after] == []
+    assert b"API_KEY" not in after
+    for name in MEASURED:
+        assert table(tmp_path / "out.sqlite", name) == table(path, name)
+
+
 def test_measured_rows_stay_but_for_private_words_in_names(private: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.sqlite"
     scrub(private, out)

@@ -83,6 +83,35 @@ def test_the_cost_of_profiling_is_told(stand_ins: StandIns, tmp_path: Path) -> N
     )
 
 
+def test_the_emulator_tells_the_cost_of_profiling(tmp_path: Path) -> None:
+    from tracediff.capture.bundle import Bundle, BundleRun
+    from tracediff.cli.bundle_kpi import _cost_note
+
+    def runs(profiled: bool, *medians: float) -> tuple[BundleRun, ...]:
+        made = []
+        for number, median in enumerate(medians):
+            folder = tmp_path / f"{profiled}{number}{median}"
+            folder.mkdir(exist_ok=True)
+            times = {"mean_us": median + 5, "median_us": median, "steps": 28}
+            rank = {
+                "rank": 0,
+                "profiled_step": times if profiled else None,
+                "unprofiled_step": {**times, "median_us": 1.0} if profiled else times,
+            }
+            (folder / "emulator.json").write_text(
+                json.dumps({"emulator": "mini_serve", "profiled": profiled, "ranks": [rank]})
+            )
+            made.append(BundleRun(folder.name, (), (folder / "emulator.json",)))
+        return tuple(made)
+
+    sides = {"baseline": runs(True, 990.0, 1010.0), "candidate": runs(True, 1100.0)}
+    bundle = Bundle(sides, {"baseline": runs(False, 840.0, 860.0), "candidate": runs(False, 950.0)})
+    said = _cost_note(bundle)
+    assert "baseline host_step_time_generation_p50 0.850 ms without and 1.000 ms with the profiler" in said
+    assert "+0.150 ms, +17.6%" in said  # 150 of 850 us
+    assert "candidate host_step_time_generation_p50 0.950 ms without and 1.100 ms with" in said
+
+
 @pytest.mark.parametrize("words", [[], ["--baseline", "x"]])
 def test_nothing_to_capture(words: list[str]) -> None:
     with pytest.raises(TracediffError) as refused:

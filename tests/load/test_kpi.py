@@ -57,6 +57,37 @@ def test_trtllm_bench_without_streaming_has_no_ttft_or_tpot() -> None:
     assert report.metrics["e2e_p95_ms"].value == 1000.0
 
 
+# The emulator
+
+
+@pytest.mark.parametrize(("profiled", "p50", "mean"), [(True, 0.98, 1.0), (False, 0.87, 0.88)])
+def test_the_emulator_times_the_steps_that_the_run_is_of(
+    profiled: bool, p50: float, mean: float, tmp_path: Path
+) -> None:
+    """Inside the profiled window where there is one: 1000 us is 1 ms."""
+    inside = '{"mean_us": 1000.0, "median_us": 980.0, "steps": 28}' if profiled else "null"
+    path = tmp_path / "emulator.json"
+    path.write_text(
+        f'{{"emulator": "mini_serve", "profiled": {str(profiled).lower()}, "ranks": [{{"rank": 0, "profiled_step": {inside},'
+        ' "unprofiled_step": {"mean_us": 880.0, "median_us": 870.0, "steps": 32}}, {"rank": 1}]}'
+    )
+    report = read(path)
+    assert report.kind == "emulator"
+    assert values(report) == {
+        "host_step_time_generation_p50_ms": pytest.approx(p50),
+        "host_step_time_generation_mean_ms": pytest.approx(mean),
+    }
+    assert report.metrics["host_step_time_generation_p50_ms"].better == "lower"
+
+
+def test_an_emulator_without_a_step_is_no_report(tmp_path: Path) -> None:
+    path = tmp_path / "emulator.json"
+    path.write_text('{"emulator": "mini_serve", "profiled": true, "ranks": []}')
+    with pytest.raises(TracediffError) as refused:
+        read(path)
+    assert refused.value.slug == "kpi-unknown-format"
+
+
 # The serving benchmark
 
 

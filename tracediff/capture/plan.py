@@ -67,7 +67,7 @@ class Plan:
     nsys_flags: tuple[str, ...] = ()
     graph_trace: str = "node"
     gpu_metrics: bool = False
-    keep_reports: bool = True
+    keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
     min_free_gib: float = 2.0
 
     def side(self, name: SideName) -> SidePlan:

@@ -59,6 +59,8 @@ _ROWS = (
         default_steps="20-50",
         env={"TLLM_PROFILE_RECORD_GC": "1"},
         fork=False,
+        program="tracediff.capture.workloads.mini_serve",
+        reports=(("--report", "emulator.json"),),
     ),
     Preset(
         "trtllm-bench-throughput",

@@ -50,6 +50,9 @@ gptManagerBenchmark, gptSessionBenchmark.
 @click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
 @click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
 @click.option(
+    "--keep-reports", is_flag=True, help="Keep the .nsys-rep files. They hold the programs' environment."
+)
+@click.option(
     "--nsys-flag", "nsys_flags", multiple=True, metavar="FLAG", help="One more word for nsys profile."
 )
 @click.option(
@@ -65,6 +68,7 @@ def capture(
     only_plan: bool,
     resume: bool,
     gpu_metrics: bool,
+    keep_reports: bool,
     **flags: object,
 ) -> None:
     """Record paired runs of BASELINE and CANDIDATE, interleaved, into a bundle for `tracediff compare`.
@@ -75,7 +79,8 @@ def capture(
     from tracediff.capture.nsys_features import need_nsys
     from tracediff.capture.runner import Runner
 
-    plan = _plan(plan_file, baseline, candidate, {**flags, "gpu_metrics": gpu_metrics or None})
+    flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
+    plan = _plan(plan_file, baseline, candidate, flags)
     bundle = output or Path("tracediff-bundle")
     nsys = need_nsys()
     for note in left_out(plan, nsys.features):

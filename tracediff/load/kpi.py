@@ -5,6 +5,7 @@
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
     cpp-iteration-log   log lines `{"Active Request Count":...}` of the C++ runtime; no times in them
+    emulator            `--report FILE` of the emulator in `tracediff.capture.workloads`
 
 Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
 """

@@ -1,4 +1,4 @@
-"""JSON reports: trtllm-bench and the serving benchmark."""
+"""JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff.capture.workloads`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LISTS = {"ttfts": "ttft", "itls": "itl", "e2els": "e2e"}  # of single requests,
 
 
 def read_json(data: bytes, source: str) -> KpiReport | None:
-    """Return the report in a JSON file's content, None where it is not one of these two."""
+    """Return the report in a JSON file's content, None where it is none of these."""
     parsed = _top_level(data)
     if parsed is None:
         return None
@@ -56,6 +56,8 @@ def read_json(data: bytes, source: str) -> KpiReport | None:
         return _trtllm_bench(get, source)
     if "request_throughput" in keys or any(_LATENCY.match(key) for key in keys):
         return _serving(keys, get, source)
+    if "emulator" in keys and "ranks" in keys:
+        return _emulator(get, source)
     return None
 
 
@@ -148,3 +150,15 @@ def _failed(get: _Get, source: str) -> list[Note]:
             f"{source}: {asked - completed:.0f} of {asked:.0f} requests failed; the figures are of the rest",
         )
     ]
+
+
+def _emulator(get: _Get, source: str) -> KpiReport | None:
+    """Host step times of generation steps: of the profiled ones, or, in a run without the profiler, of all."""
+    metrics: dict[str, Metric] = {}
+    ranks = get("ranks")
+    first = section(ranks[0]) if isinstance(ranks, list) and ranks else {}
+    times = section(first.get("profiled_step" if get("profiled") is True else "unprofiled_step"))
+    for key, name in (("median_us", "generation_p50"), ("mean_us", "generation_mean")):
+        value = number(times.get(key))
+        put(metrics, f"host_step_time_{name}_ms", None if value is None else value / 1000)
+    return KpiReport("emulator", source, metrics) if metrics else None

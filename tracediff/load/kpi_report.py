@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from tracediff.model import Note
 
-Kind = Literal["trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "cpp-iteration-log"]
+Kind = Literal[
+    "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "cpp-iteration-log", "emulator"
+]
 Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
 
@@ -59,7 +61,7 @@ class KpiReport:
 
     `metrics` are by canonical name, the same in every format: `request_throughput_req_s`,
     `output_throughput_tok_s`, `{ttft,tpot,itl,e2e}_{mean,p50,p90,p95,p99}_ms`,
-    `{host,device}_step_time_{mean,p50,generation_p50}_ms`, `tokens_per_step`, ... A figure that was
+    `{host,device}_step_time_{mean,p50,generation_p50,generation_mean}_ms`, `tokens_per_step`, ... A figure that was
     not measured is absent, never zero. `iterations` are the first ones of the file, `iterations_left_out`
     counts the rest.
     """
