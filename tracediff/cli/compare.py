@@ -69,6 +69,9 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
     type=click.Path(path_type=Path),
     help="The same of the candidate.",
 )
+@click.option(
+    "--host-only", is_flag=True, help="Captures without GPU kernels: compare host time between step labels."
+)
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
@@ -86,6 +89,7 @@ def compare(
     noise: str | None,
     kpi_baseline: tuple[Path, ...],
     kpi_candidate: tuple[Path, ...],
+    host_only: bool,
     force: bool,
     memory_limit: str | None,
     threads: int | None,
@@ -104,9 +108,12 @@ def compare(
 
     parsed = [parse_gate(text) for text in gates]
     check_outputs(outputs.values(), overwrite)
+    if host_only and whole_capture:
+        raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
     *files, bundle = resolve_pair(baseline, candidate)
-    reading = Reading(step_regex, whole_capture, memory_limit, threads)
-    said = {"step_regex": step_regex, "whole_capture": whole_capture, "force": force, "noise": bool(noise)}
+    reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only)
+    said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, "force": force,
+            "noise": bool(noise)}  # fmt: skip
     sides = [reduce_side(one, reading, _progress(quiet)) for one in files]
     repeats = reduce_side(resolve(noise), reading, _progress(quiet)) if noise else None
     result = compare_sides(

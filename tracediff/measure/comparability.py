@@ -30,7 +30,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _same(sides, "clocks", lambda part: ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices) or "?",
               "warn", "maximum clocks differ"),
         _graph_mode(sides),
-        *(_kind(sides, kind) for kind in ("cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
+        *(_kind(sides, kind) for kind in ("kernels", "cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
         _gc(sides),
         _step_labels(sides),
         _window(sides),
@@ -116,8 +116,9 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
     one, other = ("captured" if side.captured(kind) else "not captured" for side in sides)
     if one == other:
         return Check(f"trace_{kind}", "ok", one, other, "")
-    status = {"cuda_api": "fail", "graphs": "fail"}.get(kind, "warn")
+    status = {"kernels": "fail", "cuda_api": "fail", "graphs": "fail"}.get(kind, "warn")
     message = {
+        "kernels": "one side has no GPU kernels: its steps are timed on the host",
         "cuda_api": "without launching calls on one side idle time cannot be attributed there",
         "graphs": "the kernels of CUDA graphs are missing on one side",
         "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"

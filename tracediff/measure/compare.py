@@ -52,6 +52,9 @@ from tracediff.model import (
     Tool,
 )
 
+# Categories that need GPU rows, and those that need CUDA calls, to be told at all.
+OF_GPU = ("compute", "comm", "memcpy", "launch_latency", "dependency", "graph_internal", "unattributed")
+OF_CALLS = ("launch_api", "host_sync", "host_api")
 _IDLE = tuple(name for name in CATEGORIES if name not in ("compute", "comm", "memcpy"))
 
 
@@ -137,6 +140,7 @@ def compare(
     waits = idle if with_gil else idle_table(sides, with_gil=True)
     idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
+    with_gpu = all(side.captured("kernels") for side in sides)
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
@@ -145,7 +149,7 @@ def compare(
         verdict_reason=reason,
         step=step,
         phases=tables.phases(steps),
-        accounting=with_hidden(accounting, sides, weigher, idle_of_python),
+        accounting=with_hidden(accounting, sides, weigher, idle_of_python) if with_gpu else accounting,
         mix=strata.mix,
         findings=findings,
         kernels=kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family),
@@ -255,6 +259,8 @@ def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with
     values: list[dict[str, float]] = []
     for side, numbers in zip(sides, (cells.baseline, cells.candidate), strict=True):
         held = {"gil_wait": side.captured("gil") and with_gil, "gc": side.captured("gc")}
+        if not side.captured("kernels"):  # measured on the host alone
+            held |= dict.fromkeys(OF_GPU, False) | dict.fromkeys(OF_CALLS, side.captured("cuda_api"))
         values.append(
             {
                 name: float(numbers[column])
@@ -361,6 +367,11 @@ def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], w
         )  # fmt: skip
     elif min(runs) < 4:
         notes.append(Note("few-runs", f"{min(runs)} runs a side: 5 make the interval and the test reliable"))
+    if not all(side.captured("kernels") for side in sides):
+        notes.append(
+            Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
+                 " a GPU would have hidden of a pause is not known")
+        )  # fmt: skip
     if not with_gil:
         notes.append(
             Note("gil-one-side", "the GIL was traced on one side only: waits for it are counted as the host work or"

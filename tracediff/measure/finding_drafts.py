@@ -37,6 +37,7 @@ def idle_drafts(
     drafts = []
     floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
     robust = robust_estimates(cells)
+    lost = "GPU idle time" if all(side.captured("kernels") for side in sides) else "time"
     for column, (cause, thread, holder, where, copy) in enumerate(keys):
         if level[column] == "within_noise" and abs(float(cells.delta[column])) < floor:
             continue
@@ -53,7 +54,7 @@ def idle_drafts(
         api = apis[1 if delta >= 0 else 0] or apis[0 if delta >= 0 else 1]
         draft = idle_draft(
             cell, column, level[column], found,
-            (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api,
+            (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api, lost,
         )  # fmt: skip
         drafts.append(_of_one_rank(draft, mine, frame, float(cells.delta[column])) if ranks > 1 else draft)
     return drafts

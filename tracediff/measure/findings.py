@@ -154,8 +154,9 @@ def idle_draft(
     count: tuple[float, float],
     delta: float,
     apis: str,
+    lost: str = "GPU idle time",
 ) -> Draft:
-    """The finding of an idle cell."""
+    """The finding of an idle cell; `lost`: what the time is called that a pause costs."""
     where = Where(
         range=cell.place or None,
         thread=cell.thread or None,
@@ -164,22 +165,22 @@ def idle_draft(
         api=apis or None,
     )
     return Draft(
-        cell.cause, _idle_title(cell, delta, apis), where, column, level,
+        cell.cause, _idle_title(cell, delta, apis, lost), where, column, level,
         api_sql("cu%Mem%") if cell.copy else idle_sql(cell.cause, cell.place, cell.holder_place), moments, count,
         copy=cell.copy,
     )  # fmt: skip
 
 
-def _idle_title(cell: IdleCell, delta: float, apis: str) -> str:
+def _idle_title(cell: IdleCell, delta: float, apis: str, lost: str) -> str:
     place = _at(cell.place)
     thread = f"the {cell.thread} thread" if cell.thread else "the host"
     more = "more" if delta >= 0 else "less"
     if cell.cause == "gc":
-        return f"{more} GPU idle time while {thread} collects garbage {place}"
+        return f"{more} {lost} while {thread} collects garbage {place}"
     if cell.cause == "gil_wait":
         holder = f"the {cell.holder} thread" if cell.holder else "a thread that was not recorded"
         held = f" ({_at(cell.holder_place)})" if cell.holder_place else ""
-        return f"{more} GPU idle time while {thread} waits for the GIL held by {holder}{held}"
+        return f"{more} {lost} while {thread} waits for the GIL held by {holder}{held}"
     called = f" ({apis})" if apis else ""
     return {
         "host_work": f"{more} host work {place} on {thread}",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
+from tracediff.measure.host_only import is_host_only, reduce_host
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Run, Side
@@ -23,6 +24,7 @@ class Reading:
     whole_capture: bool = False
     memory_limit: str | None = None
     threads: int | None = None
+    host_only: bool = False  # measure the host where an export has no GPU kernels
 
 
 def reduce_side(files: SideFiles, reading: Reading, progress: Callable[[str], None] = lambda _: None) -> Side:
@@ -43,6 +45,8 @@ def reduce_file(path: Path, reading: Reading) -> Reduction:
     try:
         capture = load_capture(path, scratch, memory_limit=reading.memory_limit, threads=reading.threads)
         try:
+            if reading.host_only and is_host_only(capture):
+                return reduce_host(capture, step_regex=reading.step_regex)
             return reduce_capture(capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture)
         finally:
             capture.close()

@@ -1,0 +1,108 @@
+"""Captures without GPU work: steps from label to label on the host, on traces whose answer is worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.tiny import STEP, label, one_gap, reduced, spent
+from tracediff.errors import TracediffError
+from tracediff.measure.compare import compare
+from tracediff.measure.sides import Run, Side
+
+
+def hosts(held: int = 100, collected: int = 50, period: int = 1000, steps: int = 6) -> TraceBuilder:
+    """Steps of `period`, longer by what `held` is beyond 100 and `collected` beyond 50.
+
+    thread 1  label 0 to 90; _schedule from 200 on, in it from 300 on a wait for the GIL of `held`, then 100 more;
+              100 after it a collection of `collected`
+    thread 2  serialize_responses, the GIL held, for as long as thread 1 waits
+    """
+    trace = TraceBuilder().process(100).thread(100, 1).thread(100, 2)
+    at = 0
+    for number in range(steps):
+        trace.range(1, label(number), at, at + 90)
+        trace.range(1, "_schedule", at + 200, at + 400 + held)
+        trace.gil(2, "hold", at + 250, at + 300 + held).gil(1, "wait", at + 300, at + 300 + held)
+        trace.range(2, "serialize_responses", at + 240, at + 310 + held)
+        trace.gil(1, "hold", at + 300 + held, at + 400 + held)
+        if collected:
+            trace.gc(1, at + 500 + held, at + 500 + held + collected)
+        at += period + (held - 100) + (collected - 50)
+    return trace
+
+
+def side(name: str, trace: TraceBuilder, folder) -> Side:
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(trace, folder / name, host_only=True)])])
+
+
+def test_a_step_is_all_of_the_time_to_the_next_label(tmp_path):
+    """1000 ns: 100 waiting for the GIL, 50 collecting, the rest at work: 850."""
+    reduction = reduced(hosts(), tmp_path, host_only=True)
+    assert len(reduction.periods) == 5  # the sixth label has no next one
+    assert reduction.residual_ns == 0
+    for period in range(5):
+        assert spent(reduction, period) == {"gil_wait": 100, "gc": 50, "host_work": 850}
+    work = reduction.idle.filter(reduction.idle["cause"] == "host_work")
+    places = {place: work.filter(work["place"] == place)["ns"].sum() / 5 for place in work["place"].unique()}
+    assert places["_schedule"] == 200  # 200 to 500 without the wait
+    assert places[STEP] == 90
+    assert set(reduction.idle["thread"]) == {"executor"}
+    assert reduction.coverage["kernels"] == "not_captured"
+    assert len(reduction.kernels) == len(reduction.transitions) == 0
+    assert reduction.launch["kernels"].to_list() == reduction.launch["calls"].to_list() == [0]
+    assert "[step]" not in reduction.apis["api"].to_list()
+
+
+def test_a_planted_wait_and_a_planted_collection_are_found(tmp_path):
+    """50 us more of waiting and 100 us more of collecting, in steps 150 us longer."""
+    result = compare(
+        side("baseline", hosts(period=100_000), tmp_path),
+        side("candidate", hosts(held=50_100, collected=100_050, period=100_000), tmp_path),
+    )
+    assert result.step.delta_ns == pytest.approx(150_000)
+    assert result.accounting.delta == pytest.approx({"gc": 100_000, "gil_wait": 50_000, "host_work": 0})
+    assert "compute" not in result.accounting.baseline  # not captured is never zero
+    assert "launch_api" not in result.accounting.baseline
+    first, second = result.findings[:2]
+    assert (first.cause, first.delta_ns) == ("gc", pytest.approx(100_000))
+    assert (second.cause, second.delta_ns) == ("gil_wait", pytest.approx(50_000))
+    assert second.where.holder_range == "serialize_responses"
+    assert "GPU" not in first.title + second.title
+    assert "host-only" in [note.slug for note in result.warnings]
+    assert result.kernels == []
+    assert result.verdict == "likely_regressed"  # one run a side
+
+
+def test_a_side_with_kernels_is_not_comparable(tmp_path):
+    trace = one_gap()
+    with_gpu = trace.range(1, label(3), 1900, 2000).api(1, "cudaLaunchKernel", 1910, 1950, corr=3)
+    with_gpu.kernel(3, 2000, 2100)
+    result = compare(side("baseline", hosts(), tmp_path), side("candidate", with_gpu, tmp_path))
+    assert result.verdict == "not_comparable"
+    assert next(one.name for one in result.comparability.checks if one.status == "fail") == "trace_kernels"
+
+
+def test_calls_of_an_export_without_kernels_are_told(tmp_path):
+    """A launch of 40 ns in each step, whose kernels were not recorded: 850 - 40 at work."""
+    trace = hosts()
+    for number in range(6):
+        trace.api(1, "cudaLaunchKernel", 1000 * number + 10, 1000 * number + 50, corr=number)
+    reduction = reduced(trace, tmp_path, host_only=True)
+    assert spent(reduction) == {"gil_wait": 100, "gc": 50, "launch_api": 40, "host_work": 810}
+
+
+@pytest.mark.parametrize(("steps", "slug"), [(0, "no-steps"), (1, "one-step")])
+def test_without_labels_there_are_no_steps(steps: int, slug: str, tmp_path):
+    trace = hosts(steps=steps).range(1, "_schedule", 90_000, 90_100)
+    with pytest.raises(TracediffError) as refused:
+        reduced(trace, tmp_path, host_only=True)
+    assert refused.value.slug == slug
+
+
+def test_kernels_are_asked_for_unless_the_host_is_wanted(tmp_path):
+    with pytest.raises(TracediffError) as refused:
+        reduced(hosts(), tmp_path)
+    assert refused.value.slug == "no-kernels"
+    assert "--host-only" in refused.value.fix
