@@ -29,6 +29,7 @@ class Strata:
     members: pl.DataFrame
     weights: dict[int, float]
     rows: list[Stratum]
+    keys: list[str]  # of each row: the value of ROW that its steps have
     mix: Mix
     warnings: list[Note]
     without_tokens: bool = False  # one side's labels carry no token count
@@ -70,8 +71,8 @@ def build_strata(steps: pl.DataFrame, runs: tuple[int, int], min_steps: int = MI
         )
     located = steps.join(members, on=SHAPE, how="left", nulls_equal=True)
     weights = _weights(located)
-    rows = _rows(located, groups, weights, runs, min_steps)
-    return Strata(members, weights, rows, _mix(located), warnings, without_tokens=note is not None)
+    rows, keys = _rows(located, groups, weights, runs, min_steps)
+    return Strata(members, weights, rows, keys, _mix(located), warnings, without_tokens=note is not None)
 
 
 def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, Note | None]:
@@ -97,7 +98,7 @@ def _counts(steps: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     )
 
 
-def _bucket(column: str) -> pl.Expr:
+def bucket(column: str) -> pl.Expr:
     """Powers of two: 0, 1, 2, 3-4, 5-8, ...; stored as the upper bound."""
     value = pl.col(column)
     return (
@@ -128,8 +129,8 @@ def _assign(
             [
                 pl.col("phase").alias("a"),
                 pl.col("ctx_reqs").alias("b"),
-                _bucket("ctx_tokens").alias("c"),
-                _bucket("gen_reqs").alias("d"),
+                bucket("ctx_tokens").alias("c"),
+                bucket("gen_reqs").alias("d"),
             ],
         ),
         (
@@ -170,26 +171,30 @@ def _weights(located: pl.DataFrame) -> dict[int, float]:
     return {int(group): count / total for group, count in counts.iter_rows()}
 
 
+# What the steps of one row of the table of strata have in common, in a table with SHAPE columns and group.
+ROW = (
+    pl.when(pl.col("group") >= 0)
+    .then(pl.format("g{}", "group"))
+    .otherwise(
+        pl.format(
+            "x{}-{}-{}-{}",
+            "phase",
+            pl.col("ctx_reqs").fill_null(-1),
+            pl.col("ctx_tokens").fill_null(-1),
+            pl.col("gen_reqs").fill_null(-1),
+        )
+    )
+)
+
+
 def _rows(
     located: pl.DataFrame,
     groups: dict[int, str],
     weights: dict[int, float],
     runs: tuple[int, int],
     min_steps: int,
-) -> list[Stratum]:
-    by_group = located.with_columns(
-        row=pl.when(pl.col("group") >= 0)
-        .then(pl.format("g{}", "group"))
-        .otherwise(
-            pl.format(
-                "x{}-{}-{}-{}",
-                "phase",
-                pl.col("ctx_reqs").fill_null(-1),
-                pl.col("ctx_tokens").fill_null(-1),
-                pl.col("gen_reqs").fill_null(-1),
-            )
-        )
-    )
+) -> tuple[list[Stratum], list[str]]:
+    by_group = located.with_columns(row=ROW)
     side = pl.col("side")
     table = by_group.group_by("row").agg(
         pl.col("group").first(), pl.col("phase").first(),
@@ -219,7 +224,7 @@ def _rows(
                 reason="" if group >= 0 else _why(row, runs, min_steps),
             )
         )
-    return out
+    return out, table["row"].to_list()
 
 
 def _why(row: dict[str, object], runs: tuple[int, int], min_steps: int) -> str:

@@ -47,6 +47,7 @@ class Unit:
     later_node: npt.NDArray[np.bool_]  # of its graph launch: not the first op of it to start
     bounds: Ints  # period k = [bounds[k], bounds[k + 1])
     step: npt.NDArray[np.int32]  # step of the process (table step) of each period
+    stream: npt.NDArray[np.int32] | None = None  # of each op, where it was asked for
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class Timeline:
     warnings: list[Note]
 
 
-def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline:
+def build_timeline(
+    capture: Capture, *, whole_capture: bool = False, with_streams: bool = False
+) -> Timeline:
     """Read the ops of every rank and cut their timelines into periods.
 
     `whole_capture`: one period, from the first op to the end of the last. Needs the tables of `find_steps` otherwise.
@@ -122,6 +125,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False) -> Timeline
                 later_node=_later_nodes(start, graph, mine),
                 bounds=bounds,
                 step=step,
+                stream=ops["stream"][here] if with_streams else None,
             )
         )
     units = _numbered([unit for unit in units if len(unit.step)])

@@ -111,7 +111,8 @@ def compare(
     if host_only and whole_capture:
         raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
     *files, bundle = resolve_pair(baseline, candidate)
-    reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only)
+    keep = bool({"html", "json"} & outputs.keys())  # what draws steps
+    reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, "force": force,
             "noise": bool(noise)}  # fmt: skip
     sides = [reduce_side(one, reading, _progress(quiet)) for one in files]

@@ -39,7 +39,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     folder = bundled()
     baseline, candidate, what = PAIRS[pair]
     click.echo(f"demo: {what}", err=True)
-    sides = [reduce_side(resolve(str(folder / name)), Reading()) for name in (baseline, candidate)]
+    sides = [reduce_side(resolve(str(folder / name)), Reading(keep=True)) for name in (baseline, candidate)]
     sys.exit(
         finish(compare(sides[0], sides[1]), {"html": html}, [], overwrite=overwrite, top=10, quiet=False)
     )

@@ -33,6 +33,7 @@ from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, idle_table, steps_table
 from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tails import tail_findings
+from tracediff.measure.timelines import timelines
 from tracediff.measure.verdict import decide, step_estimate
 from tracediff.model import (
     CATEGORIES,
@@ -140,6 +141,7 @@ def compare(
     waits = idle if with_gil else idle_table(sides, with_gil=True)
     idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
+    kernel_list = kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family)
     with_gpu = all(side.captured("kernels") for side in sides)
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
@@ -152,7 +154,7 @@ def compare(
         accounting=with_hidden(accounting, sides, weigher, idle_of_python) if with_gpu else accounting,
         mix=strata.mix,
         findings=findings,
-        kernels=kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family),
+        kernels=[row for _, row in kernel_list],
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
@@ -175,6 +177,9 @@ def compare(
         warnings=warnings,
         samples=samples,
         samples_left_out=left_out,
+        timelines=timelines(
+            sides, steps, strata, kernels.matching, [row for row, _ in kernel_list], with_gil
+        ),
     )
 
 

@@ -124,6 +124,13 @@ class HostThread:
             _pick(label, part, -1).astype(np.int32),
         )
 
+    def outer_calls(
+        self, start: int, end: int
+    ) -> tuple[Intervals, npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+        """Outermost calls that touch [start, end): when, which function, and LAUNCH, SYNC or OTHER."""
+        calls, names, kinds, _ = self._calls_during(start, end)
+        return calls, names, kinds
+
     def _calls_during(
         self, start: int, end: int
     ) -> tuple[

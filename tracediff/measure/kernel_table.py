@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.align.kernel_categories import is_communication
-from tracediff.align.kernels import Match
+from tracediff.align.kernels import Match, Matching
 from tracediff.measure.cells import Estimates, Frame, finite
 from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, kernel_rows
@@ -25,6 +25,7 @@ class KernelCells:
     hidden: (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns a step.
     """
 
+    matching: Matching
     rows: list[Match]
     kinds: list[str]
     values: pl.DataFrame
@@ -39,9 +40,8 @@ class KernelCells:
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides."""
-    matching, table = kernel_rows(sides)
+    matching, by_row = kernel_rows(sides)
     keys = ["side", "run", "part", "period", "row"]
-    by_row = table.group_by(keys, maintain_order=True).agg(pl.col("count", "wall_ns", "share_ns").sum())
     located = by_row.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
     steps = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
     runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
@@ -55,14 +55,13 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         .with_columns(factor=pl.col("weight") / (pl.col("steps") * pl.col("runs")))
         .sort(keys)
     )  # fmt: skip
-    at = weighed["row"].to_numpy(), weighed["side"].to_numpy()
+    at = weighed["row"].to_numpy() * 2 + weighed["side"].to_numpy()
     factor = weighed["factor"].to_numpy()
 
     def a_step(column: str) -> Floats:
         """Weighted sums by (row, side), added up in a fixed order: the same input gives the same bits."""
-        out = np.zeros((len(matching.rows), 2))
-        np.add.at(out, at, weighed[column].to_numpy() * factor)
-        return out
+        sums = np.bincount(at, weights=weighed[column].to_numpy() * factor, minlength=2 * len(matching.rows))
+        return sums.astype(np.float64).reshape(-1, 2)
 
     size = len(matching.rows)
     counts, walls, shares = np.round(a_step("count"), 9), a_step("wall_ns"), a_step("share_ns")
@@ -81,6 +80,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         for row in part.keys.iter_rows(named=True)
     }
     return KernelCells(
+        matching,
         matching.rows,
         [_kind(match) for match in matching.rows],
         by_row,
@@ -106,29 +106,28 @@ def kernel_result_rows(
     judged: tuple[list[Evidence], Floats],
     category: Callable[[str], str],
     family: Callable[[str], str],
-) -> list[KernelRow]:
-    """Rows for the result, largest change first; every op of the compared steps is in exactly one."""
+) -> list[tuple[int, KernelRow]]:
+    """Rows for the result, largest change first, with their numbers; every op of the compared steps is in exactly one."""
     rows = []
     for number, match in enumerate(kernels.rows):
         if not kernels.counts[number].any() and not (cells.baseline[number] or cells.candidate[number]):
             continue  # seen only in steps that were not compared
         name = (match.candidate or match.baseline)[0].name
-        rows.append(
-            KernelRow(
-                match=match.match,  # type: ignore[arg-type]
-                confidence=match.confidence,
-                category=category(name),
-                family=family(name),
-                baseline=_side(kernels, number, 0, float(cells.baseline[number])),
-                candidate=_side(kernels, number, 1, float(cells.candidate[number])),
-                delta_ns=float(cells.delta[number]),
-                ci_low_ns=finite(cells.low[number], cells.delta[number]),
-                ci_high_ns=finite(cells.high[number], cells.delta[number]),
-                level=judged[0][number],
-                q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
-            )
+        found = KernelRow(
+            match=match.match,  # type: ignore[arg-type]
+            confidence=match.confidence,
+            category=category(name),
+            family=family(name),
+            baseline=_side(kernels, number, 0, float(cells.baseline[number])),
+            candidate=_side(kernels, number, 1, float(cells.candidate[number])),
+            delta_ns=float(cells.delta[number]),
+            ci_low_ns=finite(cells.low[number], cells.delta[number]),
+            ci_high_ns=finite(cells.high[number], cells.delta[number]),
+            level=judged[0][number],
+            q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
         )
-    return sorted(rows, key=lambda row: (-abs(row.delta_ns), -_time(row), _names(row)))
+        rows.append((number, found))
+    return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
 
 
 def _time(row: KernelRow) -> float:

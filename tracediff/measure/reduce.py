@@ -18,10 +18,12 @@ from tracediff.measure.collectives import collective_waits
 from tracediff.measure.gil import read_gil
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.idle_cells import Words
+from tracediff.measure.kept_steps import choose_steps
 from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, op_sums, transition_table
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
 from tracediff.measure.reduction import Reduction
+from tracediff.measure.step_events import gil_of_steps, keep_steps
 from tracediff.measure.sweep import Sweep, sweep
 from tracediff.measure.windows import host_windows
 
@@ -29,9 +31,13 @@ BUSY = ("compute", "comm", "memcpy")
 
 
 def reduce_capture(
-    capture: Capture, *, step_regex: str | None = None, whole_capture: bool = False
+    capture: Capture,
+    *,
+    step_regex: str | None = None,
+    whole_capture: bool = False,
+    keep: bool = False,
 ) -> Reduction:
-    """Measure one export. Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex."""
+    """Measure one export; `keep`: with the events of some steps, to draw. Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex."""
     if whole_capture:
         source = "whole-capture"
         capture.db.execute(_NO_STEPS)
@@ -39,15 +45,22 @@ def reduce_capture(
         _need_kernels(capture)
         source = find_steps(capture, step_regex)
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
-    timeline = build_timeline(capture, whole_capture=whole_capture)
+    timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=keep)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
     swept = [sweep(unit) for unit in timeline.units]
     periods, strata = _periods(timeline.units, swept, steps)
     windows = host_windows(periods, timeline.units[0].pid, threads)
+    chosen = choose_steps(periods) if keep else []
+    gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
     hosts = Hosts(capture.db, timeline.calls, gil)
     idle = idle_tables(timeline, swept, periods, Words.of(threads, places, hosts), hosts)
+    kept = (
+        keep_steps(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
+        if gil_rows is not None
+        else []
+    )
     causes = np.concatenate(idle.causes)
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     return Reduction(
@@ -74,6 +87,7 @@ def reduce_capture(
         keys=timeline.keys,
         sequences=modal_sequences(timeline, swept, periods),
         collectives=collective_waits(timeline.units, swept, periods),
+        kept=kept,
         **_kernel_tables(timeline, swept, periods),
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
     )

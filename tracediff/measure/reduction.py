@@ -5,11 +5,12 @@ Every table carries names, not ids of the export: reductions of different export
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from tracediff.align.threads import Thread
+from tracediff.measure.kept_steps import KeptStep
 from tracediff.model import Captured, Note
 
 
@@ -36,6 +37,7 @@ class Reduction:
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common sequence of kernel keys of a step
+    kept       steps with all their events, to be drawn; empty where nobody asked
     """
 
     name: str
@@ -68,3 +70,4 @@ class Reduction:
     collectives: pl.DataFrame
     strata: pl.DataFrame
     sequences: dict[str, list[int]]
+    kept: list[KeptStep] = field(default_factory=list)

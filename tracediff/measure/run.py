@@ -25,6 +25,7 @@ class Reading:
     memory_limit: str | None = None
     threads: int | None = None
     host_only: bool = False  # measure the host where an export has no GPU kernels
+    keep: bool = False  # the events of some steps, to draw
 
 
 def reduce_side(files: SideFiles, reading: Reading, progress: Callable[[str], None] = lambda _: None) -> Side:
@@ -47,7 +48,12 @@ def reduce_file(path: Path, reading: Reading) -> Reduction:
         try:
             if reading.host_only and is_host_only(capture):
                 return reduce_host(capture, step_regex=reading.step_regex)
-            return reduce_capture(capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture)
+            return reduce_capture(
+                capture,
+                step_regex=reading.step_regex,
+                whole_capture=reading.whole_capture,
+                keep=reading.keep,
+            )
         finally:
             capture.close()
     finally:

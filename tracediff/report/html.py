@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tracediff.model import Accounting, Result
-from tracediff.report import figures, names, palette, rows, templates, units, waterfall, words
+from tracediff.report import figures, names, palette, rows, templates, timelines, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.markdown import render_markdown
 from tracediff.report.waterfall_svg import render_svg
@@ -24,8 +24,9 @@ def render_html(result: Result) -> str:
     """Return the page."""
     result = neutral(result)
     environment = templates.html_environment()
-    script = templates.text("report.js")
+    script = templates.text("report.js") + templates.text("timelines.js")
     figure = waterfall.build(result)
+    places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
         # Our own files and a drawing of fixed words: the only text of the page that is not escaped.
@@ -37,6 +38,8 @@ def render_html(result: Result) -> str:
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),
         comment=render_markdown(result),
+        timelines=timelines.build(result),
+        kernel_number=lambda row: places[id(row)],
         **_helpers(),
     )
 
@@ -113,4 +116,7 @@ def _helpers() -> dict[str, Any]:
         "shorten": shorten,
         "categories": _categories,
         "NOISE": units.NOISE,
+        "workload": timelines.workload,
+        "timeline_words": timelines.WORDS,
+        "KINDS": {*timelines.WORDS, *palette.BY_KEY},
     }

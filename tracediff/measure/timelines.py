@@ -1,0 +1,220 @@
+"""The steps to look at event by event: which of the kept ones, and how the result holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tracediff.align.kernels import Matching, OpKey
+from tracediff.align.strata import ROW, Strata
+from tracediff.measure.intervals import Ints
+from tracediff.measure.kept_steps import KeptStep, Lane, in_order, typical
+from tracediff.measure.sides import IDLE, Side
+from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
+
+STRATA = 3  # that are shown: those with the most time
+RANKS = 2  # of a stratum
+_BUSY = tuple(name for name in CATEGORIES if name not in IDLE)
+
+
+def timelines(
+    sides: tuple[Side, Side],
+    steps: pl.DataFrame,
+    strata: Strata,
+    matching: Matching,
+    kernel_order: Sequence[int],
+    with_gil: bool,
+) -> Timelines | None:
+    """Choose and convert; None where no step was kept.
+
+    `steps`: every whole step of both sides (see `steps_table`); `kernel_order`: the row of the matching that each
+    kernel row of the result is. Without `with_gil` waits for the GIL count as what they would be without its trace.
+    """
+    if not any(part.kept for side in sides for part in side.parts):
+        return None
+    located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(row=ROW)
+    both = located.group_by("row").agg(pl.col("side").n_unique().alias("sides"), pl.col("ns").sum())
+    shared = both.filter(pl.col("sides") == 2).sort("ns", "row", descending=[True, False])["row"].to_list()
+    writer = _Writer(matching, kernel_order, with_gil)
+    found: list[Timeline] = []
+    ranks_left_out = 0
+    for row in shared[:STRATA]:
+        mine = located.filter(pl.col("row") == row)
+        ranks = _ranks(mine)
+        ranks_left_out = max(ranks_left_out, len(ranks) - RANKS)
+        for rank in ranks[:RANKS]:
+            of_rank = mine.filter(pl.col("rank") == rank)
+            seen: list[_Chosen | None] = [None, None]
+            for kind in ("typical", "worst"):
+                chosen = [
+                    _choose(sides[side], of_rank.filter(pl.col("side") == side), kind) for side in (0, 1)
+                ]
+                if chosen == seen or not any(chosen):
+                    continue  # nothing kept, or the typical steps are the longest as well
+                seen = chosen
+                found.append(
+                    Timeline(
+                        stratum=strata.keys.index(row),
+                        kind=kind,
+                        rank=rank,
+                        exact=all(one is not None and one.exact for one in chosen),
+                        baseline=writer.step(sides[0], chosen[0], 0),
+                        candidate=writer.step(sides[1], chosen[1], 1),
+                    )
+                )
+    return Timelines(list(writer.names), found, max(0, len(shared) - STRATA), max(0, ranks_left_out))
+
+
+def _ranks(steps: pl.DataFrame) -> list[int]:
+    """Ranks with steps on both sides, those first whose own GPU work or idle time changed most."""
+    means = (
+        steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(_BUSY))
+        .group_by("rank", "side")
+        .agg(pl.col("idle").mean())
+        .sort("rank", "side")
+    )
+    by_rank: dict[int, list[float]] = {}
+    for rank, _, idle in means.iter_rows():
+        by_rank.setdefault(rank, []).append(idle)
+    both = {rank: values for rank, values in by_rank.items() if len(values) == 2}
+    return sorted(both, key=lambda rank: (-abs(both[rank][1] - both[rank][0]), rank))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    run: int
+    part: int
+    period: int
+    kept: KeptStep = field(compare=False)
+    rank: int
+    exact: bool
+
+
+def _choose(side: Side, steps: pl.DataFrame, kind: str) -> _Chosen | None:
+    """The typical or the longest step of one side, stratum and rank, of those kept."""
+    if not len(steps):
+        return None
+    if kind == "worst":
+        best = steps.sort("ns", "run", "start_ns", descending=[True, False, False]).row(0, named=True)
+    else:
+        means = steps.group_by("run").agg(pl.col("ns").mean()).sort("ns", "run")
+        run = typical(means["run"].to_list())
+        mine = in_order(steps.filter(pl.col("run") == run))
+        best = mine.row((len(mine) - 1) // 2, named=True)
+    candidates = []
+    for row in steps.iter_rows(named=True):
+        kept = _kept(side, row)
+        if kept is not None:
+            distance = 0 if _is(row, best) else 1 + abs(row["ns"] - best["ns"])
+            candidates.append((distance, row["run"], row["start_ns"], row, kept))
+    if not candidates:
+        return None
+    distance, _, _, row, kept = min(candidates, key=lambda one: one[:3])
+    return _Chosen(row["run"], row["part"], row["period"], kept, row["rank"], distance == 0)
+
+
+def _is(row: dict[str, int], other: dict[str, int]) -> bool:
+    return all(row[name] == other[name] for name in ("run", "part", "period"))
+
+
+def _kept(side: Side, row: dict[str, int]) -> KeptStep | None:
+    kept = side.runs[row["run"]].parts[row["part"]].kept
+    return next((one for one in kept if one.period == row["period"]), None)
+
+
+class _Writer:
+    """Kept steps as the result holds them; every text once."""
+
+    def __init__(self, matching: Matching, kernel_order: Sequence[int], with_gil: bool) -> None:
+        self.names: dict[str, int] = {}
+        self._place = {row: place for place, row in enumerate(kernel_order)}
+        self._matching, self._with_gil = matching, with_gil
+
+    def step(self, side: Side, chosen: _Chosen | None, number: int) -> TimelineStep | None:
+        """One step of one side."""
+        if chosen is None:
+            return None
+        run = side.runs[chosen.run]
+        part = run.parts[chosen.part]
+        row = part.periods.row(chosen.kept.period, named=True)
+        assert row["period"] == chosen.kept.period
+        accounting = {name: int(row[name]) for name in CATEGORIES if row[name]}
+        lanes = chosen.kept.lanes
+        if not self._with_gil:
+            accounting = _without_gil(accounting, lanes)
+            lanes = [lane for lane in lanes if lane.kind not in ("gil", "holders")]
+        keys = part.keys.select("name", "grid", "block").rows()
+        shares = self._matching.candidate if number else self._matching.baseline
+        return TimelineStep(
+            run=part.name,
+            rank=chosen.rank,
+            device=int(row["device"]),
+            number=row["number"],
+            start_ns=int(row["start_ns"]),
+            period_ns=int(row["end_ns"] - row["start_ns"]),
+            thread=chosen.kept.thread,
+            accounting=accounting,
+            lanes=[self._lane(lane, keys, shares, row["phase"]) for lane in lanes],
+            events=chosen.kept.events,
+            merged_below_ns=chosen.kept.merged_below_ns,
+        )
+
+    def _lane(
+        self,
+        lane: Lane,
+        keys: list[tuple[str, str | None, str | None]],
+        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
+        phase: str,
+    ) -> TimelineLane:
+        merged = bool((lane.count > 1).any())
+        group = lane.group if self._with_gil or lane.under is None else lane.under
+        return TimelineLane(
+            kind=lane.kind,
+            name=lane.name,
+            start=_column(lane.start),
+            length=_column(lane.end - lane.start),
+            what=self._named(lane.what, [key[0] for key in keys] if lane.kind == "gpu" else lane.texts),
+            group=self._named(group, lane.groups),
+            row=_column(self._rows(lane.what, keys, shares, phase)) if lane.kind == "gpu" else "",
+            count=_column(lane.count) if merged else "",
+            inside=_column(lane.inside) if merged else "",
+        )
+
+    def _named(self, index: Ints, texts: Sequence[str]) -> str:
+        seen = {one: self.names.setdefault(texts[one], len(self.names)) for one in np.unique(index).tolist()}
+        return " ".join(str(seen[one]) for one in index.tolist())
+
+    def _rows(
+        self,
+        key: Ints,
+        keys: list[tuple[str, str | None, str | None]],
+        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
+        phase: str,
+    ) -> Ints:
+        rows = {}
+        for one in np.unique(key).tolist():
+            name, grid, block = keys[one]
+            parts = shares.get((phase, OpKey(name, grid or "", block or "")), [])
+            most = max(parts, key=lambda part: (part[1], -part[0]), default=(-1, 0.0))[0]
+            rows[one] = self._place.get(most, -1)
+        return np.array([rows[one] for one in key.tolist()], np.int64)
+
+
+def _column(values: Ints) -> str:
+    return " ".join(map(str, values.tolist()))
+
+
+def _without_gil(accounting: dict[str, int], lanes: list[Lane]) -> dict[str, int]:
+    """The accounting of a step with its waits for the GIL counted as what they would be without the GIL's trace."""
+    out = dict(accounting)
+    out.pop("gil_wait", None)
+    for lane in lanes:
+        if lane.kind == "idle" and lane.under is not None:
+            waits = lane.group == lane.groups.index("gil_wait")
+            for cause in np.unique(lane.under[waits]).tolist():
+                name = lane.groups[cause]
+                out[name] = out.get(name, 0) + int(lane.inside[waits & (lane.under == cause)].sum())
+    return out

@@ -1,0 +1,280 @@
+"""Timelines of single steps as data: both sides' lanes on one axis, positions in the units of the drawing.
+
+The drawing is stretched to the width of the page, so only x is a position; heights are pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracediff.measure.intervals import Ints
+from tracediff.measure.merging import merge
+from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
+from tracediff.report import names, palette, units
+from tracediff.report.escape import shorten
+from tracediff.report.waterfall import nice_ticks
+
+WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
+_THINNEST = 6  # an event narrower than this is drawn this wide
+_MOST_EVENTS = (
+    7_000  # that can be pointed at, in all figures together, where so many lanes of a step are full:
+)
+_FULL_LANES = 4
+_LEAST_A_LANE, _MOST_A_LANE = 60, 400
+_CELLS = (
+    1000,
+    500,
+    250,
+    125,
+    60,
+)  # of the axis: what is shorter shares one thing to point at with its neighbours
+_LABEL_FROM = 0.05  # of the axis: a range this long carries its name
+_MAX_NAME = 64
+_HEIGHTS = {"gpu": 18, "idle": 13, "api": 11, "range": 13, "gil": 10, "holders": 10, "gc": 10}
+_ORDER = tuple(_HEIGHTS)
+_SMALL = units.scale_for([20_000.0])
+_GAP, _HEAD, _BETWEEN = 3, 20, 12  # between lanes, above a side's lanes, between the sides
+WORDS = {
+    "gemm": "GEMM",
+    "attention": "attention",
+    "compute": "other compute",
+    "comm": "communication",
+    "memcpy": "copy",
+    "range": "range",
+    "gil_hold": "holds the GIL",
+    "gil_wait": "waits for the GIL",
+    "gil_other": "another thread holds the GIL",
+    "gc": "Python GC",
+}
+
+
+@dataclass(frozen=True)
+class Paint:
+    """All events of one colour of a lane: horizontal strokes as wide as the lane is high."""
+
+    group: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that can be pointed at: an event, or neighbours too short for that. `row`: index of its kernel row, -1 none."""
+
+    x: int
+    width: int
+    title: str
+    row: int = -1
+
+
+@dataclass(frozen=True)
+class Label:
+    """A name on a long event, in percent of the axis."""
+
+    left: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One lane: `y` from the top of the drawing, px."""
+
+    kind: str
+    name: str
+    y: int
+    height: int
+    paint: list[Paint]
+    events: list[Event]
+    labels: list[Label]
+
+
+@dataclass(frozen=True)
+class SideDrawing:
+    """One side's lanes, or why there are none."""
+
+    side: str
+    step: TimelineStep | None
+    y: int
+    rows: list[Row]
+    end: float  # of the step, percent of the axis
+    height: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One step, both sides above each other. `ticks`: (percent of the axis, text)."""
+
+    timeline: Timeline
+    number: int
+    stratum: Stratum
+    sides: list[SideDrawing]
+    ticks: list[tuple[float, str]]
+    unit: str
+    scale: units.Scale
+    height: int
+    merged_below_ns: int
+    groups: list[str] = field(default_factory=list)  # drawn, in the order of the legend
+
+    @property
+    def steps(self) -> list[TimelineStep]:
+        """The steps that there are."""
+        return [one.step for one in self.sides if one.step is not None]
+
+
+def workload(stratum: Stratum, kind: str) -> str:
+    """Say in words which step of a stratum this is."""
+    words = []
+    if stratum.ctx_reqs not in ("0", "?"):
+        words.append(f"{stratum.ctx_reqs} context requests with {stratum.ctx_tokens} tokens")
+    if stratum.gen_reqs not in ("0", "?"):
+        words.append(f"{stratum.gen_reqs} generation requests")
+    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
+    return f"{'Typical' if kind == 'typical' else 'Longest'} {name}" + (
+        f": {' and '.join(words)}" if words else ""
+    )
+
+
+def build(result: Result) -> list[Figure]:
+    """Lay out every timeline of the result."""
+    if result.timelines is None:
+        return []
+    steps = result.timelines.steps
+    drawn = sum((one.baseline is not None) + (one.candidate is not None) for one in steps)
+    most = min(_MOST_A_LANE, max(_LEAST_A_LANE, _MOST_EVENTS // (_FULL_LANES * max(drawn, 1))))
+    texts = [names.short(name) for name in result.timelines.names]
+    return [
+        _figure(result, one, number, texts, most)
+        for number, one in enumerate(steps)
+        if one.stratum < len(result.strata)
+    ]
+
+
+def _figure(result: Result, timeline: Timeline, number: int, texts: list[str], most: int) -> Figure:
+    given = [("baseline", timeline.baseline), ("candidate", timeline.candidate)]
+    steps = [step for _, step in given if step is not None]
+    length = max(step.period_ns for step in steps)
+    lanes = _lanes(steps)
+    scale = units.scale_for([length])
+    sides: list[SideDrawing] = []
+    y, merged = 0, max(step.merged_below_ns for step in steps)
+    for side, step in given:
+        top, rows = y, []
+        y += _HEAD
+        own = {(lane.kind, lane.name): lane for lane in step.lanes} if step is not None else {}
+        for kind, name in lanes:
+            height = _HEIGHTS.get(kind, 10)
+            found = own.get((kind, name))
+            if found is None:
+                rows.append(Row(kind, name, y, height, [], [], []))
+            else:
+                paint, events, labels, below = _events(found, length, most, scale, texts)
+                rows.append(Row(kind, name, y, height, paint, events, labels))
+                merged = max(merged, below)
+            y += height + _GAP
+        end = 100.0 if step is None else round(100 * step.period_ns / length, 3)
+        sides.append(SideDrawing(side, step, top, rows, end, y - top - _GAP))
+        y += _BETWEEN
+    seen = {paint.group for side in sides for row in side.rows for paint in row.paint}
+    ticks = [
+        (round(100 * mark / length, 3), f"{mark / scale.factor:,.6g}")
+        for mark in nice_ticks(0, length, 8)
+        if mark <= 0.985 * length
+    ]
+    legend = [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in seen]
+    return Figure(
+        timeline, number, result.strata[timeline.stratum], sides, ticks, units.symbol(scale), scale,
+        y - _BETWEEN, merged, legend,
+    )  # fmt: skip
+
+
+def _lanes(steps: list[TimelineStep]) -> list[tuple[str, str]]:
+    """The lanes of all sides in a fixed order: the same rows on both."""
+    seen: dict[tuple[str, str], None] = {}
+    for step in steps:
+        for lane in step.lanes:
+            seen.setdefault((lane.kind, lane.name))
+    known = list(seen)
+    return sorted(
+        known,
+        key=lambda lane: (_ORDER.index(lane[0]) if lane[0] in _ORDER else len(_ORDER), known.index(lane)),
+    )
+
+
+def numbers(column: str) -> Ints:
+    """A column of a lane as an array."""
+    return np.array(column.split(), np.int64)
+
+
+def _events(
+    lane: TimelineLane, length: int, most: int, scale: units.Scale, texts: list[str]
+) -> tuple[list[Paint], list[Event], list[Label], int]:
+    """What is painted, what can be pointed at, names on long events, and below what length events are one to point at."""
+    start, what, group = (numbers(column) for column in (lane.start, lane.what, lane.group))
+    end = start + numbers(lane.length)
+    inside = numbers(lane.inside) if lane.inside else end - start
+    count = numbers(lane.count) if lane.count else np.ones(len(start), np.int64)
+    row = numbers(lane.row) if lane.row else np.full(len(start), -1, np.int64)
+    below, parts = 0, [np.array([one]) for one in range(len(start))]
+    if len(start) > most:
+        for cells in _CELLS:
+            below = max(math.ceil(length / cells), 1)
+            first, owner = merge(start, end, np.zeros(len(start), np.int64), below)
+            if len(first) <= most:
+                break
+        order = np.argsort(owner, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(owner, minlength=len(first)))[:-1])
+    events, labels = [], []
+    for part in parts:
+        begin, stop = int(start[part[0]]), int(end[part].max())
+        sums: dict[int, int] = {}
+        for one, ns in zip(group[part].tolist(), inside[part].tolist(), strict=True):
+            sums[one] = sums.get(one, 0) + ns
+        longest = int(part[np.argmax(inside[part])])
+        name = shorten(texts[int(what[longest])], _MAX_NAME)
+        covered, many = int(inside[part].sum()), int(count[part].sum())
+        words = [_word(texts[one]) for one in sorted(sums, key=lambda one: (-sums[one], one))]
+        title = words[0] if name in ("", words[0]) else f"{words[0]}: {name}"
+        if many > 1:
+            most_of_it = "" if name in ("", words[0]) else f", longest {name}"
+            title = f"{many} events, {' and '.join(words[:2])}{most_of_it}"
+        fine = _SMALL if covered < 100_000 else scale
+        title += f"; {fine.time(covered)} at {scale.time(begin)}"
+        x = min(WIDTH * begin // length, WIDTH - _THINNEST)
+        width = min(max(math.ceil(WIDTH * (stop - begin) / length), _THINNEST), WIDTH - x)
+        rows = np.unique(row[part])
+        events.append(Event(x, width, title, int(rows[0]) if len(rows) == 1 else -1))
+        if lane.kind in ("range", "gc") and stop - begin >= _LABEL_FROM * length and len(part) == 1:
+            labels.append(
+                Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), name)
+            )
+    return _paint(start, end, group, length, texts), events, labels, below
+
+
+def _word(key: str) -> str:
+    return WORDS.get(key) or palette.category(key).label
+
+
+def _paint(start: Ints, end: Ints, group: Ints, length: int, texts: list[str]) -> list[Paint]:
+    """Every event as a stroke of a path, a path a group.
+
+    Strokes keep their true width, so that a dense lane shows each group's share; one that is too thin to be seen
+    is widened as far as the lane is free behind it.
+    """
+    left = np.minimum((2 * WIDTH * start + length) // (2 * length), WIDTH - 1)
+    right = np.maximum((2 * WIDTH * end + length) // (2 * length), left + 1)
+    following = np.append(left[1:], WIDTH)
+    right = np.minimum(np.maximum(right, np.minimum(left + _THINNEST, following)), WIDTH)
+    paths = []
+    for one in np.unique(group).tolist():
+        mine = group == one
+        strokes: list[list[int]] = []
+        for x, stop in zip(left[mine].tolist(), right[mine].tolist(), strict=True):
+            if strokes and x <= strokes[-1][1]:  # touches the stroke before it
+                strokes[-1][1] = max(strokes[-1][1], stop)
+            else:
+                strokes.append([x, stop])
+        paths.append(Paint(texts[one], "".join(f"M{x} 0h{stop - x}" for x, stop in strokes)))
+    return paths
