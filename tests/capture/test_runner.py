@@ -18,7 +18,7 @@ from tracediff.capture import manifest
 from tracediff.capture.bundle import is_bundle, read_bundle
 from tracediff.capture.forget import forget_environment
 from tracediff.capture.machine import recorded_command
-from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.nsys_features import import_raw, need_nsys
 from tracediff.capture.plan import Plan, plan_from
 from tracediff.capture.runner import Runner
 from tracediff.errors import TracediffError
@@ -284,3 +284,25 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
     with pytest.raises(TracediffError) as refused:
         read_bundle(bundle)
     assert refused.value.slug == slug
+
+
+@pytest.mark.parametrize(
+    ("nsys", "importer"),
+    [
+        ("opt/nsight/target-linux-x64/nsys", "opt/nsight/host-linux-x64/QdstrmImporter"),
+        (
+            "usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys",
+            "usr/lib/nsight-systems/host-linux-x64/QdstrmImporter",
+        ),
+    ],
+)
+def test_the_importer_is_found_where_packages_put_it(nsys: str, importer: str, tmp_path: Path) -> None:
+    for name, body in ((nsys, ""), (importer, '#!/bin/sh\ncp "$2" "$4"\n')):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text(body)
+        path.chmod(0o755)
+    raw = tmp_path / "report.qdstrm"
+    raw.write_text("raw")
+    assert import_raw(tmp_path / nsys, raw) == tmp_path / "report.nsys-rep"
+    assert not raw.exists()

@@ -115,7 +115,12 @@ def import_raw(nsys: Path, raw: Path) -> Path:
 def _importer(nsys: Path) -> Path | None:
     real = nsys.resolve()
     for folder in list(real.parents)[:4]:
-        for pattern in ("QdstrmImporter", "host-linux-*/QdstrmImporter"):
+        # beside it in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
+        for pattern in (
+            "QdstrmImporter",
+            "host-linux-*/QdstrmImporter",
+            "nsight-systems*/host-linux-*/QdstrmImporter",
+        ):
             found = [path for path in sorted(folder.glob(pattern)) if os.access(path, os.X_OK)]
             if found:
                 return found[0]
