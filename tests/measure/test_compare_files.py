@@ -18,7 +18,7 @@ from tests.tiny import plain as unpacked
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
 from tracediff.measure.compare import Options, compare
-from tracediff.measure.run import Reading, reduce_file, reduce_side
+from tracediff.measure.run import Reading, reduce_file, reduce_sides
 from tracediff.measure.sides import Run, Side
 
 
@@ -88,7 +88,7 @@ def test_a_folder_is_its_runs_in_any_order_of_writing(tmp_path):
         (tmp_path / folder).mkdir()
         for number in order:
             serving(schedule_us=100 + 10 * number).write(tmp_path / folder / f"run{number}.sqlite")
-    sides = [reduce_side(resolve(str(tmp_path / folder)), Reading(threads=1)) for folder in ("one", "two")]
+    sides = reduce_sides([resolve(str(tmp_path / folder)) for folder in ("one", "two")], Reading(threads=1))
     assert [[run.name for run in side.runs] for side in sides] == [
         ["run0.sqlite", "run1.sqlite", "run2.sqlite"]
     ] * 2

@@ -103,7 +103,7 @@ def compare(
     from tracediff.measure.compare import Options
     from tracediff.measure.compare import compare as compare_sides
     from tracediff.measure.gates import parse_gate
-    from tracediff.measure.run import Reading, reduce_side
+    from tracediff.measure.run import Reading, reduce_sides
     from tracediff.report.write import check_outputs
 
     parsed = [parse_gate(text) for text in gates]
@@ -115,12 +115,11 @@ def compare(
     reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, "force": force,
             "noise": bool(noise)}  # fmt: skip
-    sides = [reduce_side(one, reading, _progress(quiet)) for one in files]
-    repeats = reduce_side(resolve(noise), reading, _progress(quiet)) if noise else None
+    sides = reduce_sides([*files, *([resolve(noise)] if noise else [])], reading, _progress(quiet))
     result = compare_sides(
         sides[0], sides[1],
         Options(min_steps, force, extra={name: value for name, value in said.items() if value}),
-        noise=repeats,
+        noise=sides[2] if noise else None,
     )  # fmt: skip
     if kpi_baseline or kpi_candidate:
         result = _with_kpi(result, kpi_baseline, kpi_candidate)

@@ -10,7 +10,8 @@ from tracediff.errors import TracediffError
 from tracediff.load.database import identifier, quoted, run_sql
 from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
 
-_STEPS = ("load/string", "load/op", "load/op_key", "load/api_call", "load/nvtx", "load/thread")
+# The largest first: what it needs on the way is free again for the others.
+_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_key", "load/api_call", "load/thread")
 
 
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> Schema:

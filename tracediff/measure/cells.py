@@ -71,6 +71,18 @@ class Frame:
     runs: tuple[int, ...]  # runs of the baseline, the candidate and, where given, the A/A repeats
     weights: dict[int, float]
 
+    def factors(self) -> pl.DataFrame:
+        """side, run, group -> factor: what a step counts for in the standardised mean of its side."""
+        steps = self.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
+        runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
+        weights = pl.DataFrame(
+            {"group": list(self.weights), "weight": list(self.weights.values())},
+            schema={"group": pl.Int64, "weight": pl.Float64},
+        )
+        return steps.join(runs, on=["side", "group"]).join(weights, on="group").select(
+            "side", "run", "group", factor=pl.col("weight") / (pl.col("steps") * pl.col("runs"))
+        )  # fmt: skip
+
     def matrices(self, values: pl.DataFrame, cells: int) -> list[list[RunSteps]]:
         """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
         located = values.join(self.steps, on=["side", "run", "part", "period"], how="inner")
@@ -78,13 +90,10 @@ class Frame:
         for side in range(len(self.runs)):
             for run in range(self.runs[side]):
                 own = self.steps.filter((pl.col("side") == side) & (pl.col("run") == run))
-                matrix = np.zeros((len(own), cells))
                 mine = located.filter((pl.col("side") == side) & (pl.col("run") == run))
-                np.add.at(
-                    matrix,
-                    (mine["at"].to_numpy(), mine["cell"].to_numpy()),
-                    mine["ns"].to_numpy().astype(float),
-                )
+                at = mine["at"].to_numpy().astype(np.int64) * cells + mine["cell"].to_numpy()
+                ns = mine["ns"].to_numpy().astype(float)
+                matrix = np.bincount(at, weights=ns, minlength=len(own) * cells).reshape(-1, cells)
                 group = own["group"].to_numpy()
                 sides[side].append(RunSteps({int(one): matrix[group == one] for one in np.unique(group)}))
         return sides

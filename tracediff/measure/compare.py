@@ -141,8 +141,8 @@ def compare(
     waits = idle if with_gil else idle_table(sides, with_gil=True)
     idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
-    kernel_list = kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family)
     with_gpu = all(side.captured("kernels") for side in sides)
+    kernel_list = kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family)
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
@@ -255,7 +255,7 @@ def idle_groups(idle: pl.DataFrame) -> pl.DataFrame:
         where=pl.when(pl.col("cause") == "gil_wait")
         .then(pl.col("holder_place"))
         .when(pl.col("cause") == "gc")
-        .then(pl.lit(""))
+        .then(pl.lit("", dtype=idle["place"].dtype))
         .otherwise(pl.col("place"))
     )
 

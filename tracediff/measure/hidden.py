@@ -32,22 +32,16 @@ def gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.Dat
 
 def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     """Mean ns a compared step by some columns, both sides: *by, b, c."""
-    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
-    counts = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
-    runs = counts.group_by("side", "group").agg(pl.len().alias("runs"))
-    weights = pl.DataFrame(
-        {"group": list(frame.weights), "weight": list(frame.weights.values())},
-        schema={"group": pl.Int64, "weight": pl.Float64},
-    )
+    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner", maintain_order="left")
     summed = (
-        located.join(counts, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
-        .with_columns(value=pl.col("ns") * pl.col("weight") / (pl.col("steps") * pl.col("runs")))
-        .group_by(by)
+        located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
+        .with_columns(pl.col("thread").cast(pl.String), value=pl.col("ns") * pl.col("factor"))
+        .group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
         .agg(
             b=pl.col("value").filter(pl.col("side") == 0).sum(),
             c=pl.col("value").filter(pl.col("side") == 1).sum(),
         )
-    )  # fmt: skip
+    )
     return summed.sort(by)
 
 

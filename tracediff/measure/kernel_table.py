@@ -38,23 +38,16 @@ class KernelCells:
     ]  # (name, grid, block) -> registers, shared
 
 
+_KEYS = ["side", "run", "part", "period"]
+
+
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides."""
     matching, by_row = kernel_rows(sides)
-    keys = ["side", "run", "part", "period", "row"]
-    located = by_row.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
-    steps = frame.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
-    runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
-    weights = pl.DataFrame(
-        {"group": list(frame.weights), "weight": list(frame.weights.values())},
-        schema={"group": pl.Int64, "weight": pl.Float64},
+    located = by_row.join(frame.steps, on=_KEYS, how="inner", maintain_order="left")
+    weighed = located.filter(pl.col("side") < 2).join(
+        frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left"
     )
-    weighed = (
-        located.filter(pl.col("side") < 2)
-        .join(steps, on=["side", "run", "group"]).join(runs, on=["side", "group"]).join(weights, on="group")
-        .with_columns(factor=pl.col("weight") / (pl.col("steps") * pl.col("runs")))
-        .sort(keys)
-    )  # fmt: skip
     at = weighed["row"].to_numpy() * 2 + weighed["side"].to_numpy()
     factor = weighed["factor"].to_numpy()
 

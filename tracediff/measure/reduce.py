@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,13 @@ def reduce_capture(
     step_regex: str | None = None,
     whole_capture: bool = False,
     keep: bool = False,
+    emptied: Callable[[], None] = lambda: None,
 ) -> Reduction:
-    """Measure one export; `keep`: with the events of some steps, to draw. Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex."""
+    """Measure one export.
+
+    `keep`: with the events of some steps, to draw. `emptied` is called when the large tables of the capture are gone.
+    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex.
+    """
     if whole_capture:
         source = "whole-capture"
         capture.db.execute(_NO_STEPS)
@@ -54,6 +60,7 @@ def reduce_capture(
     chosen = choose_steps(periods) if keep else []
     gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
+    emptied()
     hosts = Hosts(capture.db, timeline.calls, gil)
     idle = idle_tables(timeline, swept, periods, Words.of(threads, places, hosts), hosts)
     kept = (

@@ -1,16 +1,19 @@
-"""The files of a side -> reduced runs, one export in memory at a time."""
+"""The files of the sides -> reduced runs, as many exports at a time as memory holds."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
 from tracediff.measure.host_only import is_host_only, reduce_host
+from tracediff.measure.memory import Budget, needed
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Run, Side
@@ -28,33 +31,56 @@ class Reading:
     keep: bool = False  # the events of some steps, to draw
 
 
-def reduce_side(files: SideFiles, reading: Reading, progress: Callable[[str], None] = lambda _: None) -> Side:
-    """Load and reduce every export of a side. `progress` is told each file's name before it is read."""
-    runs = []
-    for run in files.runs:
-        parts = []
-        for path in run.files:
-            progress(path.name)
-            parts.append(reduce_file(path, reading))
-        runs.append(Run(run.name, parts))
-    return Side(files.label, runs)
+def reduce_sides(
+    sides: Sequence[SideFiles], reading: Reading, progress: Callable[[str], None] = lambda _: None
+) -> list[Side]:
+    """Load and reduce every export of some sides, several at once where memory allows; the order is that of the files.
+
+    `progress` is told each file's name before it is read. Raises what the first file that fails raises.
+    """
+    # a limit of memory is meant for the whole, and the database cannot share it out
+    workers = 1 if reading.memory_limit is not None else os.cpu_count() or 1
+    budget = Budget()
+
+    def read(path: Path) -> Reduction:
+        progress(path.name)
+        return reduce_file(path, reading, budget)
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tracediff")
+    try:
+        waiting = [[[pool.submit(read, path) for path in run.files] for run in side.runs] for side in sides]
+        return [
+            Side(
+                side.label,
+                [
+                    Run(run.name, [part.result() for part in parts])
+                    for run, parts in zip(side.runs, runs, strict=True)
+                ],
+            )
+            for side, runs in zip(sides, waiting, strict=True)
+        ]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def reduce_file(path: Path, reading: Reading) -> Reduction:
+def reduce_file(path: Path, reading: Reading, budget: Budget | None = None) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards."""
+    loading, reduced = needed(path)
     scratch = Path(tempfile.mkdtemp(prefix="tracediff-"))
     try:
-        capture = load_capture(path, scratch, memory_limit=reading.memory_limit, threads=reading.threads)
-        try:
-            if reading.host_only and is_host_only(capture):
-                return reduce_host(capture, step_regex=reading.step_regex)
-            return reduce_capture(
-                capture,
-                step_regex=reading.step_regex,
-                whole_capture=reading.whole_capture,
-                keep=reading.keep,
-            )
-        finally:
-            capture.close()
+        with (budget or Budget()).lease(loading) as memory:
+            capture = load_capture(path, scratch, memory_limit=reading.memory_limit, threads=reading.threads)
+            try:
+                if reading.host_only and is_host_only(capture):
+                    return reduce_host(capture, step_regex=reading.step_regex)
+                return reduce_capture(
+                    capture,
+                    step_regex=reading.step_regex,
+                    whole_capture=reading.whole_capture,
+                    keep=reading.keep,
+                    emptied=lambda: memory.shrink(reduced),
+                )
+            finally:
+                capture.close()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -71,16 +71,29 @@ def idle_table(sides: Sequence[Side], *, with_gil: bool) -> pl.DataFrame:
     """side, run, part, period, cause, thread, place, holder, holder_place, copy -> ns, count.
 
     Without `with_gil` (one side was captured without it) waits for the GIL are counted as what they would be
-    called had the GIL not been traced, on both sides.
+    called had the GIL not been traced, on both sides. Words are of one Enum, in their own order.
     """
+    names = ["cause", "thread", "place", "holder", "holder_place"]
+    words: set[str] = {"", *IDLE}
+    for side in sides:
+        for part in side.parts:
+            words.update(*(part.idle[name].unique() for name in ("under", *names)))
+    # numbers in the order of the words: there may be millions of rows to group and sort
+    coded = pl.Enum(sorted(words))
+    keys = ["period", *names, "copy"]
     frames = []
     for number, run_number, part_number, part in _parts(sides):
         idle = part.idle
         if not with_gil:
             idle = idle.with_columns(cause=pl.col("under"), holder=pl.lit(""), holder_place=pl.lit(""))
-        frames.append(_tagged(idle.drop("under"), number, run_number, part_number))
-    keys = ["side", "run", "part", "period", "cause", "thread", "place", "holder", "holder_place", "copy"]
-    return pl.concat(frames).group_by(keys).agg(pl.col("ns", "count").sum()).sort(keys)
+        summed = (
+            idle.with_columns(pl.col(names).cast(coded))
+            .group_by(keys)
+            .agg(pl.col("ns", "count").sum())
+            .sort(keys)
+        )
+        frames.append(_tagged(summed, number, run_number, part_number))
+    return pl.concat(frames)
 
 
 def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
@@ -135,15 +148,15 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
             part.periods.select("period", "phase"), on="period", how="left"
         )
         merged = (
-            kernels.join(table, on=["phase", "key"], how="left")
-            .group_by("period", "row", "key")
-            .agg(
-                (pl.col("count") * pl.col("share")).sum(),
-                (pl.col("wall_ns") * pl.col("share")).sum(),
-                (pl.col("share_ns") * pl.col("share")).sum(),
-            )
-            .filter(pl.col("row").is_not_null())  # an op of the A/A repeats that neither side has
+            kernels.join(
+                table, on=["phase", "key"], how="inner"
+            )  # the A/A repeats may have an op that neither side has
+            .with_columns(pl.col("count", "wall_ns", "share_ns") * pl.col("share"))
             .sort("period", "row", "key")
+            .group_by(
+                "period", "row", maintain_order=True
+            )  # added up in a fixed order: the same input, the same bits
+            .agg(pl.col("count", "wall_ns", "share_ns").sum())
         )
         frames.append(_tagged(merged, side_number, run_number, part_number))
     return matching, pl.concat(frames)

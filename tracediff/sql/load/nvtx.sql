@@ -2,14 +2,14 @@
 --   start_ns, end_ns BIGINT  end_ns NULL for a domain's name
 --   tid              BIGINT  global thread id
 --   event            UTINYINT 59 push/pop range, 60 start/end range, 75 name of a domain
---   key              UBIGINT what it says, by process (see nvtx_text)
+--   key              UBIGINT which thread says what (see nvtx_text)
 --   domain           INTEGER
 --   text_id          INTEGER registered string, NULL where the text is inline
 --   text             VARCHAR inline text, NULL where registered
 CREATE TABLE nvtx_row AS
 SELECT
     "start"::BIGINT AS start_ns, greatest("end", "start")::BIGINT AS end_ns, globalTid::BIGINT AS tid,
-    eventType::UTINYINT AS event, hash(globalTid >> 24 & 16777215, coalesce(domainId, 0), textId, text) AS key,
+    eventType::UTINYINT AS event, hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key,
     coalesce(domainId, 0)::INTEGER AS domain, textId::INTEGER AS text_id, text
 FROM staged_NVTX_EVENTS
 WHERE eventType = 75 OR (eventType IN (59, 60) AND "start" IS NOT NULL AND "end" IS NOT NULL);
@@ -24,9 +24,10 @@ FROM nvtx_row LEFT JOIN string ON string.id = text_id
 WHERE event = 75
 GROUP BY 1, 2;
 
--- nvtx_text: each distinct text of a domain of a process once, with its meaning.
+-- nvtx_text: each distinct text of a domain of a thread once, with its meaning.
 --   key        UBIGINT
---   pid        INTEGER
+--   tid        BIGINT   global thread id
+--   event      UTINYINT 59 or 60, see nvtx_row
 --   domain     INTEGER
 --   label      INTEGER  dense id of the spelled-out text
 --   spelled    VARCHAR
@@ -35,7 +36,7 @@ GROUP BY 1, 2;
 CREATE TABLE nvtx_text AS
 WITH texts AS (
     SELECT
-        key, any_value(tid >> 24 & 16777215)::INTEGER AS pid, any_value("domain") AS "domain",
+        key, any_value(tid) AS tid, any_value(event) AS event, any_value("domain") AS "domain",
         any_value(text_id) AS text_id, any_value(text) AS text
     FROM nvtx_row WHERE event <> 75 GROUP BY key
 ), spelled AS (
@@ -44,10 +45,10 @@ WITH texts AS (
     FROM texts
     -- no condition on texts alone in here: it would make this a nested loop over all strings
     LEFT JOIN string ON string.id = texts.text_id
-    LEFT JOIN nvtx_domain ON nvtx_domain.pid = texts.pid AND nvtx_domain.domain = texts.domain
+    LEFT JOIN nvtx_domain ON nvtx_domain.pid = (texts.tid >> 24 & 16777215)::INTEGER AND nvtx_domain.domain = texts.domain
 )
 SELECT
-    key, pid, "domain", spelled,
+    key, tid, event, "domain", spelled,
     (dense_rank() OVER (ORDER BY spelled) - 1)::INTEGER AS label,
     CASE
         WHEN gil AND spelled = 'Holding GIL' THEN 'gil_hold'
@@ -62,6 +63,8 @@ FROM spelled;
 ALTER TABLE nvtx_row DROP COLUMN text;
 ALTER TABLE nvtx_row DROP COLUMN text_id;
 ALTER TABLE nvtx_row DROP COLUMN domain;
+ALTER TABLE nvtx_row DROP COLUMN event;
+ALTER TABLE nvtx_row DROP COLUMN tid;
 
 -- range_text: label -> text.
 CREATE TABLE range_text AS SELECT DISTINCT label, spelled AS text FROM nvtx_text;
@@ -73,18 +76,18 @@ CREATE TABLE range_text AS SELECT DISTINCT label, spelled AS text FROM nvtx_text
 --   tid              BIGINT
 --   waiting          BOOLEAN
 CREATE VIEW gil AS
-SELECT r.rowid AS row, r.start_ns, r.end_ns, r.tid, t.meaning = 'gil_wait' AS waiting
+SELECT r.rowid AS row, r.start_ns, r.end_ns, t.tid, t.meaning = 'gil_wait' AS waiting
 FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
-WHERE r.event <> 75 AND t.meaning IN ('gil_hold', 'gil_wait');
+WHERE t.meaning IN ('gil_hold', 'gil_wait');
 
 -- gc: pauses of Python's cyclic garbage collector ('Python GC', 'Python GC gen2', ...).
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT
 --   generation       VARCHAR
 CREATE TABLE gc AS
-SELECT r.start_ns, r.end_ns, r.tid, t.generation
+SELECT r.start_ns, r.end_ns, t.tid, t.generation
 FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
-WHERE r.event <> 75 AND t.meaning = 'gc';
+WHERE t.meaning = 'gc';
 
 -- range: every other NVTX range.
 --   start_ns, end_ns BIGINT
@@ -93,14 +96,12 @@ WHERE r.event <> 75 AND t.meaning = 'gc';
 --   push_pop         BOOLEAN  nested on its thread (59); false: start/end (60), may overlap anything
 --   label            INTEGER  id in range_text
 CREATE TABLE range AS
-SELECT r.start_ns, r.end_ns, r.tid, t.domain, r.event = 59 AS push_pop, t.label
+SELECT r.start_ns, r.end_ns, t.tid, t.domain, t.event = 59 AS push_pop, t.label
 FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
-WHERE r.event <> 75 AND t.meaning = 'range';
+WHERE t.meaning = 'range';
 
 -- nvtx_use: which thread says what.
 --   tid     BIGINT
 --   meaning VARCHAR
 --   label   INTEGER
-CREATE TABLE nvtx_use AS
-SELECT used.tid, t.meaning, t.label
-FROM (SELECT DISTINCT tid, key FROM nvtx_row WHERE event <> 75) AS used JOIN nvtx_text AS t ON t.key = used.key;
+CREATE TABLE nvtx_use AS SELECT DISTINCT tid, meaning, label FROM nvtx_text;

@@ -1,0 +1,92 @@
+"""Several exports in memory at once: as many as a budget holds."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+
+import pytest
+
+from tests.tiny import one_gap
+from tracediff.errors import TracediffError
+from tracediff.load.inputs import resolve
+from tracediff.measure.memory import Budget, needed
+from tracediff.measure.run import Reading, reduce_sides
+
+
+class Waiting:
+    """Asks for a lease in a thread of its own."""
+
+    def __init__(self, budget: Budget, size: int) -> None:
+        self.got, self._done = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._hold, args=(budget, size), daemon=True)
+        self._thread.start()
+
+    def _hold(self, budget: Budget, size: int) -> None:
+        with budget.lease(size):
+            self.got.set()
+            self._done.wait(30)
+
+    def finish(self) -> None:
+        self._done.set()
+        self._thread.join(30)
+
+
+def test_a_lease_waits_until_enough_was_given_back():
+    budget = Budget(100)
+    with budget.lease(60) as first:
+        second = Waiting(budget, 50)
+        assert not second.got.wait(0.2)  # 60 + 50 > 100
+        first.shrink(55)
+        assert not second.got.wait(0.2)  # 55 + 50 > 100
+        first.shrink(50)
+        assert second.got.wait(30)
+    second.finish()
+
+
+def test_shrinking_never_takes_more():
+    budget = Budget(100)
+    with budget.lease(40) as held:
+        held.shrink(90)
+        assert held.size == 40
+
+
+def test_what_exceeds_the_budget_runs_alone():
+    budget = Budget(100)
+    with budget.lease(10):
+        large = Waiting(budget, 500)
+        assert not large.got.wait(0.2)
+    assert large.got.wait(30)
+    small = Waiting(budget, 1)
+    assert not small.got.wait(0.2)
+    large.finish()
+    assert small.got.wait(30)
+    small.finish()
+
+
+def test_needed_counts_the_rows_of_the_large_tables(tmp_path):
+    path = one_gap().write(tmp_path / "trace.sqlite")
+    # two kernels, two calls, and two ranges with the name of their domain: at 170, 60 and 66 bytes, then 130, 45, 16
+    assert needed(path) == (2 * 170 + 2 * 60 + 3 * 66, 2 * 130 + 2 * 45 + 3 * 16)
+
+
+def test_needed_leaves_complaints_to_the_loader(tmp_path):
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"no database")
+    assert needed(bad) == (11 * 20, 11 * 20)
+    assert needed(tmp_path / "missing.sqlite") == (0, 0)
+
+
+def test_the_first_bad_file_is_the_one_that_is_named(tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    one_gap().write(runs / "a.sqlite")
+    for name in ("b.sqlite", "c.sqlite"):
+        (runs / name).write_bytes(b"SQLite format 3\0" + bytes(100))
+    with pytest.raises(TracediffError) as caught:
+        reduce_sides([resolve(str(runs))], Reading())
+    assert "b.sqlite" in str(caught.value)
+    assert not list(scratch.iterdir())

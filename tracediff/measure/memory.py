@@ -1,0 +1,96 @@
+"""How many exports may be in memory at once: as many as a budget holds, and always one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+# Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
+_MOST = 4 * 2**30
+_BASE = 350 * 2**20  # the interpreter, DuckDB, polars
+
+# Bytes a row while an export is loaded, and when its database is down to what the tables still need; measured.
+_ROWS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": (170, 130),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (60, 45),
+    "NVTX_EVENTS": (66, 16),
+}
+_PACKED = 20  # an export grows by this when it is unpacked or made from a report
+
+
+class Budget:
+    """Memory that exports share: `lease` waits until there is room, or until nobody else holds any."""
+
+    def __init__(self, total: int | None = None) -> None:
+        self._total = _default() if total is None else total
+        self._used = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def lease(self, size: int) -> Iterator[Lease]:
+        """Hold `size` bytes until the end of the block; `Lease.shrink` gives a part back before."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._used == 0 or self._used + size <= self._total)
+            self._used += size
+        held = Lease(self, size)
+        try:
+            yield held
+        finally:
+            held.shrink(0)
+
+    def _give_back(self, size: int) -> None:
+        with self._changed:
+            self._used -= size
+            self._changed.notify_all()
+
+
+class Lease:
+    """A part of a budget."""
+
+    def __init__(self, budget: Budget, size: int) -> None:
+        self._budget, self.size = budget, size
+
+    def shrink(self, size: int) -> None:
+        """Keep at most `size` bytes of it."""
+        less = max(self.size - size, 0)
+        self.size -= less
+        self._budget._give_back(less)
+
+
+def needed(path: Path) -> tuple[int, int]:
+    """Bytes of memory that an export takes while it is loaded, and once its tables are read: an estimate."""
+    rows = _row_counts(path)
+    if rows is None:
+        size = path.stat().st_size * _PACKED if path.is_file() else 0
+        return size, size
+    loading, reduced = (sum(rows[table] * cost[stage] for table, cost in _ROWS.items()) for stage in (0, 1))
+    return loading, reduced
+
+
+def _row_counts(path: Path) -> dict[str, int] | None:
+    """Highest row number of each table, which SQLite finds without reading it; None where it is no plain export."""
+    counts = dict.fromkeys(_ROWS, 0)
+    if not path.is_file() or path.suffix != ".sqlite":
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+            present = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in present & _ROWS.keys():
+                counts[table] = int(
+                    db.execute(f'SELECT coalesce(max(rowid), 0) FROM "{table}"').fetchone()[0]
+                )
+    except sqlite3.Error:
+        return None  # the loader says what is wrong with it
+    return counts
+
+
+def _default() -> int:
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        free = 0
+    return max(min(_MOST, free // 2) - _BASE, 0)
