@@ -30,19 +30,20 @@ PAIRS = {
 def demo(html: Path, overwrite: bool, pair: str) -> None:
     """Compare two bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
+    from tracediff.cli.gating import Gating
+    from tracediff.cli.outputs import check
     from tracediff.load.inputs import resolve
     from tracediff.measure.compare import compare
-    from tracediff.measure.run import Reading, reduce_side
-    from tracediff.report.write import check_outputs
+    from tracediff.measure.policy import Policy
+    from tracediff.measure.run import Reading, reduce_sides
 
-    check_outputs([html], overwrite)
+    check({"html": html}, overwrite)
     folder = bundled()
     baseline, candidate, what = PAIRS[pair]
     click.echo(f"demo: {what}", err=True)
-    sides = [reduce_side(resolve(str(folder / name)), Reading(keep=True)) for name in (baseline, candidate)]
-    sys.exit(
-        finish(compare(sides[0], sides[1]), {"html": html}, [], overwrite=overwrite, top=10, quiet=False)
-    )
+    sides = reduce_sides([resolve(str(folder / name)) for name in (baseline, candidate)], Reading(keep=True))
+    result = compare(sides[0], sides[1])
+    sys.exit(finish(result, {"html": html}, Gating(Policy()), overwrite=overwrite, top=10, quiet=False))
 
 
 def bundled() -> Path:
