@@ -16,7 +16,7 @@ from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
 from tracediff.measure.gates import judge, parse_gate
 from tracediff.measure.sides import Side
-from tracediff.model import CATEGORIES
+from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
 
 QUIET, COLLECTING = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 
@@ -38,6 +38,15 @@ QUIET, COLLECTING = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
         (" step:+5% ", "step", 0.05, True),
         ("generation.p99:+10%", "generation.p99", 0.1, True),
         ("mixed.p50:+1us", "mixed.p50", 1000, False),
+        ("launches:+10", "launches", 10, False),
+        ("launches:+2%", "launches", 0.02, True),
+        ("graph_launches:0", "graph_launches", 0, False),
+        ("kernels:+1.5", "kernels", 1.5, False),
+        ("syncs:+1", "syncs", 1, False),
+        ("gil_wait:+50us", "gil_wait", 50_000, False),
+        ("kernel:nvjet:+5%", "kernel:nvjet", 0.05, True),
+        ("kernel:void at::native::<f(int)>:+20us", "kernel:void at::native::<f(int)>", 20_000, False),
+        ("kernel:a*b c:+1ms", "kernel:a*b c", 1e6, False),
     ],
 )
 def test_gates_that_are_understood(text, metric, limit, percent):
@@ -73,6 +82,14 @@ def test_every_category_may_be_gated(name):
         ".p99:+5%",
         "p99:+5%",
         "step:+5%\nstep:+5%",
+        "launches:+10us",
+        "kernels:",
+        "kernel::+5%",
+        "kernel: :+5%",
+        "kernel:+5%",
+        "kernel:x",
+        "kernel:x:5",
+        "syncs:-1",
     ],
 )
 def test_gates_that_are_not(text):
@@ -180,6 +197,13 @@ def test_idle_fails_only_by_what_is_more_than_noise(results):
 METRICS = [
     "step",
     "idle",
+    "launches",
+    "graph_launches",
+    "kernels",
+    "syncs",
+    "kernel:*",
+    "kernel:nvjet",
+    "kernel:elementwise",
     *CATEGORIES,
     *(f"{p}.{q}" for p in ("generation", "context") for q in ("p50", "p90", "p99")),
 ]
@@ -204,6 +228,86 @@ def test_a_tail_fails_where_all_runs_of_three_are_slower(tmp_path):
     assert judge(gate, compare(base, slow)).outcome == "failed"
     mixed = Side("m", [*slow.runs[:2], base.runs[0]])  # one of three is as fast as ever
     assert judge(gate, compare(base, mixed)).outcome == "inconclusive"
+
+
+# Kernels by name, and counts
+
+
+def kernel(name, before, after, level, other=None):
+    sides = [
+        None if ns is None else KernelSide([one], 1, ns, ns)
+        for one, ns in ((name, before), (other or name, after))
+    ]
+    delta = (after or 0) - (before or 0)
+    return KernelRow("exact", 1.0, "gemm", "x", sides[0], sides[1], delta, delta - 1, delta + 1, level)
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome"),
+    [
+        ("kernel:gemm:+5%", "failed"),  # 100 + 50 us became 120 + 51: 14 %
+        ("kernel:gemm:+25us", "passed"),  # 21 us more
+        ("kernel:gemm_a:+10%", "failed"),  # 20 %
+        ("kernel:gemm_b:+1%", "inconclusive"),  # 2 %, within noise
+        ("kernel:new<int>:+1%", "failed"),  # 9 us where nothing was
+        ("kernel:gone:+0%", "passed"),
+        ("kernel:before:+1us", "failed"),  # replaced by a slower one: named by either side
+        ("kernel:after:+1us", "failed"),
+        ("kernel:ge*_a:+10%", "failed"),
+        ("kernel:ge*_a:+30%", "passed"),
+        ("kernel:.*:+0%", "inconclusive"),  # a dot is a dot: no such kernel
+        ("kernel:softmax:+1%", "inconclusive"),
+    ],
+)
+def test_kernels_by_name(gate, outcome, results):
+    rows = [
+        kernel("gemm_a", 100_000.0, 120_000.0, "confirmed"),
+        kernel("gemm_b", 50_000.0, 51_000.0, "within_noise"),
+        kernel("void new<int>::f(char *)", None, 9_000.0, "exact"),
+        kernel("gone", 7_000.0, None, "exact"),
+        kernel("before", 5_000.0, 8_000.0, "likely", "after"),
+    ]
+    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], kernels=rows))
+    assert judged.outcome == outcome, judged.message
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome"),
+    [
+        ("launches:+10", "passed"),
+        ("launches:+9", "failed"),
+        ("launches:+50%", "passed"),  # 20 became 30
+        ("launches:+49%", "failed"),
+        ("graph_launches:+0", "passed"),
+        ("kernels:+0", "passed"),  # 100 became 90
+        ("syncs:+1", "passed"),
+        ("syncs:+0.5", "failed"),  # one more
+    ],
+)
+def test_counts(gate, outcome, results):
+    launch = results["same"].launch
+    sides = [
+        msgspec.structs.replace(
+            launch.baseline, calls_per_step=calls, graph_launches_per_step=1.0, kernels_per_step=ops
+        )
+        for calls, ops in ((20.0, 100.0), (30.0, 90.0))
+    ]
+    apis = [
+        ApiRow("cudaStreamSynchronize", "sync", 1, 2, 0, 0, 0),
+        ApiRow("cudaLaunchKernel", "launch", 20, 30, 0, 0, 0),
+        ApiRow("cudaMemcpy", "sync", 1, 1, 0, 0, 0),
+    ]
+    changed = msgspec.structs.replace(launch, baseline=sides[0], candidate=sides[1], apis=apis)
+    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], launch=changed))
+    assert judged.outcome == outcome, judged.message
+    assert "us" not in judged.message
+
+
+def test_a_gate_that_could_not_have_seen_its_limit_says_so(results):
+    step = msgspec.structs.replace(results["same"].step, min_detectable_ns=70_000.0, delta_ns=0.0)
+    blind = msgspec.structs.replace(results["same"], step=step)
+    assert "a change below 70.0 us may not show" in judge(parse_gate("step:+50us"), blind).message
+    assert "may not show" not in judge(parse_gate("step:+80us"), blind).message
 
 
 # The command line

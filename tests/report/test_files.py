@@ -1,7 +1,8 @@
-"""JSON and JUnit, and where templates are found."""
+"""JSON, JUnit, annotations and benchmark figures, and where templates are found."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -10,10 +11,13 @@ import pytest
 
 from tests.report import sample
 from tracediff.errors import TracediffError
+from tracediff.measure.gates import Gate, GateOutcome, Outcome, Severity
 from tracediff.model import decode
 from tracediff.report import templates
+from tracediff.report.annotations import render_annotations
+from tracediff.report.benchmark import render_benchmark
 from tracediff.report.jsonreport import render_json
-from tracediff.report.junit import GateResult, render_junit
+from tracediff.report.junit import render_junit
 
 
 def test_json_reads_back_to_the_same_result() -> None:
@@ -23,25 +27,80 @@ def test_json_reads_back_to_the_same_result() -> None:
     assert data == render_json(sample.full())
 
 
+def gate(text: str, outcome: Outcome, message: str, severity: Severity = "error") -> GateOutcome:
+    return GateOutcome(Gate(text, "step", 0.05, True, severity), outcome, message)
+
+
+GATES = [
+    gate("step:+5%", "failed", f"+12.4 % is beyond +5 %\n{''.join(sample.HOSTILE)}"),
+    gate(f"kernel:{sample.CDATA}{sample.ESCAPE}:+1%", "passed", "+0.3 %"),
+    gate("launches:+5%", "inconclusive", "may be noise"),
+    gate("gc:+1us", "waived", "waived until 2027-01-31: known"),
+    gate("idle:+1us", "failed", "only told", "warning"),
+]
+
+
 def test_junit() -> None:
-    gates = [
-        GateResult("step:+5%", False, f"+12.4 % is beyond +5 %\n{''.join(sample.HOSTILE)}"),
-        GateResult(f"gc:+1% {sample.CDATA}{sample.ESCAPE}", True, "+0.3 %"),
-        GateResult("launch:+5%", None, "inconclusive"),
-    ]
-    root = ElementTree.fromstring(render_junit(gates))
-    assert root.attrib | {"name": ""} == {
-        "name": "",
-        "tests": "3",
+    root = ElementTree.fromstring(render_junit(GATES))
+    assert {key: root.attrib[key] for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5",
         "failures": "1",
         "errors": "1",
-        "skipped": "0",
+        "skipped": "1",
     }
     cases = list(root.iter("testcase"))
-    assert [[child.tag for child in case] for case in cases] == [["failure"], ["system-out"], ["error"]]
-    assert cases[1].attrib["name"] == "gc:+1% ]]>\\x1b[31mred"
+    assert [child.tag for case in cases for child in case] == [
+        "failure", "system-out", "error", "skipped", "system-out",
+    ]  # fmt: skip
+    assert cases[1].attrib["name"] == "kernel:]]>\\x1b[31mred:+1%"
     assert cases[0][0].attrib["message"] == "+12.4 % is beyond +5 %"
     assert sample.SCRIPT in (cases[0][0].text or "")
+    assert cases[4][0].text == "warning: only told"
+
+
+def runner(line: str) -> tuple[str, dict[str, str], str]:
+    """What the runner of GitHub Actions reads from a line: command, properties, message."""
+    assert "\n" not in line and "\r" not in line and "##[" not in line
+    head, _, message = line.removeprefix("::").partition("::")
+    command, _, properties = head.partition(" ")
+
+    def plain(text: str) -> str:
+        for code, char in (("%3A", ":"), ("%2C", ","), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+            text = text.replace(code, char)
+        return text
+
+    pairs = dict(one.split("=", 1) for one in properties.split(",") if one)
+    return command, {key: plain(value) for key, value in pairs.items()}, plain(message)
+
+
+def test_annotations() -> None:
+    lines = [runner(line) for line in render_annotations(sample.full(), GATES, ["a waiver is not needed"])]
+    assert [line[0] for line in lines] == ["notice", "error", "warning", "warning", "warning", "warning"]
+    assert "1,038.6 us -> 1,167.9 us" in lines[0][2]
+    assert lines[1][1] == {"title": "tracediff gate step:+5%: failed"}
+    assert lines[1][2].startswith("+12.4 % is beyond +5 % ")
+    assert lines[3][1]["title"].endswith("waived") and "2027-01-31: known" in lines[3][2]
+
+
+def test_a_name_cannot_give_the_runner_a_command() -> None:
+    name = "x\n::add-mask::y\r\n##[stop-commands]z ##vso[task] 100% a:b,c=d"
+    (_, line) = render_annotations(sample.full(), [gate(f"kernel:{name}:+1%", "failed", name)])
+    command, properties, message = runner(line)
+    assert command == "error" and set(properties) == {"title"}
+    assert message == "x ::add-mask::y # #[stop-commands]z # #vso[task] 100% a:b,c=d"
+
+
+def test_benchmark_figures() -> None:
+    entries = {entry["name"]: entry for entry in json.loads(render_benchmark(sample.full()))}
+    assert entries["step time"]["value"] == pytest.approx(1167.9) and entries["step time"]["unit"] == "us"
+    assert entries["step/gc"]["value"] == 27.5 and entries["kernels"]["value"] == 141
+    # the runs' means lie at 97.6 to 102.4 % of 1167.9
+    assert entries["generation mean"]["range"] == "± 28.0"
+    assert all(set(entry) <= {"name", "value", "unit", "range", "extra"} for entry in entries.values())
+    parts = [entry["value"] for name, entry in entries.items() if name.startswith("step/")]
+    assert sum(parts) == pytest.approx(entries["step time"]["value"])
+    only = {entry["name"] for entry in json.loads(render_benchmark(sample.minimal()))}
+    assert "step/gc" not in only  # not captured is no zero
 
 
 def test_junit_without_gates() -> None:

@@ -9,8 +9,9 @@ from markdown_it import MarkdownIt
 
 from tests.report import sample
 from tests.report.golden import check
+from tracediff.measure.gates import GateOutcome, parse_gate
 from tracediff.model import Note, Result
-from tracediff.report.markdown import LIMIT, MARKER, render_markdown
+from tracediff.report.markdown import LIMIT, MARKER, length, marker, render_markdown, report_link
 
 RESULTS = {
     "full": sample.full(),
@@ -19,6 +20,15 @@ RESULTS = {
     "large": sample.large(),
 }
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+# Tables, strikethrough and bare addresses as links, as GitHub renders a comment; a newline is a line break there.
+GFM = MarkdownIt("gfm-like", {"html": True, "breaks": True})
+NASTY = [
+    "a|b", "`", "``x", "<img src=x onerror=alert(1)>", "</details>", "<!-- tracediff -->", "@everyone", "@octocat/team",
+    "#123", "GH-12", "owner/repo#7", "https://evil.example/x", "www.evil.example", "mail@evil.example", "**bold**",
+    "_x_", "~~gone~~", "![i](https://evil.example/i.png)", "[t]: https://evil.example", "line\nfeed\r\n# heading", "\u202eevil",
+    "\u2066x\u2069", "\ufeff", "a\x00b", "\x1b[31mred", "\U0001f600" * 40, "k" * 10_000, "|" * 500, "`" * 300, "\\", "\\|",
+    "- item", "1. item", "> quote", "    code", "$x^2$", "&lt;", "{{7*7}}", "x\u2028y", "=HYPERLINK(1)", "::error::x", "/merge", "!5", "%1", "<b",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
@@ -67,7 +77,7 @@ def test_names_are_shown_literally() -> None:
     ]
     assert sample.SCRIPT in codes
     assert f"{sample.TICK} + {sample.MENTION} -> {sample.JINJA}" in codes
-    assert sample.PIPE in codes
+    assert f"{sample.TICK} → {sample.PIPE}" in codes
     assert f"{sample.CDATA} + {sample.MARKUP}" in codes
 
 
@@ -80,6 +90,151 @@ def test_the_numbers_are_the_results() -> None:
         "| 212.3 | 211.0 | -1.3 |",
     ):
         assert figure in text
+
+
+def hostile(name: str) -> Result:
+    """The full result with the name in every place that a trace or a benchmark can name."""
+    whole = sample.full()
+
+    def walk(value: object, key: str = "") -> object:
+        if isinstance(value, list):
+            return [walk(item, key) for item in value]
+        if isinstance(value, dict):
+            return {one: walk(item, one) for one, item in value.items()}
+        named = {"label", "title", "next", "note", "range", "kernel", "thread", "names", "message", "baseline", "candidate",
+                 "previous", "metric", "unit", "reason", "verdict_reason", "domain", "name", "phase", "power_note",
+                 "api", "slug", "generation", "source_baseline", "holder_thread", "family"}  # fmt: skip
+        return name if isinstance(value, str) and key in named else value
+
+    return msgspec.convert(walk(msgspec.to_builtins(whole)), Result)
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_nasty_name_changes_nothing_but_text(name: str) -> None:
+    """The rendered comment has the same elements whatever the names, in GitHub's flavour."""
+    gates = [GateOutcome(parse_gate("kernel:x:+1%"), "failed", name)]
+    text = render_markdown(hostile(name), gates=gates)
+    assert length(text) < LIMIT
+    allowed = {
+        "p",
+        "h2",
+        "h3",
+        "ul",
+        "li",
+        "strong",
+        "code",
+        "pre",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "br",
+    }
+    allowed |= {"em"} if "_Truncated: " in text else set()
+    tokens = GFM.parse(text)
+    for token in [*tokens, *(child for block in tokens for child in block.children or [])]:
+        if token.type == "html_block":
+            assert re.fullmatch(
+                r"<!-- tracediff -->|<details><summary>[\w ,():+]+</summary>|</details>",
+                token.content.strip(),
+            )
+        else:
+            assert token.type not in ("html_inline", "link_open", "image"), token
+            assert not token.tag or token.tag in allowed, token
+    assert not re.search(r"^/\w", text, re.MULTILINE)  # a quick action of GitLab
+    assert "\x00" not in text and "\u202e" not in text and "\x1b" not in text
+    plain = "".join(
+        child.content for token in tokens for child in token.children or [] if child.type == "text"
+    )
+    assert not re.search(r"(^|\W)@[a-z]", plain) and "#1" not in plain and "GH-1" not in plain
+    assert text.count("<!-- tracediff -->") == 1 + sum(
+        child.content.count("<!-- tracediff -->")
+        for token in tokens for child in token.children or [] if child.type == "code_inline"
+    )  # fmt: skip
+
+
+def test_tables_keep_their_columns_whatever_the_names() -> None:
+    for name in NASTY:
+        html = GFM.render(render_markdown(hostile(name)))
+        for table in re.findall(r"<table>.*?</table>", html, re.DOTALL):
+            counts = {
+                len(re.findall(r"<t[hd]\b", row)) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+            }
+            assert len(counts) == 1, (name, table[:400])
+
+
+def test_gates_are_told_first() -> None:
+    gates = [
+        GateOutcome(parse_gate("step:+3%"), "failed", "step +12.4 % exceeds 3 %"),
+        GateOutcome(parse_gate("kernel:a|b:+3%"), "waived", "until then"),
+        GateOutcome(parse_gate("launches:+1", "warning"), "failed", "two more"),
+    ]
+    text = render_markdown(sample.full(), gates=gates)
+    assert text.index("exceeds") < text.index("Where the time")
+    cells = re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td>(.*?)</td>", GFM.render(text), re.DOTALL)[:3]
+    assert cells == [
+        ("<code>step:+3%</code>", "<strong>failed</strong>"),
+        ("<code>kernel:a|b:+3%</code>", "waived"),
+        ("<code>launches:+1</code>", "warning"),
+    ]
+    many = render_markdown(sample.full(), gates=gates * 400)
+    assert length(many) < LIMIT and "1150 more gates" in many
+
+
+def test_a_key_keeps_comments_apart() -> None:
+    assert render_markdown(sample.full(), key="h200").startswith("<!-- tracediff:h200 -->\n## ")
+    for key in ("a b", "-->", "x" * 65, "a\n"):
+        with pytest.raises(ValueError):
+            marker(key)
+
+
+def test_the_report_is_linked() -> None:
+    address = report_link("https://ci.example/artifacts/1?x=2#y")
+    tokens = GFM.parse(render_markdown(sample.full(), link=address))
+    links = [c.attrs["href"] for t in tokens for c in t.children or [] if c.type == "link_open"]
+    assert links == [address]
+    for bad in (
+        "javascript:alert(1)",
+        "https://a b",
+        "https://a)](x",
+        "https://a\nb",
+        "ftp://a",
+        "https://a<b>",
+        "https://ä.example",
+    ):
+        with pytest.raises(ValueError):
+            report_link(bad)
+
+
+def test_what_may_be_noise_is_folded() -> None:
+    text = render_markdown(sample.full())
+    shown, folded = text.split("<details>")[0], text.split("<details>")[1]
+    assert "Launch calls took longer" not in shown and "Launch calls took longer" in folded
+    assert "**7. 2 kernels became 1" in shown  # its own number, whatever stands before it
+
+
+def test_small_changes_are_counted_and_said() -> None:
+    """Of five gaps one (1.9 us) and of three ranges one (2.5 us) are small beside a step of 2 ms and 10 ms."""
+    whole = sample.full()
+    for step_ns, gaps, ranges in ((2e6, 1, 0), (4e6, 1, 1)):
+        step = msgspec.structs.replace(whole.step, baseline_ns=step_ns)
+        text = render_markdown(msgspec.structs.replace(whole, step=step))
+        assert f"{gaps} idle gaps that changed by less than" in text
+        assert (f"{ranges} NVTX ranges that changed by less than" in text) == bool(ranges)
+
+
+def test_emoji_count_as_github_may_count_them() -> None:
+    assert length("a\U0001f600") == 3
+    result = sample.large(400)
+    kernels = [
+        msgspec.structs.replace(
+            row, baseline=msgspec.structs.replace(row.baseline, names=["\U0001f600" * 300 + str(number)]), candidate=None
+        )
+        for number, row in enumerate(result.kernels) if row.baseline
+    ]  # fmt: skip
+    assert length(render_markdown(msgspec.structs.replace(result, kernels=kernels), 100_000)) < LIMIT
 
 
 @pytest.mark.parametrize("top", [1, 10, 100_000])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.outputs import output_options, write_outputs
+from tracediff.cli.gating import Gating, gate_options, print_gates
+from tracediff.cli.outputs import check, output_options, write_outputs
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from tracediff.measure.gates import Gate
     from tracediff.model import Result
 
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Examples:
   tracediff compare before.sqlite after.sqlite
   tracediff compare main=runs/main pr=runs/pr --html report.html --md comment.md
-  tracediff compare runs/main runs/pr --fail-on step:+3% --junit gate.xml
+  tracediff compare runs/main runs/pr --fail-on step:+3% --fail-on launches:+10 --junit gate.xml
+  tracediff compare runs/main runs/pr --json result.json --postmortem incident.md
   tracediff compare tracediff-bundle --html report.html
 
 \b
@@ -32,13 +33,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.argument("baseline")
 @click.argument("candidate", required=False)
 @output_options
-@click.option(
-    "--fail-on",
-    "gates",
-    multiple=True,
-    metavar="METRIC:+LIMIT",
-    help="Gate, e.g. step:+5% or gc:+200us; repeatable.",
-)
+@gate_options
 @click.option(
     "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
 )
@@ -82,7 +77,7 @@ def compare(
     overwrite: bool,
     top: int,
     quiet: bool,
-    gates: tuple[str, ...],
+    gating: Gating,
     step_regex: str | None,
     whole_capture: bool,
     min_steps: int,
@@ -102,12 +97,9 @@ def compare(
     from tracediff.load.inputs import resolve, resolve_pair
     from tracediff.measure.compare import Options
     from tracediff.measure.compare import compare as compare_sides
-    from tracediff.measure.gates import parse_gate
     from tracediff.measure.run import Reading, reduce_sides
-    from tracediff.report.write import check_outputs
 
-    parsed = [parse_gate(text) for text in gates]
-    check_outputs(outputs.values(), overwrite)
+    check(outputs, overwrite)
     if host_only and whole_capture:
         raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
     *files, bundle = resolve_pair(baseline, candidate)
@@ -127,24 +119,17 @@ def compare(
         from tracediff.cli.bundle_kpi import with_bundle_kpi
 
         result = with_bundle_kpi(result, bundle)
-    sys.exit(finish(result, outputs, parsed, overwrite=overwrite, top=top, quiet=quiet))
+    sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 
 def finish(
-    result: Result, outputs: dict[str, Path], gates: list[Gate], *, overwrite: bool, top: int, quiet: bool
+    result: Result, outputs: dict[str, Path], gating: Gating, *, overwrite: bool, top: int, quiet: bool
 ) -> int:
     """Judge the gates, write and print every output; the exit status."""
-    from tracediff.measure.gates import judge
-
-    judged = [judge(gate, result) for gate in gates]
-    write_outputs(result, outputs, judged, overwrite=overwrite, top=top, quiet=quiet)
-    for one in judged:
-        click.echo(f"gate {one.gate.text}: {one.outcome}: {one.message}", err=True)
-    if any(one.outcome == "failed" for one in judged):
-        return 3
-    if result.verdict == "not_comparable" or any(one.outcome == "inconclusive" for one in judged):
-        return 4
-    return 0
+    judgement = gating.judge(result)
+    write_outputs(result, outputs, judgement, overwrite=overwrite, top=top, quiet=quiet)
+    print_gates(gating, judgement, result)
+    return judgement.exit_code(result)
 
 
 def _progress(quiet: bool):  # type: ignore[no-untyped-def]

@@ -15,6 +15,8 @@ from tracediff.errors import TracediffError
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
+    "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
+    "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracediff.errors import TracediffError
+
 if TYPE_CHECKING:
-    from tracediff.measure.gates import GateOutcome
+    from tracediff.measure.policy import Judgement
     from tracediff.model import Result
 
 _FORMATS = {
-    "html": "One offline page.",
-    "md": "Markdown for a pull-request comment.",
-    "json": "The result itself (see docs/result.md).",
-    "junit": "JUnit XML of the gates.",
+    "html": ("FILE", "One offline page."),
+    "md": ("FILE", "Markdown for a pull-request comment."),
+    "json": ("FILE", "The result itself (see docs/result.md)."),
+    "postmortem": ("FILE", "A post-mortem to finish: .md (with a figure beside it) or .html."),
+    "tables": ("DIR", "Every table as CSV and Parquet."),
+    "junit": ("FILE", "JUnit XML of the gates."),
+    "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
 }
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --html, --md, --json, --junit, -f, --top and -q; the command gets `outputs`, `overwrite`, `top`, `quiet`."""
+    """Add --html, --md, ... -f, --top and -q; the command gets `outputs`, `overwrite`, `top`, `quiet`."""
 
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
-        outputs = {name: arguments.pop(f"out_{name}") for name in _FORMATS}
+        outputs = {name: arguments.pop(f"out_{name.replace('-', '_')}") for name in _FORMATS}
         command(outputs={name: path for name, path in outputs.items() if path is not None}, **arguments)
 
     decorated: Callable[..., None] = wrapped
@@ -34,12 +39,12 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
         *(
             click.option(
                 f"--{name}",
-                f"out_{name}",
-                type=click.Path(path_type=Path, dir_okay=False),
-                metavar="FILE",
+                f"out_{name.replace('-', '_')}",
+                type=click.Path(path_type=Path, dir_okay=metavar == "DIR", file_okay=metavar == "FILE"),
+                metavar=metavar,
                 help=text,
             )
-            for name, text in _FORMATS.items()
+            for name, (metavar, text) in _FORMATS.items()
         ),
         click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files."),
         click.option(
@@ -56,21 +61,40 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
     return decorated
 
 
+def check(outputs: dict[str, Path], overwrite: bool) -> None:
+    """Raise now for what would stop a file from being written after the work is done."""
+    from tracediff.report.write import check_folder, check_outputs
+
+    if "tables" in outputs:
+        check_folder(outputs["tables"])
+    check_outputs((path for name in outputs for path in _files(name, outputs[name])), overwrite)
+
+
+def _files(name: str, path: Path) -> Iterable[Path]:
+    """Every file that an output consists of; of tables in a folder that does not exist yet, none."""
+    if name == "tables":
+        from tracediff.report.tables import file_names
+
+        return [path / file for file in file_names()] if path.is_dir() else []
+    if name == "postmortem":
+        from tracediff.report.postmortem_files import file_names as parts
+
+        return parts(path)
+    return [path]
+
+
 def write_outputs(
-    result: Result,
-    outputs: dict[str, Path],
-    gates: list[GateOutcome],
-    *,
-    overwrite: bool,
-    top: int,
-    quiet: bool,
+    result: Result, outputs: dict[str, Path], judgement: Judgement, *, overwrite: bool, top: int, quiet: bool
 ) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
-    from tracediff.report.write import write_atomically
+    from tracediff.report.write import make_folder, write_atomically
 
-    rendered = {name: _render(name, result, gates, top) for name in outputs}
-    for name, path in outputs.items():
-        write_atomically(path, rendered[name], overwrite)
+    rendered = {name: _render(name, path, result, judgement, top) for name, path in outputs.items()}
+    for name, files in rendered.items():
+        if name == "tables":
+            make_folder(outputs[name])
+        for file, data in files.items():
+            write_atomically(file, data, overwrite)
     if not quiet:
         from rich.console import Console
 
@@ -81,7 +105,19 @@ def write_outputs(
         click.echo(f"wrote {path} ({name})", err=True)
 
 
-def _render(name: str, result: Result, gates: list[GateOutcome], top: int) -> bytes:
+def _render(name: str, path: Path, result: Result, judgement: Judgement, top: int) -> dict[Path, bytes]:
+    if name == "tables":
+        from tracediff.report.tables import files
+
+        return {path / file: data for file, data in files(result)}
+    if name == "postmortem":
+        from tracediff.report.postmortem_files import render_postmortem
+
+        return render_postmortem(result, path)
+    return {path: _one_file(name, result, judgement, top)}
+
+
+def _one_file(name: str, result: Result, judgement: Judgement, top: int) -> bytes:
     if name == "html":
         from tracediff.report.html import render_html
 
@@ -89,12 +125,45 @@ def _render(name: str, result: Result, gates: list[GateOutcome], top: int) -> by
     if name == "md":
         from tracediff.report.markdown import render_markdown
 
-        return render_markdown(result, top=top).encode()
+        return render_markdown(result, top=top, gates=judgement.outcomes).encode()
     if name == "junit":
-        from tracediff.report.junit import GateResult, render_junit
+        from tracediff.report.junit import render_junit
 
-        passed = {"passed": True, "failed": False, "inconclusive": None}
-        return render_junit([GateResult(one.gate.text, passed[one.outcome], one.message) for one in gates])
+        return render_junit(judgement.outcomes)
+    if name == "benchmark-json":
+        from tracediff.report.benchmark import render_benchmark
+
+        return render_benchmark(result)
     from tracediff.report.jsonreport import render_json
 
     return render_json(result)
+
+
+def read_result(path: Path) -> Result:
+    """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
+    import msgspec
+
+    from tracediff.model import FORMAT_VERSION, decode
+
+    class Versioned(msgspec.Struct):
+        format_version: int
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
+    try:
+        version = msgspec.json.decode(data, type=Versioned).format_version
+        if version == FORMAT_VERSION:
+            return decode(data)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise TracediffError(
+            "not-a-result",
+            f"{path.name} is not a result of tracediff: {error}",
+            fix="tracediff compare A B --json FILE",
+        ) from error
+    raise TracediffError(
+        "result-version",
+        f"{path.name} has format {version}, this tracediff reads {FORMAT_VERSION}",
+        fix="run the comparison again with this version",
+    )

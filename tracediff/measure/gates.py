@@ -1,7 +1,8 @@
-"""CI gates: `--fail-on METRIC:+5%`, `METRIC:+200us`. Fails only on what can be told from noise.
+"""CI gates: `--fail-on METRIC:+5%`, `METRIC:+200us`, `launches:+10`. A gate fails only on what can be told from noise.
 
-Metrics: step, a category of the accounting (gc, launch_api, ...), idle (everything but compute, comm and memcpy),
-and p50, p90, p99 of a phase (generation.p99).
+Metrics of time: step, a category of the accounting (gc, launch_api, ...), idle (everything but compute, comm and
+memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME, the kernels in whose name NAME occurs.
+Metrics that are counted, a step: launches, graph_launches, kernels, syncs.
 """
 
 from __future__ import annotations
@@ -14,22 +15,32 @@ import numpy as np
 
 from tracediff.errors import TracediffError
 from tracediff.measure.cells import MIN_CONFIRM
-from tracediff.model import CATEGORIES, Result
+from tracediff.model import CATEGORIES, KernelRow, Result
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-_GATE = re.compile(r"(?P<metric>[a-z_.0-9]+):\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s)\Z")
+_LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
+_TAIL = re.compile(r"\w+\.p(50|90|99)\Z")
+_KERNEL = "kernel:"
+TIMES = ("step", "idle", *CATEGORIES)
+COUNTS = ("launches", "graph_launches", "kernels", "syncs")
+_SURE = ("exact", "confirmed", "likely")
 
-Outcome = Literal["passed", "failed", "inconclusive"]
+Outcome = Literal["passed", "failed", "inconclusive", "waived"]
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A limit on how much worse a metric may get: a share of the baseline (percent) or ns a step."""
+    """A limit on how much worse a metric may get: a share of the baseline (percent), ns a step, or a count a step.
+
+    A gate of severity `warning` is judged and shown, and never changes the exit status.
+    """
 
     text: str
     metric: str
     limit: float
     percent: bool
+    severity: Severity = "error"
 
 
 @dataclass(frozen=True)
@@ -41,61 +52,119 @@ class GateOutcome:
     message: str
 
 
-def parse_gate(text: str) -> Gate:
-    """Raises `TracediffError` (bad-gate)."""
-    found = _GATE.match(text.strip())
-    metrics = ("step", "idle", *CATEGORIES)
-    if not found or (
-        found["metric"] not in metrics and not re.fullmatch(r"\w+\.p(50|90|99)", found["metric"])
-    ):
+@dataclass(frozen=True)
+class _Measured:
+    """A metric on both sides; `sure` is the part of the delta that is more than noise."""
+
+    baseline: float
+    delta: float
+    sure: float
+    unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
+
+
+def parse_gate(text: str, severity: Severity = "error") -> Gate:
+    """Raises `TracediffError` (bad-gate). The limit follows the last colon: names of kernels hold colons."""
+    metric, _, given = text.strip().rpartition(":")
+    limit = _LIMIT.match(given)
+    counted = metric in COUNTS
+    kernel = metric.startswith(_KERNEL) and metric.removeprefix(_KERNEL).strip() and "\n" not in metric
+    known = counted or metric in TIMES or _TAIL.match(metric) or kernel
+    if not known or not limit or (limit["unit"] not in ("", "%") if counted else not limit["unit"]):
         raise TracediffError(
             "bad-gate",
-            f"--fail-on {text!r} is no METRIC:+LIMIT",
-            fix=f"for example step:+5% or gc:+200us; metrics: {', '.join(metrics)}, PHASE.p50, PHASE.p90, PHASE.p99",
+            f"{text!r} is no METRIC:+LIMIT",
+            fix=f"for example step:+5%, gc:+200us or launches:+10; metrics: {', '.join(TIMES)}, PHASE.p50, "
+            f"PHASE.p90, PHASE.p99, kernel:NAME; counted: {', '.join(COUNTS)}",
             exit_code=2,
         )
-    unit = found["unit"]
-    value = float(found["value"])
-    return Gate(text, found["metric"], value / 100 if unit == "%" else value * _UNITS[unit], unit == "%")
+    unit, value = limit["unit"], float(limit["value"])
+    scaled = value / 100 if unit == "%" else value * _UNITS.get(unit, 1.0)
+    return Gate(text, metric, scaled, unit == "%", severity)
 
 
 def judge(gate: Gate, result: Result) -> GateOutcome:
     """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
     if result.verdict == "not_comparable":
         return GateOutcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
-    baseline, delta, certain = _metric(gate.metric, result)
-    if baseline is None:
-        return GateOutcome(gate, "inconclusive", f"{gate.metric} was not measured on both sides")
-    limit = gate.limit * baseline if gate.percent else gate.limit
-    change = f"{gate.metric} {delta / 1e3:+.1f} us" + (
-        f" ({100 * delta / baseline:+.1f} %)" if baseline else ""
+    found = _measure(gate.metric, result)
+    if isinstance(found, str):
+        return GateOutcome(gate, "inconclusive", found)
+    limit = gate.limit * found.baseline if gate.percent else gate.limit
+    change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
+        f" ({round(100 * found.delta / found.baseline, 1) + 0.0:+.1f} %)" if found.baseline else ""
     )
-    if delta <= limit:
-        return GateOutcome(gate, "passed", f"{change}, limit {limit / 1e3:.1f} us")
-    if certain <= limit:
-        return GateOutcome(gate, "inconclusive", f"{change} exceeds {limit / 1e3:.1f} us, but may be noise")
-    return GateOutcome(gate, "failed", f"{change} exceeds {limit / 1e3:.1f} us")
+    beyond = f"{change} exceeds {_amount(gate, limit)}"
+    if found.delta <= limit:
+        blind = ""
+        if found.unseen > limit:
+            blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
+        return GateOutcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}")
+    if found.sure <= limit:
+        return GateOutcome(gate, "inconclusive", f"{beyond}, but may be noise")
+    return GateOutcome(gate, "failed", beyond)
 
 
-def _metric(metric: str, result: Result) -> tuple[float | None, float, float]:
-    """(baseline, delta, the part of the delta that is more than noise)."""
+def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
+    if gate.metric in COUNTS:
+        return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " a step"
+    return f"{value / 1e3:{sign}.1f} us"
+
+
+def _measure(metric: str, result: Result) -> _Measured | str:
+    """The metric, or why it cannot be judged."""
     if metric == "step":
         sure = result.verdict in ("regressed", "likely_regressed")
-        return result.step.baseline_ns, result.step.delta_ns, result.step.delta_ns if sure else 0.0
+        step = result.step
+        unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
+        return _Measured(step.baseline_ns, step.delta_ns, step.delta_ns if sure else 0.0, unseen)
+    if metric.startswith(_KERNEL):
+        return _kernel(metric.removeprefix(_KERNEL).strip(), result)
+    if metric in COUNTS:
+        before, after = _counts(metric, result)
+        return _Measured(before, after - before, after - before)
     if "." in metric:
         phase, quantile = metric.split(".")
-        return _tail(phase, quantile, result)
+        return _tail(phase, quantile, result) or f"{metric} was not measured on both sides"
     books = result.accounting
     names = [name for name in CATEGORIES[3:] if name in books.delta] if metric == "idle" else [metric]
     if not all(name in books.delta for name in names):
-        return None, 0.0, 0.0
-    sure_names = [name for name in names if books.level.get(name) in ("confirmed", "likely")]
+        return f"{metric} was not measured on both sides"
+    sure_names = [name for name in names if books.level.get(name) in _SURE]
     baseline = sum(books.baseline.get(name, 0.0) for name in names)
-    return baseline, sum(books.delta[name] for name in names), sum(books.delta[name] for name in sure_names)
+    return _Measured(
+        baseline, sum(books.delta[name] for name in names), sum(books.delta[name] for name in sure_names)
+    )
 
 
-def _tail(phase: str, quantile: str, result: Result) -> tuple[float | None, float, float]:
-    """A quantile of a phase; certain where it is higher in every run of the candidate than in any of the baseline.
+def _counts(metric: str, result: Result) -> tuple[float, float]:
+    """Both sides' count a step. Counted, not estimated: no test applies."""
+    if metric == "syncs":
+        rows = [row for row in result.launch.apis if row.kind == "sync"]
+        return sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
+    name = "calls_per_step" if metric == "launches" else f"{metric}_per_step"
+    return float(getattr(result.launch.baseline, name)), float(getattr(result.launch.candidate, name))
+
+
+def _kernel(name: str, result: Result) -> _Measured | str:
+    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate."""
+    parts = [re.escape(part) for part in name.split("*")]
+    wanted = re.compile(".*".join(parts), re.DOTALL)
+    rows = [row for row in result.kernels if _bears(row, wanted)]
+    if not rows:
+        return f"no kernel of either side is named {name}"
+    return _Measured(
+        sum(row.baseline.ns_per_step for row in rows if row.baseline),
+        sum(row.delta_ns for row in rows),
+        sum(row.delta_ns for row in rows if row.level in _SURE),
+    )
+
+
+def _bears(row: KernelRow, wanted: re.Pattern[str]) -> bool:
+    return any(wanted.search(name) for side in (row.baseline, row.candidate) if side for name in side.names)
+
+
+def _tail(phase: str, quantile: str, result: Result) -> _Measured | None:
+    """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline.
 
     Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
     """
@@ -113,5 +182,5 @@ def _tail(phase: str, quantile: str, result: Result) -> tuple[float | None, floa
             for side in ("baseline", "candidate")
         ]
         apart = min(map(len, tails)) >= MIN_CONFIRM and min(tails[1]) > max(tails[0])
-        return baseline, delta, delta if apart else 0.0
-    return None, 0.0, 0.0
+        return _Measured(baseline, delta, delta if apart else 0.0)
+    return None

@@ -66,8 +66,10 @@ class Markdown(str):
 
 
 _PUNCTUATION = re.compile(r"([\\`*_\[\]<>|~&$])")
-_LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|\d{1,9}(?=[.)](?:\s|$))")  # would start a list, heading or rule
-_MENTION = re.compile(r"([@#])(?=\w)|(?<=\bGH)(-)(?=\d)")
+# Would start a list, heading or rule; on GitLab a slash starts a quick action such as /merge.
+_LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|/(?=\w)|\d{1,9}(?=[.)](?:\s|$))")
+# References: a user, an issue; on GitLab also a merge request, milestone, label, snippet, epic, alert.
+_MENTION = re.compile(r"([@#!%~$&^])(?=\w)|(?<=\bGH)(-)(?=\d)")
 _SCHEME = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])")
 _SHA = re.compile(r"\b([0-9a-f]{4})(?=[0-9a-f]{3,}\b)")
 

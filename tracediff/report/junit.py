@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tracediff.measure.gates import GateOutcome
 from tracediff.report.escape import visible
 
-
-@dataclass(frozen=True)
-class GateResult:
-    """One gate and how it went; `passed` is None where it could not be judged."""
-
-    name: str
-    passed: bool | None
-    message: str
+# A gate that only warns is a passed test case, whatever it says.
+_ELEMENTS = {"passed": "system-out", "failed": "failure", "inconclusive": "error", "waived": "skipped"}
 
 
-def render_junit(gates: Sequence[GateResult], suite: str = "tracediff") -> bytes:
-    """Return the gates as a JUnit test suite: not passed is a failure, not judged is an error."""
-    failed = sum(gate.passed is False for gate in gates)
-    unjudged = sum(gate.passed is None for gate in gates)
-    counts = {"tests": str(len(gates)), "failures": str(failed), "errors": str(unjudged), "skipped": "0"}
+def render_junit(gates: Sequence[GateOutcome], suite: str = "tracediff") -> bytes:
+    """Return the gates as a JUnit test suite: failed is a failure, inconclusive an error, waived skipped."""
+    elements = [_ELEMENTS[gate.outcome] if gate.gate.severity == "error" else "system-out" for gate in gates]
+    counts = {"tests": str(len(gates))}
+    for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        counts[plural] = str(elements.count(kind))
     root = ElementTree.Element("testsuites", {"name": visible(suite), **counts})
     cases = ElementTree.SubElement(root, "testsuite", {"name": visible(suite), **counts})
-    for gate in gates:
-        name, message = visible(gate.name), visible(gate.message, keep="\n\t")
+    for gate, kind in zip(gates, elements, strict=True):
+        name, message = visible(gate.gate.text), visible(gate.message, keep="\n\t")
         case = ElementTree.SubElement(
             cases, "testcase", {"classname": visible(suite), "name": name, "time": "0"}
         )
-        if gate.passed:
-            ElementTree.SubElement(case, "system-out").text = message
-        else:
-            kind = "failure" if gate.passed is False else "error"
-            first = message.splitlines()[0] if message else kind
-            ElementTree.SubElement(case, kind, {"message": first, "type": "gate"}).text = message
+        if kind == "system-out":
+            warned = gate.outcome in ("failed", "inconclusive")
+            ElementTree.SubElement(case, kind).text = f"warning: {message}" if warned else message
+            continue
+        first = message.splitlines()[0] if message else kind
+        attributes = {"message": first} | ({} if kind == "skipped" else {"type": "gate"})
+        ElementTree.SubElement(case, kind, attributes).text = message
     ElementTree.indent(root)
     data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return data + b"\n"

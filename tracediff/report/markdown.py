@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from tracediff.measure.gates import GateOutcome
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
 from tracediff.report import names, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, neutral
 from tracediff.report.rows import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
-MARKER = "<!-- tracediff -->"  # the first line, by which a bot finds its own comment again
 LIMIT = 65_536  # characters of a GitHub comment
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"
+_SMALL = 0.001  # of a step: idle gaps and ranges that changed less are counted, not listed
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
 @dataclass(frozen=True)
@@ -24,59 +29,142 @@ class _Budget:
     width: int  # of a name
 
 
-def render_markdown(result: Result, top: int = 10) -> str:
-    """Return the comment; `top` is how many findings and unfolded kernel rows it shows."""
+def marker(key: str = "") -> str:
+    """Return the first line of a comment, by which a bot finds its own again; a key keeps several apart.
+
+    Raises `ValueError` for a key that is more than letters, digits, dots, dashes and underscores.
+    """
+    if key and not _KEY.match(key):
+        raise ValueError(key)
+    return f"<!-- tracediff:{key} -->" if key else "<!-- tracediff -->"
+
+
+MARKER = marker()
+
+
+def length(text: str) -> int:
+    """Count as GitHub may at worst: a character beyond the basic plane as two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def render_markdown(
+    result: Result, top: int = 10, gates: Sequence[GateOutcome] = (), key: str = "", link: str = ""
+) -> str:
+    """Return the comment; `top` is how many findings and unfolded kernel rows it shows.
+
+    `link` is the address of the HTML report, already checked by `report_link`.
+    """
     result = neutral(result)
     text = ""
-    for rows, width in ((200, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
+    for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
         shown = min(top, 10 * rows)
-        text = _render(result, _Budget(min(shown, max(10, rows)), rows, width), min(shown, max(5, rows)))
-        if len(text) < LIMIT:
+        budget = _Budget(min(shown, max(10, rows)), rows, width)
+        text = _render(result, budget, min(shown, max(5, rows)), gates, marker(key), link)
+        if length(text) < LIMIT:
             return text
     return _cut(text)
 
 
+def report_link(address: str) -> str:
+    """Return the address where it is one that a comment may link to. Raises `ValueError`."""
+    if not re.fullmatch(r"https?://[^\s<>()\[\]\\`\"']{1,2000}", address) or not address.isascii():
+        raise ValueError(address)
+    return address
+
+
 def _cut(text: str) -> str:
     """Cut at a line, close what is folded and say so; only a result with huge prose comes here."""
-    kept = text[: LIMIT - len(_TRUNCATED) - 200]
+    kept = text
+    while length(kept) > LIMIT - len(_TRUNCATED) - 200:
+        kept = kept[: min(len(kept) - 1, LIMIT - len(_TRUNCATED) - 200) * 9 // 10]
     kept = kept[: kept.rfind("\n")]
     kept += "\n\n</details>" * (kept.count("\n<details>") - kept.count("\n</details>"))
     return kept + _TRUNCATED
 
 
-def _render(result: Result, budget: _Budget, top: int) -> str:
+def _render(
+    result: Result, budget: _Budget, top: int, gates: Sequence[GateOutcome], first: str, link: str
+) -> str:
     figure = waterfall.build(result)
+    sure = [finding for finding in result.findings if finding.level != "within_noise"]
+    more = sure[budget.findings :] + [f for f in result.findings if f.level == "within_noise"]
+    scale = words.finding_scale(result.findings)
+    small = _SMALL * result.step.baseline_ns
+    gaps, small_gaps = _worth(sorted(result.gaps, key=gap_order), small)
+    ranges, small_ranges = _worth(sorted(result.ranges, key=range_order), small)
     kernels = sorted(result.kernels, key=kernel_order)
-    ranges = sorted(result.ranges, key=range_order)
-    gaps = sorted(result.gaps, key=gap_order)
+    changed = [row for row in kernels if row.level != "within_noise"]
+    others = changed[top:] + [row for row in kernels if row.level == "within_noise"]
     template = markdown_environment().get_template("comment.md.j2")
     return template.render(
         r=result,
-        marker=Markdown(MARKER),
+        marker=Markdown(first),
+        link=Markdown(f"[HTML report]({link})") if link else "",
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),
         mix=words.mix_note(result),
+        gates=gates[:50],
+        gates_left=max(0, len(gates) - 50),
         figure=waterfall.text_figure(figure),
         unchanged=", ".join(bar.label for bar in figure.unchanged),
         noisy=any(bar.level == "within_noise" for bar in figure.shown),
-        findings=_findings(result.findings[: budget.findings]),
-        findings_left=len(result.findings) - budget.findings,
-        kernels=_kernels(kernels, budget.width),
+        sure=_findings(sure[: budget.findings], scale),
+        more=_findings(more[: budget.rows], scale),
+        more_left=max(0, len(more) - budget.rows),
+        kernels=_kernels(changed[:top], budget.width),
+        kernels_noise=_kernels(others[: budget.rows], budget.width),
+        kernels_sure=len(changed) > top,
+        kernels_left=max(0, len(others) - budget.rows),
+        compute=_both(result, "compute"),
         ranges=_ranges(ranges[: budget.rows], budget.width),
+        ranges_left=max(0, len(ranges) - budget.rows),
         gaps=_gaps(gaps[: budget.rows], budget.width),
+        gaps_left=max(0, len(gaps) - budget.rows),
+        hidden=_hidden(small_gaps, small_ranges, small),
+        phases=[phase for phase in result.phases if phase.baseline or phase.candidate][: budget.rows],
         top=top,
         rows=budget.rows,
         problems=words.problems(result)[: budget.rows],
         missing=[text for kind in words.KINDS if (text := words.missing(result, kind))],
         units=units,
         words=words,
+        figure_of=_figure,
+        line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),
         cell=lambda value: markdown_cell(value, budget.width),
     )
 
 
-def _findings(findings: list[Finding]) -> list[dict[str, object]]:
-    scale = words.finding_scale(findings)
+_Row = TypeVar("_Row", GapRow, RangeRow)
+
+
+def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
+    """The rows that changed by at least so much, and how many did not."""
+    kept = [row for row in rows if abs(row.delta_ns) >= least_ns]
+    return kept, len(rows) - len(kept)
+
+
+def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
+    least = units.scale_for([small_ns]).time(small_ns)
+    parts = [(gaps, "idle gaps"), (ranges, "NVTX ranges")]
+    return [
+        f"{count} {what} that changed by less than {least} a step (0.1 %)" for count, what in parts if count
+    ]
+
+
+def _both(result: Result, category: str) -> str:
+    """Write a category of both sides: `719.9 us -> 718.0 us`; empty where it is not known."""
+    sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
+    scale = units.scale_for(sides)
+    return "" if None in sides else " → ".join(scale.time(value or 0.0) for value in sides)
+
+
+def _figure(value: float) -> str:
+    """Write a benchmark's figure with four digits."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for finding in findings:
         delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
@@ -87,10 +175,13 @@ def _findings(findings: list[Finding]) -> list[dict[str, object]]:
         rows.append(
             {
                 "finding": finding,
+                "signed": f"{delta.signed} {scale.unit}",
                 "delta": str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}",
                 "level": "" if noise else words.LEVELS[finding.level][0],
                 "facts": facts,
-                "place": words.place(finding.where),
+                "place": [
+                    (name, value) for name, value in words.place(finding.where) if value not in finding.title
+                ],
             }
         )
     return rows

@@ -48,6 +48,34 @@ def check_outputs(paths: Iterable[Path | str], force: bool = False) -> None:
             )
 
 
+def check_folder(path: Path | str) -> None:
+    """Raise now where a folder for many files could not be made."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise TracediffError("output-not-folder", f"{path} is a file", fix="name a folder")
+    if not path.absolute().parent.is_dir():
+        raise TracediffError(
+            "output-folder-missing", f"the folder of {path} does not exist", fix=f"mkdir -p {path.parent}"
+        )
+    if not os.access(path if path.is_dir() else path.absolute().parent, os.W_OK):
+        raise TracediffError(
+            "output-not-writable", f"the folder of {path} is not writable", fix="choose another folder"
+        )
+
+
+def make_folder(path: Path | str) -> None:
+    """Make the folder unless it is there."""
+    check_folder(path)
+    try:
+        Path(path).mkdir(exist_ok=True)
+    except OSError as error:
+        raise TracediffError(
+            "output-not-writable",
+            f"{path} could not be made: {error.strerror or error}",
+            fix="choose another folder",
+        ) from error
+
+
 def write_atomically(path: Path | str, data: bytes, force: bool = False) -> None:
     """Write a file through a temporary one beside it; after any failure nothing half-written is left."""
     path = Path(path)

@@ -1,0 +1,217 @@
+"""The post-mortem: what is written in it, what it may rule out, and that no name is anything but text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.report import sample
+from tests.report.golden import check
+from tests.report.test_markdown import NASTY, hostile
+from tracediff.errors import TracediffError
+from tracediff.model import Pair, Result
+from tracediff.report.postmortem_files import file_names, render_postmortem
+from tracediff.report.ruled_out import ruled_out
+
+RESULTS = {
+    "full": sample.full(),
+    "minimal": sample.minimal(),
+    "one_sided": sample.one_sided(),
+    "large": sample.large(400),
+}
+GFM = MarkdownIt("gfm-like", {"html": True})
+SECTIONS = ["Summary", "Impact", "Timeline", "What changed", "Causes, ranked", "What was ruled out, and why",
+            "How it was measured, and its limits", "Root cause and lessons", "Action items"]  # fmt: skip
+
+
+def markdown(result: Result) -> str:
+    return render_postmortem(result, Path("incident.md"))[Path("incident.md")].decode()
+
+
+def html(result: Result) -> str:
+    return render_postmortem(result, Path("incident.html"))[Path("incident.html")].decode()
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_every_section_is_there_in_both_forms(result: Result) -> None:
+    tokens = GFM.parse(markdown(result))
+    heads = [
+        tokens[i + 1].content
+        for i, token in enumerate(tokens)
+        if token.type == "heading_open" and token.tag == "h2"
+    ]
+    assert heads == SECTIONS
+    assert re.findall(r"<h2>(.*?)</h2>", html(result)) == SECTIONS
+
+
+def test_both_forms_say_the_same() -> None:
+    """Word for word, but for the picture and what Markdown has to escape."""
+
+    def words(text: str) -> list[str]:
+        text = re.sub(r"<(svg|style|title|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
+        return re.findall(r"\w+", "".join(" " + one for one in Page(text).words))
+
+    figure = sample.full()
+    from_markdown = GFM.render(markdown(figure).replace("_to fill: ", "_").replace("\u200b", ""))
+    from_markdown = re.sub(
+        r"<pre><code class=\"language-text\">.*?</code></pre>", " ", from_markdown, flags=re.DOTALL
+    )
+    one, other = words(from_markdown), words(html(figure))
+    boxes = from_markdown.count("[ ]")
+    assert boxes == html(figure).count('type="checkbox"') == 6
+    assert one == other
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_the_numbers_are_the_results(result: Result) -> None:
+    text = markdown(result)
+    for finding in result.findings[:5]:
+        if finding.level != "within_noise":
+            assert f"Cause {finding.rank}: " in text
+    if result.step.delta_ns:
+        assert "+129.3 us" in text and "1,038.6 us" in text
+        # 1e9 / 1,038,600 and 1e9 / 1,167,900
+        assert "962.8 steps a second on the baseline and 856.2 on the candidate (-11.1 %)" in text
+
+
+def test_impact_in_figures_of_the_benchmark() -> None:
+    text = markdown(sample.full())
+    assert "| output tokens/s, tok/s | 15,420 | 13,720 | -11.0 % | worse | 93 % |" in text
+    assert "No benchmark figures" not in text
+    assert "No benchmark figures" in markdown(sample.minimal())
+
+
+def test_evidence_of_a_cause() -> None:
+    text = markdown(sample.full())
+    assert (
+        "| candidate | `pr_r0.sqlite` | 4.811204 s | 4.811300 s | 95.9 us | longest \\_schedule, step 31 |"
+        in text
+    )
+    assert "```sql\nSELECT n.start" in text
+    assert "baseline 30.9, 31.7, 31.0, 31.9, 31.5; candidate 126.1, 127.3, 125.9, 126.8, 126.4" in text
+    assert "Launch calls took longer" not in text.split("## What was ruled out")[0]  # within noise: no cause
+    # 95.1 + 23.5 + 8.8 - 7.2 - 1.3 us, of 129.3
+    assert "Together +118.9 us of +129.3 us a step" in text
+
+
+def rows(result: Result) -> dict[str, list[str]]:
+    table = ruled_out(result)[2]
+    return {str(row[0]): [str(cell) for cell in row[1:]] for row in table.rows}  # type: ignore[union-attr]
+
+
+def with_interval(low: float, high: float, runs: int = 5) -> Result:
+    whole = sample.full()
+    books = whole.accounting
+    books = msgspec.structs.replace(
+        books, ci_low=books.ci_low | {"launch_api": low}, ci_high=books.ci_high | {"launch_api": high}
+    )
+    step = msgspec.structs.replace(whole.step, runs=Pair(runs, 5))
+    return msgspec.structs.replace(whole, accounting=books, step=step)
+
+
+def test_only_a_narrow_interval_rules_a_cause_out() -> None:
+    """1 % of the baseline's step is 10.386 us."""
+    assert rows(with_interval(-1_000, 10_300))["launch calls"][2:] == ["ruled out", "at most 1.0 % of a step"]
+    assert rows(with_interval(-1_000, 10_500))["launch calls"][2] == "not ruled out"
+    assert rows(with_interval(-40_000, 3_000))["launch calls"][2:] == [
+        "not ruled out",
+        "noise may hide up to 3.9 % of a step",
+    ]
+
+
+def test_one_run_rules_nothing_out() -> None:
+    """The interval of a single run does not hold the noise between runs."""
+    found = rows(with_interval(-10, 10, runs=1))
+    assert found["launch calls"][2] == "not ruled out" and "one run" in found["launch calls"][3]
+    assert found["each of the other kernels"][2] == "not ruled out"
+    assert found["unattributed"][2] == "ruled out"  # nothing was seen at all
+
+
+def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
+    found = rows(sample.full())
+    assert "Python GC" not in found and "host work" not in found and "GIL wait" not in found
+    minimal = rows(sample.minimal())
+    assert minimal["Python GC"][2:] == ["not ruled out", "not captured; TLLM_PROFILE_RECORD_GC=1 shows it"]
+    assert minimal["GIL wait"][2:] == ["not ruled out", "not captured; -t python-gil shows it"]
+    one_sided = rows(sample.one_sided())
+    assert "GIL wait" not in one_sided or one_sided["GIL wait"][2] == "not ruled out"
+    # 12.4 us of 1,420.3 us are under 1 %
+    assert found["another batch mix"][2] == "ruled out"
+    mix = msgspec.structs.replace(sample.full().mix, batch_mix_ns=20_000.0)
+    assert rows(msgspec.structs.replace(sample.full(), mix=mix))["another batch mix"][2] == "not ruled out"
+
+
+def test_what_differs_between_the_captures_is_apart() -> None:
+    text = markdown(sample.full())
+    same, differs = text.split("Circumstances that do not tell the sides apart:")[1].split(
+        "Circumstances that do, and"
+    )
+    assert "| gpu |" in same and "| driver |" in differs.split("##")[0] and "| driver |" not in same
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_nasty_name_changes_nothing_but_text(name: str) -> None:
+    plain, nasty = hostile("plain"), hostile(name)
+    tokens = GFM.parse(markdown(nasty))
+    for token in [*tokens, *(child for block in tokens for child in block.children or [])]:
+        assert token.type not in ("html_block", "html_inline", "link_open"), token
+        assert token.type != "image" or token.attrs["src"] == "incident-waterfall.svg"
+    for table in re.findall(r"<table>.*?</table>", GFM.render(markdown(nasty)), re.DOTALL):
+        assert (
+            len({len(re.findall(r"<t[hd]\b", row)) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)})
+            == 1
+        )
+    one, other = Page(html(plain)), Page(html(nasty))
+    assert one.tags == other.tags and one.attributes == other.attributes
+    assert "\x00" not in html(nasty) and "\u202e" not in html(nasty)
+
+
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
+    page = html(sample.full())
+    assert "default-src 'none'" in page
+    found = Page(page)
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(found.tags)
+    assert not {one for one in found.attributes if one.startswith("on") or one in ("src", "href", "action")}
+
+
+def test_the_figure_beside_it_stands_alone() -> None:
+    files = render_postmortem(sample.full(), Path("some where/in cident.md"))
+    text, figure = (data.decode() for data in files.values())
+    assert [str(path) for path in files] == ["some where/in cident.md", "some where/in cident-waterfall.svg"]
+    assert "](in%20cident-waterfall.svg)" in text
+    assert figure.startswith('<svg xmlns="http://www.w3.org/2000/svg"') and "var(" not in figure
+    assert 'fill="#ffffff"' in figure
+
+
+@pytest.mark.parametrize("name", ["incident", "incident.txt", "incident.pdf"])
+def test_the_ending_says_the_form(name: str) -> None:
+    with pytest.raises(TracediffError) as raised:
+        file_names(Path(name))
+    assert (raised.value.slug, raised.value.exit_code) == ("postmortem-format", 2)
+
+
+def test_golden() -> None:
+    check(Path("postmortem.md"), markdown(sample.full()))

@@ -1,0 +1,143 @@
+"""Tables as CSV and Parquet, and the JSON Schema."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import polars as pl
+import pytest
+
+from tests.report import sample
+from tracediff.model import FORMAT_VERSION, Result, encode
+from tracediff.report import tables
+from tracediff.report.schema import build_schema, render_schema
+
+RESULTS = {
+    "full": sample.full(),
+    "minimal": sample.minimal(),
+    "one_sided": sample.one_sided(),
+    "large": sample.large(60),
+}
+SCHEMA = Path(__file__).parents[2] / "docs" / "result.schema.json"
+
+
+def read(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_every_list_of_the_result_is_a_table(result: Result) -> None:
+    frames = tables.frames(result)
+    for name, rows in (
+        ("kernels", result.kernels), ("gaps", result.gaps), ("ranges", result.ranges), ("findings", result.findings),
+        ("launch_apis", result.launch.apis), ("gil_matrix", result.gil.matrix), ("samples", result.samples),
+        ("inputs_baseline_runs", result.inputs.baseline.runs), ("warnings", result.warnings),
+        ("comparability_checks", result.comparability.checks), ("kpi_rows", result.kpi.rows if result.kpi else []),
+    ):  # fmt: skip
+        assert len(frames[name]) == len(rows), name
+    assert list(frames) == tables.names()
+    assert len(frames["findings_evidence_moments"]) == sum(
+        len(one.evidence.moments) for one in result.findings
+    )
+
+
+def test_the_tables_are_the_same_whatever_the_result() -> None:
+    columns = [{name: frame.schema for name, frame in tables.frames(one).items()} for one in RESULTS.values()]
+    assert all(one == columns[0] for one in columns)
+
+
+def test_sums_survive() -> None:
+    whole = sample.full()
+    frame = pl.read_parquet(io.BytesIO(dict(tables.files(whole))["kernels.parquet"]))
+    assert frame["delta_ns"].sum() == pytest.approx(sum(row.delta_ns for row in whole.kernels))
+    assert frame["baseline_names"].to_list()[0] == [sample.TICK, sample.MENTION]
+    assert frame["baseline_ns_per_step"].null_count() == 1  # the added row has no baseline
+    books = read(dict(tables.files(whole))["accounting.csv"])
+    assert sum(float(row["candidate_ns"]) for row in books) == pytest.approx(whole.step.candidate_ns)
+    assert [row["category"] for row in books][:3] == ["compute", "comm", "memcpy"]
+
+
+def test_what_was_not_captured_is_empty_and_not_zero() -> None:
+    books = {row["category"]: row for row in read(dict(tables.files(sample.one_sided()))["accounting.csv"])}
+    assert books["gil_wait"]["baseline_ns"] == "6100.0" and books["gil_wait"]["candidate_ns"] == ""
+
+
+def test_a_moment_belongs_to_its_finding() -> None:
+    frames = tables.frames(sample.full())
+    moments = frames["findings_evidence_moments"]
+    assert moments["row"].to_list() == [0, 0, 0, 1]
+    assert frames["findings"]["rank"].to_list()[moments["row"][3]] == 2
+
+
+def test_no_cell_is_a_formula_or_breaks_the_file() -> None:
+    names = ["=HYPERLINK(1)", "+1", "-1+1", "@SUM(A1)", 'a,"b"\nc', "x\x00y", "\u202ex", "plain"]
+    whole = sample.full()
+    ranges = [msgspec.structs.replace(whole.ranges[0], range=name) for name in names]
+    result = msgspec.structs.replace(whole, ranges=ranges)
+    data = dict(tables.files(result))
+    shown = [row["range"] for row in read(data["ranges.csv"])]
+    assert shown == [
+        "'=HYPERLINK(1)",
+        "'+1",
+        "'-1+1",
+        "'@SUM(A1)",
+        'a,"b"\\x0ac',
+        "x\\x00y",
+        "\\u202ex",
+        "plain",
+    ]
+    assert b"\x00" not in data["ranges.csv"]
+    exact = pl.read_parquet(io.BytesIO(data["ranges.parquet"]))["range"].to_list()
+    assert exact[:4] == names[:4]
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    rows = read(dict(tables.files(sample.full()))["kernels.csv"])
+    assert float(rows[0]["delta_ns"]) == -1300.0
+
+
+def test_the_same_result_gives_the_same_bytes() -> None:
+    assert dict(tables.files(sample.full())) == dict(tables.files(sample.full()))
+    assert sorted(dict(tables.files(sample.full()))) == sorted(tables.file_names())
+
+
+# The schema
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_results_keep_the_schema(result: Result) -> None:
+    jsonschema.Draft202012Validator(build_schema()).validate(json.loads(encode(result)))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict",), "better"),
+        (("step", "baseline_ns"), "fast"),
+        (("format_version",), FORMAT_VERSION + 1),
+        (("findings", 0, "level"), "sure"),
+        (("kernels",), None),
+    ],
+)
+def test_the_schema_refuses_what_is_no_result(path: tuple[str | int, ...], value: object) -> None:
+    data = json.loads(encode(sample.full()))
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    validator = jsonschema.Draft202012Validator(build_schema())
+    assert [list(error.absolute_path) for error in validator.iter_errors(data)] == [list(path)]
+
+
+def test_the_schema_itself_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(build_schema())
+
+
+def test_the_published_schema_is_the_programs() -> None:
+    """`tracediff schema > docs/result.schema.json` brings it up to date; docs/result.md tells when the version changes."""
+    assert SCHEMA.read_bytes() == render_schema()

@@ -1,0 +1,102 @@
+"""`tracediff comment`: the pull-request comment, posted or updated in place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from tracediff.cli.gating import Gating, policy_options
+from tracediff.cli.outputs import read_result
+
+
+@click.command(
+    epilog="""
+\b
+Example, in a job for pull requests:
+  tracediff compare runs/main runs/pr --json result.json --fail-on step:+3%
+  tracediff comment result.json --github --fail-on step:+3%
+
+\b
+The token comes from GITHUB_TOKEN or GH_TOKEN, on GitLab from GITLAB_TOKEN. The exit status is 0 once the comment is
+there, whatever the gates say. See docs/ci.md.
+"""
+)
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option("--github", "forge", flag_value="github", help="Comment on a pull request of GitHub.")
+@click.option("--gitlab", "forge", flag_value="gitlab", help="Comment on a merge request of GitLab.")
+@click.option(
+    "--repo",
+    metavar="NAME",
+    help="OWNER/NAME; on GitLab the project's ID or path. [default: that of the CI job]",
+)
+@click.option(
+    "--pr",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="Pull or merge request. [default: that of the CI job]",
+)
+@click.option("--key", default="", metavar="WORD", help="Keeps several comments apart, e.g. one a GPU model.")
+@click.option("--report-url", default="", metavar="URL", help="Where the HTML report can be read; linked.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Findings and kernel rows not folded.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
+@policy_options
+def comment(
+    result: Path,
+    forge: str | None,
+    repo: str | None,
+    pr: int | None,
+    key: str,
+    report_url: str,
+    top: int,
+    dry_run: bool,
+    gating: Gating,
+) -> None:
+    """Post RESULT, the JSON of `tracediff compare --json`, as a comment, or update the comment that is there."""
+    from tracediff.cli.forges import github, gitlab
+    from tracediff.report.escape import visible
+    from tracediff.report.markdown import render_markdown
+
+    first, link = _checked(key, report_url)
+    if forge is None:
+        forge = _forge_of_job()
+    if forge is None and not dry_run:
+        raise click.UsageError("--github or --gitlab?")
+    loaded = read_result(result)
+    outcomes = gating.judge(loaded).outcomes
+    body = render_markdown(loaded, top=top, gates=outcomes, key=key, link=link)
+    if dry_run:
+        click.echo(body, nl=False)
+        return
+    open_forge = github if forge == "github" else gitlab
+    posted = open_forge(os.environ, repo, pr).post(body, first)
+    click.echo(f"{posted.done}: {visible(posted.place)}")
+
+
+def _checked(key: str, report_url: str) -> tuple[str, str]:
+    from tracediff.report.markdown import marker, report_link
+
+    try:
+        first = marker(key)
+    except ValueError:
+        raise click.BadParameter(
+            "letters, digits, dots, dashes and underscores", param_hint="--key"
+        ) from None
+    try:
+        return first, report_link(report_url) if report_url else ""
+    except ValueError:
+        raise click.BadParameter("an http or https address", param_hint="--report-url") from None
+
+
+def _forge_of_job() -> str | None:
+    for variable, forge in (("GITHUB_ACTIONS", "github"), ("GITLAB_CI", "gitlab")):
+        if os.environ.get(variable) == "true":
+            return forge
+    return None

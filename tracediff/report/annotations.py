@@ -1,0 +1,50 @@
+"""Gates as workflow commands of GitHub Actions: `::error title=...::...` on a run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracediff.measure.gates import GateOutcome
+from tracediff.model import Result
+from tracediff.report import words
+from tracediff.report.escape import neutral, shorten, visible
+
+_LONGEST = 1_000  # characters of a message
+
+
+def render_annotations(result: Result, gates: Sequence[GateOutcome], notes: Sequence[str] = ()) -> list[str]:
+    """Return the lines: the verdict as a notice, then what did not pass; failed is an error, the rest warnings."""
+    result = neutral(result)
+    head = words.headline(result)
+    verdict = words.VERDICTS[result.verdict].word
+    lines = [
+        _command(
+            "notice",
+            f"tracediff: {verdict}",
+            f"step time {head.baseline} -> {head.candidate} ({head.delta}). {result.verdict_reason}",
+        )
+    ]
+    for gate in gates:
+        if gate.outcome == "passed":
+            continue
+        error = gate.outcome == "failed" and gate.gate.severity == "error"
+        title = f"tracediff gate {shorten(gate.gate.text, 100)}: {gate.outcome}"
+        lines.append(_command("error" if error else "warning", title, gate.message))
+    return lines + [_command("warning", "tracediff policy", note) for note in notes]
+
+
+def _command(kind: str, title: str, message: str) -> str:
+    """One command; what would end it or begin another is escaped as the runner reads it back."""
+    return f"::{kind} title={_escape(title, ':,')}::{_escape(shorten(message, _LONGEST))}"
+
+
+def _escape(text: str, more: str = "") -> str:
+    text = visible(" ".join(text.split()))
+    for char in "%" + more:
+        text = text.replace(char, f"%{ord(char):02X}")
+    return inert(text)
+
+
+def inert(text: str) -> str:
+    """Break the older form of a command, `##[...]`, which a runner reads anywhere in a line."""
+    return text.replace("##[", "# #[").replace("##vso[", "# #vso[")
