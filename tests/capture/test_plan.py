@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.capture.plan import Plan, SidePlan, plan_from, read_plan
+from tracediff.capture.plan import Plan, SidePlan, plan_from, read_plan, until_of
 from tracediff.errors import TracediffError
 
 SIDES = {"baseline": {"command": "a 'b c'"}, "candidate": {"command": ["d", "e f"]}}
@@ -40,6 +40,22 @@ def test_warmups_come_first_and_controls_are_spread() -> None:
     assert sorted(words[2:]) == sorted(["A", "B"] * 4 + ["cA", "cB"] * 2)
     assert words[-1].startswith("c")
     assert any(word.startswith("c") for word in words[2:7])
+
+
+def test_with_until_more_pairs_follow_in_the_same_order() -> None:
+    assert order(repeats=3, until="step:2%", max_runs=5) == "A B B A A B B A A B"
+    words = order(repeats=2, controls=1, until="step:2%", max_runs=4).split()
+    assert sorted(words[:6]) == sorted(["A", "B"] * 2 + ["cA", "cB"])
+    assert words[6:] == ["A", "B", "B", "A"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("step:2%", (0.02, True)), ("step:0.5 %", (0.005, True)), ("step:50us", (50e3, False)),
+     ("step:±0.1ms", (1e5, False))],
+)  # fmt: skip
+def test_what_until_asks_for(text: str, wanted: tuple[float, bool]) -> None:
+    assert until_of(text) == (pytest.approx(wanted[0]), wanted[1])
 
 
 def test_names_are_unique_and_sort_in_order() -> None:

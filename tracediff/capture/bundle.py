@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Bundle:
 
     profiled: Mapping[SideName, tuple[BundleRun, ...]]
     controls: Mapping[SideName, tuple[BundleRun, ...]]
+    adaptive: Mapping[str, Any] = field(default_factory=dict)
+    """`adaptive` of the manifest: how `--until` ended; empty without it."""
 
     def kpi(self, side: SideName) -> tuple[Path, ...]:
         """Return the benchmark reports of a side's profiled runs: those of the runs that were traced."""
@@ -63,6 +65,7 @@ def read_bundle(path: Path) -> Bundle:
     return Bundle(
         {side: tuple(runs) for side, runs in found["profiled"].items()},
         {side: tuple(runs) for side, runs in found["control"].items()},
+        data["adaptive"] if isinstance(data.get("adaptive"), dict) else {},
     )
 
 

@@ -90,7 +90,8 @@ def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
     lines = []
     for slot in plan.schedule():
         launch = launch_of(plan, slot, nsys, bundle / "runs" / slot.name, {})
-        lines.append(f"# {slot.name}")
+        extra = plan.until is not None and slot.kind == "profiled" and slot.repeat > plan.repeats
+        lines.append(f"# {slot.name}{f' (only while {plan.until} is not reached)' if extra else ''}")
         where = f"cd {shlex.quote(str(launch.cwd))} && " if launch.cwd else ""
         env = "".join(
             f"{name}={shlex.quote(value) if _public(name) else '...'} "

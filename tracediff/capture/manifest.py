@@ -9,6 +9,8 @@
     nsys              version, notes (what this nsys cannot do and was left out)
     sides.SIDE        command, client, launcher (values named like secrets left out), preset, env
                       (allow-list), versions of packages, git {commit, dirty}
+    adaptive          with --until: until, max_runs, looks[] {pairs, baseline_ns, delta_ns, low_ns, high_ns,
+                      wanted_ns, alpha, method}, stopped (changed | narrow | max_runs, null while it goes on)
     runs[]            index, side, repeat, kind (warmup | profiled | control), folder, status (done | failed),
                       command (the whole line), started, seconds, exit_code, error {slug, message},
                       before, after (GPU clocks, power, temperature), reports, exports, kpi (files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -69,17 +70,26 @@ class Plan:
     gpu_metrics: bool = False
     keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
     min_free_gib: float = 2.0
+    until: str | None = (
+        None  # how narrow the interval of the step's change is to be; `repeats` are made anyway
+    )
+    max_runs: int = 20  # profiled runs a side at most, with `until`
 
     def side(self, name: SideName) -> SidePlan:
         """Return the plan of a side."""
         return self.baseline if name == "baseline" else self.candidate
 
     def schedule(self) -> list[Slot]:
-        """Return every run in order: warm-ups, then profiled runs with the controls spread among them."""
+        """Return every run in order: warm-ups, then profiled runs with the controls spread among them.
+
+        With `until`, the runs beyond `repeats` come last, and are made only while it is not reached.
+        """
         runs: list[tuple[SideName, Kind, int]] = [
             (side, "warmup", number + 1) for number in range(self.warmup) for side in SIDES
         ]
-        profiled = _ordered("profiled", self.repeats, self.order, self.seed)
+        total = max(self.max_runs, self.repeats) if self.until else self.repeats
+        every = _ordered("profiled", total, self.order, self.seed)
+        profiled, more = every[: 2 * self.repeats], every[2 * self.repeats :]
         controls = _ordered("control", self.controls, self.order, self.seed + 1)
         # After the k-th part of the profiled runs comes the k-th pair of controls.
         taken = 0
@@ -88,6 +98,7 @@ class Plan:
             due = 2 * (self.controls * place // len(profiled))
             runs += controls[taken:due]
             taken = due
+        runs += more
         return [Slot(index, side, kind, repeat) for index, (side, kind, repeat) in enumerate(runs, 1)]
 
 
@@ -108,7 +119,7 @@ _SIDE_KEYS = {
 }  # fmt: skip
 _PLAN_KEYS = {
     "repeats", "order", "seed", "warmup", "controls", "steps", "timeout_s", "ready_timeout_s", "nsys_flags",
-    "graph_trace", "gpu_metrics", "keep_reports", "min_free_gib",
+    "graph_trace", "gpu_metrics", "keep_reports", "min_free_gib", "until", "max_runs",
 }  # fmt: skip
 
 
@@ -207,6 +218,7 @@ def _table(data: Mapping[str, Any], name: str) -> dict[str, str]:
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "repeats": int, "seed": int, "warmup": int, "controls": int, "order": str, "steps": str,
+    "until": str, "max_runs": int,
     "graph_trace": str,
     "timeout_s": (int, float), "ready_timeout_s": (int, float), "min_free_gib": (int, float),
     "gpu_metrics": bool, "keep_reports": bool,
@@ -226,6 +238,12 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
 def _checked(plan: Plan) -> Plan:
     if plan.repeats < 1 or min(plan.warmup, plan.controls) < 0:
         raise _invalid("repeats start at 1, warmup and controls at 0", "-n 5")
+    if plan.until is not None:
+        until_of(plan.until)
+        if plan.order == "sequential":
+            raise _invalid("until needs pairs of runs, and order is sequential", "--order abba")
+        if plan.max_runs < plan.repeats:
+            raise _invalid(f"max_runs is {plan.max_runs}, repeats are {plan.repeats}", "-n 5 --max-runs 20")
     if plan.order not in ORDERS:
         raise _invalid(f"there is no order {plan.order!r}", f"one of {', '.join(ORDERS)}")
     if plan.graph_trace not in ("node", "graph"):
@@ -242,6 +260,22 @@ def _checked(plan: Plan) -> Plan:
                     fix="leave --steps out, or choose a preset that knows the program (--preset emulator)",
                 )
     return plan
+
+
+_UNTIL = re.compile(r"step:(?:±|\+-)?(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms)\Z")
+_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6}
+
+
+def until_of(text: str) -> tuple[float, bool]:
+    """Return the half-width that `until` asks for: (a share of the baseline's step, True) or (ns, False).
+
+    Raises `TracediffError`: plan-invalid.
+    """
+    match = _UNTIL.match(text)
+    if match is None or float(match[1]) <= 0:
+        raise _invalid(f"until is {text!r}", "--until step:2% (or step:50us): the half-width of the interval")
+    value, unit = float(match[1]), match[2]
+    return (value / 100, True) if unit == "%" else (value * _NS[unit], False)
 
 
 def _invalid(message: str, fix: str) -> TracediffError:

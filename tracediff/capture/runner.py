@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,14 @@ from tracediff.capture.forget import forget_environment
 from tracediff.capture.manifest import RunRecord
 from tracediff.capture.nsys import export_sqlite
 from tracediff.capture.nsys_features import Nsys, import_raw
-from tracediff.capture.plan import Plan, Slot
+from tracediff.capture.plan import SIDES, Plan, SideName, Slot
 from tracediff.capture.processes import Child, await_url, start
 from tracediff.errors import TracediffError
 
 Report = Callable[[Slot, str], None]
+Pair = Mapping[SideName, Sequence[Path]]  # the exports of two runs that belong together
+# What is known after some pairs, for the manifest, and why no more are needed (None: go on).
+Enough = Callable[[Sequence[Pair]], tuple[dict[str, Any], str | None]]
 
 
 def _silent(slot: Slot, what: str) -> None:
@@ -43,6 +46,9 @@ class Runner:
     env: Mapping[str, str]
     clock: Callable[[], float] = time.time
     report: Report = _silent
+    enough: Enough | None = (
+        None  # asked after every pair once `plan.repeats` are made, where plan.until is set
+    )
     _data: dict[str, Any] = field(default_factory=dict)
 
     def run(self, *, resume: bool = False) -> dict[str, Any]:
@@ -53,13 +59,47 @@ class Runner:
         """
         self._data = self._open(resume)
         done = {run["folder"] for run in self._data["runs"] if run["status"] == "done"}
-        for slot in self.plan.schedule():
+        schedule = self.plan.schedule()
+        second = {slot.repeat: slot.index for slot in schedule if slot.kind == "profiled"}
+        ended = False
+        for slot in schedule:
+            if ended and slot.kind == "profiled":
+                break  # what is left of the controls came before
             if f"runs/{slot.name}" in done:
                 self.report(slot, "finished before")
-                continue
-            self._check_disk()
-            self._one(slot)
+            else:
+                self._check_disk()
+                self._one(slot)
+            if slot.kind == "profiled" and slot.index == second[slot.repeat]:
+                ended = self._stops(slot.repeat)
         return self._data
+
+    def _stops(self, repeats: int) -> bool:
+        """Whether enough runs were made, now that so many pairs are whole."""
+        if self.enough is None or self.plan.until is None or repeats < self.plan.repeats:
+            return False
+        pairs = self._pairs(repeats)
+        seen, why = self.enough(pairs)
+        record = self._data.setdefault("adaptive", {})
+        looks = [one for one in record.get("looks", []) if one["pairs"] != seen["pairs"]]
+        last = len(pairs) >= self.plan.max_runs
+        record |= {
+            "until": self.plan.until,
+            "max_runs": self.plan.max_runs,
+            "looks": sorted([*looks, seen], key=lambda one: one["pairs"]),
+            "stopped": why or ("max_runs" if last else None),
+        }
+        manifest.write(self.bundle, self._data)
+        return why is not None
+
+    def _pairs(self, repeats: int) -> list[Pair]:
+        """The whole pairs of profiled runs up to a repeat, in order."""
+        found: dict[int, dict[SideName, list[Path]]] = {}
+        for run in self._data["runs"]:
+            if run["kind"] == "profiled" and run["status"] == "done" and run["repeat"] <= repeats:
+                exports = [self.bundle / run["folder"] / name for name in run["exports"]]
+                found.setdefault(run["repeat"], {})[run["side"]] = exports
+        return [pair for _, pair in sorted(found.items()) if len(pair) == len(SIDES)]
 
     def _open(self, resume: bool) -> dict[str, Any]:
         if (self.bundle / manifest.NAME).exists():

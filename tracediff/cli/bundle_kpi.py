@@ -12,7 +12,7 @@ import msgspec
 from tracediff.errors import TracediffError
 from tracediff.load.kpi import KpiReport, read
 from tracediff.measure.kpi import compare_kpi, profiling_cost
-from tracediff.model import Kpi
+from tracediff.model import Kpi, Note
 
 if TYPE_CHECKING:
     from tracediff.capture.bundle import Bundle, BundleRun
@@ -25,6 +25,9 @@ _STEP_METRICS = ("host_step_time_generation_p50_ms", "host_step_time_p50_ms", "h
 
 def with_bundle_kpi(result: Result, bundle: Bundle) -> Result:
     """Return the result with the figures of both sides' benchmark reports, and what the profiler cost."""
+    added = _adaptive_note(bundle)
+    if added is not None:
+        result = msgspec.structs.replace(result, warnings=[*result.warnings, added])
     baseline, candidate = (_read(bundle.kpi(side)) for side in ("baseline", "candidate"))
     kpi = None
     if baseline and candidate:
@@ -37,6 +40,21 @@ def with_bundle_kpi(result: Result, bundle: Bundle) -> Result:
         kpi = kpi or Kpi("", "", [])
         kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
     return result if kpi is None else msgspec.structs.replace(result, kpi=kpi)
+
+
+def _adaptive_note(bundle: Bundle) -> Note | None:
+    """Say how many runs `--until` made and what its interval is; nothing of a manifest that says it otherwise."""
+    looks = bundle.adaptive.get("looks") or [{}]
+    numbers = [looks[-1].get(name) for name in ("pairs", "baseline_ns", "low_ns", "high_ns")]
+    pairs, baseline, low, high = (one if isinstance(one, int | float) else None for one in numbers)
+    if not pairs or not baseline or low is None or high is None:
+        return None
+    return Note(
+        "adaptive-runs",
+        f"runs were added pair by pair ({bundle.adaptive.get('until')}), {pairs} of them. The interval that allows for looking"
+        f" after every pair is {100 * low / baseline:+.2f} to {100 * high / baseline:+.2f} % of the step; p and interval above"
+        " are those of a number of runs fixed beforehand, and somewhat too sure",
+    )
 
 
 def _read(paths: Iterable[Path]) -> list[KpiReport]:

@@ -12,7 +12,7 @@ import click
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.progress import Progress, TaskID
 
     from tracediff.capture.plan import Plan, Slot
 
@@ -25,6 +25,7 @@ Examples:
   tracediff capture plan.toml --plan
   tracediff capture plan.toml -o pr-123 && tracediff compare pr-123 --html report.html
   tracediff capture plan.toml -o pr-123 --resume
+  tracediff capture plan.toml -n 5 --until step:2% --max-runs 20
 
 \b
 In a command, {run} stands for the folder of the run.
@@ -36,6 +37,14 @@ gptManagerBenchmark, gptSessionBenchmark.
 @click.option("--baseline", metavar="CMD", help="Command of the baseline.")
 @click.option("--candidate", metavar="CMD", help="Command of the candidate.")
 @click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs a side.  [default: 5]")
+@click.option(
+    "--until",
+    metavar="step:2%",
+    help="After -n runs a side go on, pair by pair, until the interval of the step's change is +- that narrow or excludes 0.",
+)
+@click.option(
+    "--max-runs", type=int, metavar="N", help="Profiled runs a side at most, with --until.  [default: 20]"
+)
 @click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
 @click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
 @click.option("--order", type=click.Choice(["abba", "random", "sequential"]), help="[default: abba]")
@@ -78,6 +87,7 @@ def capture(
     from tracediff.capture.commands import left_out, shown
     from tracediff.capture.nsys_features import need_nsys
     from tracediff.capture.runner import Runner
+    from tracediff.cli.adaptive import Adaptive
 
     flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
     plan = _plan(plan_file, baseline, candidate, flags)
@@ -89,8 +99,10 @@ def capture(
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(line)
         return
-    with _progress(plan) as report:
-        manifest = Runner(plan, bundle, nsys, os.environ, report=report).run(resume=resume)
+    with _Progress(plan) as progress:
+        enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
+        runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
+        manifest = runner.run(resume=resume)
     seconds = sum(run["seconds"] for run in manifest["runs"])
     click.echo(f"{bundle}: {len(manifest['runs'])} runs, {seconds:.0f} s", err=True)
     if plan.keep_reports:
@@ -115,36 +127,42 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
     return plan_from({"baseline": {"command": baseline}, "candidate": {"command": candidate}}, Path(), flags)
 
 
-class _progress:  # noqa: N801
+class _Progress:
     """A bar on a terminal, a line a run elsewhere; both on stderr."""
 
     def __init__(self, plan: Plan) -> None:
         self._total = len(plan.schedule())
-        self._bar: object | None = None
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
 
-    def __enter__(self) -> Callable[[Slot, str], None]:
-        if not sys.stderr.isatty():
-            return self._line
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def __enter__(self) -> _Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=Console(stderr=True),
-        )  # fmt: skip
-        task = bar.add_task("capture", total=self._total)
-        bar.start()
-        self._bar = bar
-
-        def say(slot: Slot, what: str) -> None:
-            over = what in ("done", "failed", "finished before")
-            bar.update(task, description=f"{slot.name}: {what}", completed=slot.index - (not over))
-
-        return say
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._task = self._bar.add_task("capture", total=self._total)
+            self._bar.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()  # type: ignore[attr-defined]
+            self._bar.stop()
 
-    def _line(self, slot: Slot, what: str) -> None:
-        click.echo(f"[{slot.index}/{self._total}] {slot.name}: {what}", err=True)
+    def slot(self, slot: Slot, what: str) -> None:
+        """Say how a run goes."""
+        if self._bar is None or self._task is None:
+            click.echo(f"[{slot.index}/{self._total}] {slot.name}: {what}", err=True)
+            return
+        over = what in ("done", "failed", "finished before")
+        self._bar.update(self._task, description=f"{slot.name}: {what}", completed=slot.index - (not over))
+
+    def note(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        if self._bar is None:
+            click.echo(text, err=True)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False)

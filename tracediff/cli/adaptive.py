@@ -1,0 +1,82 @@
+"""`tracediff capture --until`: asked after every pair of runs whether the change of the step is known well enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracediff.capture.plan import SIDES, until_of
+
+if TYPE_CHECKING:
+    from tracediff.capture.runner import Pair
+    from tracediff.measure.reduction import Reduction
+    from tracediff.measure.sequential import Look
+    from tracediff.measure.sides import Side
+
+
+@dataclass
+class Adaptive:
+    """What the runner asks after every pair. Each export is read once."""
+
+    until: str
+    max_runs: int
+    tell: Callable[[str], None]
+    _reduced: dict[Path, Reduction] = field(default_factory=dict)
+
+    def __call__(self, pairs: Sequence[Pair]) -> tuple[dict[str, Any], str | None]:
+        """Return the look for the manifest, and why no more runs are needed (None: go on).
+
+        Raises `TracediffError` where an export has no steps to be timed.
+        """
+        from tracediff.measure import sequential
+
+        wanted, relative = until_of(self.until)
+        baseline, candidate = (self._side(name, [pair[name] for pair in pairs]) for name in SIDES)
+        times = sequential.step_times(baseline, candidate)
+        seen = sequential.look(*times, wanted=wanted, relative=relative)
+        self.tell(estimate(seen, last=seen.pairs >= self.max_runs))
+        record: dict[str, Any] = {
+            "pairs": seen.pairs,
+            "baseline_ns": round(seen.baseline_ns, 1),
+            "delta_ns": round(seen.delta_ns, 1),
+            "low_ns": _bound(seen.low_ns),
+            "high_ns": _bound(seen.high_ns),
+            "wanted_ns": round(seen.wanted_ns, 1),
+            "alpha": sequential.ALPHA,
+            "method": sequential.METHOD,
+        }
+        return record, seen.answer
+
+    def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
+        from tracediff.measure.run import Reading, reduce_file
+        from tracediff.measure.sides import Run, Side
+
+        for path in (path for run in runs for path in run if path not in self._reduced):
+            self._reduced[path] = reduce_file(path, Reading(host_only=True))
+        return Side(
+            name,
+            [
+                Run(run[0].parent.name, [self._reduced[path] for path in run])
+                for run in runs
+            ],
+        )  # fmt: skip
+
+
+def _bound(value: float) -> float | None:
+    return round(value, 1) if math.isfinite(value) else None
+
+
+def estimate(seen: Look, *, last: bool = False) -> str:
+    """Return the running estimate as a line; `last`: no more runs may be made."""
+    share = 100 / seen.baseline_ns
+    wanted = f"wanted +-{seen.wanted_ns * share:.2g} %"
+    step = f"after {seen.pairs} pairs: step {seen.delta_ns * share:+.2f} %"
+    onward = "--max-runs reached" if last else "going on"
+    if not math.isfinite(seen.half_ns):
+        return f"{step}, too few pairs for an interval; {wanted}: {onward}"
+    interval = f"interval {seen.low_ns * share:+.2f} to {seen.high_ns * share:+.2f} %, {wanted}"
+    ends = {"changed": "the step changed: enough", "narrow": "narrow enough", None: onward}
+    return f"{step}, {interval}: {ends[seen.answer]}"
