@@ -102,11 +102,15 @@
     const shown = make("output");
     const levels = rows.some((row) => row.dataset.level === "within_noise");
     const box = make("input", { type: "checkbox", checked: recall(key) === "sure" });
+    const textOf = (row) => {
+      const more = row.querySelector("dl");
+      return [...[...row.cells].map(visibleText), more ? more.textContent : ""].join(" ").toLowerCase();
+    };
     const apply = () => {
       const terms = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
       for (const row of rows) {
-        const text = row.textContent.toLowerCase();
+        const text = textOf(row);
         const noise = levels && box.checked && row.dataset.level === "within_noise";
         row.hidden = noise || !terms.every((term) => text.includes(term));
         count += !row.hidden;
@@ -130,8 +134,20 @@
     const button = copyButton("Copy", () => asMarkdown(table));
     button.setAttribute("aria-label", `Copy ${table.dataset.name} as Markdown`);
     bar.append(button);
-    table.before(bar);
+    (table.closest(".scroll") || table).before(bar);
   }
+  // What is wider than the page can be scrolled from the keyboard
+  const scrollers = [...document.querySelectorAll(".scroll, .fall, .wide, .evidence pre")];
+  const reachable = () => {
+    for (const box of scrollers) {
+      const wider = box.scrollWidth > box.clientWidth + 1;
+      if (!wider) { box.removeAttribute("tabindex"); continue; }
+      box.tabIndex = 0;
+    }
+  };
+  window.addEventListener("resize", reachable);
+  document.addEventListener("toggle", reachable, true);
+  reachable();
   for (const block of document.querySelectorAll("pre[data-copy]")) {
     const text = block.textContent;
     block.append(copyButton("Copy", () => text));

@@ -98,8 +98,9 @@
       return true;
     };
     enter(stop);
-    svg.addEventListener("focusin", (event) => { if (place.has(event.target)) show(event.target); });
-    svg.addEventListener("focusout", (event) => { if (!svg.contains(event.relatedTarget)) reset(); });
+    // on the box around it: Chromium makes an svg with listeners for focus a tab stop
+    plot.addEventListener("focusin", (event) => { if (place.has(event.target)) show(event.target); });
+    plot.addEventListener("focusout", (event) => { if (!svg.contains(event.relatedTarget)) reset(); });
     svg.addEventListener("click", (event) => {
       if (!place.has(event.target)) return;
       enter(event.target);

@@ -221,6 +221,16 @@ class KernelSide(msgspec.Struct, frozen=True):
     shared_bytes: int | None = None
 
 
+class KernelStratum(msgspec.Struct, frozen=True):
+    """A kernel row in one stratum: ops and ns of the accounting a step of it; 0 where a side has none."""
+
+    stratum: int  # index into Result.strata
+    baseline_count: float
+    baseline_ns: float
+    candidate_count: float
+    candidate_ns: float
+
+
 class KernelRow(msgspec.Struct, frozen=True):
     """Kernels of both sides matched to each other; every op is in exactly one row."""
 
@@ -236,6 +246,7 @@ class KernelRow(msgspec.Struct, frozen=True):
     level: Evidence
     q_value: float | None = None
     range: str | None = None
+    strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
 
 
 class RangeSide(msgspec.Struct, frozen=True):

@@ -28,9 +28,10 @@ from tracediff.measure.finding_drafts import (
 from tracediff.measure.findings import rank_findings
 from tracediff.measure.hidden import exposed, gil_exposed, with_hidden
 from tracediff.measure.intervals import Floats
+from tracediff.measure.kernel_strata import with_strata
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
-from tracediff.measure.sides import Side, idle_table, steps_table
+from tracediff.measure.sides import Side, idle_table, side_input, steps_table
 from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.timelines import timelines
@@ -48,8 +49,6 @@ from tracediff.model import (
     Note,
     Pair,
     Result,
-    RunInput,
-    SideInput,
     Tool,
 )
 
@@ -142,11 +141,18 @@ def compare(
     idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
     with_gpu = all(side.captured("kernels") for side in sides)
-    kernel_list = kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family)
+    kernel_list = with_strata(
+        kernel_result_rows(kernels, cells.take(layout.kernels), kernel_levels, category, family),
+        kernels,
+        steps,
+        strata,
+    )
     warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
-        inputs=Inputs(_input(baseline), _input(candidate), {"min_steps": options.min_steps, **options.extra}),
+        inputs=Inputs(
+            side_input(baseline), side_input(candidate), {"min_steps": options.min_steps, **options.extra}
+        ),
         verdict=verdict,
         verdict_reason=reason,
         step=step,
@@ -342,24 +348,6 @@ def _with_tails(findings: list[Finding], tails: list[Finding]) -> list[Finding]:
 def _failed(comparability: Comparability) -> str:
     failed: list[Check] = [one for one in comparability.checks if one.status == "fail"]
     return "; ".join(f"{one.name}: {one.baseline} against {one.candidate}: {one.message}" for one in failed)
-
-
-def _input(side: Side) -> SideInput:
-    return SideInput(
-        side.label,
-        [
-            RunInput(
-                name=run.name,
-                fingerprint="+".join(part.fingerprint for part in run.parts),
-                bytes=sum(part.bytes for part in run.parts),
-                duration_ns=max(part.duration_ns for part in run.parts),
-                ranks=sum(part.periods["rank"].n_unique() for part in run.parts),
-                steps=sum(len(part.periods) for part in run.parts),
-                step_source=run.parts[0].step_source,
-            )
-            for run in side.runs
-        ],
-    )
 
 
 def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], with_gil: bool) -> list[Note]:

@@ -13,6 +13,7 @@ from tracediff.align.strata import SHAPE
 from tracediff.measure.attribution import IDLE
 from tracediff.measure.reduce import BUSY
 from tracediff.measure.reduction import Reduction
+from tracediff.model import RunInput, SideInput
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,25 @@ class Side:
         """Whether every export of the side holds this kind of trace (gc: any, a pause may just not have happened)."""
         held = [part.coverage[kind] == "captured" for part in self.parts]
         return any(held) if kind == "gc" else all(held)
+
+
+def side_input(side: Side) -> SideInput:
+    """What the result says of a side's captures."""
+    return SideInput(
+        side.label,
+        [
+            RunInput(
+                name=run.name,
+                fingerprint="+".join(part.fingerprint for part in run.parts),
+                bytes=sum(part.bytes for part in run.parts),
+                duration_ns=max(part.duration_ns for part in run.parts),
+                ranks=sum(part.periods["rank"].n_unique() for part in run.parts),
+                steps=sum(len(part.periods) for part in run.parts),
+                step_source=run.parts[0].step_source,
+            )
+            for run in side.runs
+        ],
+    )
 
 
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ Positions are in the units of the figure's own viewBox; the templates draw them.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tracediff.report.waterfall import nice_ticks
 
 _MOST_DOTS = 240  # of one run in one figure
 _MOST_RUNS = 40  # rows of one figure
+_LEAST_FOR_A_BOX = 8  # values of a run
 _LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
 
 
@@ -107,6 +109,7 @@ class StripRow:
     y: float
     mean: float | None
     dots: list[tuple[float, float]]
+    box: tuple[float, float] | None = None  # middle half of the values: where it begins, and its width
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,18 @@ def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | N
             (scale.x(period), round(middle + ((number * 7) % 11 - 5) * spread, 2))
             for number, period in enumerate(periods[::stride])
         ]
-        rows.append(StripRow(side, _run_label(result, side, run), middle, scale.x(mean), dots))
+        rows.append(
+            StripRow(side, _run_label(result, side, run), middle, scale.x(mean), dots, _box(scale, periods))
+        )
         y, last = y + row_height, side
     return Strip(scale, rows, y + 22.0, left_out)
+
+
+def _box(scale: Axis, values: Sequence[float]) -> tuple[float, float] | None:
+    if len(values) < _LEAST_FOR_A_BOX:
+        return None
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return scale.x(low), round(scale.x(high) - scale.x(low), 2)
 
 
 def _run_label(result: Result, side: str, run: int) -> str:

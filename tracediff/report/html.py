@@ -11,9 +11,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.model import Accounting, Result
+from tracediff.measure.evidence import kernel_sql
+from tracediff.model import Accounting, KernelRow, Result
 from tracediff.report import figures, names, palette, rows, templates, timelines, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
+from tracediff.report.gil_grid import gil_grid
 from tracediff.report.markdown import render_markdown
 from tracediff.report.waterfall_svg import render_svg
 
@@ -96,6 +98,13 @@ def _categories(accounting: Accounting) -> list[str]:
     return palette.order(set(accounting.baseline) | set(accounting.candidate))
 
 
+def _kernel_sql(row: KernelRow) -> str:
+    """SQL for the ops of both sides of a row."""
+    return kernel_sql(
+        list(dict.fromkeys(name for side in (row.baseline, row.candidate) if side for name in side.names))
+    )
+
+
 def _helpers() -> dict[str, Any]:
     """Return what templates may call; they compute nothing themselves."""
     return {
@@ -116,7 +125,10 @@ def _helpers() -> dict[str, Any]:
         "shorten": shorten,
         "categories": _categories,
         "NOISE": units.NOISE,
+        "gil_grid": gil_grid,
         "workload": timelines.workload,
+        "workload_name": timelines.workload_name,
+        "kernel_sql": _kernel_sql,
         "timeline_words": timelines.WORDS,
         "KINDS": {*timelines.WORDS, *palette.BY_KEY},
     }

@@ -126,15 +126,18 @@ class Figure:
 
 def workload(stratum: Stratum, kind: str) -> str:
     """Say in words which step of a stratum this is."""
+    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
+
+
+def workload_name(stratum: Stratum) -> str:
+    """Say in words what the steps of a stratum have in common."""
     words = []
     if stratum.ctx_reqs not in ("0", "?"):
         words.append(f"{stratum.ctx_reqs} context requests with {stratum.ctx_tokens} tokens")
     if stratum.gen_reqs not in ("0", "?"):
         words.append(f"{stratum.gen_reqs} generation requests")
     name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
-    return f"{'Typical' if kind == 'typical' else 'Longest'} {name}" + (
-        f": {' and '.join(words)}" if words else ""
-    )
+    return name + (f": {' and '.join(words)}" if words else "")
 
 
 def build(result: Result) -> list[Figure]:

@@ -1,0 +1,51 @@
+"""Kernel rows workload by workload: what a step of each stratum holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import polars as pl
+
+from tracediff.align.strata import ROW, Strata
+from tracediff.measure.kernel_table import KernelCells
+from tracediff.model import KernelRow, KernelStratum
+
+STRATA = 4  # of a kernel row: those with the most of its time
+
+
+def with_strata(
+    rows: Sequence[tuple[int, KernelRow]], kernels: KernelCells, steps: pl.DataFrame, strata: Strata
+) -> list[tuple[int, KernelRow]]:
+    """Add to each row its counts and times a step in every stratum, compared or not; nothing where there is one stratum.
+
+    `steps`: every whole step of both sides. A mean is over all steps of the side in the stratum, as in its row.
+    """
+    if len(strata.rows) < 2:
+        return list(rows)
+    keys = ["side", "run", "part", "period"]
+    located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(stratum=ROW)
+    many = located.group_by("side", "stratum").agg(pl.len().alias("steps"))
+    sums = (
+        kernels.values.filter(pl.col("side") < 2)
+        .join(located.select(*keys, "stratum"), on=keys)
+        .group_by("row", "stratum", "side")
+        .agg(pl.col("count").sum(), pl.col("share_ns").sum())
+        .join(many, on=["side", "stratum"])
+        .sort("row", "stratum", "side")
+    )
+    number = {key: place for place, key in enumerate(strata.keys)}
+    total: dict[tuple[int, int], float] = {}
+    cells: dict[tuple[int, int], list[float]] = {}
+    for row, key, side, count, ns, size in sums.select(
+        "row", "stratum", "side", "count", "share_ns", "steps"
+    ).iter_rows():
+        cell = cells.setdefault((row, number[key]), [0.0, 0.0, 0.0, 0.0])
+        cell[2 * side : 2 * side + 2] = [round(count / size, 9), ns / size]
+        total[row, number[key]] = total.get((row, number[key]), 0.0) + ns
+    found: dict[int, list[KernelStratum]] = {}
+    for row, stratum in sorted(cells, key=lambda one: (one[0], -total[one], one[1])):
+        parts = found.setdefault(row, [])
+        if len(parts) < STRATA:
+            parts.append(KernelStratum(stratum, *cells[row, stratum]))
+    return [(row, msgspec.structs.replace(one, strata=found.get(row, []))) for row, one in rows]
