@@ -52,11 +52,13 @@ elif args[0] == "profile":
     env = dict(os.environ)
     for pair in (value("-e") or "").split(","):
         if pair: env[pair.split("=")[0]] = pair.split("=")[1]
+    if os.environ.get("FAKE_NSYS_SAYS"): print(os.environ["FAKE_NSYS_SAYS"]); sys.exit(1)
     child = subprocess.Popen(args[at:], env=env)
     try: code = child.wait()
     except KeyboardInterrupt: child.wait(); code = 0
     side = "candidate" if "candidate" in " ".join(args[at:]) else "baseline"
-    out = out.replace("%q{OMPI_COMM_WORLD_RANK}", os.environ.get("OMPI_COMM_WORLD_RANK", "?"))
+    for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"):
+        out = out.replace("%q{" + name + "}", os.environ.get(name, "?"))
     kind = os.environ.get("FAKE_REPORT", "nsys-rep")
     if kind != "none" and code == 0: pathlib.Path(f"{out}.{kind}").write_text(side)
     sys.exit(code)
@@ -101,6 +103,7 @@ _PROGRAM = """
 note("program", cwd=os.getcwd())
 mode = (here / "mode").read_text() if (here / "mode").exists() else ""
 runs = sum('"what": "program"' in line for line in (here / "calls.jsonl").read_text().splitlines())
+if mode.startswith("say "): print(mode[4:], file=sys.stderr); sys.exit(1)
 if mode == f"fail-{runs}": print("CUDA out of memory", file=sys.stderr); sys.exit(7)
 if mode == "hang":
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -115,10 +118,18 @@ for rank in range(int(args[0])):
     subprocess.run(args[1:], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}, check=True)
 """
 
+_SRUN = (
+    _MPIRUN.replace("mpirun", "srun")
+    .replace("args[0]", "args[1]")
+    .replace("args[1:]", "args[2:]")
+    .replace("OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+)
+
 _BODIES = {
     "nsys": _NSYS, "nvidia-smi": _SMI, "trtllm-bench": _BENCH, "trtllm-serve": _SERVE, "program": _PROGRAM,
-    "mpirun": _MPIRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
+    "mpirun": _MPIRUN, "srun": _SRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
     "gptManagerBenchmark": 'note("gptManagerBenchmark")',
+    "gptSessionBenchmark": 'note("gptSessionBenchmark")',
 }  # fmt: skip
 
 

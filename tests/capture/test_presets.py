@@ -110,7 +110,9 @@ def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:
     assert "--capture-range-end=repeat[]" in words
     assert "-e" not in words
     assert stand_ins.calls("gptManagerBenchmark")[0]["env"] == {"TLLM_GPTM_PROFILE_START_STOP": "10-20"}
-    assert additions(preset("gptSessionBenchmark"), "10-20") == {"TLLM_GPTS_PROFILE_START_STOP": "10-20"}
+    capture(tmp_path / "s", "gptSessionBenchmark --engine_dir E", preset="gptSessionBenchmark", steps="10-20")
+    assert stand_ins.calls("gptSessionBenchmark")[0]["env"] == {"TLLM_GPTS_PROFILE_START_STOP": "10-20"}
+    assert flags(stand_ins.calls("nsys")[2]) == words
 
 
 def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:
@@ -123,6 +125,29 @@ def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:
         "mpirun", "nsys", "trtllm-bench", "nsys", "trtllm-bench",
     ]  # fmt: skip
     assert "trtllm-llmapi-launch" in stand_ins.calls("nsys")[0]["args"]
+
+
+def test_ranks_that_slurm_starts(stand_ins: StandIns, tmp_path: Path) -> None:
+    data = capture(
+        tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput",
+        launcher="srun -n 2 trtllm-llmapi-launch",
+    )  # fmt: skip
+    assert data["runs"][0]["exports"] == ["report.rank0.sqlite", "report.rank1.sqlite"]
+    nsys = stand_ins.calls("nsys")[0]["args"]
+    assert nsys[nsys.index("-o") + 1].endswith("/report.rank%q{SLURM_PROCID}")
+    assert [call["what"] for call in stand_ins.calls()][:3] == ["srun", "nsys", "trtllm-bench"]
+
+
+def test_an_older_tensorrt_llm_has_another_name_for_debug_ranges(stand_ins: StandIns, tmp_path: Path) -> None:
+    """Versions differ in TLLM_NVTX_DEBUG and TLLM_LLMAPI_ENABLE_NVTX: what the plan sets is kept beside the preset's."""
+    capture(
+        tmp_path / "b", f"{BENCH} latency", preset="trtllm-bench-latency",
+        env={"TLLM_NVTX_DEBUG": "1", "TLLM_PROFILE_START_STOP": "5-9"},
+    )  # fmt: skip
+    assert stand_ins.calls("trtllm-bench")[0]["env"] == {
+        "TLLM_NVTX_DEBUG": "1", "TLLM_PROFILE_START_STOP": "5-9", "TLLM_PROFILE_RECORD_GC": "1",
+        "TLLM_LLMAPI_ENABLE_NVTX": "1",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

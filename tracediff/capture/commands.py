@@ -55,7 +55,8 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
         added |= {name: value for name, value in additions(kind, plan.steps).items() if name not in side.env}
         words = [str(nsys.path), *nsys_flags(
             kind, nsys.features, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
-            graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics, extra=plan.nsys_flags,
+            graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
+            extra=plan.nsys_flags,
         )]  # fmt: skip
         command = wrap(side.launcher, words, command)
     else:
@@ -80,6 +81,8 @@ def left_out(plan: Plan, features: Features) -> list[str]:
         notes.append("this nsys knows no --cuda-graph-trace")
     if plan.gpu_metrics and not features.gpu_metrics_flag:
         notes.append("this nsys cannot sample GPU metrics")
+    if plan.gpu_metrics and any(plan.side(name).launcher for name in SIDES):
+        notes.append("GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only")
     if any(preset(plan.side(name).preset).fork for name in SIDES) and not features.fork_before_exec:
         notes.append("this nsys knows no --trace-fork-before-exec: child processes may be missing")
     return notes

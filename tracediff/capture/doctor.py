@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,6 +24,7 @@ Status = Literal["ok", "warn", "fail"]
 _MARK = "tracediff doctor"
 _MIN_FREE_GIB = 10.0
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+_DRIVER = Path("/proc/driver/nvidia/params")
 
 # Emits one range, and lets two threads fight for the GIL. Says which binding of NVTX carried the range.
 _PROBE = f"""
@@ -121,6 +124,27 @@ def _gpu() -> Iterator[Check]:
     cuda = machine.cuda_version()
     yield Check("CUDA", "ok" if cuda else "warn", f"up to {cuda}" if cuda else "nvidia-smi tells no version")
     yield _clocks(gpus)
+    yield _counters()
+
+
+def _counters() -> Check:
+    """Whether GPU metrics can be sampled (`--gpu-metrics`); nothing else here needs them."""
+    try:
+        said = re.search(r"RmProfilingAdminOnly: (\d)", _DRIVER.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        said = None
+    if said is None:
+        return Check(
+            "GPU counters", "ok", "the driver does not tell who may read them; only --gpu-metrics does"
+        )
+    if said[1] == "0" or os.geteuid() == 0:
+        return Check("GPU counters", "ok", "may be read: --gpu-metrics can be used")
+    return Check(
+        "GPU counters",
+        "warn",
+        "only administrators may read them: --gpu-metrics cannot be used (ERR_NVGPUCTRPERM)",
+        "load the driver with NVreg_RestrictProfilingToAdminUsers=0; captures without --gpu-metrics work",
+    )
 
 
 def _clocks(gpus: list[dict[str, Any]]) -> Check:
@@ -225,6 +249,10 @@ def _seen(export: Path) -> tuple[int, int]:
 
 
 def _disk(folder: Path) -> Check:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check(
+            "disk", "fail", "bundles cannot be written here", "--folder, and -o of tracediff capture"
+        )
     free = shutil.disk_usage(folder).free / 2**30
     said = f"{free:.0f} GiB free where bundles go"
     if free < _MIN_FREE_GIB:

@@ -8,6 +8,8 @@ A run works in `runs/.NAME.part`, which takes its name when the run is over; an 
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import time
@@ -18,6 +20,7 @@ from typing import Any
 
 from tracediff.capture import machine, manifest
 from tracediff.capture.commands import Launch, launch_of, left_out
+from tracediff.capture.diagnose import diagnose
 from tracediff.capture.forget import forget_environment
 from tracediff.capture.manifest import RunRecord
 from tracediff.capture.nsys import export_sqlite
@@ -121,7 +124,12 @@ class Runner:
             raise TracediffError(
                 "bundle-exists", f"{self.bundle.name} exists and is no bundle", fix="-o names another folder"
             )
-        self.bundle.mkdir(parents=True, exist_ok=True)
+        try:
+            self.bundle.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_writable(self.bundle, error) from error
+        if not os.access(self.bundle, os.W_OK | os.X_OK):
+            raise _not_writable(self.bundle, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         self._check_disk()
         notes = left_out(self.plan, self.nsys.features)
         data = manifest.new(self.plan, self.nsys, notes, self.clock)
@@ -165,7 +173,9 @@ class Runner:
                 exit_code=130,
             ) from None
         except TracediffError as error:
-            problem = error
+            # What the logs say of a GPU or a permission is the cause; the exit code is what came of it.
+            known = diagnose(scratch) if error.slug in ("capture-exit-code", "nsys-no-report") else None
+            problem = error = known or error
             record.error = {"slug": error.slug, "message": error.message}
         record.seconds = self.clock() - began
         self._keep(scratch, runs / slot.name, record)
@@ -173,7 +183,7 @@ class Runner:
         if problem is not None:
             raise TracediffError(
                 "capture-run-failed",
-                f"run {slot.name} failed: {problem.message} (logs in runs/{slot.name})",
+                f"run {slot.name} failed: {problem.message} [{problem.slug}] (logs in runs/{slot.name})",
                 fix=f"{problem.fix or 'read stderr.log'}; then --resume goes on with this run",
             ) from problem
 
@@ -259,6 +269,14 @@ class Runner:
             if not self.plan.keep_reports:
                 report.unlink()
         record.reports = [report.name for report in reports if report.exists()]
+
+
+def _not_writable(bundle: Path, error: OSError) -> TracediffError:
+    return TracediffError(
+        "bundle-not-writable",
+        f"{bundle.name} cannot be written: {error.strerror or error}",
+        fix="-o names a folder that you may write to",
+    )
 
 
 def _exit_error(code: int, log: Path, who: str) -> TracediffError:

@@ -85,6 +85,7 @@ def capture(
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
     """
     from tracediff.capture.commands import left_out, shown
+    from tracediff.capture.machine import gpus
     from tracediff.capture.nsys_features import need_nsys
     from tracediff.capture.runner import Runner
     from tracediff.cli.adaptive import Adaptive
@@ -95,6 +96,8 @@ def capture(
     nsys = need_nsys()
     for note in left_out(plan, nsys.features):
         click.echo(f"warning: {note}", err=True)
+    if gpus() is None:
+        click.echo("warning: nvidia-smi lists no GPU: no kernels will be captured here", err=True)
     if only_plan:
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(line)
