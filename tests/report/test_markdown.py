@@ -183,6 +183,21 @@ def test_gates_are_told_first() -> None:
     assert length(many) < LIMIT and "1150 more gates" in many
 
 
+def test_figures_of_a_benchmark_come_after_the_findings() -> None:
+    whole = sample.full()
+    assert whole.kpi is not None
+    more = [
+        msgspec.structs.replace(whole.kpi.rows[0], metric=f"more {number}", explained=None)
+        for number in range(9)
+    ]
+    kpi = msgspec.structs.replace(whole.kpi, rows=[*more, *whole.kpi.rows])
+    text = render_markdown(msgspec.structs.replace(whole, kpi=kpi))
+    assert text.index("### Findings") < text.index("### Benchmark") < text.index("### Kernels")
+    assert "| output tokens/s, tok/s | 15,420 | 13,720 | -1700 | -11.0 % worse | 93 % |" in text
+    assert "| inter-token latency p50, ms | 1.04 | 1.17 | +0.13 | +12.5 % worse | 101 % |" in text
+    assert text.index("93 %") < text.index("more 0") < text.index("5 more figures") < text.index("more 8")
+
+
 def test_a_key_keeps_comments_apart() -> None:
     assert render_markdown(sample.full(), key="h200").startswith("<!-- tracediff:h200 -->\n## ")
     for key in ("a b", "-->", "x" * 65, "a\n"):

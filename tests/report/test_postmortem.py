@@ -14,7 +14,7 @@ from tests.report import sample
 from tests.report.golden import check
 from tests.report.test_markdown import NASTY, hostile
 from tracediff.errors import TracediffError
-from tracediff.model import Pair, Result
+from tracediff.model import Check, Pair, Result
 from tracediff.report.postmortem_files import file_names, render_postmortem
 from tracediff.report.ruled_out import ruled_out
 
@@ -165,11 +165,18 @@ def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
 
 
 def test_what_differs_between_the_captures_is_apart() -> None:
-    text = markdown(sample.full())
-    same, differs = text.split("Circumstances that do not tell the sides apart:")[1].split(
-        "Circumstances that do, and"
+    whole = sample.full()
+    gc = Check("trace_gc", "ok", "none seen", "seen", "on one side only")
+    checks = [*whole.comparability.checks, gc]
+    comparability = msgspec.structs.replace(whole.comparability, checks=checks)
+    text = markdown(msgspec.structs.replace(whole, comparability=comparability))
+    same, differs = text.split("Circumstances that are the same on both sides:")[1].split(
+        "Circumstances that differ:"
     )
-    assert "| gpu |" in same and "| driver |" in differs.split("##")[0] and "| driver |" not in same
+    assert "| gpu |" in same and "| driver |" not in same and "trace" in same and "trace\\_gc" not in same
+    differs = differs.split("##")[0]
+    assert "| driver | `570.86.10` | `570.124.06` | not ruled out |" in differs
+    assert "| trace\\_gc | `none seen` | `seen` | no obstacle to comparing |" in differs
 
 
 @pytest.mark.parametrize("name", NASTY)

@@ -13,6 +13,7 @@ from tracediff.cli.outputs import check, output_options, write_outputs
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
+    from tracediff.capture.bundle import Bundle
     from tracediff.model import Result
 
 
@@ -103,10 +104,10 @@ def compare(
     if host_only and whole_capture:
         raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
     *files, bundle = resolve_pair(baseline, candidate)
-    keep = bool({"html", "json"} & outputs.keys())  # what draws steps
+    keep = bool({"html", "json", "tables"} & outputs.keys())  # what draws steps
     reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, "force": force,
-            "noise": bool(noise)}  # fmt: skip
+            "noise": bool(noise), "recorded": _recorded(baseline, bundle)}  # fmt: skip
     sides = reduce_sides([*files, *([resolve(noise)] if noise else [])], reading, _progress(quiet))
     result = compare_sides(
         sides[0], sides[1],
@@ -140,6 +141,14 @@ def _progress(quiet: bool):  # type: ignore[no-untyped-def]
             click.echo(f"reading {name}", err=True)
 
     return say
+
+
+def _recorded(word: str, bundle: Bundle | None) -> list[dict[str, str]]:
+    if bundle is None:
+        return []
+    from tracediff.cli.bundle_order import recorded
+
+    return recorded(Path(word))
 
 
 def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> Result:

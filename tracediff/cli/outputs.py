@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,13 +97,25 @@ def write_outputs(
         for file, data in files.items():
             write_atomically(file, data, overwrite)
     if not quiet:
-        from rich.console import Console
-
-        from tracediff.report.terminal import render_terminal
-
-        render_terminal(result, Console(), top=top)
+        _print(result, top)
     for name, path in outputs.items():
         click.echo(f"wrote {path} ({name})", err=True)
+
+
+def _print(result: Result, top: int) -> None:
+    """Print the result; a runner of GitHub Actions must not take a name in it for a command."""
+    from rich.console import Console
+
+    from tracediff.report.annotations import guard
+    from tracediff.report.terminal import render_terminal
+
+    console = Console()
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        render_terminal(result, console, top=top)
+        return
+    with console.capture() as printed:
+        render_terminal(result, console, top=top)
+    click.echo(guard(printed.get()), nl=False)
 
 
 def _render(name: str, path: Path, result: Result, judgement: Judgement, top: int) -> dict[Path, bytes]:

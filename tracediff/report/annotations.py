@@ -48,3 +48,12 @@ def _escape(text: str, more: str = "") -> str:
 def inert(text: str) -> str:
     """Break the older form of a command, `##[...]`, which a runner reads anywhere in a line."""
     return text.replace("##[", "# #[").replace("##vso[", "# #vso[")
+
+
+def guard(text: str) -> str:
+    """Make printed lines mere text to a runner: none begins with `::`, none holds `##[`.
+
+    A name of a kernel may begin a line, and `::` is part of many; a zero-width space parts it from the line's start.
+    """
+    lines = inert(text).split("\n")
+    return "\n".join(f"\u200b{line}" if line.lstrip().startswith("::") else line for line in lines)

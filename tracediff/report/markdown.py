@@ -10,7 +10,7 @@ from typing import TypeVar
 from tracediff.measure.gates import GateOutcome
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
 from tracediff.report import names, units, waterfall, words
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, neutral
+from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.rows import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
@@ -128,7 +128,7 @@ def _render(
         missing=[text for kind in words.KINDS if (text := words.missing(result, kind))],
         units=units,
         words=words,
-        figure_of=_figure,
+        kpi=_kpi(result, budget.rows),
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),
         cell=lambda value: markdown_cell(value, budget.width),
@@ -157,6 +157,21 @@ def _both(result: Result, category: str) -> str:
     sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
     scale = units.scale_for(sides)
     return "" if None in sides else " → ".join(scale.time(value or 0.0) for value in sides)
+
+
+def _kpi(result: Result, most: int) -> list[list[Markdown]]:
+    """Write a benchmark's figures; those that the step time explains come first."""
+    rows = sorted(result.kpi.rows if result.kpi else [], key=lambda row: row.explained is None)
+    out = []
+    for row in rows[:most]:
+        better = "" if not row.delta else "better" if (row.delta > 0) == (row.better == "higher") else "worse"
+        texts = [
+            row.metric + (f", {row.unit}" if row.unit else ""), _figure(row.baseline), _figure(row.candidate),
+            ("+" if row.delta > 0 else "") + _figure(row.delta), f"{units.percent(row.delta, row.baseline)} {better}",
+            "" if row.explained is None else units.share(row.explained),
+        ]  # fmt: skip
+        out.append([markdown_prose(text, 200) for text in texts])
+    return out
 
 
 def _figure(value: float) -> str:

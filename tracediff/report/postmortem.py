@@ -5,7 +5,7 @@ Sections: summary, impact, timeline, what changed, causes, what was ruled out, h
 
 from __future__ import annotations
 
-from tracediff.model import Finding, Result, RunInput
+from tracediff.model import Result, RunInput
 from tracediff.report import palette, units, waterfall, words
 from tracediff.report.document import (
     Block,
@@ -13,7 +13,6 @@ from tracediff.report.document import (
     Fill,
     Heading,
     Items,
-    Listing,
     Number,
     Paragraph,
     Span,
@@ -21,10 +20,8 @@ from tracediff.report.document import (
     Table,
 )
 from tracediff.report.document import Waterfall as Figure
+from tracediff.report.postmortem_causes import CONFIDENCE, MOST, causes, sure_findings
 from tracediff.report.ruled_out import ruled_out
-
-_MOST = 12  # causes told at length
-_CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
 
 
 def build(result: Result) -> list[Block]:
@@ -35,17 +32,12 @@ def build(result: Result) -> list[Block]:
         *_impact(result),
         *_timeline(result),
         *_changed(result),
-        *_causes(result),
+        *causes(result),
         *ruled_out(result),
         *_measured(result),
         *_conclusion(),
         *_actions(result),
     ]
-
-
-def sure_findings(result: Result) -> list[Finding]:
-    """The findings beyond noise, in their order."""
-    return [finding for finding in result.findings if finding.level != "within_noise"]
 
 
 def _opening(result: Result) -> list[Block]:
@@ -87,7 +79,7 @@ def _summary(result: Result) -> list[Block]:
             Paragraph(
                 [
                     Strong("Largest cause: "),
-                    f"{best.title} ({scale.delta(best.delta_ns)} a step{share}; confidence {_CONFIDENCE[best.level]}).",
+                    f"{best.title} ({scale.delta(best.delta_ns)} a step{share}; confidence {CONFIDENCE[best.level]}).",
                 ]
             )
         )
@@ -160,20 +152,55 @@ def _tails(result: Result) -> list[Block]:
 
 
 def _timeline(result: Result) -> list[Block]:
-    sides = (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-    rows = [
-        [name, Number(str(number)), Code(run.name), Number(f"{run.duration_ns / 1e9:.3f} s"), Number(f"{run.steps:,}"), Number(str(run.ranks))]
-        for name, side in sides
-        for number, run in enumerate(side.runs, 1)
-    ]  # fmt: skip
     events = ["change merged", "first sign", "alert", "cause found", "resolved"]
     return [
         Heading(2, "Timeline"),
         Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
+        *_captures(result),
+    ]
+
+
+def _captures(result: Result) -> list[Block]:
+    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
+    runs = [
+        (side, run)
+        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
+        for run in given.runs
+    ]
+    times = _recorded(result)
+    known = {(side, run.name) for side, run in runs} <= times.keys()
+    header = ["Side", "Capture", "Length", "Whole steps", "Ranks"]
+    rows: list[list[Span]] = []
+    if known:
+        order = list(times)
+        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
+        header.insert(0, "Recorded (UTC)")
+    for side, run in runs:
+        cells: list[Span] = [
+            side,
+            Code(run.name),
+            Number(f"{run.duration_ns / 1e9:.3f} s"),
+            Number(f"{run.steps:,}"),
+            Number(str(run.ranks)),
+        ]
+        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
+    if known:
+        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
+    return [
         Paragraph(["Captures, in the order in which they were given:"]),
-        Table(["Side", "Run", "Capture", "Length", "Whole steps", "Ranks"], rows),
+        Table(header, rows),
         Paragraph([Fill("When and in which order these were recorded.")]),
     ]
+
+
+def _recorded(result: Result) -> dict[tuple[str, str], str]:
+    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
+    given = result.inputs.options.get("recorded")
+    out: dict[tuple[str, str], str] = {}
+    for one in given if isinstance(given, list) else []:
+        if isinstance(one, dict):
+            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
+    return out
 
 
 def _changed(result: Result) -> list[Block]:
@@ -214,94 +241,6 @@ def _changed(result: Result) -> list[Block]:
         ),
         Table(header, rows),
     ]
-
-
-def _causes(result: Result) -> list[Block]:
-    found = sure_findings(result)
-    blocks: list[Block] = [Heading(2, "Causes, ranked")]
-    if not found:
-        return [*blocks, Paragraph(["No finding is beyond noise."])]
-    scale = words.finding_scale(found)
-    rows: list[list[Span]] = [
-        [
-            Number(str(finding.rank)), words.sentence(finding.title), Number(scale.delta(finding.delta_ns)),
-            Number("" if finding.share is None else units.share(finding.share)),
-            f"{_CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
-        ]
-        for finding in found
-    ]  # fmt: skip
-    blocks.append(Table(["", "Cause", "A step", "Of the change", "Confidence"], rows))
-    explained = sum(finding.delta_ns for finding in found if finding.cause != "batch_mix")
-    blocks.append(
-        Paragraph(
-            [
-                f"Together {scale.delta(explained)} of {scale.delta(result.step.delta_ns)} a step; the rest is spread over places "
-                "whose change cannot be told from noise."
-            ]
-        )
-    )
-    for finding in found[:_MOST]:
-        blocks += _cause(finding, scale)
-    if len(found) > _MOST:
-        blocks.append(Paragraph([f"{len(found) - _MOST} smaller causes are in the HTML report."]))
-    return blocks
-
-
-def _cause(finding: Finding, scale: units.Scale) -> list[Block]:
-    evidence = finding.evidence
-    tests = (
-        ""
-        if finding.q_value is None
-        else f", q {units.probability(finding.q_value)} after correction for many places"
-    )
-    items: list[list[Span]] = [
-        [
-            f"{scale.time(finding.baseline_ns)} → {scale.time(finding.candidate_ns)} a step; 95 % CI of the difference "
-            f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
-        ],
-        [Strong(f"Confidence {_CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],
-    ]
-    place: list[Span] = ["At "]
-    for name, value in words.place(finding.where):
-        place += [f"{', ' if len(place) > 1 else ''}{name} ", Code(value)]
-    if len(place) > 1:
-        items.append(place)
-    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
-        runs = [
-            ", ".join(map(scale.number, values))
-            for values in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
-        ]
-        items.append([f"Each run, {scale.unit} a step: baseline {runs[0]}; candidate {runs[1]}"])
-    if evidence.count_baseline is not None and evidence.count_candidate is not None:
-        items.append(
-            [
-                f"Count a step: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
-            ]
-        )
-    if finding.note:
-        items.append([finding.note])
-    if finding.next:
-        items.append([Strong("Next: "), finding.next])
-    blocks: list[Block] = [Heading(3, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
-    if evidence.moments:
-        blocks += [Paragraph(["Where to look in Nsight Systems:"]), _moments(finding)]
-    if evidence.sql:
-        blocks += [
-            Paragraph(["What shows it, as a query on the export itself:"]),
-            Listing(evidence.sql, "sql"),
-        ]
-    return [*blocks, Paragraph([Fill("What in the code explains this.")])]
-
-
-def _moments(finding: Finding) -> Table:
-    rows = [
-        [
-            moment.side, Code(moment.run), Number(f"{moment.start_ns / 1e9:.6f} s"), Number(f"{moment.end_ns / 1e9:.6f} s"),
-            Number(f"{(moment.end_ns - moment.start_ns) / 1e3:,.1f} us"), moment.what,
-        ]
-        for moment in finding.evidence.moments
-    ]  # fmt: skip
-    return Table(["Side", "Capture", "From", "To", "Length", ""], rows)
 
 
 def _measured(result: Result) -> list[Block]:
@@ -360,7 +299,8 @@ def _conclusion() -> list[Block]:
 
 def _actions(result: Result) -> list[Block]:
     items: list[list[Span]] = []
-    for text in dict.fromkeys(finding.next for finding in sure_findings(result) if finding.next):
+    steps = dict.fromkeys(finding.next for finding in sure_findings(result) if finding.next)
+    for text in list(steps)[:MOST]:
         items.append([f"{words.sentence(text)}: ", Fill("owner, by when")])
     gated = "step:+3%"
     items += [

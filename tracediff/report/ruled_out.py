@@ -23,25 +23,25 @@ def ruled_out(result: Result) -> list[Block]:
         ),
         Table(["Possible cause", "Delta", "95 % CI", "", ""], _categories(result)),
     ]
-    same = [check for check in result.comparability.checks if check.status == "ok"]
+    checks = result.comparability.checks
+    same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
+    other = [check for check in checks if check not in same]
     if same:
-        rows: list[list[Span]] = [
-            [check.name, Code(check.baseline), Code(check.candidate), check.message or "the same"]
-            for check in same
+        rows: list[list[Span]] = [[check.name, Code(check.baseline), check.message] for check in same]
+        blocks += [
+            Paragraph(["Circumstances that are the same on both sides:"]),
+            Table(["", "Value", ""], rows),
+        ]
+    if other:
+        harmless = {"ok": "no obstacle to comparing", "warn": "not ruled out", "fail": "not comparable"}
+        rows = [
+            [check.name, Code(check.baseline), Code(check.candidate), harmless[check.status], check.message]
+            for check in other
         ]
         blocks += [
-            Paragraph(["Circumstances that do not tell the sides apart:"]),
-            Table(["", "Baseline", "Candidate", ""], rows),
+            Paragraph(["Circumstances that differ:"]),
+            Table(["", "Baseline", "Candidate", "", ""], rows),
         ]
-    problems = words.problems(result)
-    if problems:
-        blocks += [
-            Paragraph(["Circumstances that do, and are not ruled out:"]),
-            Table(["", "Baseline", "Candidate", ""], [
-                [check.name, Code(check.baseline), Code(check.candidate), check.message]
-                for check in result.comparability.checks if check.status != "ok"
-            ]),
-        ]  # fmt: skip
     return blocks
 
 

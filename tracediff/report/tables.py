@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from tracediff.model import Result
+from tracediff.model import Result, TimelineLane, TimelineStep
 from tracediff.report import palette
 from tracediff.report.escape import neutral
 
@@ -51,6 +51,7 @@ def frames(result: Result) -> dict[str, pl.DataFrame]:
     books = result.accounting
     known = books.delta.keys() | books.baseline.keys() | books.candidate.keys()
     tables["accounting"].rows += [_category(result, key) for key in palette.order(set(known)) if key in known]
+    tables["timeline_events"].rows += _events(result)
     return {name: pl.DataFrame(table.rows, table.columns) for name, table in tables.items()}
 
 
@@ -99,6 +100,10 @@ def _layout() -> dict[str, _Table]:
     }
     for name, struct in _list_fields(Result, ""):
         _declare(tables, name, struct, child=False)
+    tables["timeline_events"] = _Table(
+        {"row": _WHOLE, "side": _TEXT, "kind": _TEXT, "lane": _TEXT, "start_ns": _WHOLE, "length_ns": _WHOLE}
+        | {"what": _TEXT, "group": _TEXT, "count": _WHOLE, "inside_ns": _WHOLE}
+    )
     return tables
 
 
@@ -120,7 +125,9 @@ def _columns(
         inner = _plain(hint)
         if _is_struct(inner):
             _columns(tables, name, inner, f"{prefix}{key}_", columns)
-        elif (item := _item(inner)) is not None and _is_struct(item):
+        elif (item := _item(inner)) is TimelineLane:
+            continue  # packed: `timeline_events` holds its events
+        elif item is not None and _is_struct(item):
             _declare(tables, f"{name}_{prefix}{key}", item, child=True)
         elif item is not None:
             columns[prefix + key] = pl.List(_type(item))
@@ -147,7 +154,9 @@ def _cells(
         inner, one = _plain(hint), None if value is None else getattr(value, key)
         if _is_struct(inner):
             _cells(tables, name, inner, one, f"{prefix}{key}_", row, number)
-        elif (item := _item(inner)) is not None and _is_struct(item):
+        elif (item := _item(inner)) is TimelineLane:
+            continue
+        elif item is not None and _is_struct(item):
             _fill(tables, f"{name}_{prefix}{key}", item, one or [], number)
         elif isinstance(one, Mapping) or (isinstance(one, list) and item is None):
             row[prefix + key] = msgspec.json.encode(one).decode()
@@ -197,6 +206,31 @@ def _scalars(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in result.__struct_fields__:
         if name != "accounting":
             yield from walk(getattr(result, name), name)
+
+
+def _events(result: Result) -> Iterator[dict[str, Any]]:
+    """Yield every event of the steps that were kept; `row` counts the rows of `timelines_steps`."""
+    if result.timelines is None:
+        return
+    texts = result.timelines.names
+    for row, one in enumerate(result.timelines.steps):
+        for side, step in (("baseline", one.baseline), ("candidate", one.candidate)):
+            yield from (_event | {"row": row, "side": side} for _event in _of_step(step, texts))
+
+
+def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, Any]]:
+    for lane in step.lanes if step else ():
+        packed = [
+            getattr(lane, name).split() for name in ("start", "length", "what", "group", "count", "inside")
+        ]
+        columns = [[int(value) for value in column] for column in packed]
+        empty: list[int | None] = [None] * len(columns[0])
+        counts, insides = columns[4] or empty, columns[5] or empty
+        for start, length, what, group, count, inside in zip(*columns[:4], counts, insides, strict=True):
+            yield {
+                "kind": lane.kind, "lane": lane.name, "start_ns": start, "length_ns": length, "what": texts[what],
+                "group": texts[group], "count": count, "inside_ns": inside,
+            }  # fmt: skip
 
 
 def _category(result: Result, category: str) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Every format out of one run or one saved result: what is written, where, and what is refused before the work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from xml.etree import ElementTree
+
+import jsonschema
+import msgspec
+import polars as pl
+import pytest
+
+from tests.cli.checks import expect_error, files
+from tests.report import sample
+from tests.serving import serving
+from tracediff.model import decode, encode
+from tracediff.report.tables import file_names
+
+FORMATS = {
+    "--html": "out.html",
+    "--md": "out.md",
+    "--json": "out.json",
+    "--postmortem": "incident.md",
+    "--tables": "tables",
+    "--junit": "gates.xml",
+    "--benchmark-json": "benchmark.json",
+}
+WORDS = [word for pair in FORMATS.items() for word in pair]
+WRITTEN = {*FORMATS.values()} - {"tables"} | {
+    "incident-waterfall.svg",
+    *(f"tables/{name}" for name in file_names()),
+}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "result.json").write_bytes(encode(sample.full()))
+    return folder / "result.json"
+
+
+def made(folder):
+    return files(folder) - {"saved", "saved/result.json", "good.sqlite", "tables"}
+
+
+def test_a_saved_result_becomes_every_format(run, saved, tmp_path):
+    code, out, err = run("report", saved, "-q", *WORDS, "--fail-on", "step:+20%")
+    assert (code, out) == (0, "")
+    assert made(tmp_path) == WRITTEN
+    assert all((tmp_path / name).stat().st_size for name in WRITTEN)
+    assert [line for line in err.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {path} ({option.removeprefix('--')})" for option, path in FORMATS.items()
+    ]
+    assert decode((tmp_path / "out.json").read_bytes()) == sample.full()
+
+
+def test_a_comparison_becomes_every_format_and_the_saved_result_the_same(run, good, tmp_path):
+    assert run("compare", good, good, "-q", *WORDS, "--fail-on", "step:+3%")[0] == 0
+    first = {name: (tmp_path / name).read_bytes() for name in WRITTEN}
+    for name in FORMATS.values():
+        if name != "out.json":
+            path = tmp_path / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    words = [word for pair in FORMATS.items() for word in pair if "out.json" not in pair]
+    assert run("report", "out.json", "-q", "-f", *words, "--fail-on", "step:+3%")[0] == 0
+    assert {name: (tmp_path / name).read_bytes() for name in WRITTEN} == first
+
+
+def test_what_is_written_can_be_read_by_others(run, good, tmp_path):
+    run("compare", good, good, "-q", *WORDS, "--fail-on", "step:+3%")
+    code, schema, _ = run("schema")
+    assert code == 0
+    jsonschema.Draft202012Validator(json.loads(schema)).validate(
+        json.loads((tmp_path / "out.json").read_text())
+    )
+    result = decode((tmp_path / "out.json").read_bytes())
+    events = pl.read_parquet(tmp_path / "tables/timeline_events.parquet")
+    assert result.timelines is not None
+    packed = [step for one in result.timelines.steps for step in (one.baseline, one.candidate) if step]
+    assert len(events) == sum(len(lane.start.split()) for step in packed for lane in step.lanes) > 0
+    gpu = events.filter((pl.col("row") == 0) & (pl.col("side") == "baseline") & (pl.col("kind") == "gpu"))
+    assert set(gpu["what"]) == {"gemm_0", "gemm_1", "gemm_2"} and set(gpu["length_ns"]) == {200_000}
+    assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("tests") == "1"
+
+
+def test_tables_go_into_a_folder_that_may_exist(run, saved, tmp_path):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "mine.txt").write_text("mine")
+    assert run("report", saved, "-q", "--tables", "tables")[0] == 0
+    before = files(tmp_path)
+    expect_error(run("report", saved, "-q", "--tables", "tables"), "output-exists")
+    assert run("report", saved, "-q", "-f", "--tables", "tables")[0] == 0
+    assert files(tmp_path) == before and (tmp_path / "tables" / "mine.txt").read_text() == "mine"
+
+
+def test_outputs_that_cannot_be(run, saved, tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "incident-waterfall.svg").write_text("mine")
+    before = files(tmp_path)
+    expect_error(run("report", saved, "--tables", "no/such"), "output-folder-missing")
+    assert run("report", saved, "--tables", "file")[0] in (1, 2)
+    expect_error(run("report", saved, "--postmortem", "incident.txt"), "postmortem-format", 2)
+    expect_error(run("report", saved, "--postmortem", "incident.md"), "output-exists")  # its figure
+    expect_error(run("report", saved, "--md", "a.md", "--postmortem", "a.md"), "output-twice")
+    expect_error(run("report", saved, "--html", "x-waterfall.svg", "--postmortem", "x.md"), "output-twice")
+    assert files(tmp_path) == before
+    assert run("report", saved, "-q", "--postmortem", "incident.html")[0] == 0
+
+
+def test_another_version_is_named_whatever_its_form(run, tmp_path):
+    (tmp_path / "old.json").write_text('{"format_version": 2, "verdict": 7}')
+    text = expect_error(run("report", "old.json"), "result-version")
+    assert "format 2" in text
+    (tmp_path / "bad.json").write_text('{"format_version": 1, "verdict": 7}')
+    expect_error(run("report", "bad.json"), "not-a-result")
+
+
+def test_keys_of_a_later_version_are_ignored(run, tmp_path):
+    data = json.loads(encode(sample.full())) | {"tomorrow": 1}
+    (tmp_path / "new.json").write_text(json.dumps(data))
+    assert run("report", "new.json", "-q", "--json", "again.json")[0] == 0
+    assert decode((tmp_path / "again.json").read_bytes()) == sample.full()
+
+
+def test_a_hostile_result_in_every_format(run, saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = sample.large(50)
+    name = (
+        "::error::a|b\n::error::x\r\n##[add-mask]y\x00\x1b[31m</script><img src=x onerror=alert(1)>\u202e"
+        * 200
+    )
+    hostile = msgspec.structs.replace(
+        result,
+        kernels=[
+            msgspec.structs.replace(row, baseline=msgspec.structs.replace(row.baseline, names=[name]), range=name)
+            for row in result.kernels if row.baseline
+        ],
+        verdict_reason=name,
+    )  # fmt: skip
+    saved.write_bytes(encode(hostile))
+    code, out, _ = run("report", saved, *WORDS, "--fail-on", "step:+1%", "--annotations", "github")
+    assert code == 3 and made(tmp_path) == WRITTEN
+    assert len((tmp_path / "out.md").read_text()) < 65_536
+    for path in WRITTEN - {"out.json"}:
+        if not path.endswith(".parquet"):
+            text = (tmp_path / path).read_bytes()
+            assert b"\x00" not in text and b"\x1b" not in text and "\u202e".encode() not in text, path
+    assert "\x1b" not in out
+    for line in out.splitlines():  # what a runner of GitHub Actions would take for a command
+        assert "##[" not in line
+        if line.strip().startswith("::"):
+            assert line.startswith(
+                ("::notice title=", "::error title=tracediff gate", "::warning title=tracediff")
+            )
+
+
+def bundle(folder, order):
+    """A capture bundle by hand: two runs a side, recorded in this order, one failed run and one control."""
+    (folder / "runs").mkdir(parents=True)
+    runs = [
+        {
+            "index": 0,
+            "side": "baseline",
+            "kind": "profiled",
+            "status": "failed",
+            "folder": "runs/x",
+            "started": "2026-11-01T08:00:00+00:00",
+        }
+    ]
+    runs.append(
+        {
+            "side": "baseline",
+            "kind": "control",
+            "status": "done",
+            "folder": "runs/c",
+            "started": "2026-11-01T08:30:00+00:00",
+        }
+    )
+    for hour, (side, name) in enumerate(order):
+        (folder / "runs" / name).mkdir()
+        serving(steps=6).write(folder / "runs" / name / "r.sqlite")
+        runs.append(
+            {"index": hour, "side": side, "kind": "profiled", "status": "done", "folder": f"runs/{name}", "exports": ["r.sqlite"],
+             "kpi": [], "started": f"2026-11-01T{hour + 9:02}:00:00+00:00" if hour < 3 else "<b>noon</b>"}
+        )  # fmt: skip
+    data = {"tracediff_bundle": 1, "runs": runs}
+    (folder / "manifest.json").write_text(json.dumps(data))
+    return folder
+
+
+def test_a_bundle_tells_when_its_runs_were_recorded(run, tmp_path):
+    order = [("baseline", "b1"), ("candidate", "c1"), ("candidate", "c2"), ("baseline", "b2")]
+    made = bundle(tmp_path / "bundle", order)
+    code, _, err = run("compare", made, "-q", "--json", "out.json", "--postmortem", "incident.md")
+    assert code == 0, err
+    text = (tmp_path / "incident.md").read_text()
+    table = text.split("in the order in which they were recorded:")[1].split("##")[0]
+    rows = [line.split(" | ")[:3] for line in table.splitlines() if "`" in line]
+    assert rows == [
+        ["| 2026-11-01T09:00:00+00:00", "baseline", "`b1`"],
+        ["| 2026-11-01T10:00:00+00:00", "candidate", "`c1`"],
+        ["| 2026-11-01T11:00:00+00:00", "candidate", "`c2`"],
+        ["| _to fill_", "baseline", "`b2`"],
+    ]
