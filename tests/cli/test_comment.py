@@ -268,6 +268,7 @@ def test_the_forge_of_the_job(gitlab, run, saved, monkeypatch):
         (401, {}, "forge-unauthorized", "GITHUB_TOKEN"),
         (403, {}, "forge-forbidden", "pull-requests: write"),
         (403, {"x-ratelimit-remaining": "0"}, "forge-rate-limit", "later"),
+        (403, {"retry-after": "60"}, "forge-rate-limit", "later"),
         (429, {}, "forge-rate-limit", "later"),
         (404, {}, "forge-not-found", "pull request 12"),
         (422, {}, "forge-refused", "says"),

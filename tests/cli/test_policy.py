@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.cli.checks import expect_error
 from tests.report import sample
+from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.measure.gates import parse_gate
+from tracediff.measure.gates import COUNTS, TIMES, parse_gate
 from tracediff.measure.policy import Policy, Waiver, judge_all, read_policy
 from tracediff.model import encode
 
@@ -188,3 +191,32 @@ def test_a_bad_policy_stops_before_the_work(run, saved, tmp_path):
     expect_error(run("report", saved, "--policy", "no.toml"), "policy-unreadable", 2)
     expect_error(run("report", saved, "--warn-on", "x"), "bad-gate", 2)
     assert run("report", saved, "--policy", "policy.toml", "--no-policy")[0] == 2
+
+
+# What docs/ci.md says
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def test_the_policy_of_the_guide_is_one(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    policy = read_policy(write(tmp_path, text[1], "pyproject.toml"))
+    assert len(policy.gates) == 5 and len(policy.waivers) == 1 and not policy.pass_inconclusive
+
+
+def test_the_metrics_of_the_guide_are_all_there_are():
+    rows = re.findall(r"^\| (`.*?) \| (?:time|count), % \|", GUIDE, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named == {*TIMES, *COUNTS, "generation.p99", "kernel:NAME"}
+    for name in named:
+        assert parse_gate(f"{name}:+1%").metric == name
+
+
+def test_the_options_of_the_guide_exist():
+    """Every option of a line that calls tracediff is one of the command's."""
+    lines = re.sub(r"\\\n", " ", GUIDE).splitlines()
+    for line in lines:
+        for command, rest in re.findall(r"tracediff (capture|compare|comment|report) ([^;|`]*)", line):
+            known = {one for param in cli.get_command(None, command).params for one in param.opts}
+            used = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest))
+            assert used <= known, (line, used - known)

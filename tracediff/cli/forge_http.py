@@ -122,7 +122,8 @@ class Api:
 
     def _explained(self, error: urllib.error.HTTPError) -> TracediffError:
         code, said = error.code, self._said(error)
-        limited = code == 429 or (code == 403 and error.headers.get("x-ratelimit-remaining") == "0")
+        spent = error.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in error.headers
+        limited = code == 429 or (code == 403 and spent)
         if limited:
             return TracediffError(
                 "forge-rate-limit",
