@@ -1,0 +1,313 @@
+"""The page in Chromium: what a reader does with it, and what a trace cannot do to it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.measure.test_timelines import result_of
+from tests.report import hostile, sample
+from tests.report.browser import Watched, axe, launched
+from tracediff.report.html import render_html
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A page of every kind: real captures with timelines, made-up results."""
+    folder = tmp_path_factory.mktemp("pages")
+    results = {
+        "real": lambda: result_of("graph, gc"),
+        "ranks": lambda: result_of("two ranks"),
+        "full": sample.full,
+        "minimal": sample.minimal,
+        "one_sided": sample.one_sided,
+        "hostile": lambda: hostile.result(folder, harm=True),
+    }
+
+    def file(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_text(render_html(results[name]()), encoding="utf-8")
+        return path
+
+    return file
+
+
+@pytest.fixture
+def page(browser, files):
+    one = Watched(browser, files("real"))
+    yield one.page
+    one.close()
+
+
+ALL = ("real", "ranks", "full", "minimal", "one_sided", "hostile")
+
+
+# axe looks at every event of every timeline: the large pages once a width
+LOOKS = [("real", 1280, "light"), ("real", 390, "dark")] + [
+    (name, width, scheme)
+    for name in ("full", "minimal", "hostile")
+    for width, scheme in ((1280, "dark"), (390, "light"))
+]
+
+
+@pytest.mark.parametrize(("name", "width", "scheme"), LOOKS)
+def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
+    # the page's own policy keeps axe out as it does everything else
+    one = Watched(
+        browser, files(name), color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+    )
+    one.page.evaluate("for (const one of document.querySelectorAll('#kernels details')) one.open = true")
+    one.page.evaluate(axe())
+    found = one.page.evaluate("axe.run()")["violations"]
+    wide = one.page.evaluate("document.documentElement.scrollWidth")
+    one.close()
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+    assert wide <= width, "the page itself never scrolls sideways"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_asked_for_and_nothing_is_said(browser, files, name) -> None:
+    Watched(browser, files(name)).close()
+
+
+def test_the_policy_stops_what_is_not_ours(browser, files) -> None:
+    one = Watched(browser, files("real"))
+    failures: list[str] = []
+    one.page.on("requestfailed", lambda request: failures.append(request.failure))
+    outcome = one.page.evaluate(
+        """async () => {
+          const script = document.createElement("script");
+          script.textContent = "window.harmed = 1";
+          document.body.append(script);
+          const image = new Image();
+          const seen = new Promise((done) => { image.onload = () => done("loaded"); image.onerror = () => done("stopped"); });
+          image.src = "https://tracediff.invalid/x.png";
+          let asked = "asked";
+          try { await fetch("https://tracediff.invalid/"); } catch { asked = "stopped"; }
+          return [window.harmed === undefined, await seen, asked];
+        }"""
+    )
+    assert outcome == [True, "stopped", "stopped"]
+    assert any("Content Security Policy" in line for line in one.said)
+    # what Chromium's tools show as a request is one that its policy refused before it was made
+    assert failures == ["csp"] * len(one.requests[1:])
+    one.context.close()
+
+
+def column(page, table: str, number: int) -> list[str]:
+    return page.locator(f'table[data-name="{table}"] > tbody > tr:visible').evaluate_all(
+        "(rows, n) => rows.map((row) => { const cell = row.cells[n]; const data = cell.querySelector('data');"
+        " return data ? data.value : (cell.querySelector('summary') || cell).textContent.trim(); })",
+        number,
+    )
+
+
+def test_sorting(page) -> None:
+    header = page.locator('table[data-name="kernels"] > thead > tr:last-child > th')
+    names = [text.strip() for text in header.all_inner_texts()]
+    delta, base = names.index("Delta"), names.index("Baseline")
+    before = [float(value) for value in column(page, "kernels", delta)]
+    assert before == sorted(before, key=abs, reverse=True)  # as it comes: by the size of the change
+    header.nth(base).get_by_role("button").click()
+    values = [float(value) for value in column(page, "kernels", base)]
+    assert values == sorted(values, reverse=True)
+    assert header.nth(base).get_attribute("aria-sort") == "descending"
+    assert header.nth(delta).get_attribute("aria-sort") is None
+    header.nth(base).get_by_role("button").press("Enter")
+    values = [float(value) for value in column(page, "kernels", base)]
+    assert values == sorted(values)
+    assert header.nth(base).get_attribute("aria-sort") == "ascending"
+    header.nth(names.index("Kernel")).get_by_role("button").click()
+    texts = column(page, "kernels", 0)
+    assert texts == sorted(texts, key=str.lower) or texts[0].lower() <= texts[-1].lower()
+    assert len(texts) == len(before)
+
+
+def test_filtering(page) -> None:
+    everything = len(column(page, "kernels", 0))
+    page.get_by_role("searchbox", name="Filter kernels").fill("gemm nvjet")
+    shown = column(page, "kernels", 0)
+    assert 0 < len(shown) < everything
+    assert all("nvjet" in name for name in shown)
+    assert f"{len(shown)} of {everything} rows" in page.locator("#kernels .bar-tools").inner_text()
+    page.keyboard.press("Escape")
+    assert len(column(page, "kernels", 0)) == everything
+    page.get_by_role("searchbox", name="Filter kernels").fill("no such kernel")
+    assert column(page, "kernels", 0) == []
+
+
+def test_copy_as_markdown(browser, files) -> None:
+    one = Watched(browser, files("real"), permissions=["clipboard-read", "clipboard-write"])
+    rows = len(column(one.page, "kernels", 0))
+    one.page.get_by_role("button", name="Copy kernels as Markdown").click()
+    one.page.get_by_role("button", name="Copy kernels as Markdown").get_by_text("Copied").wait_for()
+    text = one.page.evaluate("navigator.clipboard.readText()")
+    tokens = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
+    assert tokens.count("table_open") == 1
+    assert tokens.count("tr_open") == rows + 1
+    one.close()
+
+
+def luminance(page) -> float:
+    red, green, blue = page.evaluate(
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_dark_follows_the_system_and_the_button(browser, files) -> None:
+    one = Watched(browser, files("real"), color_scheme="dark")
+    assert luminance(one.page) < 60
+    button = one.page.get_by_role("button", name="Theme:")
+    assert button.inner_text() == "Theme: auto"
+    button.click()
+    assert (button.inner_text(), luminance(one.page) > 200) == ("Theme: light", True)
+    one.page.reload()
+    assert one.page.get_by_role("button", name="Theme:").inner_text() == "Theme: light"
+    one.requests.pop()
+    one.page.emulate_media(media="print")
+    assert luminance(one.page) > 200
+    one.close()
+
+
+def test_keys(page) -> None:
+    page.keyboard.press("j")
+    for _ in range(100):  # scrolling is smooth
+        if page.evaluate("Math.abs(document.querySelector('#findings').getBoundingClientRect().top) < 80"):
+            break
+        page.wait_for_timeout(50)
+    else:
+        pytest.fail("j did not go to the first section")
+    page.locator("#kernels").scroll_into_view_if_needed()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+
+
+def test_the_keyboard_reaches_every_event_of_a_timeline(page) -> None:
+    figure = page.locator("#timeline-0")
+    lanes = figure.locator("g.ev").evaluate_all("(lanes) => lanes.map((lane) => lane.children.length)")
+    assert sum(lanes) > 300
+    figure.locator(".tl-scroll").focus()
+    page.keyboard.press("Tab")  # one tab stop for the whole drawing
+    said = "(() => { const one = document.activeElement; return one.tagName + ' ' + one.getAttribute('aria-label'); })()"
+    seen = set()
+    for size in lanes:
+        page.keyboard.press("Home")
+        for _ in range(size - 1):
+            page.keyboard.press("ArrowRight")
+        at = page.evaluate(
+            "(() => { const one = document.activeElement; const lane = one.parentNode;"
+            " return [[...document.querySelectorAll('#timeline-0 g.ev')].indexOf(lane), [...lane.children].indexOf(one)]; })()"
+        )
+        seen.add(tuple(at))
+        page.keyboard.press("ArrowDown")
+    assert seen == {(lane, size - 1) for lane, size in enumerate(lanes)}
+    assert page.evaluate(said).startswith("rect candidate, ")
+    page.keyboard.press("Tab")
+    assert page.evaluate("!document.activeElement.closest('#timeline-0 svg')")
+
+
+def test_pointing_at_work_shows_its_partner_and_enter_opens_its_kernel(page) -> None:
+    figure = page.locator("#timeline-0")
+    event = figure.locator('[data-side="baseline"] rect[data-m]').nth(40)
+    event.hover()
+    words = figure.locator("[data-read]").inner_text()
+    assert words.startswith("baseline stream ") and "matched in the candidate" in words
+    partner = figure.locator("rect.partner")
+    assert partner.count() == 1
+    assert partner.get_attribute("data-m") == event.get_attribute("data-m")
+    assert partner.evaluate("(one) => one.closest('[data-side]').dataset.side") == "candidate"
+    assert figure.locator("path.link").count() == 1
+    event.click()
+    page.keyboard.press("Enter")
+    row = page.locator(f"#kernel-{event.get_attribute('data-m')}")
+    assert row.locator("details").first.get_attribute("open") is not None
+    assert "SELECT" in row.inner_text() and "grid" in row.inner_text()
+
+
+def test_zoom(page) -> None:
+    figure = page.locator("#timeline-0")
+    plot, box = figure.locator(".tl-plot"), figure.locator(".tl-scroll")
+    before = plot.bounding_box()["width"]
+    figure.get_by_role("button", name="Zoom in").click()
+    assert plot.bounding_box()["width"] == pytest.approx(2 * before, rel=0.01)
+    box.focus()
+    page.keyboard.press("-")
+    assert plot.bounding_box()["width"] == pytest.approx(before, rel=0.01)
+
+
+def test_without_javascript_everything_is_there(browser, files) -> None:
+    one = Watched(browser, files("real"), java_script_enabled=False)
+    for part in (
+        "findings",
+        "accounting",
+        "timelines",
+        "steps",
+        "kernels",
+        "gaps",
+        "launch",
+        "gil",
+        "reading",
+    ):
+        assert one.page.locator(f"#{part}").is_visible(), part
+    figure = one.page.locator("#timeline-0")
+    assert figure.locator("path.p").count() > 10
+    assert figure.locator("g.ev rect").first.is_visible()
+    assert figure.locator("g.ev rect title").first.text_content()
+    one.page.locator("#kernels summary").first.click()
+    assert one.page.locator("#kernels dl.kernel").first.is_visible()
+    one.close()
+
+
+def test_print_has_no_tools_and_keeps_colours(browser, files) -> None:
+    one = Watched(browser, files("real"))
+    one.page.emulate_media(media="print")
+    for tool in (".contents", ".tools", ".bar-tools", ".tl-zoom"):
+        assert not one.page.locator(tool).first.is_visible(), tool
+    assert one.page.locator("#timeline-0 svg").is_visible()
+    assert one.page.pdf()[:5] == b"%PDF-"
+    one.close()
+
+
+class Shape(HTMLParser):
+    """Elements and the names of their attributes, without any text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, tuple(name for name, _ in attrs)))
+
+
+def test_hostile_names_change_nothing_but_text(browser, files, tmp_path) -> None:
+    one = Watched(browser, files("hostile"))
+    assert one.page.evaluate("window.harmed") is None
+    assert one.page.locator("script").count() == 1
+    assert one.page.locator("img").count() == 0
+    text = one.page.locator("#kernels").text_content()
+    for name in (
+        "<script>window.harmed = 1</script>",
+        '"onload="window.harmed = 1',
+        "nul \\x00 byte",
+        "\\u202e",
+    ):
+        assert name in text, name
+    one.close()
+    page = files("hostile").read_text(encoding="utf-8")
+    assert not set("\x00\u202e\u2066\u200f\u200d") & set(page)
+    harmful = sorted(Shape(page).found)
+    assert harmful == sorted(Shape(render_html(hostile.result(tmp_path, harm=False))).found)
