@@ -107,6 +107,7 @@ class TorchDevice:
                 "nccl", init_method=f"file://{rendezvous}", rank=rank, world_size=options.tp
             )
             self._meet = self._dist.FileStore(rendezvous + ".meet", options.tp)
+        self._quantize = self._quantization()
         self._act = self._activation()
         self._attend = self._attention()
         torch.set_grad_enabled(False)  # of this thread: the one that made the device runs it
@@ -197,6 +198,19 @@ class TorchDevice:
         torch.cuda.synchronize()
         return launchers
 
+    def _quantization(self) -> Callable[[Any], Any] | None:
+        """Give TensorRT-LLM's own quantisation kernel where it is asked for; its result is not used."""
+        if not self._o.trtllm_kernel:
+            return None
+        try:
+            importlib.import_module("trtllm_kernel")
+        except ImportError as error:
+            raise SystemExit(
+                f"mini_serve: --trtllm-kernel needs the package trtllm_kernel: {error}"
+            ) from error
+        quantize: Callable[[Any], Any] = self._torch.ops.trtllm.fp8_quantize_1x128
+        return quantize
+
     def _activation(self) -> Callable[[Any], Any]:
         if self._o.replace_kernel == "silu":
             module = importlib.import_module("tracediff.capture.workloads.triton_silu")
@@ -225,6 +239,8 @@ class TorchDevice:
     def _layer(self, x: Any, index: int, attend: Callable[[Any, Any, Any], Any]) -> Any:
         o, f, w = self._o, self._f, self._w[index]
         h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
+        if self._quantize is not None:
+            self._quantize(h)
         if o.split_kernel:
             q, k, v = f.linear(h, w["q"]), f.linear(h, w["k"]), f.linear(h, w["v"])
         else:

@@ -59,6 +59,7 @@ class Options:
     slow_kernel: int = 1
     replace_kernel: str | None = None
     more_kernels: int = 0
+    trtllm_kernel: bool = False
     sync_per_layer: bool = False
     h2d_bytes: int = 0
     h2d_overlap: bool = False
@@ -139,6 +140,9 @@ def _parser() -> argparse.ArgumentParser:
                         "argument), attention by another library's kernel")  # fmt: skip
     device.add_argument("--more-kernels", type=int, default=0, metavar="N",
                         help="N more layer norms a step, spread over the layers")  # fmt: skip
+    device.add_argument("--trtllm-kernel", action="store_true",
+                        help="a genuine TensorRT-LLM kernel in each layer: fp8_quantize_1x128, of the package "
+                        "trtllm_kernel (pip install tokenspeed-trtllm-kernel)")  # fmt: skip
     device.add_argument("--sync-per-layer", action="store_true", help="with --eager or --piecewise")
     device.add_argument("--h2d-bytes", type=int, default=0, metavar="N", help="copied to the GPU each step")
     device.add_argument("--h2d-overlap", action="store_true", help="on a stream of its own")
@@ -162,6 +166,8 @@ def parse(argv: list[str] | None = None) -> Options:
         parser.error("--dry-run has one rank")
     if options.cpu and (options.mode != "eager" or options.tp > 1 or options.dry_run):
         parser.error("--cpu goes with --eager and one rank")
+    if options.trtllm_kernel and (options.cpu or options.dry_run):
+        parser.error("--trtllm-kernel needs a GPU")
     if min(options.arrival_every, options.slow_kernel, options.layers) < 1:
         parser.error("--arrival-every, --slow-kernel and --layers start at 1")
     return options
