@@ -5,6 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.report import sample
@@ -198,6 +200,32 @@ def test_figures_of_a_benchmark_come_after_the_findings() -> None:
     assert text.index("93 %") < text.index("more 0") < text.index("5 more figures") < text.index("more 8")
 
 
+def test_another_mix_is_shown_with_the_raw_means_it_parts() -> None:
+    whole = sample.full()
+    mix = msgspec.structs.replace(
+        whole.findings[0],
+        cause="batch_mix",
+        delta_ns=12_400.0,
+        baseline_ns=1_420_300.0,
+        candidate_ns=1_561_900.0,
+        rank=8,
+    )
+    text = render_markdown(msgspec.structs.replace(whole, findings=[*whole.findings, mix]))
+    assert "raw means 1,420.3 us → 1,561.9 us" in text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60))
+def test_any_name_is_text(name: str) -> None:
+    tokens = GFM.parse(render_markdown(hostile(name)))
+    for token in [*tokens, *(child for block in tokens for child in block.children or [])]:
+        assert token.type not in ("html_inline", "link_open", "image", "s_open"), token
+        if token.type == "html_block":
+            assert re.fullmatch(
+                r"<!-- tracediff -->|</?details>(<summary>[\w ,():+]+</summary>)?", token.content.strip()
+            )
+
+
 def test_a_key_keeps_comments_apart() -> None:
     assert render_markdown(sample.full(), key="h200").startswith("<!-- tracediff:h200 -->\n## ")
     for key in ("a b", "-->", "x" * 65, "a\n"):
@@ -221,6 +249,11 @@ def test_the_report_is_linked() -> None:
     ):
         with pytest.raises(ValueError):
             report_link(bad)
+
+
+def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
+    assert "noise between runs not included" in render_markdown(sample.minimal())
+    assert "95 % CI of the delta: +110.9 to +150.4 us" in render_markdown(sample.full())
 
 
 def test_what_may_be_noise_is_folded() -> None:

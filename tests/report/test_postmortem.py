@@ -15,6 +15,7 @@ from tests.report.golden import check
 from tests.report.test_markdown import NASTY, hostile
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Pair, Result
+from tracediff.report.markdown import render_markdown
 from tracediff.report.postmortem_files import file_names, render_postmortem
 from tracediff.report.ruled_out import ruled_out
 
@@ -115,6 +116,20 @@ def test_evidence_of_a_cause() -> None:
     assert "Launch calls took longer" not in text.split("## What was ruled out")[0]  # within noise: no cause
     # 95.1 + 23.5 + 8.8 - 7.2 - 1.3 us, of 129.3
     assert "Together +118.9 us of +129.3 us a step" in text
+
+
+def test_the_size_on_one_rank_is_kept_apart_from_the_mean_over_ranks() -> None:
+    """The first finding as if rank 1 of 2 alone had changed, by twice its part in the mean."""
+    whole = sample.full()
+    first = whole.findings[0]
+    alone = msgspec.structs.replace(
+        first, delta_ns=190_200.0, where=msgspec.structs.replace(first.where, rank=1)
+    )
+    result = msgspec.structs.replace(whole, findings=[alone, *whole.findings[1:]])
+    for text in (markdown(result), render_markdown(result)):
+        assert "mean over all ranks 31.4 us → 126.5 us" in text
+        assert "mean over all ranks 4.0 us" not in text
+    assert "Together +118.9 us of +129.3 us a step" in markdown(result)
 
 
 def rows(result: Result) -> dict[str, list[str]]:

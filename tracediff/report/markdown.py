@@ -184,7 +184,7 @@ def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, obj
     for finding in findings:
         delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
         noise = finding.level == "within_noise"
-        facts = [f"{scale.time(finding.baseline_ns)} → {scale.time(finding.candidate_ns)}"]
+        facts = [words.both_sides(finding, scale, "→")]
         if finding.share is not None:
             facts.append(f"{units.share(finding.share)} of the change")
         rows.append(

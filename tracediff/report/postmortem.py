@@ -56,7 +56,10 @@ def _opening(result: Result) -> list[Block]:
 def _summary(result: Result) -> list[Block]:
     head, step = words.headline(result), result.step
     verdict = words.VERDICTS[result.verdict]
-    sure = [f"95 % CI of the difference {head.interval}", f"{head.runs} runs, {head.steps} steps"]
+    sure = [
+        f"{words.interval_name(result)} of the difference {head.interval}",
+        f"{head.runs} runs, {head.steps} steps",
+    ]
     if step.p_value is not None:
         sure.insert(1, f"p {units.probability(step.p_value)}")
     blocks: list[Block] = [

@@ -43,7 +43,9 @@ def causes(result: Result) -> list[Block]:
         for finding in found[:LISTED]
     ]  # fmt: skip
     blocks.append(Table(["", "Cause", "A step", "Of the change", "Confidence"], rows))
-    explained = sum(finding.delta_ns for finding in found if finding.cause != "batch_mix")
+    # The parts of the mean over ranks: of a change on one rank alone, the finding's own size is that rank's.
+    parts = [finding.candidate_ns - finding.baseline_ns for finding in found if finding.cause != "batch_mix"]
+    explained = sum(parts)
     blocks.append(
         Paragraph(
             [
@@ -53,13 +55,13 @@ def causes(result: Result) -> list[Block]:
         )
     )
     for finding in found[:MOST]:
-        blocks += _cause(finding, scale)
+        blocks += _cause(finding, scale, words.interval_name(result))
     if len(found) > MOST:
         blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
     return blocks
 
 
-def _cause(finding: Finding, scale: units.Scale) -> list[Block]:
+def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
     evidence = finding.evidence
     tests = (
         ""
@@ -68,7 +70,7 @@ def _cause(finding: Finding, scale: units.Scale) -> list[Block]:
     )
     items: list[list[Span]] = [
         [
-            f"{scale.time(finding.baseline_ns)} → {scale.time(finding.candidate_ns)} a step; 95 % CI of the difference "
+            f"{words.both_sides(finding, scale, '→')} a step; {interval} of this difference "
             f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
         ],
         [Strong(f"Confidence {CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],

@@ -120,7 +120,7 @@ def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
     facts = [] if noise else [words.LEVELS[finding.level][0]]
     if finding.share is not None:
         facts.append(f"{units.share(finding.share)} of the change")
-    facts.append(f"{scale.time(finding.baseline_ns)} -> {scale.time(finding.candidate_ns)}")
+    facts.append(words.both_sides(finding, scale, "->"))
     label = str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}"
     _line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
     places = [(name, value) for name, value in words.place(finding.where) if value not in finding.title]

@@ -154,6 +154,29 @@ def headline(result: Result) -> Headline:
     )
 
 
+def interval_name(result: Result) -> str:
+    """Name the interval for what it holds: with one run on a side it knows nothing of noise between runs."""
+    repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
+    return "95 % CI" if repeated else "95 % CI within the runs (noise between runs not included)"
+
+
+def of_one_rank(finding: Finding) -> bool:
+    """Whether the finding's size is one rank's, while both sides' times and the interval are means over all ranks."""
+    part = finding.candidate_ns - finding.baseline_ns
+    return finding.where.rank is not None and abs(part - finding.delta_ns) > 1 + 1e-6 * abs(part)
+
+
+def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
+    """Write a finding's time on both sides, and say where their difference is not the finding's size.
+
+    A change on one rank alone is shown with the mean over all ranks, another mix of steps with the raw means.
+    """
+    times = f"{scale.time(finding.baseline_ns)} {arrow} {scale.time(finding.candidate_ns)}"
+    if finding.cause == "batch_mix":
+        return f"raw means {times}"
+    return f"mean over all ranks {times}" if of_one_rank(finding) else times
+
+
 def finding_scale(findings: list[Finding]) -> units.Scale:
     """Choose the one scale of a list of findings."""
     return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
