@@ -252,7 +252,7 @@ def test_the_report_is_linked() -> None:
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    assert "noise between runs not included" in render_markdown(sample.minimal())
+    assert "noise between runs left out" in render_markdown(sample.minimal())
     assert "95 % CI of the delta: +110.9 to +150.4 us" in render_markdown(sample.full())
 
 
@@ -261,6 +261,13 @@ def test_what_may_be_noise_is_folded() -> None:
     shown, folded = text.split("<details>")[0], text.split("<details>")[1]
     assert "Launch calls took longer" not in shown and "Launch calls took longer" in folded
     assert "**7. 2 kernels became 1" in shown  # its own number, whatever stands before it
+
+
+def test_sides_that_cannot_be_compared_get_no_delta_in_the_heading() -> None:
+    heading = render_markdown(msgspec.structs.replace(sample.full(), verdict="not_comparable")).splitlines()[
+        1
+    ]
+    assert heading == "## × Not comparable: step time 1,038.6 us and 1,167.9 us"
 
 
 def test_small_changes_are_counted_and_said() -> None:

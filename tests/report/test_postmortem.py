@@ -165,6 +165,13 @@ def test_one_run_rules_nothing_out() -> None:
     assert found["unattributed"][2] == "ruled out"  # nothing was seen at all
 
 
+def test_sides_that_cannot_be_compared_rule_nothing_out() -> None:
+    text = markdown(msgspec.structs.replace(sample.full(), verdict="not_comparable"))
+    section = text.split("## What was ruled out, and why")[1].split("## How it was measured")[0]
+    assert "Nothing: the sides are not comparable" in section and "| ruled out" not in section
+    assert "| driver |" in section
+
+
 def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
     found = rows(sample.full())
     assert "Python GC" not in found and "host work" not in found and "GIL wait" not in found

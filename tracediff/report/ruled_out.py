@@ -13,16 +13,26 @@ _OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # categories whose kind of trace ma
 
 def ruled_out(result: Result) -> list[Block]:
     """Return the section: categories, kernels, the mix of steps, and the circumstances of both captures."""
-    blocks: list[Block] = [
-        Heading(2, "What was ruled out, and why"),
-        Paragraph(
-            [
-                f"Ruled out means: the whole 95 % interval lies within {100 * NEGLIGIBLE:.0f} % of a step. Where noise could hide more "
-                "than that, nothing is ruled out."
-            ]
-        ),
-        Table(["Possible cause", "Delta", "95 % CI", "", ""], _categories(result)),
-    ]
+    blocks: list[Block] = [Heading(2, "What was ruled out, and why")]
+    if result.verdict == "not_comparable":
+        blocks.append(
+            Paragraph(
+                [
+                    "Nothing: the sides are not comparable, and any difference may be one of what differs below."
+                ]
+            )
+        )
+    else:
+        within = f"{100 * NEGLIGIBLE:.0f} % of a step"
+        blocks += [
+            Paragraph(
+                [
+                    f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
+                    "nothing is ruled out."
+                ]
+            ),
+            Table(["Possible cause", "Delta", "95 % CI", "", ""], _categories(result)),
+        ]
     checks = result.comparability.checks
     same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
     other = [check for check in checks if check not in same]

@@ -157,7 +157,7 @@ def headline(result: Result) -> Headline:
 def interval_name(result: Result) -> str:
     """Name the interval for what it holds: with one run on a side it knows nothing of noise between runs."""
     repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
-    return "95 % CI" if repeated else "95 % CI within the runs (noise between runs not included)"
+    return "95 % CI" if repeated else "95 % CI within the runs, noise between runs left out,"
 
 
 def of_one_rank(finding: Finding) -> bool:
