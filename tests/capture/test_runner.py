@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from tests.capture.stand_ins import StandIns
 from tracediff.capture import manifest
 from tracediff.capture.bundle import is_bundle, read_bundle
 from tracediff.capture.forget import forget_environment
-from tracediff.capture.machine import recorded_command
+from tracediff.capture.machine import recorded_command, versions
 from tracediff.capture.nsys_features import import_raw, need_nsys
 from tracediff.capture.plan import Plan, plan_from
 from tracediff.capture.runner import Runner
@@ -306,3 +308,16 @@ def test_the_importer_is_found_where_packages_put_it(nsys: str, importer: str, t
     raw.write_text("raw")
     assert import_raw(tmp_path / nsys, raw) == tmp_path / "report.nsys-rep"
     assert not raw.exists()
+
+
+def test_versions_are_of_the_python_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of packages that come by PYTHONPATH; a module in the working directory is not run."""
+    metadata = tmp_path / "site" / "nvtx-9.9.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: nvtx\nVersion: 9.9\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('run')")
+    monkeypatch.chdir(tmp_path)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "site")}
+    found = versions([sys.executable, "serve.py"], env)
+    assert found["nvtx"] == "9.9"
+    assert found["python"] == platform.python_version()

@@ -164,7 +164,7 @@ def _clocks(gpus: list[dict[str, Any]]) -> Check:
 def _software(python: str) -> Iterator[Check]:
     version = platform.python_version()
     yield Check("Python", "ok", f"{version} runs tracediff")
-    found = machine.versions([python], {"PATH": ""} if "/" in python else {})
+    found = machine.versions([python], os.environ)
     told = ", ".join(f"{name} {value}" for name, value in found.items())
     yield Check("packages", "ok" if told else "warn", told or f"{python} does not answer", "--python PATH")
 

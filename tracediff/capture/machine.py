@@ -44,11 +44,16 @@ _PRIVATE = re.compile(r"key|token(?!s|iz)|secret|passw|credential|auth|cookie|be
 _HIDDEN = "(not recorded)"
 
 
-def run(command: Sequence[str], timeout_s: float = 30, cwd: Path | None = None) -> str | None:
+def run(
+    command: Sequence[str],
+    timeout_s: float = 30,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> str | None:
     """Return what a command prints, or None when it does not exist or fails."""
     try:
         done = subprocess.run(
-            list(command), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False,
+            list(command), cwd=cwd, env=None if env is None else dict(env), capture_output=True, text=True, timeout=timeout_s, check=False,
             errors="replace", stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -103,14 +108,16 @@ def host() -> dict[str, Any]:
 def versions(command: Sequence[str], env: Mapping[str, str]) -> dict[str, str | None]:
     """Return versions of packages in the Python that the command runs in, without importing them."""
     python = _python_of(command, env)
+    # Packages may come by PYTHONPATH; what lies in the working directory is none of them, and is not imported.
     script = (
+        "import sys; sys.path[:] = [p for p in sys.path if p]\n"
         "import importlib.metadata as m, json, platform\n"
         "def v(n):\n"
         "    try: return m.version(n)\n"
         "    except Exception: return None\n"
         f"print(json.dumps({{'python': platform.python_version(), **{{n: v(n) for n in {PACKAGES!r}}}}}))"
     )
-    out = run([python, "-I", "-c", script]) if python else None
+    out = run([python, "-c", script], env={**os.environ, **env}) if python else None
     try:
         found = json.loads(out or "{}")
     except ValueError:
