@@ -337,8 +337,14 @@ def test_the_network_is_down(github, run, saved, monkeypatch):
         monkeypatch.setenv("GITHUB_API_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
         text = expect_error(run("comment", saved, "--github"), "forge-unreachable")
     assert "refused" in text.lower() and TOKEN not in text
-    monkeypatch.setenv("GITHUB_API_URL", "http://no-such-host.invalid")
+    monkeypatch.setenv("GITHUB_API_URL", "https://no-such-host.invalid")
     expect_error(run("comment", saved, "--github"), "forge-unreachable")
+
+
+def test_a_token_in_the_clear_is_warned_of(github, run, saved, monkeypatch):
+    assert "in the clear" not in run("comment", saved, "--github")[2]
+    monkeypatch.setenv("GITHUB_API_URL", "http://no-such-host.invalid")
+    assert "warning: the API's address is http" in run("comment", saved, "--github")[2]
 
 
 @pytest.mark.parametrize("address", ["ftp://x", "https://", "x"])

@@ -76,7 +76,10 @@ def comment(
         click.echo(body, nl=False)
         return
     open_forge = github if forge == "github" else gitlab
-    posted = open_forge(os.environ, repo, pr).post(body, first)
+    opened = open_forge(os.environ, repo, pr)
+    if not opened.api.is_private():
+        click.echo("warning: the API's address is http: the token is sent in the clear", err=True)
+    posted = opened.post(body, first)
     click.echo(f"{posted.done}: {visible(posted.place)}")
 
 

@@ -62,6 +62,11 @@ class Api:
     timeout_s: float = 30.0
     sleep: Callable[[float], None] = time.sleep
 
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read the token: https, or this very machine."""
+        parts = urlsplit(self.base)
+        return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
     def get(self, path: str) -> Answer:
         """Raises `TracediffError`: see `call`."""
         return self.call("GET", f"{self.base}{path}")

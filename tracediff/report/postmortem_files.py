@@ -14,6 +14,7 @@ from tracediff.report import document, palette, postmortem, templates, waterfall
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
 from tracediff.report.waterfall_svg import render_svg
 
+_MARGIN = 12  # of a drawing in a file of its own
 _LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 
@@ -98,6 +99,11 @@ def standalone(drawing: str) -> str:
     """Make a drawing for a page into a file of its own: names for its colours become the colours, on white."""
     colours = {variable: colour for colour, variable in palette.BY_COLOUR.items()}
     body = re.sub(r"var\((--[\w-]+)\)", lambda found: colours.get(found[1], "sans-serif"), drawing)
+    width, height = (float(one) for one in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
+    across, down = width + 2 * _MARGIN, height + 2 * _MARGIN
     opening = body.index(">") + 1
+    size = f'viewBox="{-_MARGIN} {-_MARGIN} {across:g} {down:g}" width="{across:g}" height="{down:g}"'
     tag = body[:opening].replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
-    return f'{tag}<rect width="100%" height="100%" fill="{palette.PAPER_LIGHT}"/>{body[opening:]}'
+    tag = re.sub(r'viewBox="[^"]*"', size, tag)
+    paper = f'<rect x="{-_MARGIN}" y="{-_MARGIN}" width="{across:g}" height="{down:g}" fill="{palette.PAPER_LIGHT}"/>'
+    return f"{tag}{paper}{body[opening:]}"
