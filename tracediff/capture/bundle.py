@@ -76,10 +76,16 @@ def _side(run: dict[str, Any]) -> SideName:
     raise TracediffError("bundle-manifest", f"a run is of no side: {run.get('side')!r}", fix="capture again")
 
 
-def _run(bundle: Path, run: dict[str, Any]) -> BundleRun:
+def folder_of(bundle: Path, run: dict[str, Any]) -> Path:
+    """Return the folder of a run of the manifest. Raises `TracediffError`: bundle-manifest."""
     folder = bundle / str(run.get("folder", ""))
     if bundle.resolve() not in folder.resolve().parents:
         raise TracediffError("bundle-manifest", "a run lies outside the bundle", fix="capture again")
+    return folder
+
+
+def _run(bundle: Path, run: dict[str, Any]) -> BundleRun:
+    folder = folder_of(bundle, run)
     exports = [folder / Path(name).name for name in run.get("exports", [])]
     missing = [path.name for path in exports if not path.is_file()]
     if missing:

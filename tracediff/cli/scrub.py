@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tracediff.capture import scrub as scrubbing
+from tracediff.capture.bundle import is_bundle
 
 
 @click.command()
@@ -20,14 +21,23 @@ from tracediff.capture import scrub as scrubbing
     metavar="NAME",
     help="Keep a table that nsys does not write (repeatable). Its text is cleaned like any other.",
 )
-def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, ...]) -> None:
+@click.option(
+    "--keep-kpi", is_flag=True, help="Of a bundle: keep the benchmark reports, as they are. Read them first."
+)
+def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, ...], keep_kpi: bool) -> None:
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
     IN is a .sqlite or .sqlite.xz export; OUT is packed when its name ends in .xz. Every row of every measured
     table is kept; only text in it is cleaned of paths and control characters. Dropped are the environment,
     command arguments beyond an allow-list, output of the traced programs, names of other processes, strings
     that no row refers to, and tables that nsys does not write.
+
+    IN may be a bundle of `tracediff capture`: OUT is then a folder, a bundle with packed exports, without command
+    lines, logs and benchmark reports.
     """
+    if is_bundle(source):
+        _bundle(source, target, keep_kpi)
+        return
     report = scrubbing.scrub(source, target, force=overwrite, keep_tables=keep_tables)
     same = sum(proof.untouched for proof in report.tables)
     rows = sum(proof.rows_kept for proof in report.tables)
@@ -41,3 +51,19 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     )
     for name in report.dropped_tables:
         click.echo(f"  left out: {name!r} (not a table of nsys; --keep-table to keep it)", err=True)
+
+
+def _bundle(source: Path, target: Path, keep_kpi: bool) -> None:
+    from tracediff.capture.scrub_bundle import scrub_bundle
+
+    report = scrub_bundle(source, target, keep_kpi=keep_kpi)
+    click.echo(
+        f"{target}: {report.exports} exports, {report.rows} rows read back and equal,"
+        f" {report.bytes / 2**20:.1f} MiB",
+        err=True,
+    )
+    if report.left_out:
+        click.echo(
+            f"  left out: {len(report.left_out)} benchmark reports (--keep-kpi keeps them), and all logs",
+            err=True,
+        )
