@@ -7,7 +7,7 @@ import polars as pl
 
 from tracediff.measure import tables
 from tracediff.measure.cells import Frame
-from tracediff.measure.sides import Side, stacked
+from tracediff.measure.sides import Side
 from tracediff.model import Accounting
 
 
@@ -54,7 +54,7 @@ def with_hidden(
     """Time of launching threads in GC and in GIL waits that fell behind GPU work: host total - idle part."""
     hidden: list[dict[str, float]] = [{}, {}]
     for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
-        totals = weigher.weigh(stacked(sides, table).fill_null(0), ["thread"], [column])
+        totals = weigher.weigh(weigher.of_host(table, values=(column,)).fill_null(0), ["thread"], [column])
         for side in (0, 1):
             if not sides[side].captured("gil" if cause == "gil_wait" else "gc"):
                 continue

@@ -15,7 +15,7 @@ from tracediff.measure.gil import Gil
 from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.intervals import Intervals, cut
-from tracediff.measure.windows import Windows
+from tracediff.measure.windows import Windows, served
 
 
 def host_tables(
@@ -27,7 +27,7 @@ def host_tables(
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, gil, gil_pairs and gc of `Reduction`."""
+    """ranges, apis, gil, gil_pairs, gc and served of `Reduction`."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -43,6 +43,7 @@ def host_tables(
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
         "gc": _collections(capture, windows, threads),
+        "served": served(windows, threads),
     }
 
 

@@ -34,6 +34,7 @@ class Reduction:
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
+    served     stratum, thread -> windows: the steps in which threads of a role worked, see `windows.served`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common sequence of kernel keys of a step
@@ -67,6 +68,7 @@ class Reduction:
     gil: pl.DataFrame
     gil_pairs: pl.DataFrame
     gc: pl.DataFrame
+    served: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame
     sequences: dict[str, list[int]]

@@ -41,6 +41,7 @@ class Weigher:
     """Turns sums by exact stratum into ns (or counts) a step."""
 
     def __init__(self, sides: tuple[Side, Side], strata: Strata) -> None:
+        self._sides = sides
         located = strata.locate(exact_strata(sides)).filter(pl.col("group") >= 0)
         steps = located.group_by("side", "run", "group").agg(pl.col("steps").sum().alias("group_steps"))
         runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
@@ -57,6 +58,22 @@ class Weigher:
                 factor=pl.col("weight") / (pl.col("group_steps") * pl.col("runs")),
             )
         )  # fmt: skip
+
+    def of_host(self, table: str, role: str = "thread", values: Sequence[str] = ("ns",)) -> pl.DataFrame:
+        """A table of host threads of all reductions, as if every step of every rank had its own threads.
+
+        Sums are divided by all steps; a thread that serves several ranks works once in what are several steps.
+        `role`: the column that says whose time it is.
+        """
+        keys = ["side", "run", "part", "stratum"]
+        steps = exact_strata(self._sides).select(*keys, "steps")
+        scale = (
+            stacked(self._sides, "served")
+            .join(steps, on=keys)
+            .select(*keys, pl.col("thread").alias(role), scale=pl.col("steps") / pl.col("windows"))
+        )
+        scaled = stacked(self._sides, table).join(scale, on=[*keys, role], how="left", maintain_order="left")
+        return scaled.with_columns(pl.col(*values) * pl.col("scale").fill_null(1.0)).drop("scale")
 
     def weigh(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
         """Sum `values` a step for each side and `by`: columns side, *by, *values."""
@@ -81,7 +98,9 @@ class Weigher:
 
 def range_rows(sides: tuple[Side, Side], weigher: Weigher) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
-    table = weigher.pivot(stacked(sides, "ranges"), ["place", "domain", "thread"], ["count", "ns"])
+    table = weigher.pivot(
+        weigher.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
+    )
     rows = [
         RangeRow(
             row["place"], row["domain"], row["thread"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracediff.measure.sides import Side, exact_strata, stacked
+from tracediff.measure.sides import Side, exact_strata
 from tracediff.measure.tables import Weigher
 from tracediff.model import Gc, GcRow, Gil, GilPairRow, GilRow
 
@@ -13,7 +13,7 @@ def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
     """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, ns_b, ns_c of gil_wait."""
     if not any(side.captured("gil") for side in sides):
         return Gil([], [])
-    table = stacked(sides, "gil")
+    table = weigher.of_host("gil", values=("hold_ns", "wait_ns"))
     phases = exact_strata(sides).select("side", "run", "part", "stratum", "phase")
     held = weigher.pivot(
         table.join(phases, on=["side", "run", "part", "stratum"], how="left").fill_null(0),
@@ -35,7 +35,9 @@ def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
     rows.sort(
         key=lambda row: (-max(row.baseline_wait_ns or 0, row.candidate_wait_ns or 0), row.thread, row.phase)
     )
-    pairs = weigher.pivot(stacked(sides, "gil_pairs"), ["waiter", "holder", "holder_place"], ["ns"])
+    pairs = weigher.pivot(
+        weigher.of_host("gil_pairs", "waiter"), ["waiter", "holder", "holder_place"], ["ns"]
+    )
     matrix = [
         GilPairRow(
             row["waiter"], row["holder"], row["holder_place"], value(row, "ns_b", 0), value(row, "ns_c", 1)
@@ -57,7 +59,9 @@ def gc(sides: tuple[Side, Side], weigher: Weigher, exposed: dict[str, tuple[floa
     """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
     if not any(side.captured("gc") for side in sides):
         return Gc([])
-    table = weigher.pivot(stacked(sides, "gc"), ["thread", "generation"], ["count", "ns"])
+    table = weigher.pivot(
+        weigher.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
+    )
     total = table.group_by("thread").agg(pl.col("ns_b", "ns_c").sum())
     shown = [side.captured("gc") for side in sides]
     rows = []

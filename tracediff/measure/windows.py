@@ -16,6 +16,7 @@ class Windows:
     """For each process its windows in order: starts, ends (ns), strata. Windows do not overlap."""
 
     of_pid: dict[int, tuple[Ints, Ints, Ints]]
+    ranks: frozenset[int]  # the processes that have steps of their own
 
     def stratum(self, pid: int, instant: Ints) -> Ints:
         """The stratum of the window of this process that each instant lies in, -1 outside all."""
@@ -31,6 +32,29 @@ class Windows:
         """Stratum and a key below `keys` in one number, stratum * keys + key; -1 outside the windows."""
         stratum = self.stratum(pid, instant)
         return np.where(stratum >= 0, stratum * keys + key, -1)
+
+
+def served(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread -> windows: the steps in which threads of a role worked, once for each rank that has the role.
+
+    A thread that serves several ranks or devices, or that only the first rank has, works in fewer windows than the
+    stratum has steps. A role outside the ranks' processes serves them all.
+    """
+    carriers: dict[str, set[int]] = {}
+    for thread in threads.values():
+        carriers.setdefault(thread.role, set()).add(thread.pid)
+    rows: list[tuple[int, str, int]] = []
+    for role, pids in sorted(carriers.items()):
+        counted = sorted(pids & windows.ranks) or sorted(pids)[:1]
+        strata, counts = np.unique(
+            np.concatenate([windows.of_pid[pid][2] for pid in counted]), return_counts=True
+        )
+        rows += [
+            (stratum, role, count) for stratum, count in zip(strata.tolist(), counts.tolist(), strict=True)
+        ]
+    return pl.DataFrame(
+        rows, schema={"stratum": pl.Int64, "thread": pl.String, "windows": pl.Int64}, orient="row"
+    )
 
 
 def host_windows(periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread]) -> Windows:
@@ -50,4 +74,4 @@ def host_windows(periods: pl.DataFrame, first_pid: int, threads: dict[int, Threa
             mine["stratum"].to_numpy(),
         )
     shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
-    return Windows({**shared, **of_pid})
+    return Windows({**shared, **of_pid}, frozenset(of_pid))
