@@ -111,7 +111,7 @@ def test_without_scatter():
 def test_where_trimming_leaves_no_scatter_p_is_that_of_a_permutation():
     once = column(0, 0, 0, 0, 1000)
     assert run_level_p(once, column(0, 0, 0, 0, 0)) == [1.0]
-    assert run_level_p(once, column(7, 7, 7, 7, 7)) == [2 / 252]
+    assert run_level_p(once, column(7, 7, 7, 7, 7)) == [4 / 252]
 
 
 def test_one_run_a_side_has_no_p():
@@ -170,16 +170,37 @@ def test_permutation_agrees_with_scipy():
     assert permutation_p(b, c) == pytest.approx(expected)
 
 
+def test_from_five_runs_on_trimmed_means_are_permuted():
+    b, c = repeats(1, 5, 1)[:, 0], repeats(2, 6, 1, PLANTED)[:, 0]
+
+    def difference(x: np.ndarray, y: np.ndarray) -> float:
+        return abs(stats.trim_mean(x, 0.2) - stats.trim_mean(y, 0.2))
+
+    expected = stats.permutation_test((b, c), difference, n_resamples=np.inf, alternative="greater").pvalue
+    assert permutation_p(b, c) == pytest.approx(expected)
+
+
+def test_an_outlying_run_does_not_hide_five_against_five():
+    # 5 and 11 are trimmed away on either side, so exchanging them changes nothing: 2 splits, and their mirrors
+    calm, slow = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([11.0, 12.0, 13.0, 14.0, 15.0])
+    assert permutation_p(calm, slow) == 4 / 252
+    assert permutation_p(np.array([1.0, 2.0, 3.0, 4.0, 900.0]), slow) < 0.05
+    # and makes none: without it the sides overlap
+    assert permutation_p(calm, np.array([1.5, 2.5, 3.5, 4.5, 900.0])) > 0.3
+
+
 def test_many_runs_are_split_at_random():
     b, c = repeats(1, 10, 1)[:, 0], repeats(2, 10, 1)[:, 0]
-    assert permutation_p(b, c) == pytest.approx(stats.ttest_ind(b, c).pvalue, abs=0.03)
-    assert permutation_p(b, c + 1e9) == smallest_p(10, 10) == 1 / 20_000
+    assert permutation_p(b, c) == pytest.approx(stats.ttest_ind(b, c, trim=0.2).pvalue, abs=0.06)
+    # 12 splits of 184,756 are as extreme: of 20,000 random ones hardly more than the observed one
+    assert permutation_p(b, c + 1e9) <= 5 / 20_000
+    assert smallest_p(10, 10) == 1 / 20_000
 
 
 def test_the_smallest_p_and_the_runs_it_takes():
-    assert [smallest_p(n, n) for n in (1, 2, 3, 4, 5)] == [1.0, 2 / 6, 2 / 20, 2 / 70, 2 / 252]
+    assert [smallest_p(n, n) for n in (1, 2, 3, 4, 5)] == [1.0, 2 / 6, 2 / 20, 2 / 70, 4 / 252]
     assert smallest_p(2, 3) == permutation_p(np.array([0.0, 1.0]), np.array([50.0, 51.0, 53.0])) == 1 / 10
-    assert [runs_needed(alpha) for alpha in (0.5, 0.1, 0.05, 0.01, 0.001)] == [2, 3, 4, 5, 7]
+    assert [runs_needed(alpha) for alpha in (0.5, 0.1, 0.05, 0.01, 0.001)] == [2, 3, 4, 6, 8]
     with pytest.raises(ValueError, match="alpha"):
         runs_needed(1e-9)
 

@@ -75,13 +75,14 @@ def decide(
         return "not_comparable", reason
     if not cells.delta.any():
         return "no_change", "Every measured place is the same to the nanosecond on both sides."
-    change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})"
+    trimmed = _trimmed_delta(step, cells, column)
+    change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})" + _outlying(step, trimmed)
     sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
     best = next(
         (finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None
     )
     because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
-    worse = step.delta_ns > 0
+    worse = (step.delta_ns if trimmed is None else trimmed[0]) > 0
     runs = min(step.runs.baseline, step.runs.candidate)
     outside = _interval_excludes_zero(step, cells, column)
     beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
@@ -109,10 +110,24 @@ def decide(
 
 
 def _interval_excludes_zero(step: Step, cells: Estimates, column: int) -> bool:
+    trimmed = _trimmed_delta(step, cells, column)
+    low, high = (step.ci_low_ns, step.ci_high_ns) if trimmed is None else trimmed[1:]
+    return low > 0 or high < 0
+
+
+def _trimmed_delta(step: Step, cells: Estimates, column: int) -> tuple[float, float, float] | None:
+    """Delta of the trimmed means with its interval, ns: what decides from five runs a side on."""
     if min(step.runs.baseline, step.runs.candidate) < TRIM_RUNS:
-        return step.ci_low_ns > 0 or step.ci_high_ns < 0
-    low, high = decisive_interval(cells.take([column]))
-    return bool(low[0] > 0 or high[0] < 0)
+        return None
+    low, high = (float(bound[0]) for bound in decisive_interval(cells.take([column])))
+    return (low + high) / 2, low, high
+
+
+def _outlying(step: Step, trimmed: tuple[float, float, float] | None) -> str:
+    """Said where single runs move the mean out of the interval that the other runs give."""
+    if trimmed is None or trimmed[1] <= step.delta_ns <= trimmed[2]:
+        return ""
+    return f", {trimmed[0] / 1e3:+.1f} us without the fastest and slowest runs of each side"
 
 
 def _percent(step: Step) -> str:
