@@ -138,16 +138,16 @@
   }
   // What is wider than the page can be scrolled from the keyboard
   const scrollers = [...document.querySelectorAll(".scroll, .fall, .wide, .evidence pre")];
-  const reachable = () => {
-    for (const box of scrollers) {
-      const wider = box.scrollWidth > box.clientWidth + 1;
-      if (!wider) { box.removeAttribute("tabindex"); continue; }
-      box.tabIndex = 0;
+  const sized = new ResizeObserver((entries) => {
+    for (const box of new Set(entries.map(({ target }) => target.closest(".scroll, .fall, .wide, .evidence pre")))) {
+      if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
     }
-  };
-  window.addEventListener("resize", reachable);
-  document.addEventListener("toggle", reachable, true);
-  reachable();
+  });
+  for (const box of scrollers) {
+    sized.observe(box);
+    if (box.firstElementChild) sized.observe(box.firstElementChild);
+  }
   for (const block of document.querySelectorAll("pre[data-copy]")) {
     const text = block.textContent;
     block.append(copyButton("Copy", () => text));

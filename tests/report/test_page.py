@@ -114,7 +114,7 @@ def column(page, table: str, number: int) -> list[str]:
 
 def test_sorting(page) -> None:
     header = page.locator('table[data-name="kernels"] > thead > tr:last-child > th')
-    names = [text.strip() for text in header.all_inner_texts()]
+    names = [text.strip() for text in header.all_text_contents()]
     delta, base = names.index("Delta"), names.index("Baseline")
     before = [float(value) for value in column(page, "kernels", delta)]
     assert before == sorted(before, key=abs, reverse=True)  # as it comes: by the size of the change

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tracediff.measure.intervals import Ints
 from tracediff.measure.merging import merge
@@ -19,11 +20,8 @@ from tracediff.report.waterfall import nice_ticks
 
 WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
 _THINNEST = 6  # an event narrower than this is drawn this wide
-_MOST_EVENTS = (
-    7_000  # that can be pointed at, in all figures together, where so many lanes of a step are full:
-)
-_FULL_LANES = 4
-_LEAST_A_LANE, _MOST_A_LANE = 60, 400
+_MOST_EVENTS = 4_800  # that can be pointed at, in all figures together
+_MOST_A_LANE = (400, 300, 250, 200, 160, 125, 100, 80, 60)  # the first with which they keep to that
 _CELLS = (
     1000,
     500,
@@ -145,8 +143,15 @@ def build(result: Result) -> list[Figure]:
     if result.timelines is None:
         return []
     steps = result.timelines.steps
-    drawn = sum((one.baseline is not None) + (one.candidate is not None) for one in steps)
-    most = min(_MOST_A_LANE, max(_LEAST_A_LANE, _MOST_EVENTS // (_FULL_LANES * max(drawn, 1))))
+    many = [
+        lane.start.count(" ") + 1
+        for one in steps
+        for step in (one.baseline, one.candidate)
+        if step is not None
+        for lane in step.lanes
+    ]
+    fitting = (most for most in _MOST_A_LANE if sum(min(size, most) for size in many) <= _MOST_EVENTS)
+    most = next(fitting, _MOST_A_LANE[-1])
     texts = [names.short(name) for name in result.timelines.names]
     return [
         _figure(result, one, number, texts, most)
@@ -253,31 +258,41 @@ def _events(
             labels.append(
                 Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), name)
             )
-    return _paint(start, end, group, length, texts), events, labels, below
+    painted = _paint(start, np.where(count > 1, start + inside, end), count > 1, group, length, texts)
+    return painted, events, labels, below
 
 
 def _word(key: str) -> str:
     return WORDS.get(key) or palette.category(key).label
 
 
-def _paint(start: Ints, end: Ints, group: Ints, length: int, texts: list[str]) -> list[Paint]:
+def _paint(
+    start: Ints, end: Ints, merged: npt.NDArray[np.bool_], group: Ints, length: int, texts: list[str]
+) -> list[Paint]:
     """Every event as a stroke of a path, a path a group.
 
-    Strokes keep their true width, so that a dense lane shows each group's share; one that is too thin to be seen
-    is widened as far as the lane is free behind it.
+    Strokes keep their true width, so that a dense lane shows each group's share: merged events of one place are drawn
+    one after another. One that is too thin to be seen is widened as far as the lane is free behind it.
     """
     left = np.minimum((2 * WIDTH * start + length) // (2 * length), WIDTH - 1)
     right = np.maximum((2 * WIDTH * end + length) // (2 * length), left + 1)
     following = np.append(left[1:], WIDTH)
-    right = np.minimum(np.maximum(right, np.minimum(left + _THINNEST, following)), WIDTH)
-    paths = []
-    for one in np.unique(group).tolist():
-        mine = group == one
-        strokes: list[list[int]] = []
-        for x, stop in zip(left[mine].tolist(), right[mine].tolist(), strict=True):
-            if strokes and x <= strokes[-1][1]:  # touches the stroke before it
-                strokes[-1][1] = max(strokes[-1][1], stop)
-            else:
-                strokes.append([x, stop])
-        paths.append(Paint(texts[one], "".join(f"M{x} 0h{stop - x}" for x, stop in strokes)))
-    return paths
+    widened = np.minimum(np.maximum(right, np.minimum(left + _THINNEST, following)), WIDTH)
+    right = np.where(merged, np.minimum(right, WIDTH), widened)
+    strokes: dict[int, list[list[int]]] = {}
+    reach = 0
+    for x, stop, pushed, one in zip(
+        left.tolist(), right.tolist(), merged.tolist(), group.tolist(), strict=True
+    ):
+        if pushed and x < reach:
+            x, stop = reach, min(stop + reach - x, WIDTH)
+        reach = max(reach, stop)
+        own = strokes.setdefault(one, [])
+        if own and x <= own[-1][1]:  # touches the stroke before it
+            own[-1][1] = max(own[-1][1], stop)
+        elif x < stop:
+            own.append([x, stop])
+    return [
+        Paint(texts[one], "".join(f"M{x} 0h{stop - x}" for x, stop in own))
+        for one, own in sorted(strokes.items())
+    ]
