@@ -63,9 +63,7 @@ class Timeline:
     warnings: list[Note]
 
 
-def build_timeline(
-    capture: Capture, *, whole_capture: bool = False, with_streams: bool = False
-) -> Timeline:
+def build_timeline(capture: Capture, *, whole_capture: bool = False, with_streams: bool = False) -> Timeline:
     """Read the ops of every rank and cut their timelines into periods.
 
     `whole_capture`: one period, from the first op to the end of the last. Needs the tables of `find_steps` otherwise.

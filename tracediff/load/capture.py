@@ -48,7 +48,7 @@ def load_capture(
     plain = unpack(path, scratch)
     db = connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill")
     try:
-        schema = nsys_sqlite.load(db, plain, path.name)
+        schema, notes = nsys_sqlite.load(db, plain, path.name)
         meta: dict[str, tuple[str, ...]] = {}
         for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
             meta[name] = (*meta.get(name, ()), value)
@@ -63,7 +63,7 @@ def load_capture(
         )
         graphs = graph_launches_without_ops(capture)
         capture.coverage = _coverage(capture, *graphs)
-        capture.warnings = _warnings(capture, *graphs)
+        capture.warnings = [*notes, *_warnings(capture, *graphs)]
     except BaseException:
         db.close()
         raise
