@@ -17,7 +17,7 @@ from tracediff.report import figures, names, palette, rows, templates, timelines
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.gil_grid import gil_grid
 from tracediff.report.markdown import render_markdown
-from tracediff.report.waterfall_svg import render_svg
+from tracediff.report.waterfall_svg import NARROW, render_svg
 
 _LONGEST_NAME = 600
 
@@ -34,7 +34,7 @@ def render_html(result: Result) -> str:
         # Our own files and a drawing of fixed words: the only text of the page that is not escaped.
         style=Markup(palette.stylesheet() + "\n" + templates.text("report.css")),
         script=Markup(script),
-        svg=Markup(render_svg(figure)),
+        svg=Markup(render_svg(figure) + render_svg(figure, NARROW)),
         policy=_policy(script),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
