@@ -15,8 +15,9 @@ from tracediff.model import Kpi, KpiRow
 
 NO_CHANGE = 0.005  # below this part of the larger side a figure has not moved: a share of it would be noise
 
-# One of these a step and request, in the middle of the distribution: a tail is not made of mean steps.
-_PER_STEP = re.compile(r"(tpot|itl|host_step_time|device_step_time)_(mean|p50|generation_p50)_ms\Z")
+# One of these a step and request, and a mean like the step time of the trace: neither a tail nor the median is made of
+# mean steps (a pause in every fifth step moves the mean and leaves the median).
+_PER_STEP = re.compile(r"(tpot|itl|host_step_time|device_step_time)_(generation_)?mean_ms\Z")
 _ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft", "tpot", "itl", "e2e",
           "host_step_time", "device_step_time")  # fmt: skip
 
@@ -35,8 +36,8 @@ def compare_kpi(
 
         explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
 
-    for figures that are one step long: TPOT, ITL, and the host and device step time of the iteration log,
-    mean and median. A generation step yields about one token a request, so each of these should move by what
+    for means that are one step long: TPOT, ITL, and the host and device step time of the iteration log (a median
+    moves otherwise than a mean does). A generation step yields about one token a request, so each of these should move by what
     the step moved by. `tokens a step` is 1, but for TPOT with speculative decoding, where a step yields
     several: then the baseline's `tokens_per_step`, if its reports have it. (ITL, the time between two
     arrivals, stays a step long.)
