@@ -1,7 +1,7 @@
 """Categories as people read them: label, group, meaning, and the one colour each has everywhere.
 
-Four hues, one a group, in three shades each: GPU busy, GPU waiting on the device, GPU waiting for CUDA calls,
-GPU waiting for Python.
+Four hues, one a group, in three shades each: GPU busy (blue, of which moving data is violet), GPU waiting on the
+device, GPU waiting for CUDA calls, GPU waiting for Python. Shades of a group differ in lightness, for who cannot tell hues.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BUSY, _DEVICE, _CALLS, _HOST = "GPU busy", "GPU waits: device", "GPU waits: CUD
 _ALL = (
     Category("compute", "compute", _BUSY, "#27548f", "#7fb0ee",
              "A compute kernel was running."),
-    Category("comm", "exposed comm", _BUSY, "#4d7fc0", "#5b8fd4",
+    Category("comm", "exposed comm", _BUSY, "#2f2a75", "#cdc9fb",
              "Only communication kernels (NCCL, all-reduce) were running."),
-    Category("memcpy", "exposed copies", _BUSY, "#7ea3d6", "#3f6ba6",
+    Category("memcpy", "exposed copies", _BUSY, "#a496cf", "#7f73ad",
              "Only copies or memory sets were running."),
     Category("launch_latency", "launch latency", _DEVICE, "#1c6e6a", "#6cc4bd",
              "The launch had returned, nothing else was in the way, and the op had not started."),
