@@ -206,6 +206,11 @@ def test_a_tiny_step(tmp_path) -> None:
     ]  # fmt: skip
 
 
+def test_a_step_that_is_too_long_is_not_kept(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tracediff.measure.kept_steps.LONGEST_STEP", 0)
+    assert reduced(one_gap(), tmp_path, keep=True).kept == []
+
+
 def test_merging_by_hand() -> None:
     # cells of 10: events 1-3 and 4-6 share one and are alike, 7-9 is of another group, 12-30 is long
     start, end = np.array([1, 4, 7, 12, 33]), np.array([3, 6, 9, 30, 35])

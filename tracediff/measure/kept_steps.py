@@ -15,7 +15,7 @@ from tracediff.align.strata import SHAPE, bucket
 from tracediff.measure.intervals import Ints
 
 WORKLOADS = 6  # of a rank and level, those with the most time
-LONGEST_STEP = 200_000  # ops; a step with more is not kept
+LONGEST_STEP = 100_000  # ops; a step with more is not kept, nor is anything of it read
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class KeptStep:
     merged_below_ns: int = 0  # neighbours of one group shorter than this were merged; 0: none were
 
 
-def choose_steps(periods: pl.DataFrame) -> list[int]:
-    """Rows of the table of periods that are kept, in order."""
+def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
+    """Rows of the table of periods that are kept, in order. `ops`: how many each has."""
     table = periods.with_columns(
         (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
         bucket("ctx_tokens").alias("wide_tokens"),
@@ -74,7 +74,7 @@ def choose_steps(periods: pl.DataFrame) -> list[int]:
             .head(WORKLOADS)
         )
         chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
-    return sorted(chosen)
+    return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)
 
 
 def in_order(steps: pl.DataFrame) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from tracediff.measure.kernels import kernel_table, launch_table, modal_sequence
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
 from tracediff.measure.reduction import Reduction
-from tracediff.measure.step_events import gil_of_steps, keep_steps
+from tracediff.measure.step_events import gil_of_steps, keep_steps, ops_of_periods
 from tracediff.measure.sweep import Sweep, sweep
 from tracediff.measure.windows import host_windows
 
@@ -57,7 +57,7 @@ def reduce_capture(
     swept = [sweep(unit) for unit in timeline.units]
     periods, strata = _periods(timeline.units, swept, steps)
     windows = host_windows(periods, timeline.units[0].pid, threads)
-    chosen = choose_steps(periods) if keep else []
+    chosen = choose_steps(periods, ops_of_periods(swept)) if keep else []
     gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
     emptied()

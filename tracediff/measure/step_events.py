@@ -19,7 +19,7 @@ from tracediff.load.database import create_table, sql
 from tracediff.measure.attribution import IDLE, IdlePieces, attribute
 from tracediff.measure.hosts import STATES, Hosts
 from tracediff.measure.intervals import Index, Ints
-from tracediff.measure.kept_steps import LONGEST_STEP, KeptStep, Lane
+from tracediff.measure.kept_steps import KeptStep, Lane
 from tracediff.measure.merging import bounded
 from tracediff.measure.sweep import Sweep
 
@@ -40,6 +40,11 @@ class GilRows:
     start: Ints
     end: Ints
     waiting: Index
+
+
+def ops_of_periods(swept: list[Sweep]) -> Ints:
+    """How many ops each row of the table of periods has."""
+    return np.concatenate([np.bincount(one.piece_period, minlength=len(one.busy)) for one in swept])
 
 
 def gil_of_steps(capture: Capture, periods: pl.DataFrame, chosen: list[int]) -> GilRows:
@@ -80,8 +85,6 @@ def keep_steps(
     for row in chosen:
         unit, one, period = owner[row]
         step = _Step(unit, one, period, timeline, *words)
-        if step.pieces.stop - step.pieces.start > LONGEST_STEP:
-            continue
         lanes = [*step.gpu(), step.idle()]
         if step.tid >= 0:
             lanes += [step.calls(), *step.ranges(ranges, row)]
