@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
 from tracediff.measure.attribution import IDLE
+from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.reduce import BUSY
 from tracediff.measure.reduction import Reduction
 from tracediff.model import RunInput, SideInput
@@ -150,36 +152,41 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
     matching = match_kernels(_ops_of_phases(sides[0]), _ops_of_phases(sides[1]))
     frames = []
     for side_number, run_number, part_number, part in _parts(sides):
-        shares = (
-            matching.candidate if side_number == 1 else matching.baseline
-        )  # A/A repeats are of the baseline
-        rows = [
-            (phase, number, row, share)
-            for number, key in enumerate(_op_keys(part))
-            for phase in sorted(part.periods["phase"].unique())
-            for row, share in shares.get((phase, key), [])
-        ]
-        table = pl.DataFrame(
-            rows,
-            schema={"phase": pl.String, "key": pl.Int64, "row": pl.Int64, "share": pl.Float64},
-            orient="row",
-        )
-        kernels = part.kernels.with_columns(pl.col("key").cast(pl.Int64)).join(
-            part.periods.select("period", "phase"), on="period", how="left"
-        )
-        merged = (
-            kernels.join(
-                table, on=["phase", "key"], how="inner"
-            )  # the A/A repeats may have an op that neither side has
-            .with_columns(pl.col("count", "wall_ns", "share_ns") * pl.col("share"))
-            .sort("period", "row", "key")
-            .group_by(
-                "period", "row", maintain_order=True
-            )  # added up in a fixed order: the same input, the same bits
-            .agg(pl.col("count", "wall_ns", "share_ns").sum())
-        )
+        # A/A repeats are of the baseline
+        shares = matching.candidate if side_number == 1 else matching.baseline
+        merged = _by_row(part, shares, len(matching.rows))
         frames.append(_tagged(merged, side_number, run_number, part_number))
     return matching, pl.concat(frames)
+
+
+def _by_row(
+    part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]], rows: int
+) -> pl.DataFrame:
+    """Kernels of an export by row of the table: period, row -> count, wall_ns, share_ns, in order of both.
+
+    `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
+    """
+    phases, ops = sorted(part.periods["phase"].unique()), _op_keys(part)
+    found = [shares.get((phase, op), ()) for phase in phases for op in ops]
+    many = np.array([len(one) for one in found])
+    row = np.array([number for one in found for number, _ in one], np.int64)
+    share = np.array([value for one in found for _, value in one], np.float64)
+    number = {phase: place for place, phase in enumerate(phases)}
+    phase_of = np.zeros(int(part.periods["period"].max()) + 1, np.int64)  # type: ignore[arg-type]
+    phase_of[part.periods["period"].to_numpy()] = [number[phase] for phase in part.periods["phase"]]
+    period = part.kernels["period"].to_numpy()
+    kind = phase_of[period] * len(ops) + part.kernels["key"].to_numpy().astype(np.int64)
+    # each kernel once for every row that it is part of
+    copies = many[kind]
+    kernel = np.repeat(np.arange(len(kind)), copies)
+    nth = np.arange(len(kernel)) - np.repeat(np.cumsum(copies) - copies, copies)
+    entry = (np.cumsum(many) - many)[kind[kernel]] + nth
+    code, position = grouped(period[kernel].astype(np.int64) * rows + row[entry])
+    sums = {
+        name: float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * share[entry])
+        for name in ("count", "wall_ns", "share_ns")
+    }
+    return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
 
 
 def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
