@@ -6,7 +6,7 @@ The drawing is stretched to the width of the page, so only x is a position; heig
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ _CELLS = (
     125,
     60,
 )  # of the axis: what is shorter shares one thing to point at with its neighbours
+_DENSE = 200  # events of a lane above which none is widened; those of idle time never are: their widths are read as shares
 _LABEL_FROM = 0.05  # of the axis: a range this long carries its name
 _MAX_NAME = 64
 _HEIGHTS = {"gpu": 18, "idle": 13, "api": 11, "range": 13, "gil": 10, "holders": 10, "gc": 10}
@@ -258,7 +259,13 @@ def _events(
             labels.append(
                 Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), name)
             )
-    painted = _paint(start, np.where(count > 1, start + inside, end), count > 1, group, length, texts)
+    events = [
+        replace(one, width=max(min(one.width, following.x - one.x), 1)) if following.x > one.x else one
+        for one, following in zip(events, [*events[1:], Event(WIDTH, 0, "")], strict=True)
+    ]  # what was widened to be seen must not lie over the next one
+    thinnest = 1 if lane.kind == "idle" or len(start) > _DENSE else _THINNEST
+    shown = np.where(count > 1, start + inside, end)
+    painted = _paint(start, shown, count > 1, group, (length, thinnest), texts)
     return painted, events, labels, below
 
 
@@ -267,17 +274,23 @@ def _word(key: str) -> str:
 
 
 def _paint(
-    start: Ints, end: Ints, merged: npt.NDArray[np.bool_], group: Ints, length: int, texts: list[str]
+    start: Ints,
+    end: Ints,
+    merged: npt.NDArray[np.bool_],
+    group: Ints,
+    axis: tuple[int, int],
+    texts: list[str],
 ) -> list[Paint]:
     """Every event as a stroke of a path, a path a group.
 
     Strokes keep their true width, so that a dense lane shows each group's share: merged events of one place are drawn
-    one after another. One that is too thin to be seen is widened as far as the lane is free behind it.
+    one after another. One thinner than allowed is widened as far as the lane is free behind it. `axis`: ns, thinnest.
     """
+    length, thinnest = axis
     left = np.minimum((2 * WIDTH * start + length) // (2 * length), WIDTH - 1)
     right = np.maximum((2 * WIDTH * end + length) // (2 * length), left + 1)
     following = np.append(left[1:], WIDTH)
-    widened = np.minimum(np.maximum(right, np.minimum(left + _THINNEST, following)), WIDTH)
+    widened = np.minimum(np.maximum(right, np.minimum(left + thinnest, following)), WIDTH)
     right = np.where(merged, np.minimum(right, WIDTH), widened)
     strokes: dict[int, list[list[int]]] = {}
     reach = 0
