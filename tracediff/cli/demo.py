@@ -9,10 +9,12 @@ import click
 
 from tracediff.errors import TracediffError
 
-PAIRS = {
-    "gc": ("graph_a", "graph_gc", "the candidate collects garbage in _schedule every 5th step"),
-    "fused": ("graph_a", "graph_fused", "the candidate fuses the gate and up projections into one GEMM"),
-}
+# Name -> what is compared, below the folder of fixtures (a bundle of captures alone holds both sides), and what it shows.
+PAIRS: dict[str, tuple[str, str | None, str]] = {
+    "gil": ("bundles/hog300", None, "in the candidate the thread that sends responses holds the GIL for 300 us a step"),
+    "gc": ("demo/graph_a", "demo/graph_gc", "the candidate collects garbage in _schedule every 5th step"),
+    "fused": ("demo/graph_a", "demo/graph_fused", "the candidate fuses the gate and up projections into one GEMM"),
+}  # fmt: skip
 
 
 @click.command()
@@ -25,32 +27,36 @@ PAIRS = {
 )
 @click.option("-f", "--overwrite", is_flag=True, help="Overwrite the report.")
 @click.option(
-    "--pair", type=click.Choice(sorted(PAIRS)), default="gc", show_default=True, help="Which bundled pair."
+    "--pair", type=click.Choice(sorted(PAIRS)), default="gil", show_default=True, help="Which bundled pair."
 )
 def demo(html: Path, overwrite: bool, pair: str) -> None:
-    """Compare two bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
+    """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
+    from tracediff.cli.bundle_kpi import with_bundle_kpi
     from tracediff.cli.compare import finish
     from tracediff.cli.gating import Gating
     from tracediff.cli.outputs import check
-    from tracediff.load.inputs import resolve
+    from tracediff.load.inputs import resolve_pair
     from tracediff.measure.compare import compare
     from tracediff.measure.policy import Policy
     from tracediff.measure.run import Reading, reduce_sides
 
     check({"html": html}, overwrite)
-    folder = bundled()
     baseline, candidate, what = PAIRS[pair]
     click.echo(f"demo: {what}", err=True)
-    sides = reduce_sides([resolve(str(folder / name)) for name in (baseline, candidate)], Reading(keep=True))
-    result = compare(sides[0], sides[1])
+    folder = bundled()
+    *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
+    before, after = reduce_sides(files, Reading(keep=True))
+    result = compare(before, after)
+    if bundle is not None:
+        result = with_bundle_kpi(result, bundle)
     sys.exit(finish(result, {"html": html}, Gating(Policy()), overwrite=overwrite, top=10, quiet=False))
 
 
 def bundled() -> Path:
-    """The folder of the demo captures: inside an installed wheel, or at the top of a checkout."""
+    """The folder of the captures: inside an installed wheel, or at the top of a checkout."""
     package = Path(__file__).parent.parent
-    for folder in (package / "_fixtures" / "demo", package.parent / "fixtures" / "demo"):
-        if folder.is_dir():
+    for folder in (package / "_fixtures", package.parent / "fixtures"):
+        if (folder / "demo").is_dir():
             return folder
     raise TracediffError(
         "demo-missing", "the bundled captures are not installed", fix="pip install tracediff-gpu again"

@@ -53,11 +53,12 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
             exit_code=2,
         )
     bundle = read_bundle(path)
-    return _side_of(bundle, "baseline"), _side_of(bundle, "candidate"), bundle
+    name = path.resolve().name
+    return _side_of(bundle, "baseline", name), _side_of(bundle, "candidate", name), bundle
 
 
-def _side_of(bundle: Bundle, side: SideName) -> SideFiles:
-    return SideFiles(side, tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side]))
+def _side_of(bundle: Bundle, side: SideName, name: str) -> SideFiles:
+    return SideFiles(f"{name}/{side}", tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side]))
 
 
 def resolve(word: str) -> SideFiles:
