@@ -151,6 +151,8 @@ def test_only_a_narrow_interval_rules_a_cause_out() -> None:
     """1 % of the baseline's step is 10.386 us."""
     assert rows(with_interval(-1_000, 10_300))["launch calls"][2:] == ["ruled out", "at most 1.0 % of a step"]
     assert rows(with_interval(-1_000, 10_500))["launch calls"][2] == "not ruled out"
+    # 1,300 ns of 1,038,600 are 0.125 %: a bound is rounded up
+    assert rows(with_interval(-1_300, 0))["launch calls"][3] == "at most 0.2 % of a step"
     assert rows(with_interval(-40_000, 3_000))["launch calls"][2:] == [
         "not ruled out",
         "noise may hide up to 3.9 % of a step",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tracediff.model import Result
 from tracediff.report import palette, units, words
 from tracediff.report.document import Block, Code, Heading, Number, Paragraph, Span, Table
@@ -111,10 +113,17 @@ def _judged(
     if not repeated:
         return [interval, "not ruled out", "one run on a side: run-to-run noise is not known"]
     reach = max(abs(low), abs(high))
-    share = units.share(reach, step) if reach >= 0.001 * step else "0.1 %"
+    share = _at_most(reach, step)
     if reach <= NEGLIGIBLE * step:
         return [interval, "ruled out", f"at most {share} of a step"]
     return [interval, "not ruled out", f"noise may hide up to {share} of a step"]
+
+
+def _at_most(part: float, whole: float) -> str:
+    """Write a bound as a share, rounded up: a bound that is rounded down is none."""
+    if not whole:
+        return units.NO_BASE
+    return f"{math.ceil(1000 * part / whole - 1e-9) / 10:,.1f} %"
 
 
 def _kernels(result: Result) -> list[list[Span]]:
