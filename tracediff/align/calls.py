@@ -45,12 +45,13 @@ class Calls:
 def read_calls(
     db: duckdb.DuckDBPyConnection, op_corr: Ints, blocking: npt.NDArray[np.bool_]
 ) -> tuple[Calls, Launches, npt.NDArray[np.int32]]:
-    """The calls, the launches among them, and for each op the id of its launch (-1 none).
+    """The calls, the launches among them, and for each op the id of its launch (-1 none); the table api_call is dropped.
 
     `op_corr`: process and correlation id of each op (see sql/align/op.sql); `blocking`: which ops are copies from the
     device to pageable memory.
     """
     rows = db.execute(sql("align/call")).fetchnumpy()
+    db.execute("DROP TABLE api_call")  # the arrays stand for it from here on: in memory once
     start, end, name = (np.asarray(rows[column]) for column in ("start_ns", "end_ns", "name"))
     order = time_order(np.asarray(rows["thread"]), start, lambda tied: -end[tied], name.__getitem__)
     thread, start, end, name, corr, kind = (

@@ -80,7 +80,6 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     keys = _keys(capture)
     ops = _ops(capture)
     calls, launches, launch = read_calls(db, ops.pop("corr"), ops.pop("pageable_dtoh"))
-    db.execute("DROP TABLE api_call")  # the arrays stand for it from here on
     api = {
         row[0]: (row[1], row[2])
         for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()

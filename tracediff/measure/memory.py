@@ -13,12 +13,11 @@ from pathlib import Path
 _MOST = 4 * 2**30
 _BASE = 350 * 2**20  # the interpreter, DuckDB, polars
 
-# Bytes a row while an export is loaded, and when its database is down to what the tables still need; measured.
-_ROWS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": (170, 130),
-    "CUPTI_ACTIVITY_KIND_RUNTIME": (60, 45),
-    "NVTX_EVENTS": (66, 16),
-}
+# Bytes a row; measured. The large tables are loaded one after the other: while NVTX rows are read, then with the ops,
+# then with the calls; last, when the database is down to what is still needed.
+_KERNELS, _CALLS, _RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+_LOADING = ({_RANGES: 62}, {_RANGES: 32, _KERNELS: 175}, {_RANGES: 32, _KERNELS: 105, _CALLS: 53})
+_REDUCED = {_RANGES: 16, _KERNELS: 60, _CALLS: 40}
 _PACKED = 20  # an export grows by this when it is unpacked or made from a report
 
 
@@ -67,19 +66,22 @@ def needed(path: Path) -> tuple[int, int]:
     if rows is None:
         size = path.stat().st_size * _PACKED if path.is_file() else 0
         return size, size
-    loading, reduced = (sum(rows[table] * cost[stage] for table, cost in _ROWS.items()) for stage in (0, 1))
-    return loading, reduced
+    return max(_size(rows, stage) for stage in _LOADING), _size(rows, _REDUCED)
+
+
+def _size(rows: dict[str, int], cost: dict[str, int]) -> int:
+    return sum(rows[table] * bytes_a_row for table, bytes_a_row in cost.items())
 
 
 def _row_counts(path: Path) -> dict[str, int] | None:
     """Highest row number of each table, which SQLite finds without reading it; None where it is no plain export."""
-    counts = dict.fromkeys(_ROWS, 0)
+    counts = dict.fromkeys(_REDUCED, 0)
     if not path.is_file() or path.suffix != ".sqlite":
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
             present = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            for table in present & _ROWS.keys():
+            for table in present & _REDUCED.keys():
                 counts[table] = int(
                     db.execute(f'SELECT coalesce(max(rowid), 0) FROM "{table}"').fetchone()[0]
                 )
