@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 
 import click
@@ -52,6 +54,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; a `TracediffError` becomes one message on stderr and its exit code."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         cli.main(standalone_mode=False)
     except TracediffError as error:
@@ -61,7 +64,27 @@ def main() -> None:
         sys.exit(done.exit_code)
     except click.Abort:
         click.echo("aborted", err=True)
-        sys.exit(130)
+        _leave(130)
+    except _Terminated:
+        click.echo("terminated", err=True)
+        _leave(143)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+
+
+class _Terminated(SystemExit):
+    """The process was told to end."""
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise _Terminated
+
+
+def _leave(status: int) -> None:
+    """End at once: threads may be in the middle of an export, and would be waited for."""
+    if "tracediff.load.scratch" in sys.modules:
+        sys.modules["tracediff.load.scratch"].discard_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -58,7 +58,9 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
 
 
 def _side_of(bundle: Bundle, side: SideName, name: str) -> SideFiles:
-    return SideFiles(f"{name}/{side}", tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side]))
+    return SideFiles(
+        f"{name}/{side}", tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side])
+    )
 
 
 def resolve(word: str) -> SideFiles:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
+from tracediff.load.scratch import scratch
 from tracediff.measure.host_only import is_host_only, reduce_host
 from tracediff.measure.memory import Budget, needed
 from tracediff.measure.reduce import reduce_capture
@@ -47,40 +46,47 @@ def reduce_sides(
         return reduce_file(path, reading, budget)
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tracediff")
+    finish = True
     try:
         waiting = [[[pool.submit(read, path) for path in run.files] for run in side.runs] for side in sides]
         return [
             Side(
                 side.label,
                 [
-                    Run(run.name, [part.result() for part in parts])
+                    Run(run.name, [_result(part) for part in parts])
                     for run, parts in zip(side.runs, runs, strict=True)
                 ],
             )
             for side, runs in zip(sides, waiting, strict=True)
         ]
+    except (KeyboardInterrupt, SystemExit):
+        finish = False  # a large export takes a while, and nobody wants its tables any more
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=finish, cancel_futures=True)
+
+
+def _result(part: Future[Reduction]) -> Reduction:
+    """Wait in turns: polars takes over Ctrl-C in a way that a wait without an end never hears of it."""
+    while not part.done():
+        wait([part], timeout=0.2)
+    return part.result()
 
 
 def reduce_file(path: Path, reading: Reading, budget: Budget | None = None) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards."""
     loading, reduced = needed(path)
-    scratch = Path(tempfile.mkdtemp(prefix="tracediff-"))
-    try:
-        with (budget or Budget()).lease(loading) as memory:
-            capture = load_capture(path, scratch, memory_limit=reading.memory_limit, threads=reading.threads)
-            try:
-                if reading.host_only and is_host_only(capture):
-                    return reduce_host(capture, step_regex=reading.step_regex)
-                return reduce_capture(
-                    capture,
-                    step_regex=reading.step_regex,
-                    whole_capture=reading.whole_capture,
-                    keep=reading.keep,
-                    emptied=lambda: memory.shrink(reduced),
-                )
-            finally:
-                capture.close()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch() as folder, (budget or Budget()).lease(loading) as memory:
+        capture = load_capture(path, folder, memory_limit=reading.memory_limit, threads=reading.threads)
+        try:
+            if reading.host_only and is_host_only(capture):
+                return reduce_host(capture, step_regex=reading.step_regex)
+            return reduce_capture(
+                capture,
+                step_regex=reading.step_regex,
+                whole_capture=reading.whole_capture,
+                keep=reading.keep,
+                emptied=lambda: memory.shrink(reduced),
+            )
+        finally:
+            capture.close()
