@@ -77,6 +77,15 @@ def test_the_straggler_is_what_the_others_wait_for(compared):
     assert abs(moved) < 5_000
 
 
+def test_a_finding_of_one_rank_is_in_that_ranks_time(compared):
+    first = compared("straggler")["findings"][0]
+    assert first["candidate_ns"] - first["baseline_ns"] == pytest.approx(first["delta_ns"])
+    assert first["ci_low_ns"] < first["delta_ns"] < first["ci_high_ns"]
+    runs = first["evidence"]["runs_candidate_ns"]
+    assert len(runs) == 4 and sum(runs) / 4 == pytest.approx(first["candidate_ns"])
+    assert "The other ranks wait for rank 1" in first["note"]
+
+
 def test_controls_tell_what_profiling_cost(compared):
     """By the program's own clock a step took 835 us without the profiler and 972 us with it."""
     note = compared("aa")["kpi"]["note"]

@@ -83,6 +83,28 @@ class Frame:
             "side", "run", "group", factor=pl.col("weight") / (pl.col("steps") * pl.col("runs"))
         )  # fmt: skip
 
+    def runs_of_rank(self, cell: pl.DataFrame, rank: int) -> tuple[list[float], list[float], float, float]:
+        """Time a step on one rank, ns: of each run of the baseline and of the candidate, and their means.
+
+        `cell`: side, run, rank, group, ns of one cell in compared steps. Standardised like all means, over the
+        groups that the rank has.
+        """
+        keys = ["side", "run", "group"]
+        steps = self.steps.filter(pl.col("rank") == rank).group_by(keys).agg(pl.len().alias("steps"))
+        sums = cell.filter(pl.col("rank") == rank).group_by(keys).agg(pl.col("ns").sum())
+        table = steps.join(sums, on=keys, how="left").sort(keys)
+        runs: list[list[float]] = [[], []]
+        for side in (0, 1):
+            for run in range(self.runs[side]):
+                mine = table.filter((pl.col("side") == side) & (pl.col("run") == run))
+                if not len(mine):
+                    continue  # the rank has no compared step in that run
+                weights = np.array([self.weights[group] for group in mine["group"]])
+                means = (mine["ns"].fill_null(0) / mine["steps"]).to_numpy()
+                runs[side].append(float(weights @ means / weights.sum()))
+        sides = [float(np.mean(one)) if one else 0.0 for one in runs]
+        return runs[0], runs[1], sides[0], sides[1]
+
     def matrices(self, values: pl.DataFrame, cells: int) -> list[list[RunSteps]]:
         """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
         located = values.join(self.steps, on=["side", "run", "part", "period"], how="inner")

@@ -33,6 +33,7 @@ from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_res
 from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, idle_table, side_input, steps_table
 from tracediff.measure.stragglers import explain_collectives
+from tracediff.measure.tables_ranks import ranks as rank_table
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.timelines import timelines
 from tracediff.measure.verdict import decide, step_estimate
@@ -113,9 +114,9 @@ def compare(
     weigher = tables.Weigher(sides, strata)
     launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
     findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, launch)
-    compared = steps.join(frame.steps.select(*_KEYS), on=_KEYS)
+    compared = steps.join(frame.steps.select(*_KEYS, "group"), on=_KEYS)
     known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
-    ranks = tables.ranks(sides, compared, weigher)
+    ranks = rank_table(sides, compared, frame.weights, weigher)
     findings = explain_collectives(findings, ranks)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
     verdict, reason = decide(

@@ -45,7 +45,7 @@ FROM CUPTI_ACTIVITY_KIND_MEMCPY GROUP BY copyKind ORDER BY ns DESC;"""
 
 def range_sql(place: str) -> str:
     """SQL for the NVTX ranges of a place (masked numbers match any)."""
-    return _NVTX.format(test=f"LIKE {quoted(_like(place))}")
+    return _NVTX.format(test=_matching(place))
 
 
 def api_sql(pattern: str) -> str:
@@ -67,7 +67,7 @@ def idle_sql(cause: str, place: str, holder_place: str) -> str:
         return _NVTX.format(test="LIKE 'Python GC%'")
     if cause == "gil_wait":
         shown = (
-            f"LIKE {quoted(_like(holder_place))}"
+            _matching(holder_place)
             if holder_place and "outside" not in holder_place
             else "= 'Waiting for GIL'"
         )
@@ -86,7 +86,8 @@ def idle_sql(cause: str, place: str, holder_place: str) -> str:
     return range_sql(ranges[0] if "outside" in place and ranges else place)
 
 
-def _like(place: str) -> str:
-    """A masked place as a LIKE pattern: a lone N stood for a number."""
-    pattern = re.sub(r"(?<![A-Za-z])N(?![A-Za-z])", "%", place)
-    return f"%{pattern}%" if "_forward_step" in place else pattern
+def _matching(place: str) -> str:
+    """The LIKE test of a masked place: a lone N stood for a number."""
+    exact = re.sub(r"([\\%_])", r"\\\1", place)
+    pattern = re.sub(r"(?<![A-Za-z])N(?![A-Za-z])", "%", exact)
+    return f"LIKE {quoted(f'%{pattern}%' if '_forward_step' in place else pattern)} ESCAPE '\\'"

@@ -10,7 +10,15 @@ from tracediff.align.kernel_categories import category
 from tracediff.align.strata import Strata
 from tracediff.measure.cells import Estimates, Frame
 from tracediff.measure.evidence import NEXT
-from tracediff.measure.findings import Draft, IdleCell, idle_draft, kernel_draft, robust_estimates, shown
+from tracediff.measure.findings import (
+    Draft,
+    IdleCell,
+    RankSize,
+    idle_draft,
+    kernel_draft,
+    robust_estimates,
+    shown,
+)
 from tracediff.measure.kernel_table import KernelCells
 from tracediff.measure.sides import Side, stacked
 from tracediff.model import ApiRow, Evidence, Finding, FindingEvidence, Moment, Where
@@ -106,6 +114,8 @@ def _moments(
 
 def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:
     """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
+    if draft.level == "within_noise":
+        return draft
     steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
     means = (
         mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
@@ -119,9 +129,13 @@ def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -
     if not moved or abs(largest) < 0.75 * moved or largest * delta <= 0:
         return draft
     where = Where(**{**{name: getattr(draft.where, name) for name in Where.__struct_fields__}, "rank": rank})
+    size = RankSize(*frame.runs_of_rank(mine, rank))
+    if size.delta * delta <= 0:  # the mix of steps turns it round
+        return draft
+    waiting = f"The other ranks wait for rank {rank}; the" if size.delta > 0 else "The"
     return replace(
-        draft, where=where, delta_ns=largest, title=f"{draft.title}, on rank {rank} alone",
-        note=f"The other ranks wait for rank {rank}; the mean over all ranks is {delta / 1e3:+.1f} us.",
+        draft, where=where, of_rank=size, title=f"{draft.title}, on rank {rank} alone",
+        note=f"{waiting} mean over all ranks is {delta / 1e3:+.1f} us.",
     )  # fmt: skip
 
 

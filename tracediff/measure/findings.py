@@ -23,6 +23,20 @@ _SURE = ("exact", "confirmed", "likely")
 Robust: TypeAlias = tuple[Floats, Floats, Floats]
 
 
+class RankSize(NamedTuple):
+    """A cell on one rank: ns a step of each run, and of each side."""
+
+    baseline_runs: list[float]
+    candidate_runs: list[float]
+    baseline: float
+    candidate: float
+
+    @property
+    def delta(self) -> float:
+        """Candidate - baseline, ns a step."""
+        return self.candidate - self.baseline
+
+
 @dataclass(frozen=True)
 class Draft:
     """A finding before it has a rank."""
@@ -39,7 +53,7 @@ class Draft:
     follows: bool = False  # a consequence of other findings
     copy: bool = False  # time inside calls that copy
     material: bool = True
-    delta_ns: float | None = None  # where it is not the cell's own (one rank's)
+    of_rank: RankSize | None = None  # where one rank alone changed
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,12 @@ def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta:
     findings = []
     for rank, draft in enumerate(sorted(drafts, key=order), 1):
         delta, low, high, apart = deltas[id(draft)]
+        runs = draft.of_rank or RankSize(
+            [float(one) for one in cells.baseline_runs[:, draft.cell]],
+            [float(one) for one in cells.candidate_runs[:, draft.cell]],
+            float(cells.baseline[draft.cell]),
+            float(cells.candidate[draft.cell]),
+        )
         note = draft.note
         if apart:
             mean = float(cells.delta[draft.cell])
@@ -92,15 +112,15 @@ def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta:
                 evidence=FindingEvidence(
                     draft.sql,
                     draft.moments,
-                    [float(one) for one in cells.baseline_runs[:, draft.cell]],
-                    [float(one) for one in cells.candidate_runs[:, draft.cell]],
+                    runs.baseline_runs,
+                    runs.candidate_runs,
                     draft.count[0] if draft.count else None,
                     draft.count[1] if draft.count else None,
                 ),
                 next=NEXT[draft.cause],
                 level=draft.level,
-                baseline_ns=float(cells.baseline[draft.cell]),
-                candidate_ns=float(cells.candidate[draft.cell]),
+                baseline_ns=runs.baseline,
+                candidate_ns=runs.candidate,
                 p_value=_number(cells.p[draft.cell]),
                 q_value=_number(q[draft.cell]),
                 note=note,
@@ -129,9 +149,12 @@ def shown(cells: Estimates, column: int, level: Evidence, robust: Robust | None)
 
 
 def _shown(draft: Draft, cells: Estimates, robust: Robust | None) -> Shown:
-    if draft.delta_ns is None:
+    if draft.of_rank is None:
         return shown(cells, draft.cell, draft.level, robust)
-    return shown(cells, draft.cell, draft.level, None)._replace(delta=draft.delta_ns)
+    one = shown(cells, draft.cell, draft.level, None)
+    # the other ranks add nothing but their own scatter: the interval grows as the size does
+    scale = draft.of_rank.delta / one.delta
+    return Shown(draft.of_rank.delta, scale * one.low, scale * one.high)
 
 
 def _number(value: float) -> float | None:

@@ -158,18 +158,19 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
         who = handed_over(who, pieces.query)
         for other in np.unique(who):
             index = np.flatnonzero(who == other)
-            start, end = pieces.start[index], pieces.end[index]
+            start, end, wait = pieces.start[index], pieces.end[index], pieces.query[index]
             place = np.full(len(index), -1, np.int64)
             if other >= 0:
                 ranges, labels = hosts.thread(int(other)).places
                 inner = cut(Intervals(start, end), ranges)
-                start, end = inner.start, inner.end
+                start, end, wait = inner.start, inner.end, wait[inner.query]
                 place = (
                     np.where(inner.part >= 0, places.ids(labels[inner.part]), -1)
                     if len(labels)
                     else np.full(len(start), -1, np.int64)
                 )
-            stratum = windows.stratum(thread.pid, start)
+            # all parts of a wait belong to the step in which it began, as in the sums of waits
+            stratum = windows.stratum(thread.pid, waits.start[wait])
             inside = stratum >= 0
             rows.append(
                 pl.DataFrame(

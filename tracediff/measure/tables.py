@@ -24,7 +24,6 @@ from tracediff.model import (
     PhaseSide,
     RangeRow,
     RangeSide,
-    RankRow,
     ResponseStage,
     StepSample,
     ThreadRow,
@@ -318,36 +317,6 @@ def response_path(ranges: list[RangeRow], step_ns: tuple[float, float]) -> list[
                     None if one is None else one <= step_ns[0], None if other is None else other <= step_ns[1],
                 )
             )  # fmt: skip
-    return rows
-
-
-def ranks(sides: tuple[Side, Side], steps: pl.DataFrame, weigher: Weigher) -> list[RankRow]:
-    """Step time and collective waits of each rank; `steps` are the compared ones."""
-    means = steps.group_by("side", "rank", "device").agg(pl.col("ns").mean())
-    waits: dict[tuple[int, int], tuple[float, float, float]] = {}
-    collectives = stacked(sides, "collectives")
-    if len(collectives):
-        weighed = weigher.weigh(collectives, ["rank"], ["wait_ns", "transfer_ns", "caused_ns"])
-        for side, rank, wait, transfer, caused in weighed.iter_rows():
-            # the weigher divides by the steps of all ranks; a rank's own are their share
-            many = len({row[1] for row in weighed.iter_rows() if row[0] == side})
-            waits[side, rank] = (wait * many, transfer * many, caused * many)
-    rows = []
-    for rank, device in sorted({(row[1], row[2]) for row in means.iter_rows()}):
-        values = [
-            next((row[3] for row in means.iter_rows() if row[:3] == (side, rank, device)), None)
-            for side in (0, 1)
-        ]
-        one, other = waits.get((0, rank)), waits.get((1, rank))
-        rows.append(
-            RankRow(
-                rank, device, values[0], values[1],
-                values[1] - values[0] if values[0] is not None and values[1] is not None else None,
-                one[0] if one else None, other[0] if other else None,
-                one[1] if one else None, other[1] if other else None,
-                one[2] if one else None, other[2] if other else None,
-            )
-        )  # fmt: skip
     return rows
 
 
