@@ -58,8 +58,15 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except TracediffError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+        _fail(error)
+    except PermissionError as error:
+        _fail(
+            TracediffError(
+                "no-permission",
+                f"{error.filename or 'a file'}: permission denied",
+                fix="read from and write to files and folders that this user may use",
+            )
+        )
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.Abort:
@@ -71,6 +78,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+
+
+def _fail(error: TracediffError) -> None:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(error.exit_code)
 
 
 class _Terminated(SystemExit):

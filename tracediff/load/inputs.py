@@ -45,6 +45,8 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
     if candidate is not None:
         return resolve(baseline), resolve(candidate), None
     path = Path(baseline)
+    if not path.exists():
+        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
     if not is_bundle(path):
         raise TracediffError(
             "candidate-missing",
@@ -80,7 +82,7 @@ def resolve(word: str) -> SideFiles:
     elif path.exists():
         runs = [RunFiles(path.name, (path,))]
     else:
-        raise TracediffError("not-a-file", f"{path}: there is no such file or folder")
+        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
     return SideFiles(label, tuple(runs))
 
 

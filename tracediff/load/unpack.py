@@ -35,7 +35,12 @@ def unpack(path: Path, scratch: Path) -> Path:
             shutil.copyfileobj(packed, plain, 1 << 20)
     except (lzma.LZMAError, EOFError) as error:
         out.unlink(missing_ok=True)
-        raise TracediffError("bad-xz", f"{path.name} is not a whole .xz file: {error}") from error
+        raise TracediffError(
+            "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
+        ) from error
+    except PermissionError:
+        out.unlink(missing_ok=True)
+        raise
     except OSError as error:
         out.unlink(missing_ok=True)
         raise TracediffError(

@@ -15,6 +15,7 @@ from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
+from tracediff.measure.asides import asides
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
@@ -127,6 +128,12 @@ def compare(
         comparable=comparability.comparable or options.force,
         reason=_failed(comparability),
     )
+    phases = tables.phases(steps)
+    reason += asides(verdict, step, phases, launch)
+    if (
+        verdict == "not_comparable"
+    ):  # what differs may be the recording: nothing is said to be sure, or to be mended
+        findings = [msgspec.structs.replace(one, level="within_noise", next="") for one in findings]
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     samples, left_out = tables.samples(steps)
@@ -157,7 +164,7 @@ def compare(
         verdict=verdict,
         verdict_reason=reason,
         step=step,
-        phases=tables.phases(steps),
+        phases=phases,
         accounting=with_hidden(accounting, sides, weigher, idle_of_python) if with_gpu else accounting,
         mix=strata.mix,
         findings=findings,

@@ -23,6 +23,10 @@ _SURE = ("exact", "confirmed", "likely")
 Robust: TypeAlias = tuple[Floats, Floats, Floats]
 
 
+# What is worth a look where it got faster as well: the same work must still be done, with the same requests.
+_CHECK_ANYWAY = {"kernel_fused", "kernel_removed", "batch_mix"}
+
+
 class RankSize(NamedTuple):
     """A cell on one rank: ns a step of each run, and of each side."""
 
@@ -117,7 +121,7 @@ def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta:
                     draft.count[0] if draft.count else None,
                     draft.count[1] if draft.count else None,
                 ),
-                next=NEXT[draft.cause],
+                next=NEXT[draft.cause] if delta > 0 or draft.cause in _CHECK_ANYWAY else "",
                 level=draft.level,
                 baseline_ns=runs.baseline,
                 candidate_ns=runs.candidate,

@@ -56,14 +56,15 @@ def _p(baseline: Floats, candidate: Floats, welch: float) -> float | None:
 def _power(baseline: Floats, candidate: Floats, step_ns: float, detectable: float | None) -> str:
     runs = min(len(baseline), len(candidate))
     if detectable is None:
-        return f"Run-to-run noise is not measured with a single run on a side: record {runs_needed(ALPHA)} or more a side."
+        return f"Run-to-run noise is not measured with a single run on a side: record {max(5, runs_needed(ALPHA))} or more a side."
     if not step_ns or not detectable:
         return ""
     deviations = [np.std(values, ddof=1) for values in (baseline, candidate) if len(values) > 1]
     sd = float(np.sqrt(np.mean(np.square(deviations))))
     text = f"With {runs} runs a side a change of {100 * detectable / step_ns:.1f} % would show."
     if detectable > 0.02 * step_ns and sd > 0:
-        text += f" For 2 % take {runs_for(0.02 * step_ns, sd)} runs a side."
+        needed = runs_for(0.02 * step_ns, sd)
+        text += f" For 2 % take {needed if needed <= 50 else 'more than 50'} runs a side."
     return text
 
 
@@ -76,12 +77,12 @@ def decide(
     if not cells.delta.any():
         return "no_change", "Every measured place is the same to the nanosecond on both sides."
     trimmed = _trimmed_delta(step, cells, column)
-    change = f"{step.delta_ns / 1e3:+.1f} us a step ({_percent(step)})" + _outlying(step, trimmed)
+    change = f"{step.delta_ns / 1e3:+,.1f} us a step ({_percent(step)})" + _outlying(step, trimmed)
     sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
     best = next(
         (finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None
     )
-    because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+    because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
     worse = (step.delta_ns if trimmed is None else trimmed[0]) > 0
     runs = min(step.runs.baseline, step.runs.candidate)
     outside = _interval_excludes_zero(step, cells, column)
@@ -97,14 +98,14 @@ def decide(
             else "too few runs to confirm it"
         )
         return ("likely_regressed" if worse else "likely_improved"), (
-            f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us; {why}.{because}"
+            f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:,.1f} us; {why}.{because}"
         )
     limit = _SAME * step.baseline_ns
     within = abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit
     if within:
-        tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+        tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
         return "no_change", f"{change}, within 1 % of the step.{tail}"
-    tail = f" But one thing is sure: {best.title} ({best.delta_ns / 1e3:+.1f} us)." if best else ""
+    tail = f" But one thing is sure: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
     noise = f"noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us ({step.noise_source})"
     return "inconclusive", f"{change} cannot be told from {noise}.{tail}"
 
@@ -127,7 +128,7 @@ def _outlying(step: Step, trimmed: tuple[float, float, float] | None) -> str:
     """Said where single runs move the mean out of the interval that the other runs give."""
     if trimmed is None or trimmed[1] <= step.delta_ns <= trimmed[2]:
         return ""
-    return f", {trimmed[0] / 1e3:+.1f} us without the fastest and slowest runs of each side"
+    return f", {trimmed[0] / 1e3:+,.1f} us without the fastest and slowest runs of each side"
 
 
 def _percent(step: Step) -> str:

@@ -51,8 +51,14 @@ def _verdict(result: Result, console: Console) -> None:
     sign = verdict.sign if _unicode(console) else ""
     _line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
     console.print()
-    _line(console, "step  ", (f"{head.baseline} -> {head.candidate}", "bold"), "  ", (str(head.delta), style))
-    details = [f"95 % CI {head.interval}"]
+    _line(
+        console,
+        "step  ",
+        (f"{head.baseline} -> {head.candidate}", "bold"),
+        "  ",
+        (str(head.delta) if result.verdict != "not_comparable" else "", style),
+    )
+    details = [f"{words.interval_name(result)} {head.interval}"]
     if result.step.p_value is not None:
         details.append(f"p {units.probability(result.step.p_value)}")
     details += [f"{head.runs} runs, {head.steps} steps"]

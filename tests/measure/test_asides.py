@@ -1,0 +1,48 @@
+"""What is said behind a verdict: changes of a few steps only, and of the way in which kernels are launched."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tiny import CAPTURES
+from tracediff.measure.compare import compare
+from tracediff.measure.run import Reading, reduce_file
+from tracediff.measure.sides import Run, Side
+
+
+@pytest.fixture(scope="module")
+def result():
+    sides = {
+        name: Side(name, [Run(name, [reduce_file(CAPTURES[name], Reading())])])
+        for name in ("graph_a1", "graph_a2", "graph_gc", "graph_sleep", "eager_a1")
+    }
+    return lambda one, other: compare(sides[one], sides[other])
+
+
+def test_a_collection_every_fifth_step_is_not_in_every_step(result):
+    found = result("graph_a1", "graph_gc")
+    assert "It is not in every step: the median generation step changed by" in found.verdict_reason
+
+
+def test_two_milliseconds_in_every_step_are(result):
+    found = result("graph_a1", "graph_sleep")
+    assert found.verdict == "likely_regressed"
+    assert "not in every step" not in found.verdict_reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"), [("eager_a1", "graph_a1", "0 -> 100 %"), ("graph_a1", "eager_a1", "100 -> 0 %")]
+)
+def test_another_way_of_launching_is_named(result, one, other, said):
+    assert f"Kernels launched by CUDA graphs: {said}." in result(one, other).verdict_reason
+
+
+def test_no_change_has_no_asides(result):
+    found = result("graph_a1", "graph_a2")
+    assert "CUDA graphs:" not in found.verdict_reason and "every step" not in found.verdict_reason
+
+
+def test_advice_is_for_what_got_slower(result):
+    slower, faster = result("graph_a1", "graph_gc"), result("graph_gc", "graph_a1")
+    assert "gc.freeze" in slower.findings[0].next
+    assert faster.findings[0].cause == "gc" and faster.findings[0].next == ""
