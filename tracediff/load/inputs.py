@@ -71,6 +71,13 @@ def resolve(word: str) -> SideFiles:
     Raises `TracediffError`: not-a-file, empty-folder.
     """
     label, path = _split_label(word)
+    if is_bundle(path):
+        raise TracediffError(
+            "bundle-as-side",
+            f"{path.name or path} is a capture bundle: it holds both sides",
+            fix="compare it alone, or name folders of one side's exports",
+            exit_code=2,
+        )
     if path.is_dir():
         runs = _runs_of_folder(path)
         if not runs:

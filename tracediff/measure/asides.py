@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracediff.model import Launch, Phase, Step, Verdict
+from tracediff.measure.sides import Side
+from tracediff.model import Launch, Note, Phase, Step, Verdict
 
 _CALLED = ("improved", "regressed", "likely_improved", "likely_regressed")
 _FEW = 0.25  # the median step changed by less than this part of what the mean did
 _MOVED = 0.5  # so much of the kernels changed the way in which they are launched
+
+
+def repeated_captures(sides: Sequence[Side]) -> list[Note]:
+    """Warn where a side counts one capture as several runs: copies scatter like nothing that was measured."""
+    notes = []
+    for side in sides:
+        found = [part.fingerprint for part in side.parts]
+        copies = len(found) - len(set(found))
+        if copies:
+            notes.append(
+                Note(
+                    "repeated-capture",
+                    f"{side.label} holds {copies} copies of captures that are there already: copies are no repeats,"
+                    " so noise, interval and p are not to be believed. Leave them out",
+                )
+            )
+    return notes
 
 
 def asides(verdict: Verdict, step: Step, phases: Sequence[Phase], launch: Launch) -> str:

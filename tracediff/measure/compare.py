@@ -15,7 +15,7 @@ from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
-from tracediff.measure.asides import asides
+from tracediff.measure.asides import asides, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
@@ -137,7 +137,7 @@ def compare(
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     samples, left_out = tables.samples(steps)
-    warnings = _warnings(sides, strata, runs, with_gil)
+    warnings = _warnings(sides, strata, runs, with_gil) + repeated_captures(sides)
     if gaps_left_out:
         warnings.append(
             Note(
