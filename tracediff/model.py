@@ -4,7 +4,7 @@ All times are ns a step (floats, because they are means over steps) unless a fie
 `delta_ns` is candidate - baseline, so positive is slower. This module imports nothing of the project.
 
 FORMAT_VERSION history
-    1  first published form
+    1  first published form; `gates` was added without a new version
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ Verdict = Literal[
 # `within_noise`: not to be told from run-to-run noise.
 Evidence = Literal["exact", "confirmed", "likely", "within_noise"]
 Captured = Literal["captured", "not_captured"]
+Outcome = Literal["passed", "failed", "inconclusive", "waived"]
+Severity = Literal["error", "warning"]
 Cause = Literal[
     "kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed", "comm", "memcpy",
     "launch_api", "launch_latency", "dependency", "graph_internal", "host_sync", "host_api", "gc", "gil_wait",
@@ -534,6 +536,41 @@ class Note(msgspec.Struct, frozen=True):
     message: str
 
 
+class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a gate. Numbers are ns a step, or a count a step where `unit` is count; None: not measured."""
+
+    text: str  # as it was given: METRIC:+LIMIT
+    metric: str
+    severity: Severity = "error"  # a warning never changes the exit status
+    outcome: Outcome
+    message: str
+    unit: Literal["ns", "count"] = "ns"
+    limit: float | None = None  # the growth allowed; of a limit in percent, that part of the baseline
+    baseline: float | None = None
+    delta: float | None = None
+    ci_low: float | None = (
+        None  # of delta; None where it is counted, or a sum or quantile without an interval
+    )
+    ci_high: float | None = None
+    waiver: GateWaiver | None = None  # the one that took the failure
+
+
+class GateWaiver(msgspec.Struct, frozen=True):
+    """A failure accepted for a time."""
+
+    reason: str
+    expires: str  # the last day (UTC) on which it holds, YYYY-MM-DD
+
+
+class Gates(msgspec.Struct, frozen=True):
+    """All gates, as they were judged."""
+
+    outcomes: list[GateOutcome]
+    notes: list[str] = []  # on waivers of the policy
+    policy: str = ""  # base name of the policy's file; empty where there is none
+    pass_inconclusive: bool = False
+
+
 class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events of one row of a step, in order of start. Columns are integers in a string, apart by spaces.
 
@@ -624,6 +661,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
+    gates: Gates | None = None  # where any were judged
 
 
 def decode(data: bytes) -> Result:

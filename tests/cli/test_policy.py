@@ -14,8 +14,8 @@ from tests.report import sample
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.measure.gates import COUNTS, TIMES, parse_gate
-from tracediff.measure.policy import Policy, Waiver, judge_all, read_policy
-from tracediff.model import encode
+from tracediff.measure.policy import Policy, Waiver, exit_code, judge_all, judged, read_policy
+from tracediff.model import GateWaiver, decode, encode
 
 DAY = date(2027, 1, 31)
 FULL = (
@@ -115,10 +115,11 @@ def waived(metric, limit=None):
     ],
 )
 def test_waivers(gate, waiver, today, outcome, said):
-    judgement = judge_all(Policy((parse_gate(gate),), (waiver,)), FULL, today)
-    assert judgement.outcomes[0].outcome == outcome
-    assert said in judgement.outcomes[0].message
-    assert judgement.exit_code(FULL) == {"passed": 0, "waived": 0, "failed": 3, "inconclusive": 4}[outcome]
+    result = judged(Policy((parse_gate(gate),), (waiver,)), FULL, today)
+    (one,) = result.gates.outcomes
+    assert one.outcome == outcome and said in one.message
+    assert one.waiver == (GateWaiver("known", "2027-01-31") if outcome == "waived" else None)
+    assert exit_code(result) == {"passed": 0, "waived": 0, "failed": 3, "inconclusive": 4}[outcome]
 
 
 def test_waivers_that_do_nothing_are_told():
@@ -132,7 +133,7 @@ def test_waivers_that_do_nothing_are_told():
 
 def test_exit_codes():
     def code(*gates, result=FULL, pass_inconclusive=False):
-        return judge_all(Policy(gates, (), pass_inconclusive), result, DAY).exit_code(result)
+        return exit_code(judged(Policy(gates, (), pass_inconclusive), result, DAY))
 
     fail, unsure, ok = parse_gate("gc:+1us"), parse_gate("launch_api:+1us"), parse_gate("gc:+1ms")
     assert (code(), code(ok), code(ok, unsure), code(unsure, fail)) == (0, 0, 4, 3)
@@ -173,6 +174,49 @@ def test_a_policy_file_takes_its_place(run, saved, tmp_path):
     code, _, err = run("report", saved, "-q", "--policy", "policy.toml")
     assert code == 0 and len(gates_of(err)) == 1
     assert "policy.toml: waiver of gc: not needed" in err
+
+
+def test_a_result_keeps_its_gates():
+    """What a gate was measured against: the numbers of the sample, 129.3 us of 1,038.6 and 23.5 us of GC."""
+    gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "nope.p99:+1us")))
+    step, idle, launches, unknown = judged(Policy(gates, ()), FULL, DAY).gates.outcomes
+    assert (step.text, step.metric, step.outcome, step.unit) == ("step:+3%", "step", "failed", "ns")
+    assert step.limit == pytest.approx(0.03 * FULL.step.baseline_ns)
+    assert (step.baseline, step.delta) == (FULL.step.baseline_ns, FULL.step.delta_ns)
+    assert (step.ci_low, step.ci_high) == (FULL.step.ci_low_ns, FULL.step.ci_high_ns)
+    assert (idle.limit, idle.ci_low) == (1e9, None)  # a sum of categories has no interval
+    before, after = (side.calls_per_step for side in (FULL.launch.baseline, FULL.launch.candidate))
+    assert (launches.unit, launches.limit, launches.delta) == ("count", 10, after - before)
+    assert (unknown.outcome, unknown.delta, unknown.limit) == ("inconclusive", None, None)
+
+
+def test_gates_of_a_saved_result_are_rendered_again_and_decide_again(run, saved, tmp_path):
+    code, _, first = run(
+        "report", saved, "-q", "--fail-on", "gc:+1us", "--warn-on", "step:+1%", "--json", "gated.json"
+    )
+    assert code == 3
+    code, _, again = run("report", "gated.json", "-q", "--junit", "g.xml", "--md", "c.md", "--html", "h.html")
+    assert code == 3 and gates_of(again) == gates_of(first)
+    assert (tmp_path / "g.xml").read_text().count("<testcase ") == 2
+    assert "| `gc:+1us` | **failed** |" in (tmp_path / "c.md").read_text()
+    assert '<section id="gates">' in (tmp_path / "h.html").read_text()
+    assert "| `gc:+1us` | **failed** |" in run("comment", "gated.json", "--dry-run")[1]
+
+
+def test_a_gate_given_again_is_judged_again(run, saved, tmp_path):
+    run("report", saved, "-q", "--fail-on", "gc:+1us", "--warn-on", "step:+1%", "--json", "gated.json")
+    write(tmp_path, 'fail-on = ["gc:+1us"]\n[[waiver]]\nmetric = "gc"\nreason = "x"\nexpires = 2999-01-31')
+    code, _, err = run("report", "gated.json", "-q", "--policy", "policy.toml", "--json", "two.json")
+    assert code == 0
+    assert [one.split(": ")[1] for one in gates_of(err)] == ["failed (warning only)", "waived"]
+    assert decode((tmp_path / "two.json").read_bytes()).gates.policy == "policy.toml"
+
+
+def test_inconclusive_passes_again_where_the_policy_let_it_pass(run, saved, tmp_path):
+    write(tmp_path, 'fail-on = ["launch_api:+1us"]\ninconclusive = "pass"')
+    assert run("report", saved, "-q", "--policy", "policy.toml", "--json", "gated.json")[0] == 0
+    assert run("report", "gated.json", "-q")[0] == 0
+    assert run("report", saved, "-q", "--fail-on", "launch_api:+1us")[0] == 4
 
 
 def test_annotations(run, saved):

@@ -7,12 +7,12 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.report import sample
 from tracediff.errors import TracediffError
-from tracediff.measure.gates import Gate, GateOutcome, Outcome, Severity
-from tracediff.model import decode
+from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, decode
 from tracediff.report import templates
 from tracediff.report.annotations import render_annotations
 from tracediff.report.benchmark import render_benchmark
@@ -28,7 +28,11 @@ def test_json_reads_back_to_the_same_result() -> None:
 
 
 def gate(text: str, outcome: Outcome, message: str, severity: Severity = "error") -> GateOutcome:
-    return GateOutcome(Gate(text, "step", 0.05, True, severity), outcome, message)
+    return GateOutcome(text=text, metric="step", severity=severity, outcome=outcome, message=message)
+
+
+def gated(*outcomes: GateOutcome, notes: tuple[str, ...] = ()) -> Result:
+    return msgspec.structs.replace(sample.full(), gates=Gates(list(outcomes), list(notes)))
 
 
 GATES = [
@@ -41,7 +45,7 @@ GATES = [
 
 
 def test_junit() -> None:
-    root = ElementTree.fromstring(render_junit(GATES))
+    root = ElementTree.fromstring(render_junit(gated(*GATES)))
     assert {key: root.attrib[key] for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5",
         "failures": "1",
@@ -74,7 +78,7 @@ def runner(line: str) -> tuple[str, dict[str, str], str]:
 
 
 def test_annotations() -> None:
-    lines = [runner(line) for line in render_annotations(sample.full(), GATES, ["a waiver is not needed"])]
+    lines = [runner(line) for line in render_annotations(gated(*GATES, notes=("a waiver is not needed",)))]
     assert [line[0] for line in lines] == ["notice", "error", "warning", "warning", "warning", "warning"]
     assert "1,038.6 us -> 1,167.9 us" in lines[0][2]
     assert lines[1][1] == {"title": "tracediff gate step:+5%: failed"}
@@ -84,7 +88,7 @@ def test_annotations() -> None:
 
 def test_a_name_cannot_give_the_runner_a_command() -> None:
     name = "x\n::add-mask::y\r\n##[stop-commands]z ##vso[task] 100% a:b,c=d"
-    (_, line) = render_annotations(sample.full(), [gate(f"kernel:{name}:+1%", "failed", name)])
+    (_, line) = render_annotations(gated(gate(f"kernel:{name}:+1%", "failed", name)))
     command, properties, message = runner(line)
     assert command == "error" and set(properties) == {"title"}
     assert message == "x ::add-mask::y # #[stop-commands]z # #vso[task] 100% a:b,c=d"
@@ -104,7 +108,7 @@ def test_benchmark_figures() -> None:
 
 
 def test_junit_without_gates() -> None:
-    assert ElementTree.fromstring(render_junit([])).attrib["tests"] == "0"
+    assert ElementTree.fromstring(render_junit(sample.full())).attrib["tests"] == "0"
 
 
 def test_templates_are_found_in_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ from markdown_it import MarkdownIt
 
 from tests.report import sample
 from tests.report.golden import check
-from tracediff.measure.gates import GateOutcome, parse_gate
-from tracediff.model import Note, Result
+from tracediff.model import GateOutcome, Gates, Note, Result
 from tracediff.report.markdown import LIMIT, MARKER, length, marker, render_markdown, report_link
 
 RESULTS = {
@@ -114,8 +113,8 @@ def hostile(name: str) -> Result:
 @pytest.mark.parametrize("name", NASTY)
 def test_a_nasty_name_changes_nothing_but_text(name: str) -> None:
     """The rendered comment has the same elements whatever the names, in GitHub's flavour."""
-    gates = [GateOutcome(parse_gate("kernel:x:+1%"), "failed", name)]
-    text = render_markdown(hostile(name), gates=gates)
+    gate = GateOutcome(text="kernel:x:+1%", metric="kernel:x", outcome="failed", message=name)
+    text = render_markdown(msgspec.structs.replace(hostile(name), gates=Gates([gate])))
     assert length(text) < LIMIT
     allowed = {
         "p",
@@ -169,11 +168,13 @@ def test_tables_keep_their_columns_whatever_the_names() -> None:
 
 def test_gates_are_told_first() -> None:
     gates = [
-        GateOutcome(parse_gate("step:+3%"), "failed", "step +12.4 % exceeds 3 %"),
-        GateOutcome(parse_gate("kernel:a|b:+3%"), "waived", "until then"),
-        GateOutcome(parse_gate("launches:+1", "warning"), "failed", "two more"),
+        GateOutcome(text="step:+3%", metric="step", outcome="failed", message="step +12.4 % exceeds 3 %"),
+        GateOutcome(text="kernel:a|b:+3%", metric="kernel:a|b", outcome="waived", message="until then"),
+        GateOutcome(
+            text="launches:+1", metric="launches", severity="warning", outcome="failed", message="two more"
+        ),
     ]
-    text = render_markdown(sample.full(), gates=gates)
+    text = render_markdown(msgspec.structs.replace(sample.full(), gates=Gates(gates)))
     assert text.index("exceeds") < text.index("Where the time")
     cells = re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td>(.*?)</td>", GFM.render(text), re.DOTALL)[:3]
     assert cells == [
@@ -181,7 +182,7 @@ def test_gates_are_told_first() -> None:
         ("<code>kernel:a|b:+3%</code>", "waived"),
         ("<code>launches:+1</code>", "warning"),
     ]
-    many = render_markdown(sample.full(), gates=gates * 400)
+    many = render_markdown(msgspec.structs.replace(sample.full(), gates=Gates(gates * 400)))
     assert length(many) < LIMIT and "1150 more gates" in many
 
 

@@ -16,10 +16,10 @@ from tracediff.cli.outputs import read_result
 \b
 Example, in a job for pull requests:
   tracediff compare runs/main runs/pr --json result.json --fail-on step:+3%
-  tracediff comment result.json --github --fail-on step:+3%
+  tracediff comment result.json --github
 
 \b
-The token comes from GITHUB_TOKEN or GH_TOKEN, on GitLab from GITLAB_TOKEN. The exit status is 0 once the comment is
+The gates are in the result. The token comes from GITHUB_TOKEN or GH_TOKEN, on GitLab from GITLAB_TOKEN. The exit status is 0 once the comment is
 there, whatever the gates say. See docs/ci.md.
 """
 )
@@ -69,9 +69,8 @@ def comment(
         forge = _forge_of_job()
     if forge is None and not dry_run:
         raise click.UsageError("--github or --gitlab?")
-    loaded = read_result(result)
-    outcomes = gating.judge(loaded).outcomes
-    body = render_markdown(loaded, top=top, gates=outcomes, key=key, link=link)
+    judged = gating.judge(read_result(result))
+    body = render_markdown(judged, top=top, key=key, link=link)
     if dry_run:
         click.echo(body, nl=False)
         return

@@ -127,10 +127,12 @@ def finish(
     result: Result, outputs: dict[str, Path], gating: Gating, *, overwrite: bool, top: int, quiet: bool
 ) -> int:
     """Judge the gates, write and print every output; the exit status."""
-    judgement = gating.judge(result)
-    write_outputs(result, outputs, judgement, overwrite=overwrite, top=top, quiet=quiet)
-    print_gates(gating, judgement, result)
-    return judgement.exit_code(result)
+    from tracediff.measure.policy import exit_code
+
+    result = gating.judge(result)
+    write_outputs(result, outputs, overwrite=overwrite, top=top, quiet=quiet)
+    print_gates(gating, result)
+    return exit_code(result)
 
 
 def _progress(quiet: bool):  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from tracediff.measure.policy import Judgement, Policy
+    from tracediff.measure.policy import Policy
     from tracediff.model import Result
 
 _PYPROJECT = Path("pyproject.toml")  # of the working directory: no other folder is looked at
@@ -25,11 +25,11 @@ class Gating:
     policy: Policy
     annotations: str | None = None
 
-    def judge(self, result: Result) -> Judgement:
-        """Judge every gate as of today (UTC)."""
-        from tracediff.measure.policy import judge_all
+    def judge(self, result: Result) -> Result:
+        """Judge every gate as of today (UTC); the outcomes are in the result."""
+        from tracediff.measure.policy import judged
 
-        return judge_all(self.policy, result, datetime.now(UTC).date())
+        return judged(self.policy, result, datetime.now(UTC).date())
 
 
 def policy_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -99,17 +99,18 @@ def _policy(
     return replace(policy, gates=(*policy.gates, *given))
 
 
-def print_gates(gating: Gating, judgement: Judgement, result: Result) -> None:
+def print_gates(gating: Gating, result: Result) -> None:
     """Print outcomes to stderr, and annotations to stdout, where a runner reads them."""
     from tracediff.report.annotations import inert, render_annotations
     from tracediff.report.escape import visible
 
-    for one in judgement.outcomes:
-        warning = " (warning only)" if one.gate.severity == "warning" else ""
-        line = f"gate {one.gate.text.strip()}: {one.outcome}{warning}: {one.message}"
-        click.echo(inert(visible(line)), err=True)
-    for note in judgement.notes:
-        click.echo(inert(visible(f"{gating.policy.source}: {note}")), err=True)
+    if result.gates is not None:
+        for one in result.gates.outcomes:
+            warning = " (warning only)" if one.severity == "warning" else ""
+            line = f"gate {one.text}: {one.outcome}{warning}: {one.message}"
+            click.echo(inert(visible(line)), err=True)
+        for note in result.gates.notes:
+            click.echo(inert(visible(f"{result.gates.policy}: {note}")), err=True)
     if gating.annotations:
-        for line in render_annotations(result, judgement.outcomes, judgement.notes):
+        for line in render_annotations(result):
             click.echo(line)

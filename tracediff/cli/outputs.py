@@ -13,7 +13,6 @@ import click
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from tracediff.measure.policy import Judgement
     from tracediff.model import Result
 
 _FORMATS = {
@@ -85,12 +84,12 @@ def _files(name: str, path: Path) -> Iterable[Path]:
 
 
 def write_outputs(
-    result: Result, outputs: dict[str, Path], judgement: Judgement, *, overwrite: bool, top: int, quiet: bool
+    result: Result, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool
 ) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import make_folder, write_atomically
 
-    rendered = {name: _render(name, path, result, judgement, top) for name, path in outputs.items()}
+    rendered = {name: _render(name, path, result, top) for name, path in outputs.items()}
     for name, files in rendered.items():
         if name == "tables":
             make_folder(outputs[name])
@@ -118,7 +117,7 @@ def _print(result: Result, top: int) -> None:
     click.echo(guard(printed.get()), nl=False)
 
 
-def _render(name: str, path: Path, result: Result, judgement: Judgement, top: int) -> dict[Path, bytes]:
+def _render(name: str, path: Path, result: Result, top: int) -> dict[Path, bytes]:
     if name == "tables":
         from tracediff.report.tables import files
 
@@ -127,10 +126,10 @@ def _render(name: str, path: Path, result: Result, judgement: Judgement, top: in
         from tracediff.report.postmortem_files import render_postmortem
 
         return render_postmortem(result, path)
-    return {path: _one_file(name, result, judgement, top)}
+    return {path: _one_file(name, result, top)}
 
 
-def _one_file(name: str, result: Result, judgement: Judgement, top: int) -> bytes:
+def _one_file(name: str, result: Result, top: int) -> bytes:
     if name == "html":
         from tracediff.report.html import render_html
 
@@ -138,11 +137,11 @@ def _one_file(name: str, result: Result, judgement: Judgement, top: int) -> byte
     if name == "md":
         from tracediff.report.markdown import render_markdown
 
-        return render_markdown(result, top=top, gates=judgement.outcomes).encode()
+        return render_markdown(result, top=top).encode()
     if name == "junit":
         from tracediff.report.junit import render_junit
 
-        return render_junit(judgement.outcomes)
+        return render_junit(result)
     if name == "benchmark-json":
         from tracediff.report.benchmark import render_benchmark
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tracediff.errors import TracediffError
 from tracediff.measure.cells import MIN_CONFIRM
-from tracediff.model import CATEGORIES, KernelRow, Result
+from tracediff.model import CATEGORIES, GateOutcome, KernelRow, Outcome, Result, Severity
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
@@ -25,9 +25,6 @@ _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")
 TIMES = ("step", "idle", *CATEGORIES)
 COUNTS = ("launches", "graph_launches", "kernels", "syncs")
 _SURE = ("exact", "confirmed", "likely")
-
-Outcome = Literal["passed", "failed", "inconclusive", "waived"]
-Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
@@ -45,15 +42,6 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class GateOutcome:
-    """What became of a gate."""
-
-    gate: Gate
-    outcome: Outcome
-    message: str
-
-
-@dataclass(frozen=True)
 class _Measured:
     """A metric on both sides; `sure` is the part of the delta that is more than noise."""
 
@@ -61,6 +49,8 @@ class _Measured:
     delta: float
     sure: float
     unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
+    low: float | None = None  # interval of the delta, where there is one
+    high: float | None = None
 
 
 def parse_gate(text: str, severity: Severity = "error") -> Gate:
@@ -86,10 +76,10 @@ def parse_gate(text: str, severity: Severity = "error") -> Gate:
 def judge(gate: Gate, result: Result) -> GateOutcome:
     """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
     if result.verdict == "not_comparable":
-        return GateOutcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
+        return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     found = _measure(gate.metric, result)
     if isinstance(found, str):
-        return GateOutcome(gate, "inconclusive", found)
+        return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
     change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
         f" ({round(100 * found.delta / found.baseline, 1) + 0.0:+.1f} %)" if found.baseline else ""
@@ -99,10 +89,28 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
         blind = ""
         if found.unseen > limit:
             blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
-        return GateOutcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}")
+        return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}", limit, found)
     if found.sure <= limit:
-        return GateOutcome(gate, "inconclusive", f"{beyond}, but may be noise")
-    return GateOutcome(gate, "failed", beyond)
+        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise", limit, found)
+    return _outcome(gate, "failed", beyond, limit, found)
+
+
+def _outcome(
+    gate: Gate, outcome: Outcome, message: str, limit: float | None = None, found: _Measured | None = None
+) -> GateOutcome:
+    return GateOutcome(
+        text=gate.text.strip(),
+        metric=gate.metric,
+        severity=gate.severity,
+        outcome=outcome,
+        message=message,
+        unit="count" if gate.metric in COUNTS else "ns",
+        limit=limit,
+        baseline=found.baseline if found else None,
+        delta=found.delta if found else None,
+        ci_low=found.low if found else None,
+        ci_high=found.high if found else None,
+    )
 
 
 def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
@@ -117,7 +125,9 @@ def _measure(metric: str, result: Result) -> _Measured | str:
         sure = result.verdict in ("regressed", "likely_regressed")
         step = result.step
         unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
-        return _Measured(step.baseline_ns, step.delta_ns, step.delta_ns if sure else 0.0, unseen)
+        return _Measured(
+            step.baseline_ns, step.delta_ns, step.delta_ns if sure else 0.0, unseen, step.ci_low_ns, step.ci_high_ns
+        )  # fmt: skip
     if metric.startswith(_KERNEL):
         return _kernel(metric.removeprefix(_KERNEL).strip(), result)
     if metric in COUNTS:
@@ -132,8 +142,13 @@ def _measure(metric: str, result: Result) -> _Measured | str:
         return f"{metric} was not measured on both sides"
     sure_names = [name for name in names if books.level.get(name) in _SURE]
     baseline = sum(books.baseline.get(name, 0.0) for name in names)
+    one = metric if metric in books.delta else ""  # a sum of categories has no interval of its own
     return _Measured(
-        baseline, sum(books.delta[name] for name in names), sum(books.delta[name] for name in sure_names)
+        baseline,
+        sum(books.delta[name] for name in names),
+        sum(books.delta[name] for name in sure_names),
+        low=books.ci_low.get(one),
+        high=books.ci_high.get(one),
     )
 
 
@@ -160,6 +175,8 @@ def _kernel(name: str, result: Result) -> _Measured | str:
                 sum(row.baseline.ns_per_step for row in rows if row.baseline),
                 sum(row.delta_ns for row in rows),
                 sum(row.delta_ns for row in rows if row.level in _SURE),
+                low=rows[0].ci_low_ns if len(rows) == 1 else None,
+                high=rows[0].ci_high_ns if len(rows) == 1 else None,
             )
     return f"no kernel of either side is named {name}"
 

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tracediff.errors import TracediffError
-from tracediff.measure.gates import Gate, GateOutcome, judge, parse_gate
-from tracediff.model import Result
+from tracediff.measure.gates import Gate, judge, parse_gate
+from tracediff.model import GateOutcome, Gates, GateWaiver, Result
 
 _KEYS = {"fail-on", "warn-on", "inconclusive", "waiver"}
 _WAIVER_KEYS = {"metric", "limit", "reason", "expires"}
@@ -47,24 +49,6 @@ class Policy:
     waivers: tuple[Waiver, ...] = ()
     pass_inconclusive: bool = False
     source: str = ""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """All gates' outcomes, and what to say about waivers."""
-
-    outcomes: list[GateOutcome]
-    notes: list[str]
-    pass_inconclusive: bool = False
-
-    def exit_code(self, result: Result) -> int:
-        """3 where a gate failed, 4 where the sides are not comparable or a gate is inconclusive, else 0."""
-        errors = [one.outcome for one in self.outcomes if one.gate.severity == "error"]
-        if "failed" in errors:
-            return 3
-        if result.verdict == "not_comparable":
-            return 4
-        return 4 if "inconclusive" in errors and not self.pass_inconclusive else 0
 
 
 def read_policy(path: Path, *, required: bool = True) -> Policy:
@@ -145,7 +129,32 @@ def _bad(path: Path, what: str) -> TracediffError:
     return TracediffError("bad-policy", f"{path.name}: {what}", fix="see docs/ci.md", exit_code=2)
 
 
-def judge_all(policy: Policy, result: Result, today: date) -> Judgement:
+def judged(policy: Policy, result: Result, today: date) -> Result:
+    """The result with its gates judged. Gates that it holds already stand as they were judged, unless given again."""
+    gates = judge_all(policy, result, today)
+    if result.gates is not None:
+        again = {one.text for one in gates.outcomes}
+        stored = [one for one in result.gates.outcomes if one.text not in again]
+        gates = replace(
+            gates if policy.source else result.gates,
+            outcomes=[*stored, *gates.outcomes],
+            notes=gates.notes if policy.source else result.gates.notes,
+        )
+    return replace(result, gates=gates if gates.outcomes or gates.notes else None)
+
+
+def exit_code(result: Result) -> int:
+    """3 where a gate failed, 4 where the sides are not comparable or a gate is inconclusive, else 0."""
+    gates = result.gates or Gates([])
+    errors = [one.outcome for one in gates.outcomes if one.severity == "error"]
+    if "failed" in errors:
+        return 3
+    if result.verdict == "not_comparable":
+        return 4
+    return 4 if "inconclusive" in errors and not gates.pass_inconclusive else 0
+
+
+def judge_all(policy: Policy, result: Result, today: date) -> Gates:
     """Judge every gate, then let the waivers that still hold take what failed."""
     outcomes, notes = [], []
     used: set[int] = set()
@@ -163,7 +172,7 @@ def judge_all(policy: Policy, result: Result, today: date) -> Judgement:
             notes.append(f"waiver of {waiver.metric}: no gate has this metric")
         elif number not in used:
             notes.append(f"waiver of {waiver.metric}: not needed, its gate did not fail")
-    return Judgement(outcomes, notes, policy.pass_inconclusive)
+    return Gates(outcomes, notes, policy.source, policy.pass_inconclusive)
 
 
 def _waive(outcome: GateOutcome, waiver: Waiver, result: Result, today: date) -> GateOutcome:
@@ -174,8 +183,9 @@ def _waive(outcome: GateOutcome, waiver: Waiver, result: Result, today: date) ->
     if waiver.gate is not None and judge(waiver.gate, result).outcome != "passed":
         limit = waiver.gate.text.rpartition(":")[2]
         return replace(outcome, message=f"{outcome.message}, and the {limit} to which it is waived")
-    return GateOutcome(
-        outcome.gate,
-        "waived",
-        f"{outcome.message}; waived until {waiver.expires}: {waiver.reason}",
+    return replace(
+        outcome,
+        outcome="waived",
+        message=f"{outcome.message}; waived until {waiver.expires}: {waiver.reason}",
+        waiver=GateWaiver(waiver.reason, waiver.expires.isoformat()),
     )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tracediff.measure.gates import GateOutcome
-from tracediff.model import Result
+from tracediff.model import Gates, Result
 from tracediff.report import words
 from tracediff.report.escape import neutral, shorten, visible
 
 _LONGEST = 1_000  # characters of a message
 
 
-def render_annotations(result: Result, gates: Sequence[GateOutcome], notes: Sequence[str] = ()) -> list[str]:
+def render_annotations(result: Result) -> list[str]:
     """Return the lines: the verdict as a notice, then what did not pass; failed is an error, the rest warnings."""
+    gates = result.gates or Gates([])  # as they are: what would harm a runner is escaped below
     result = neutral(result)
     head = words.headline(result)
     verdict = words.VERDICTS[result.verdict].word
@@ -24,13 +22,13 @@ def render_annotations(result: Result, gates: Sequence[GateOutcome], notes: Sequ
             f"step time {head.baseline} -> {head.candidate} ({head.delta}). {result.verdict_reason}",
         )
     ]
-    for gate in gates:
+    for gate in gates.outcomes:
         if gate.outcome == "passed":
             continue
-        error = gate.outcome == "failed" and gate.gate.severity == "error"
-        title = f"tracediff gate {shorten(gate.gate.text, 100)}: {gate.outcome}"
+        error = gate.outcome == "failed" and gate.severity == "error"
+        title = f"tracediff gate {shorten(gate.text, 100)}: {gate.outcome}"
         lines.append(_command("error" if error else "warning", title, gate.message))
-    return lines + [_command("warning", "tracediff policy", note) for note in notes]
+    return lines + [_command("warning", "tracediff policy", note) for note in gates.notes]
 
 
 def _command(kind: str, title: str, message: str) -> str:

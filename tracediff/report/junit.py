@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
 
-from tracediff.measure.gates import GateOutcome
+from tracediff.model import Result
 from tracediff.report.escape import visible
 
 # A gate that only warns is a passed test case, whatever it says.
 _ELEMENTS = {"passed": "system-out", "failed": "failure", "inconclusive": "error", "waived": "skipped"}
 
 
-def render_junit(gates: Sequence[GateOutcome], suite: str = "tracediff") -> bytes:
+def render_junit(result: Result, suite: str = "tracediff") -> bytes:
     """Return the gates as a JUnit test suite: failed is a failure, inconclusive an error, waived skipped."""
-    elements = [_ELEMENTS[gate.outcome] if gate.gate.severity == "error" else "system-out" for gate in gates]
+    gates = result.gates.outcomes if result.gates else []
+    elements = [_ELEMENTS[gate.outcome] if gate.severity == "error" else "system-out" for gate in gates]
     counts = {"tests": str(len(gates))}
     for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         counts[plural] = str(elements.count(kind))
     root = ElementTree.Element("testsuites", {"name": visible(suite), **counts})
     cases = ElementTree.SubElement(root, "testsuite", {"name": visible(suite), **counts})
     for gate, kind in zip(gates, elements, strict=True):
-        name, message = visible(gate.gate.text), visible(gate.message, keep="\n\t")
+        name, message = visible(gate.text), visible(gate.message, keep="\n\t")
         case = ElementTree.SubElement(
             cases, "testcase", {"classname": visible(suite), "name": name, "time": "0"}
         )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tracediff.measure.gates import GateOutcome
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
 from tracediff.report import names, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
@@ -47,9 +45,7 @@ def length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def render_markdown(
-    result: Result, top: int = 10, gates: Sequence[GateOutcome] = (), key: str = "", link: str = ""
-) -> str:
+def render_markdown(result: Result, top: int = 10, key: str = "", link: str = "") -> str:
     """Return the comment; `top` is how many findings and unfolded kernel rows it shows.
 
     `link` is the address of the HTML report, already checked by `report_link`.
@@ -59,7 +55,7 @@ def render_markdown(
     for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
         shown = min(top, 10 * rows)
         budget = _Budget(min(shown, max(10, rows)), rows, width)
-        text = _render(result, budget, min(shown, max(5, rows)), gates, marker(key), link)
+        text = _render(result, budget, min(shown, max(5, rows)), marker(key), link)
         if length(text) < LIMIT:
             return text
     return _cut(text)
@@ -82,10 +78,9 @@ def _cut(text: str) -> str:
     return kept + _TRUNCATED
 
 
-def _render(
-    result: Result, budget: _Budget, top: int, gates: Sequence[GateOutcome], first: str, link: str
-) -> str:
+def _render(result: Result, budget: _Budget, top: int, first: str, link: str) -> str:
     figure = waterfall.build(result)
+    gates = result.gates.outcomes if result.gates else []
     sure = [finding for finding in result.findings if finding.level != "within_noise"]
     more = sure[budget.findings :] + [f for f in result.findings if f.level == "within_noise"]
     scale = words.finding_scale(result.findings)
