@@ -15,11 +15,25 @@ _ALIKE = (
 )
 
 
+def facts(side: Side) -> list[tuple[str, str]]:
+    """What the captures of one side say of the machine, by the names of the checks; `?` where they do not."""
+    return [
+        ("gpu", _values(side, _gpus)),
+        ("gpu_count", _values(side, _gpu_count)),
+        ("driver", _values(side, _meta("NvDriverVersion"))),
+        ("cuda", _values(side, _meta("CudaDriverVersion"))),
+        ("nsys", _values(side, _meta("EXPORT_PRODUCT_VERSION"))),
+        ("schema", _values(side, lambda part: part.schema_version or "?")),
+        ("clocks", _values(side, _clocks)),
+        ("graph_mode", _values(side, lambda part: part.graph_mode)),
+    ]
+
+
 def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
     """Run every check."""
     checks = [
         _same(sides, "gpu", _gpus, "fail", "times of different GPU models are not comparable"),
-        _same(sides, "gpu_count", lambda part: str(len({(d, n) for d, n, _, _ in part.devices}) or "?"), "warn",
+        _same(sides, "gpu_count", _gpu_count, "warn",
               "the machines have another number of GPUs"),
         _ranks(sides),
         _same(sides, "driver", _meta("NvDriverVersion"), "warn", "the driver differs: its share of a delta is unknown"),
@@ -27,8 +41,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "the hosts have another number of cores: host time may differ"),
         _same(sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another nsys may trace at another cost"),
         _same(sides, "schema", lambda part: part.schema_version or "?", "ok", ""),
-        _same(sides, "clocks", lambda part: ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices) or "?",
-              "warn", "maximum clocks differ"),
+        _same(sides, "clocks", _clocks, "warn", "maximum clocks differ"),
         _graph_mode(sides),
         *(_kind(sides, kind) for kind in ("kernels", "cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
         _gc(sides),
@@ -77,6 +90,14 @@ def _ops(part: Reduction) -> float:
 
 def _gpus(part: Reduction) -> str:
     return ", ".join(sorted({name for _, name, _, _ in part.devices})) or "?"
+
+
+def _gpu_count(part: Reduction) -> str:
+    return str(len({(device, name) for device, name, _, _ in part.devices}) or "?")
+
+
+def _clocks(part: Reduction) -> str:
+    return ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices) or "?"
 
 
 def _same(

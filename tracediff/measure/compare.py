@@ -17,6 +17,7 @@ from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
 from tracediff.measure.asides import asides, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
+from tracediff.measure.cell_table import Layout, cell_table, told
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
 from tracediff.measure.comparability import check
 from tracediff.measure.finding_drafts import (
@@ -53,11 +54,6 @@ from tracediff.model import (
     Result,
     Tool,
 )
-
-# Categories that need GPU rows, and those that need CUDA calls, to be told at all.
-OF_GPU = ("compute", "comm", "memcpy", "launch_latency", "dependency", "graph_internal", "unattributed")
-OF_CALLS = ("launch_api", "host_sync", "host_api")
-_IDLE = tuple(name for name in CATEGORIES if name not in ("compute", "comm", "memcpy"))
 
 
 @dataclass(frozen=True)
@@ -201,91 +197,20 @@ _KEYS = ["side", "run", "part", "period"]
 _KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which columns of the estimates are what: 0 is the step, then categories, idle cells, kernel rows."""
-
-    categories: dict[str, int]
-    idle: list[int]
-    idle_keys: list[tuple[str, str, str, str, bool]]  # cause, thread, holder, where (see idle_groups), copy
-    kernels: list[int]
-    idle_cells: pl.DataFrame
-
-
 def _estimates(
     frame: Frame, steps: pl.DataFrame, idle: pl.DataFrame, kernels: KernelCells, seed: int
 ) -> tuple[Estimates, Layout]:
     """All cells in one pass, so that they are resampled together."""
-    keys = ["side", "run", "part", "period"]
-    parts = [steps.select(*keys, pl.lit(0, pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64))]
-    kinds = ["host_work"]  # the step's own noise is set apart, see _total_noise
-    categories: dict[str, int] = {}
-    for name in CATEGORIES:
-        categories[name] = len(kinds)
-        kinds.append(name)
-        source = steps.select(*keys, pl.col(name).alias("ns")) if name in ("compute", "comm", "memcpy") else idle.filter(
-            pl.col("cause") == name
-        ).group_by(keys).agg(pl.col("ns").sum())  # fmt: skip
-        parts.append(
-            source.select(
-                *keys, pl.lit(categories[name], pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)
-            )
-        )
-    grouped = idle_groups(idle)
-    by = ["cause", "thread", "holder", "where", "copy"]
-    order = grouped.group_by(by).agg(pl.col("ns").sum()).sort("ns", *by, descending=[True] + [False] * 5)
-    order = order.with_columns(cell=pl.int_range(pl.len()).cast(pl.Int64) + len(kinds))
-    first = len(kinds)
-    kinds += order["cause"].to_list()
-    located = grouped.join(order.drop("ns"), on=by, how="left")
-    parts.append(
-        located.group_by(*keys, "cell").agg(pl.col("ns").sum().cast(pl.Float64)).select(*keys, "cell", "ns")
-    )
-    kernel_first = len(kinds)
-    kinds += kernels.kinds
-    parts.append(
-        kernels.values.select(
-            *keys, (pl.col("row") + kernel_first).alias("cell"), pl.col("share_ns").alias("ns")
-        )
-    )
-    cells = estimate(frame, pl.concat(parts), kinds, seed=seed)
-    layout = Layout(
-        categories,
-        list(range(first, kernel_first)),
-        list(order.select(by).iter_rows()),
-        list(range(kernel_first, len(kinds))),
-        located.filter(pl.col("side") < 2),
-    )
-    return cells, layout
-
-
-def idle_groups(idle: pl.DataFrame) -> pl.DataFrame:
-    """Idle pieces with the grain of a finding in `where`.
-
-    A wait for the GIL belongs to its holder and the holder's range, a collection to its thread: both strike
-    wherever the waiting thread happens to be. Everything else belongs to its place.
-    """
-    return idle.with_columns(
-        where=pl.when(pl.col("cause") == "gil_wait")
-        .then(pl.col("holder_place"))
-        .when(pl.col("cause") == "gc")
-        .then(pl.lit("", dtype=idle["place"].dtype))
-        .otherwise(pl.col("place"))
-    )
+    values, kinds, layout = cell_table(steps, idle, kernels)
+    return estimate(frame, values, kinds, seed=seed), layout
 
 
 def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with_gil: bool) -> Accounting:
     values: list[dict[str, float]] = []
     for side, numbers in zip(sides, (cells.baseline, cells.candidate), strict=True):
-        held = {"gil_wait": side.captured("gil") and with_gil, "gc": side.captured("gc")}
-        if not side.captured("kernels"):  # measured on the host alone
-            held |= dict.fromkeys(OF_GPU, False) | dict.fromkeys(OF_CALLS, side.captured("cuda_api"))
+        known = told(side, with_gil)
         values.append(
-            {
-                name: float(numbers[column])
-                for name, column in layout.categories.items()
-                if held.get(name, True)
-            }
+            {name: float(numbers[column]) for name, column in layout.categories.items() if name in known}
         )
     names = [name for name in CATEGORIES if name in values[0] or name in values[1]]
     delta = {name: values[1].get(name, 0.0) - values[0].get(name, 0.0) for name in names}

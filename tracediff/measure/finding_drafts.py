@@ -53,7 +53,7 @@ def idle_drafts(
             cells, column, level[column], robust
         ).delta  # what the finding will say decides its words
         mine = located.filter(pl.col("cell") == column + first)
-        place = _main_place(mine) if cause in ("gc", "gil_wait") else where
+        place = main_place(mine) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
         chosen = moments.filter(pl.col("copy") == copy)
         found, apis = _moments(
@@ -68,7 +68,7 @@ def idle_drafts(
     return drafts
 
 
-def _main_place(mine: pl.DataFrame) -> str:
+def main_place(mine: pl.DataFrame) -> str:
     """Where the thread was for most of a cell's change."""
     signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
     table = (
@@ -89,12 +89,7 @@ def _moments(
     holder_place: str,
 ) -> tuple[list[Moment], list[str]]:
     """The longest piece on each side, and the CUDA function that it lies in (baseline, candidate)."""
-    chosen = moments.filter((pl.col("cause") == cause) & (pl.col("thread") == thread))
-    if cause == "gil_wait":
-        chosen = chosen.filter((pl.col("holder") == holder) & (pl.col("holder_place") == holder_place))
-    elif cause != "gc":
-        chosen = chosen.filter(pl.col("place") == place)
-    chosen = chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+    chosen = longest_first(moments, cause, thread, holder, place, holder_place)
     out, api = [], ["", ""]
     for side, label in ((1, _SIDES[1]), (0, _SIDES[0])):
         for row in chosen.filter(pl.col("side") == side).head(1).iter_rows(named=True):
@@ -110,6 +105,18 @@ def _moments(
             )
             api[side] = row["api"] if cause in ("host_sync", "host_api", "launch_api") else ""
     return out, api
+
+
+def longest_first(
+    moments: pl.DataFrame, cause: str, thread: str, holder: str, place: str | None, holder_place: str
+) -> pl.DataFrame:
+    """The moments of one idle cell, the longest first."""
+    chosen = moments.filter((pl.col("cause") == cause) & (pl.col("thread") == thread))
+    if cause == "gil_wait":
+        chosen = chosen.filter((pl.col("holder") == holder) & (pl.col("holder_place") == holder_place))
+    elif cause != "gc":
+        chosen = chosen.filter(pl.col("place") == place)
+    return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
 def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:

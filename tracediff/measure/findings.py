@@ -199,25 +199,29 @@ def idle_draft(
 
 
 def _idle_title(cell: IdleCell, delta: float, apis: str, lost: str) -> str:
+    return f"{'more' if delta >= 0 else 'less'} {idle_words(cell, apis, lost)}"
+
+
+def idle_words(cell: IdleCell, apis: str, lost: str = "GPU idle time") -> str:
+    """What an idle cell is, in words; `apis`: the CUDA function that its longest piece lies in, '' where none."""
     place = _at(cell.place)
     thread = f"the {cell.thread} thread" if cell.thread else "the host"
-    more = "more" if delta >= 0 else "less"
     if cell.cause == "gc":
-        return f"{more} {lost} while {thread} collects garbage {place}"
+        return f"{lost} while {thread} collects garbage {place}"
     if cell.cause == "gil_wait":
         holder = f"the {cell.holder} thread" if cell.holder else "a thread that was not recorded"
         held = f" ({_at(cell.holder_place)})" if cell.holder_place else ""
-        return f"{more} {lost} while {thread} waits for the GIL held by {holder}{held}"
+        return f"{lost} while {thread} waits for the GIL held by {holder}{held}"
     called = f" ({apis})" if apis else ""
     return {
-        "host_work": f"{more} host work {place} on {thread}",
-        "launch_api": f"{more} time inside {'copying' if cell.copy else 'launching'} calls{called} {place}",
-        "launch_latency": f"{more} time between launching call and start of the work, launched {place}",
-        "dependency": f"{more} waiting of launched work for other streams, events or peers, launched {place}",
-        "graph_internal": f"{more} idle time between the nodes of CUDA graphs launched {place}",
-        "host_sync": f"{more} idle time until synchronising calls return{called} {place}",
-        "host_api": f"{more} time in other CUDA calls{called} {place}",
-        "unattributed": f"{more} idle time without a recorded launching call",
+        "host_work": f"host work {place} on {thread}",
+        "launch_api": f"time inside {'copying' if cell.copy else 'launching'} calls{called} {place}",
+        "launch_latency": f"time between launching call and start of the work, launched {place}",
+        "dependency": f"waiting of launched work for other streams, events or peers, launched {place}",
+        "graph_internal": f"idle time between the nodes of CUDA graphs launched {place}",
+        "host_sync": f"idle time until synchronising calls return{called} {place}",
+        "host_api": f"time in other CUDA calls{called} {place}",
+        "unattributed": "idle time without a recorded launching call",
     }[cell.cause]
 
 

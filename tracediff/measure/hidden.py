@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import polars as pl
 
@@ -47,7 +49,7 @@ def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 
 def with_hidden(
     accounting: Accounting,
-    sides: tuple[Side, Side],
+    sides: Sequence[Side],
     weigher: tables.Weigher,
     exposed: dict[str, dict[str, tuple[float, float]]],
 ) -> Accounting:
@@ -55,8 +57,8 @@ def with_hidden(
     hidden: list[dict[str, float]] = [{}, {}]
     for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
         totals = weigher.weigh(weigher.of_host(table, values=(column,)).fill_null(0), ["thread"], [column])
-        for side in (0, 1):
-            if not sides[side].captured("gil" if cause == "gil_wait" else "gc"):
+        for side, captures in enumerate(sides):
+            if not captures.captured("gil" if cause == "gil_wait" else "gc"):
                 continue
             launching = {"executor", *exposed[cause]}
             value = sum(

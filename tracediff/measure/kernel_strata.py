@@ -17,12 +17,20 @@ STRATA = 4  # of a kernel row: those with the most of its time
 def with_strata(
     rows: Sequence[tuple[int, KernelRow]], kernels: KernelCells, steps: pl.DataFrame, strata: Strata
 ) -> list[tuple[int, KernelRow]]:
-    """Add to each row its counts and times a step in every stratum, compared or not; nothing where there is one stratum.
+    """Add to each row its counts and times a step in every stratum, compared or not; nothing where there is one stratum."""
+    found = strata_of_rows(kernels, steps, strata)
+    return [(row, msgspec.structs.replace(one, strata=found.get(row, []))) for row, one in rows]
 
-    `steps`: every whole step of both sides. A mean is over all steps of the side in the stratum, as in its row.
+
+def strata_of_rows(
+    kernels: KernelCells, steps: pl.DataFrame, strata: Strata
+) -> dict[int, list[KernelStratum]]:
+    """Row of the matching -> its counts and times by stratum; empty where there is one stratum.
+
+    `steps`: every whole step of the sides. A mean is over all steps of the side in the stratum, as in its row.
     """
     if len(strata.rows) < 2:
-        return list(rows)
+        return {}
     keys = ["side", "run", "part", "period"]
     located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(stratum=ROW)
     many = located.group_by("side", "stratum").agg(pl.len().alias("steps"))
@@ -48,4 +56,4 @@ def with_strata(
         parts = found.setdefault(row, [])
         if len(parts) < STRATA:
             parts.append(KernelStratum(stratum, *cells[row, stratum]))
-    return [(row, msgspec.structs.replace(one, strata=found.get(row, []))) for row, one in rows]
+    return found

@@ -42,7 +42,7 @@ _KEYS = ["side", "run", "part", "period"]
 
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
-    """Match and measure the kernels of both sides."""
+    """Match and measure the kernels of both sides, or of one alone."""
     matching, by_row = kernel_rows(sides)
     located = by_row.join(frame.steps, on=_KEYS, how="inner", maintain_order="left")
     weighed = located.filter(pl.col("side") < 2).join(
@@ -111,8 +111,8 @@ def kernel_result_rows(
             confidence=match.confidence,
             category=category(name),
             family=family(name),
-            baseline=_side(kernels, number, 0, float(cells.baseline[number])),
-            candidate=_side(kernels, number, 1, float(cells.candidate[number])),
+            baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
+            candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
             delta_ns=float(cells.delta[number]),
             ci_low_ns=finite(cells.low[number], cells.delta[number]),
             ci_high_ns=finite(cells.high[number], cells.delta[number]),
@@ -133,7 +133,8 @@ def _names(row: KernelRow) -> str:
     )
 
 
-def _side(kernels: KernelCells, number: int, side: int, share: float) -> KernelSide | None:
+def kernel_side(kernels: KernelCells, number: int, side: int, share: float) -> KernelSide | None:
+    """One side of a row; None where that side has none of its kernels in the steps of the mean. `share`: ns a step."""
     match = kernels.rows[number]
     ops = match.candidate if side else match.baseline
     count = float(kernels.counts[number, side])

@@ -148,8 +148,12 @@ def _parts(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
 
 
 def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
-    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns."""
-    matching = match_kernels(_ops_of_phases(sides[0]), _ops_of_phases(sides[1]))
+    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns.
+
+    One side alone is matched to itself: a row a kernel and launch shape.
+    """
+    ops = [_ops_of_phases(side) for side in sides[:2]]
+    matching = match_kernels(ops[0], ops[-1])
     frames = []
     for side_number, run_number, part_number, part in _parts(sides):
         # A/A repeats are of the baseline

@@ -39,7 +39,7 @@ _SIDES = ("baseline", "candidate")
 class Weigher:
     """Turns sums by exact stratum into ns (or counts) a step."""
 
-    def __init__(self, sides: tuple[Side, Side], strata: Strata) -> None:
+    def __init__(self, sides: Sequence[Side], strata: Strata) -> None:
         self._sides = sides
         located = strata.locate(exact_strata(sides)).filter(pl.col("group") >= 0)
         steps = located.group_by("side", "run", "group").agg(pl.col("steps").sum().alias("group_steps"))
@@ -95,7 +95,7 @@ class Weigher:
         return one.join(other, on=list(by), how="full", coalesce=True, nulls_equal=True)
 
 
-def range_rows(sides: tuple[Side, Side], weigher: Weigher) -> list[RangeRow]:
+def range_rows(sides: Sequence[Side], weigher: Weigher) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
     table = weigher.pivot(
         weigher.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
@@ -115,7 +115,7 @@ def _range_side(count: float | None, ns: float | None) -> RangeSide | None:
     return None if not count else RangeSide(count, ns or 0.0, (ns or 0.0) / count)
 
 
-def gap_rows(sides: tuple[Side, Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
+def gap_rows(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
     by = ["cause", "thread", "place", "previous", "next"]
     # without a GIL trace on one side, its waits are called what the thread did otherwise, as in the accounting
@@ -156,7 +156,7 @@ def _gap_side(row: dict[str, float], suffix: str) -> GapSide | None:
     )
 
 
-def worst_gaps(sides: tuple[Side, Side], top: int = 10) -> list[WorstGap]:
+def worst_gaps(sides: Sequence[Side], top: int = 10) -> list[WorstGap]:
     """The longest single gaps of each side."""
     table = stacked(sides, "worst").sort("side", "ns", "run", "start", descending=[False, True, False, False])
     out = []
@@ -172,7 +172,7 @@ def worst_gaps(sides: tuple[Side, Side], top: int = 10) -> list[WorstGap]:
 
 
 def launch(
-    sides: tuple[Side, Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]
+    sides: Sequence[Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]
 ) -> Launch:
     """Launch overhead of both sides."""
     counts = weigher.weigh(
@@ -222,7 +222,7 @@ def launch(
     return Launch(built[0], built[1], rows, transitions(sides, weigher))
 
 
-def transitions(sides: tuple[Side, Side], weigher: Weigher) -> list[TransitionRow]:
+def transitions(sides: Sequence[Side], weigher: Weigher) -> list[TransitionRow]:
     """Kernels that were launched one by one on one side and by graphs on the other."""
     frames = []
     for side, one in enumerate(sides):
@@ -246,22 +246,20 @@ def transitions(sides: tuple[Side, Side], weigher: Weigher) -> list[TransitionRo
     ]
 
 
-def graphs(sides: tuple[Side, Side], result: Launch) -> Graphs:
+def graphs(sides: Sequence[Side], result: Launch) -> Graphs:
     """CUDA graph use."""
-    modes = [" | ".join(sorted({part.graph_mode for part in side.parts})) for side in sides]
-    nodes = [
-        side.kernels_per_step * side.graph_coverage / side.graph_launches_per_step
-        if side.graph_launches_per_step
-        else None
-        for side in (result.baseline, result.candidate)
-    ]
-    return Graphs(
-        modes[0], modes[1], result.baseline.graph_launches_per_step, result.candidate.graph_launches_per_step,
-        nodes[0], nodes[1],
-    )  # fmt: skip
+    one, other = (graph_use(*pair) for pair in zip(sides, (result.baseline, result.candidate), strict=True))
+    return Graphs(one[0], other[0], one[1], other[1], one[2], other[2])
 
 
-def threads(sides: tuple[Side, Side], ranges: list[RangeRow]) -> list[ThreadRow]:
+def graph_use(side: Side, launches: LaunchSide) -> tuple[str, float, float | None]:
+    """How graphs were traced (node | graph | none | unknown), launches of graphs a step, nodes a launch."""
+    a_step = launches.graph_launches_per_step
+    nodes = launches.kernels_per_step * launches.graph_coverage / a_step if a_step else None
+    return " | ".join(sorted({part.graph_mode for part in side.parts})), a_step, nodes
+
+
+def threads(sides: Sequence[Side], ranges: list[RangeRow]) -> list[ThreadRow]:
     """Thread roles of both sides and how alike their ranges are."""
     seen: list[dict[str, tuple[str, frozenset[str]]]] = [{}, {}]
     for side, one in enumerate(sides):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from tracediff.measure.sides import Side, exact_strata
@@ -9,7 +11,7 @@ from tracediff.measure.tables import Weigher
 from tracediff.model import Gc, GcRow, Gil, GilPairRow, GilRow
 
 
-def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
+def gil(sides: Sequence[Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
     """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, ns_b, ns_c of gil_wait."""
     if not any(side.captured("gil") for side in sides):
         return Gil([], [])
@@ -19,7 +21,7 @@ def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
         table.join(phases, on=["side", "run", "part", "stratum"], how="left").fill_null(0),
         ["thread", "phase"], ["hold_ns", "wait_ns"],
     ).join(idle, on=["thread", "phase"], how="left")  # fmt: skip
-    shown = [side.captured("gil") for side in sides]
+    shown = _both(sides, "gil")
 
     def value(row: dict[str, float | None], name: str, side: int) -> float | None:
         return (row[name] or 0.0) if shown[side] else None
@@ -55,7 +57,13 @@ def gil(sides: tuple[Side, Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
     return Gil(rows, matrix)
 
 
-def gc(sides: tuple[Side, Side], weigher: Weigher, exposed: dict[str, tuple[float, float]]) -> Gc:
+def _both(sides: Sequence[Side], kind: str) -> tuple[bool, bool]:
+    """Whether each side captured a kind of trace; a side that there is not did not."""
+    one, other = [*(side.captured(kind) for side in sides), False][:2]
+    return one, other
+
+
+def gc(sides: Sequence[Side], weigher: Weigher, exposed: dict[str, tuple[float, float]]) -> Gc:
     """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
     if not any(side.captured("gc") for side in sides):
         return Gc([])
@@ -63,7 +71,7 @@ def gc(sides: tuple[Side, Side], weigher: Weigher, exposed: dict[str, tuple[floa
         weigher.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
     )
     total = table.group_by("thread").agg(pl.col("ns_b", "ns_c").sum())
-    shown = [side.captured("gc") for side in sides]
+    shown = _both(sides, "gc")
     rows = []
     for row in table.join(total, on="thread", suffix="_all").iter_rows(named=True):
         numbers: list[float | None] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from tracediff.measure.sides import Side, stacked
@@ -10,7 +12,7 @@ from tracediff.model import RankRow
 
 
 def ranks(
-    sides: tuple[Side, Side], steps: pl.DataFrame, weights: dict[int, float], weigher: Weigher
+    sides: Sequence[Side], steps: pl.DataFrame, weights: dict[int, float], weigher: Weigher
 ) -> list[RankRow]:
     """Step time and collective waits of each rank at the baseline's mix; `steps`: the compared ones with their group."""
     means = (

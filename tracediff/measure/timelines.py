@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, Timel
 
 STRATA = 3  # that are shown: those with the most time
 RANKS = 2  # of a stratum
+_KINDS: tuple[Literal["typical", "worst"], ...] = ("typical", "worst")
 _BUSY = tuple(name for name in CATEGORIES if name not in IDLE)
 
 
@@ -35,41 +37,69 @@ def timelines(
     """
     if not any(part.kept for side in sides for part in side.parts):
         return None
+    writer = StepWriter(matching, kernel_order, with_gil)
+    steps_of, strata_left_out, ranks_left_out = choose(sides, steps, strata)
+    found = [
+        Timeline(
+            stratum=one.stratum,
+            kind=one.kind,
+            rank=one.rank,
+            exact=one.exact,
+            baseline=writer.step(sides[0], one.steps[0], 0),
+            candidate=writer.step(sides[1], one.steps[1], 1),
+        )
+        for one in steps_of
+    ]
+    return Timelines(list(writer.names), found, strata_left_out, ranks_left_out)
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A typical or longest step of a stratum and rank on every side. `stratum`: row of the table of strata."""
+
+    stratum: int
+    kind: Literal["typical", "worst"]
+    rank: int
+    steps: list[_Chosen | None]
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are the very steps, or the nearest ones that were kept."""
+        return all(one is not None and one.exact for one in self.steps)
+
+
+def choose(sides: Sequence[Side], steps: pl.DataFrame, strata: Strata) -> tuple[list[Picked], int, int]:
+    """The steps to draw; then how many strata and ranks with steps on every side are left out."""
     located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(row=ROW)
     both = located.group_by("row").agg(pl.col("side").n_unique().alias("sides"), pl.col("ns").sum())
-    shared = both.filter(pl.col("sides") == 2).sort("ns", "row", descending=[True, False])["row"].to_list()
-    writer = _Writer(matching, kernel_order, with_gil)
-    found: list[Timeline] = []
+    shared = (
+        both.filter(pl.col("sides") == len(sides))
+        .sort("ns", "row", descending=[True, False])["row"]
+        .to_list()
+    )
+    found: list[Picked] = []
     ranks_left_out = 0
     for row in shared[:STRATA]:
         mine = located.filter(pl.col("row") == row)
-        ranks = _ranks(mine)
+        ranks = _ranks(mine, len(sides))
         ranks_left_out = max(ranks_left_out, len(ranks) - RANKS)
         for rank in ranks[:RANKS]:
             of_rank = mine.filter(pl.col("rank") == rank)
-            seen: list[_Chosen | None] = [None, None]
-            for kind in ("typical", "worst"):
+            seen: list[_Chosen | None] = [None] * len(sides)
+            for kind in _KINDS:
                 chosen = [
-                    _choose(sides[side], of_rank.filter(pl.col("side") == side), kind) for side in (0, 1)
+                    _choose(one, of_rank.filter(pl.col("side") == side), kind)
+                    for side, one in enumerate(sides)
                 ]
                 if chosen == seen or not any(chosen):
                     continue  # nothing kept, or the typical steps are the longest as well
                 seen = chosen
-                found.append(
-                    Timeline(
-                        stratum=strata.keys.index(row),
-                        kind=kind,
-                        rank=rank,
-                        exact=all(one is not None and one.exact for one in chosen),
-                        baseline=writer.step(sides[0], chosen[0], 0),
-                        candidate=writer.step(sides[1], chosen[1], 1),
-                    )
-                )
-    return Timelines(list(writer.names), found, max(0, len(shared) - STRATA), max(0, ranks_left_out))
+                found.append(Picked(strata.keys.index(row), kind, rank, chosen))
+    return found, max(0, len(shared) - STRATA), max(0, ranks_left_out)
 
 
-def _ranks(steps: pl.DataFrame) -> list[int]:
-    """Ranks with steps on both sides, those first whose own GPU work or idle time changed most."""
+def _ranks(steps: pl.DataFrame, sides: int) -> list[int]:
+    """Ranks with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
     means = (
         steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(_BUSY))
         .group_by("rank", "side")
@@ -79,7 +109,7 @@ def _ranks(steps: pl.DataFrame) -> list[int]:
     by_rank: dict[int, list[float]] = {}
     for rank, _, idle in means.iter_rows():
         by_rank.setdefault(rank, []).append(idle)
-    both = {rank: values for rank, values in by_rank.items() if len(values) == 2}
+    both = {rank: [0.0, *values][-2:] for rank, values in by_rank.items() if len(values) == sides}
     return sorted(both, key=lambda rank: (-abs(both[rank][1] - both[rank][0]), rank))
 
 
@@ -125,7 +155,7 @@ def _kept(side: Side, row: dict[str, int]) -> KeptStep | None:
     return next((one for one in kept if one.period == row["period"]), None)
 
 
-class _Writer:
+class StepWriter:
     """Kept steps as the result holds them; every text once."""
 
     def __init__(self, matching: Matching, kernel_order: Sequence[int], with_gil: bool) -> None:
