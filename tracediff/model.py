@@ -455,6 +455,8 @@ class Stratum(msgspec.Struct, frozen=True):
     weight: float
     compared: bool
     reason: str = ""
+    baseline_share: float | None = None  # its part of the time of all whole steps of the side, 0 to 1
+    candidate_share: float | None = None
 
 
 class Mix(msgspec.Struct, frozen=True):

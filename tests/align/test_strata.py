@@ -52,6 +52,9 @@ def test_exact_strata():
     assert (four.level, four.baseline_ns, four.candidate_ns, four.delta_ns) == ("exact", 100, 110, 10)
     assert (eight.level, eight.baseline_steps, eight.candidate_steps, eight.delta_ns) == ("exact", 3, 6, -10)
     assert (four.weight, eight.weight) == pytest.approx((6 / 9, 3 / 9))
+    # of the step time: 6 x 100 of 600 + 600, and 3 x 110 of 330 + 1140
+    assert (four.baseline_share, four.candidate_share) == pytest.approx((0.5, 330 / 1470))
+    assert (eight.baseline_share, eight.candidate_share) == pytest.approx((0.5, 1140 / 1470))
     assert sum(found.weights.values()) == pytest.approx(1)
     assert found.warnings == []
 

@@ -523,9 +523,25 @@ def full() -> m.Result:
                 DELTA,
                 1.0,
                 True,
+                baseline_share=0.677,
+                candidate_share=1.0,
             ),
             m.Stratum(
-                "context", "4", "768", "0", "bucket", 5, 0, 13.9e6, None, None, 0.0, False, "baseline only"
+                "context",
+                "4",
+                "768",
+                "0",
+                "bucket",
+                5,
+                0,
+                13.9e6,
+                None,
+                None,
+                0.0,
+                False,
+                "only in the baseline",
+                0.323,
+                0.0,  # 5 x 13.9 ms of 69.5 + 140 x 1.0386 ms
             ),
         ],
         ranks=[

@@ -203,6 +203,7 @@ def _rows(
         baseline_steps=(side == 0).sum(), candidate_steps=(side == 1).sum(),
         baseline_ns=pl.col("ns").filter(side == 0).mean(), candidate_ns=pl.col("ns").filter(side == 1).mean(),
     ).sort("baseline_steps", "candidate_steps", "row", descending=[True, True, False])  # fmt: skip
+    total = [float(located["ns"].filter(located["side"] == number).sum()) for number in (0, 1)]
     out = []
     for row in table.iter_rows(named=True):
         group = int(row["group"])
@@ -222,9 +223,15 @@ def _rows(
                 weight=weights.get(group, 0.0),
                 compared=group >= 0,
                 reason="" if group >= 0 else _why(row, runs, min_steps),
+                baseline_share=_part(row["baseline_steps"], row["baseline_ns"], total[0]),
+                candidate_share=_part(row["candidate_steps"], row["candidate_ns"], total[1]),
             )
         )
     return out, table["row"].to_list()
+
+
+def _part(steps: int, mean_ns: float | None, total_ns: float) -> float:
+    return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0
 
 
 def _why(row: dict[str, object], runs: tuple[int, int], min_steps: int) -> str:

@@ -16,6 +16,7 @@ from tracediff.model import Accounting, KernelRow, Result
 from tracediff.report import figures, names, palette, rows, templates, timelines, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.gil_grid import gil_grid
+from tracediff.report.left_out import left_out
 from tracediff.report.markdown import render_markdown
 from tracediff.report.waterfall_svg import NARROW, render_svg
 
@@ -35,18 +36,19 @@ def render_html(result: Result) -> str:
         style=Markup(palette.stylesheet() + "\n" + templates.text("report.css")),
         script=Markup(script),
         svg=Markup(render_svg(figure) + render_svg(figure, NARROW)),
-        policy=_policy(script),
+        policy=policy(script),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),
         comment=render_markdown(result),
+        left_out=left_out(result),
         timelines=timelines.build(result),
         kernel_number=lambda row: places[id(row)],
-        **_helpers(),
+        **helpers(),
     )
 
 
-def _policy(script: str) -> str:
+def policy(script: str) -> str:
     """Forbid everything but the style sheet, images inside the file, and this one script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -105,7 +107,7 @@ def _kernel_sql(row: KernelRow) -> str:
     )
 
 
-def _helpers() -> dict[str, Any]:
+def helpers() -> dict[str, Any]:
     """Return what templates may call; they compute nothing themselves."""
     return {
         "units": units,

@@ -9,6 +9,7 @@ from typing import TypeVar
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
 from tracediff.report import names, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
+from tracediff.report.left_out import left_out
 from tracediff.report.rows import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
@@ -98,6 +99,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),
         mix=words.mix_note(result),
+        left_out=left_out(result),
         gates=gates[:50],
         gates_left=max(0, len(gates) - 50),
         figure=waterfall.text_figure(figure),

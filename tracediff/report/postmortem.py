@@ -20,6 +20,7 @@ from tracediff.report.document import (
     Table,
 )
 from tracediff.report.document import Waterfall as Figure
+from tracediff.report.left_out import left_out
 from tracediff.report.postmortem_causes import CONFIDENCE, MOST, causes, sure_findings
 from tracediff.report.ruled_out import ruled_out
 
@@ -260,7 +261,7 @@ def _measured(result: Result) -> list[Block]:
     ]
     if head.noise:
         items.append([f"Noise floor (the same program again): {head.noise}."])
-    items += [[note] for note in (step.power_note, words.mix_note(result)) if note]
+    items += [[note] for note in (step.power_note, words.mix_note(result), *left_out(result)) if note]
     items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]
     limits: list[list[Span]] = [

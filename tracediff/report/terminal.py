@@ -13,6 +13,7 @@ from rich.text import Text
 from tracediff.model import Finding, KernelRow, Result
 from tracediff.report import names, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
+from tracediff.report.left_out import left_out
 from tracediff.report.rows import LIMIT, kernel_order
 from tracediff.report.waterfall import text_lines
 
@@ -66,7 +67,7 @@ def _verdict(result: Result, console: Console) -> None:
     _line(console, ("; ".join(details), "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
     _line(console, (labels, "dim"))
-    for note in (result.step.power_note, words.mix_note(result)):
+    for note in (result.step.power_note, words.mix_note(result), *left_out(result)):
         if note:
             _line(console, (note, "dim"))
 

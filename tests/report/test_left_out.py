@@ -1,0 +1,102 @@
+"""What is said of workloads that were not compared: how much of the step time no verdict speaks of."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import msgspec
+from rich.console import Console
+
+from tests.report import sample
+from tests.serving import US, serving
+from tests.tiny import label, reduced
+from tracediff.measure.compare import compare
+from tracediff.measure.sides import Run, Side
+from tracediff.model import Result, Stratum
+from tracediff.report.html import render_html
+from tracediff.report.left_out import left_out
+from tracediff.report.markdown import render_markdown
+from tracediff.report.terminal import render_terminal
+
+
+def stratum(steps: tuple[int, int], shares: tuple[float, float] | tuple[None, None], reason: str) -> Stratum:
+    return Stratum(
+        "mixed", "4", "768", "12", "exact", *steps, 1e6, 1e6, 0.0, 0.0, not reason, reason, *shares
+    )
+
+
+def with_strata(*strata: Stratum) -> Result:
+    return msgspec.structs.replace(sample.full(), strata=list(strata))
+
+
+def test_nothing_is_said_where_all_was_compared() -> None:
+    assert left_out(with_strata(stratum((3, 3), (1.0, 1.0), ""))) == []
+
+
+def test_the_largest_come_first_and_the_others_are_summed_up() -> None:
+    sizes = ((0.01, 0.02), (0.3, 0.0), (0.05, 0.05), (0.01, 0.01), (0.02, 0.004))
+    texts = left_out(with_strata(*(stratum((10, 20), shares, "too thin") for shares in sizes)))
+    assert texts[0] == (
+        "Left out of the comparison: 30 % of the baseline's and 0 % of the candidate's step time, 10 + 20 steps (mixed step: "
+        "4 context requests with 768 tokens and 12 generation requests): too thin."
+    )
+    assert "5.0 % of both sides' step time" in texts[1]
+    assert len(texts) == 4
+    # left over: 2 % and 1 % of the baseline, 0.4 % and 1 % of the candidate
+    assert texts[3] == (
+        "Left out of the comparison: 3.0 % of the baseline's and 1.4 % of the candidate's step time, "
+        "20 + 40 steps of 2 more workloads."
+    )
+
+
+def test_a_result_that_knows_no_shares_tells_the_steps() -> None:
+    (text,) = left_out(with_strata(stratum((1, 4), (None, None), "too thin")))
+    assert text.startswith("Left out of the comparison: 1 + 4 steps (mixed step")
+
+
+def test_every_report_says_it() -> None:
+    said = "32 % of the baseline's and 0 % of the candidate's step time"
+    out = StringIO()
+    render_terminal(sample.full(), Console(file=out, width=300))
+    assert said in out.getvalue()
+    assert said in render_markdown(sample.full())
+    assert said.replace(" %", "\u202f%") in render_html(sample.full()).replace("&#39;", "'")
+
+
+def test_shares_of_the_step_time(tmp_path) -> None:
+    """Only the candidate has steps of 1,200 us with 8 requests: its shares say how much of it is not compared."""
+    sides = []
+    for name, more in (("one", 0), ("other", 5)):
+        trace = serving(steps=10, schedule_us=93, kernel_us=500, kernels=1)
+        now = 10 * 600 * US
+        for number in range(
+            11, 11 + more
+        ):  # the label at 10 begins the first of them: it keeps its 4 requests
+            now = _step(trace, number, now + 600 * US if number == 11 else now)
+        place = tmp_path / name
+        place.mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, place)])]))
+    found = compare(*sides)
+    (text,) = left_out(found)
+    assert text.endswith("only in the candidate.")
+    (row,) = [one for one in found.strata if not one.compared]
+    others = [one for one in found.strata if one.compared]
+    for side in ("baseline", "candidate"):
+        assert (
+            abs(getattr(row, f"{side}_share") + sum(getattr(one, f"{side}_share") for one in others) - 1)
+            < 1e-12
+        )
+    assert abs(row.candidate_ns - 1_200 * US) < 1
+    whole = sum(one.candidate_steps * one.candidate_ns for one in found.strata)
+    assert row.candidate_share == row.candidate_steps * row.candidate_ns / whole and row.baseline_share == 0
+
+
+def _step(trace, number: int, begin: int) -> int:
+    """One step of 1,200 us with 8 requests, made like those of `serving`."""
+    launched, end = begin + 98 * US, begin + 1_200 * US
+    trace.range(1, "_schedule", begin, begin + 93 * US)
+    trace.api(1, "cudaGraphLaunch", begin + 93 * US, launched, corr=100 + number)
+    trace.kernel(100 + number, launched + 2 * US, end, name="gemm_0", graph_node=100)
+    trace.api(1, "cudaStreamSynchronize", launched, end)
+    trace.range(1, label(number, gen=8), begin, end)
+    return end
