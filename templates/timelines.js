@@ -15,15 +15,15 @@
     lanes.forEach((lane, row) => lane.forEach((rect, column) => place.set(rect, [row, column])));
     const rows = new Map(); // kernel row -> side -> its rectangles, in order of time
     for (const rect of svg.querySelectorAll("rect[data-m]")) {
-      const sides = rows.get(rect.dataset.m) || { baseline: [], candidate: [] };
-      sides[sideOf(rect)].push(rect);
+      const sides = rows.get(rect.dataset.m) || {};
+      (sides[sideOf(rect)] ||= []).push(rect);
       rows.set(rect.dataset.m, sides);
     }
     const partnerOf = (rect) => {
       const sides = rows.get(rect.dataset.m);
       if (!sides) return [null, []];
       const own = sides[sideOf(rect)];
-      const others = sides[sideOf(rect) === "baseline" ? "candidate" : "baseline"];
+      const others = sides[sideOf(rect) === "baseline" ? "candidate" : "baseline"] || [];
       return [others[Math.floor((own.indexOf(rect) * others.length) / own.length)] || null, [...own, ...others]];
     };
     let link = null;

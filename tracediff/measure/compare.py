@@ -180,7 +180,7 @@ def compare(
         comparability=comparability,
         coverage=Coverage(
             *(
-                {kind: "captured" if side.captured(kind) else "not_captured" for kind in _KINDS}
+                {kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}
                 for side in sides
             )
         ),
@@ -194,7 +194,7 @@ def compare(
 
 
 _KEYS = ["side", "run", "part", "period"]
-_KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
+KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
 
 
 def _estimates(

@@ -53,8 +53,16 @@ def with_hidden(
     weigher: tables.Weigher,
     exposed: dict[str, dict[str, tuple[float, float]]],
 ) -> Accounting:
-    """Time of launching threads in GC and in GIL waits that fell behind GPU work: host total - idle part."""
-    hidden: list[dict[str, float]] = [{}, {}]
+    """The accounting with its hidden time."""
+    one, other = hidden_time(sides, weigher, exposed)
+    return msgspec.structs.replace(accounting, hidden_baseline=one, hidden_candidate=other)
+
+
+def hidden_time(
+    sides: Sequence[Side], weigher: tables.Weigher, exposed: dict[str, dict[str, tuple[float, float]]]
+) -> list[dict[str, float]]:
+    """Time of launching threads in GC and in GIL waits that fell behind GPU work, a side: host total - idle part."""
+    hidden: list[dict[str, float]] = [{} for _ in sides]
     for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
         totals = weigher.weigh(weigher.of_host(table, values=(column,)).fill_null(0), ["thread"], [column])
         for side, captures in enumerate(sides):
@@ -67,4 +75,4 @@ def with_hidden(
                 if row["thread"] in launching
             )
             hidden[side][cause] = value
-    return msgspec.structs.replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
+    return hidden

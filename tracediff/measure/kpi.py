@@ -72,6 +72,12 @@ def compare_kpi(
     return Kpi(_sources(baseline), _sources(candidate), rows, _note(baseline, candidate, sides))
 
 
+def mean_figures(reports: Sequence[KpiReport]) -> list[tuple[str, Metric]]:
+    """The figures of some reports in their order; of several reports, the mean of those that have one."""
+    found = _means(reports)
+    return [(name, found[name]) for name in sorted(found, key=_sort_key)]
+
+
 def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
     values: dict[str, list[Metric]] = {}
     for report in reports:

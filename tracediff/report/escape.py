@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tracediff.model import Result
+from tracediff.model_show import Show
+
+Report = TypeVar("Report", Result, Show)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(
@@ -44,9 +47,9 @@ def _walk(value: Any, field: str) -> Any:
     return value
 
 
-def neutral(result: Result) -> Result:
-    """Return the same result without control or invisible characters; SQL keeps its line breaks."""
-    return msgspec.convert(_walk(msgspec.to_builtins(result), ""), Result)
+def neutral(result: Report) -> Report:
+    """Return the same result, or report of one capture, without control or invisible characters; SQL keeps its line breaks."""
+    return msgspec.convert(_walk(msgspec.to_builtins(result), ""), type(result))
 
 
 def shorten(text: str, width: int) -> str:

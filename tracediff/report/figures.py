@@ -124,8 +124,7 @@ class Strip:
 
 def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | None:
     """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
-    left, row_height, top = 150.0, 15.0, 4.0
-    groups: list[tuple[str, int, float, list[int]]] = []
+    groups: list[tuple[str, str, float, list[int]]] = []
     for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):
         for run, mean in enumerate(values.run_means_ns if values else ()):
             periods = [
@@ -133,7 +132,13 @@ def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | N
                 for sample in result.samples
                 if sample.side == side and sample.run == run and sample.phase == phase.phase
             ]
-            groups.append((side, run, mean, periods))
+            groups.append((side, _run_label(result, side, run), mean, periods))
+    return strip_of(groups, width)
+
+
+def strip_of(groups: list[tuple[str, str, float, list[int]]], width: float = 900.0) -> Strip | None:
+    """Plot runs of step times: side, label, mean and the steps of each, ns."""
+    left, row_height, top = 150.0, 15.0, 4.0
     if not groups:
         return None
     shown = groups[:_MOST_RUNS]
@@ -141,7 +146,7 @@ def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | N
     everything = [mean for _, _, mean, _ in shown] + [float(p) for *_, periods in shown for p in periods]
     scale = axis(everything, left, width - left - 12)
     rows, y, last = [], top, ""
-    for side, run, mean, periods in shown:
+    for side, label, mean, periods in shown:
         y += 6.0 if last and last != side else 0.0
         stride = max(1, math.ceil(len(periods) / _MOST_DOTS))
         left_out += len(periods) - len(periods[::stride])
@@ -151,9 +156,7 @@ def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | N
             (scale.x(period), round(middle + ((number * 7) % 11 - 5) * spread, 2))
             for number, period in enumerate(periods[::stride])
         ]
-        rows.append(
-            StripRow(side, _run_label(result, side, run), middle, scale.x(mean), dots, _box(scale, periods))
-        )
+        rows.append(StripRow(side, label, middle, scale.x(mean), dots, _box(scale, periods)))
         y, last = y + row_height, side
     return Strip(scale, rows, y + 22.0, left_out)
 

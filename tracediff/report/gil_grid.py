@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tracediff.model import Result
@@ -32,10 +33,16 @@ class Grid:
 
 def gil_grid(result: Result) -> Grid:
     """Sum the pairs of the result by thread; the longest first."""
+    rows = result.gil.matrix
+    return grid_of([(row.waiter, row.holder, row.baseline_ns, row.candidate_ns) for row in rows])
+
+
+def grid_of(pairs: Iterable[tuple[str, str, float | None, float | None]]) -> Grid:
+    """Sum waiter, holder, ns of the baseline (or of the one side that there is), ns of the candidate."""
     sums: dict[tuple[str, str], list[float | None]] = {}
-    for row in result.gil.matrix:
-        cell = sums.setdefault((row.waiter, row.holder), [None, None])
-        for side, value in enumerate((row.baseline_ns, row.candidate_ns)):
+    for waiter, holder, *times in pairs:
+        cell = sums.setdefault((waiter, holder), [None, None])
+        for side, value in enumerate(times):
             if value is not None:
                 cell[side] = (cell[side] or 0.0) + value
     size = {pair: max(value or 0.0 for value in cell) for pair, cell in sums.items()}

@@ -18,9 +18,11 @@ import msgspec
 import polars as pl
 
 from tracediff.model import Result, TimelineLane, TimelineStep
+from tracediff.model_show import Show, ShowTimeline
 from tracediff.report import palette
-from tracediff.report.escape import neutral
+from tracediff.report.escape import Report, neutral
 
+Kind = type[Result] | type[Show]
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins so
 _JOIN = "; "  # between the values of a list in one CSV cell
@@ -34,25 +36,30 @@ class _Table:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-def names() -> list[str]:
-    """Return the tables' names in their order; the same for every result."""
-    return list(_layout())
+def names(kind: Kind = Result) -> list[str]:
+    """Return the tables' names in their order; the same for every result, or every report of one capture."""
+    return list(_layout(kind))
 
 
-def frames(result: Result) -> dict[str, pl.DataFrame]:
+def frames(result: Report) -> dict[str, pl.DataFrame]:
     """Return every table, empty ones with their columns; no control character is left in any text."""
     result = neutral(result)
-    tables = _layout()
+    tables = _layout(type(result))
     for name, struct, rows in _lists(result):
         _fill(tables, name, struct, rows, None)
     summary = tables["summary"]
     for key, value in _scalars(result):
         summary.rows.append({"key": key} | value)
+    tables["timeline_events"].rows += _events(result)
+    if isinstance(result, Result):
+        tables["accounting"].rows += _categories(result)
+    return {name: pl.DataFrame(table.rows, table.columns) for name, table in tables.items()}
+
+
+def _categories(result: Result) -> list[dict[str, Any]]:
     books = result.accounting
     known = books.delta.keys() | books.baseline.keys() | books.candidate.keys()
-    tables["accounting"].rows += [_category(result, key) for key in palette.order(set(known)) if key in known]
-    tables["timeline_events"].rows += _events(result)
-    return {name: pl.DataFrame(table.rows, table.columns) for name, table in tables.items()}
+    return [_category(result, key) for key in palette.order(set(known)) if key in known]
 
 
 def csv(frame: pl.DataFrame) -> bytes:
@@ -77,31 +84,32 @@ def parquet(frame: pl.DataFrame) -> bytes:
     return out.getvalue()
 
 
-def files(result: Result) -> Iterator[tuple[str, bytes]]:
+def files(result: Report) -> Iterator[tuple[str, bytes]]:
     """Yield each file's name and content."""
     for name, frame in frames(result).items():
         yield f"{name}.csv", csv(frame)
         yield f"{name}.parquet", parquet(frame)
 
 
-def file_names() -> list[str]:
+def file_names(kind: Kind = Result) -> list[str]:
     """Return the names of all files that `files` yields."""
-    return [f"{name}.{suffix}" for name in names() for suffix in ("csv", "parquet")]
+    return [f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet")]
 
 
-def _layout() -> dict[str, _Table]:
+def _layout(kind: Kind) -> dict[str, _Table]:
     numbers = ("baseline_ns", "candidate_ns", "delta_ns", "ci_low_ns", "ci_high_ns")
     hidden = ("hidden_baseline_ns", "hidden_candidate_ns")
     accounting: dict[str, pl.DataType] = {"category": _TEXT}
     accounting |= dict.fromkeys(numbers, _NUMBER) | {"level": _TEXT} | dict.fromkeys(hidden, _NUMBER)
-    tables = {
-        "summary": _Table({"key": _TEXT, "text": _TEXT, "value": _NUMBER}),
-        "accounting": _Table(accounting),
-    }
-    for name, struct in _list_fields(Result, ""):
+    tables = {"summary": _Table({"key": _TEXT, "text": _TEXT, "value": _NUMBER})}
+    two = issubclass(kind, Result)
+    if two:
+        tables["accounting"] = _Table(accounting)
+    for name, struct in _list_fields(kind, ""):
         _declare(tables, name, struct, child=False)
+    side: dict[str, pl.DataType] = {"side": _TEXT} if two else {}
     tables["timeline_events"] = _Table(
-        {"row": _WHOLE, "side": _TEXT, "kind": _TEXT, "lane": _TEXT, "start_ns": _WHOLE, "length_ns": _WHOLE}
+        {"row": _WHOLE, **side, "kind": _TEXT, "lane": _TEXT, "start_ns": _WHOLE, "length_ns": _WHOLE}
         | {"what": _TEXT, "group": _TEXT, "count": _WHOLE, "inside_ns": _WHOLE}
     )
     return tables
@@ -175,7 +183,7 @@ def _list_fields(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[st
             yield from _list_fields(inner, f"{prefix}{key}_")
 
 
-def _lists(result: Result) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
+def _lists(result: Report) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
     def walk(value: Any, struct: type[msgspec.Struct], prefix: str) -> Iterator[Any]:
         for key, hint in typing.get_type_hints(struct).items():
             inner, one = _plain(hint), None if value is None else getattr(value, key)
@@ -185,11 +193,11 @@ def _lists(result: Result) -> Iterator[tuple[str, type[msgspec.Struct], list[Any
             elif _is_struct(inner):
                 yield from walk(one, inner, f"{prefix}{key}_")
 
-    yield from walk(result, Result, "")
+    yield from walk(result, type(result), "")
 
 
-def _scalars(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is said once a comparison: verdict, step, mix, launch, graphs, coverage, options."""
+def _scalars(result: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is said once a result: verdict, step, mix, launch, graphs, coverage, options."""
 
     def walk(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(value, msgspec.Struct):
@@ -208,14 +216,17 @@ def _scalars(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from walk(getattr(result, name), name)
 
 
-def _events(result: Result) -> Iterator[dict[str, Any]]:
+def _events(result: Report) -> Iterator[dict[str, Any]]:
     """Yield every event of the steps that were kept; `row` counts the rows of `timelines_steps`."""
     if result.timelines is None:
         return
     texts = result.timelines.names
     for row, one in enumerate(result.timelines.steps):
+        if isinstance(one, ShowTimeline):
+            yield from (event | {"row": row} for event in _of_step(one.step, texts))
+            continue
         for side, step in (("baseline", one.baseline), ("candidate", one.candidate)):
-            yield from (_event | {"row": row, "side": side} for _event in _of_step(step, texts))
+            yield from (event | {"row": row, "side": side} for event in _of_step(step, texts))
 
 
 def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ The drawing is stretched to the width of the page, so only x is a position; heig
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from tracediff.measure.intervals import Ints
 from tracediff.measure.merging import merge
 from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
+from tracediff.model_show import Show, ShowStratum, ShowTimeline
 from tracediff.report import names, palette, units
 from tracediff.report.escape import shorten
 from tracediff.report.waterfall import nice_ticks
@@ -106,9 +108,9 @@ class SideDrawing:
 class Figure:
     """One step, both sides above each other. `ticks`: (percent of the axis, text)."""
 
-    timeline: Timeline
+    timeline: Timeline | ShowTimeline
     number: int
-    stratum: Stratum
+    stratum: Stratum | ShowStratum
     sides: list[SideDrawing]
     ticks: list[tuple[float, str]]
     unit: str
@@ -123,12 +125,12 @@ class Figure:
         return [one.step for one in self.sides if one.step is not None]
 
 
-def workload(stratum: Stratum, kind: str) -> str:
+def workload(stratum: Stratum | ShowStratum, kind: str) -> str:
     """Say in words which step of a stratum this is."""
     return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
 
 
-def workload_name(stratum: Stratum) -> str:
+def workload_name(stratum: Stratum | ShowStratum) -> str:
     """Say in words what the steps of a stratum have in common."""
     words = []
     if stratum.ctx_reqs not in ("0", "?"):
@@ -143,26 +145,45 @@ def build(result: Result) -> list[Figure]:
     """Lay out every timeline of the result."""
     if result.timelines is None:
         return []
-    steps = result.timelines.steps
+    sides = [
+        (one, result.strata[one.stratum], [("baseline", one.baseline), ("candidate", one.candidate)])
+        for one in result.timelines.steps
+        if one.stratum < len(result.strata)
+    ]
+    return _build(sides, result.timelines.names)
+
+
+def build_show(report: Show) -> list[Figure]:
+    """Lay out every timeline of the report of one capture."""
+    if report.timelines is None:
+        return []
+    sides: list[_Given] = [
+        (one, report.strata[one.stratum], [("step", one.step)])
+        for one in report.timelines.steps
+        if one.stratum < len(report.strata)
+    ]
+    return _build(sides, report.timelines.names)
+
+
+_Given = tuple[Timeline | ShowTimeline, Stratum | ShowStratum, list[tuple[str, TimelineStep | None]]]
+
+
+def _build(given: Sequence[_Given], known: Sequence[str]) -> list[Figure]:
     many = [
         lane.start.count(" ") + 1
-        for one in steps
-        for step in (one.baseline, one.candidate)
+        for _, _, sides in given
+        for _, step in sides
         if step is not None
         for lane in step.lanes
     ]
     fitting = (most for most in _MOST_A_LANE if sum(min(size, most) for size in many) <= _MOST_EVENTS)
     most = next(fitting, _MOST_A_LANE[-1])
-    texts = [names.short(name) for name in result.timelines.names]
-    return [
-        _figure(result, one, number, texts, most)
-        for number, one in enumerate(steps)
-        if one.stratum < len(result.strata)
-    ]
+    texts = [names.short(name) for name in known]
+    return [_figure(one, number, texts, most) for number, one in enumerate(given)]
 
 
-def _figure(result: Result, timeline: Timeline, number: int, texts: list[str], most: int) -> Figure:
-    given = [("baseline", timeline.baseline), ("candidate", timeline.candidate)]
+def _figure(drawn: _Given, number: int, texts: list[str], most: int) -> Figure:
+    timeline, stratum, given = drawn
     steps = [step for _, step in given if step is not None]
     length = max(step.period_ns for step in steps)
     lanes = _lanes(steps)
@@ -194,7 +215,7 @@ def _figure(result: Result, timeline: Timeline, number: int, texts: list[str], m
     ]
     legend = [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in seen]
     return Figure(
-        timeline, number, result.strata[timeline.stratum], sides, ticks, units.symbol(scale), scale,
+        timeline, number, stratum, sides, ticks, units.symbol(scale), scale,
         y - _BETWEEN, merged, legend,
     )  # fmt: skip
 

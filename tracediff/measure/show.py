@@ -1,0 +1,259 @@
+"""One side of reduced runs -> the report of what is in the time of its steps.
+
+The same tables, cells and means as of a comparison, of one side matched to itself: every number is the one that
+`compare` gives for these captures, where it counts the same workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+import tracediff
+from tracediff.align.kernel_categories import category
+from tracediff.align.kernel_names import family
+from tracediff.align.strata import IRREGULAR, Strata, build_strata
+from tracediff.errors import TracediffError
+from tracediff.load.kpi import KpiReport
+from tracediff.measure import show_rows, tables
+from tracediff.measure.asides import repeated_captures
+from tracediff.measure.bootstrap import run_values, side_means
+from tracediff.measure.cell_table import Layout, cell_table, told
+from tracediff.measure.cells import Frame, build_frame
+from tracediff.measure.comparability import facts
+from tracediff.measure.compare import KINDS, Options
+from tracediff.measure.hidden import exposed, gil_exposed, hidden_time
+from tracediff.measure.intervals import Floats
+from tracediff.measure.kernel_strata import strata_of_rows
+from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_side
+from tracediff.measure.kpi import mean_figures
+from tracediff.measure.show_idle import idle_causes
+from tracediff.measure.sides import Side, idle_table, side_input, steps_table
+from tracediff.measure.timelines import StepWriter, choose
+from tracediff.model import KernelStratum, Note, Tool
+from tracediff.model_show import (
+    Fact,
+    Show,
+    ShowCategory,
+    ShowFigure,
+    ShowKernel,
+    ShowKernelStratum,
+    ShowKpi,
+    ShowStep,
+    ShowStratum,
+    ShowTimeline,
+    ShowTimelines,
+)
+
+_KEYS = ["side", "run", "part", "period"]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Cells of the step: their means and each run's, ns a step."""
+
+    mean: Floats  # (cells,)
+    runs: Floats  # (runs, cells)
+
+    def sd(self, cell: int) -> float | None:
+        """Standard deviation of the runs' means; None with one run."""
+        return float(self.runs[:, cell].std(ddof=1)) if len(self.runs) > 1 else None
+
+    def of_runs(self, cell: int) -> list[float]:
+        """One mean a run."""
+        return [float(value) for value in self.runs[:, cell]]
+
+    def share(self, cell: int) -> float:
+        """Of the step, 0 to 1."""
+        return float(self.mean[cell] / self.mean[0]) if self.mean[0] else 0.0
+
+
+def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport] = ()) -> Show:
+    """Report on one side.
+
+    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
+    """
+    options = options or Options()
+    sides = (side,)
+    steps = steps_table(sides)
+    strata = _strata(steps, len(side.runs), options.min_steps)
+    located = strata.locate(steps).filter(pl.col("group") >= 0)
+    _every_run_counts(side, located)
+    frame = build_frame(steps, strata, (len(side.runs),))
+    idle = idle_table(sides, with_gil=True)
+    kernels = kernel_cells(sides, frame)
+    values, kinds, layout = cell_table(steps, idle, kernels)
+    means = _means(frame, values, len(kinds))
+    known = told(side, with_gil=True)
+    weigher = tables.Weigher(sides, strata)
+    accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
+    of_python = exposed(frame, idle)
+    hidden = hidden_time(sides, weigher, of_python)[0] if side.captured("kernels") else {}
+    gil_threads, gil_pairs = show_rows.gil(sides, weigher, gil_exposed(frame, idle, steps))
+    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout)
+    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
+    ranges = tables.range_rows(sides, weigher)
+    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil=True)
+    samples, samples_left_out = tables.samples(steps)
+    launch = tables.launch(sides, weigher, (accounting, {}))
+    busy = sum(accounting.get(name, 0.0) for name in ("compute", "comm", "memcpy"))
+    step_ns = float(means.mean[0])
+    return Show(
+        tool=Tool("tracediff", tracediff.__version__),
+        input=side_input(side),
+        options={"min_steps": options.min_steps, **options.extra},
+        machine=[Fact(name, value) for name, value in facts(side)],
+        step=ShowStep(
+            mean_ns=step_ns,
+            sd_ns=means.sd(0),
+            runs_ns=means.of_runs(0),
+            idle_ns=step_ns - busy,
+            steps=len(frame.steps),
+            all_steps=len(steps),
+            time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
+        ),
+        accounting=[
+            ShowCategory(
+                name, value, means.share(cell), means.sd(cell), means.of_runs(cell), hidden.get(name)
+            )
+            for name, value in accounting.items()
+            for cell in [layout.categories[name]]
+        ],
+        residual_ns=max(part.residual_ns for part in side.parts),
+        idle=causes,
+        idle_left_out=idle_left_out,
+        idle_left_out_ns=idle_left_out_ns,
+        kernels=[row for _, row in kernel_list],
+        phases=show_rows.phases(steps),
+        strata=_stratum_rows(strata, options.min_steps, float(steps["ns"].sum())),
+        ranges=show_rows.ranges(ranges),
+        gaps=show_rows.gaps(gaps),
+        worst_gaps=show_rows.worst_gaps(tables.worst_gaps(sides)),
+        launch=show_rows.launch(side, launch),
+        gil=gil_threads,
+        gil_matrix=gil_pairs,
+        gc=show_rows.gc(sides, weigher, of_python.get("gc", {})),
+        threads=show_rows.threads(tables.threads(sides, ranges)),
+        response_path=show_rows.response_path(tables.response_path(ranges, (step_ns, 0.0))),
+        ranks=show_rows.ranks(sides, located, frame, weigher),
+        kpi=_kpi(kpi),
+        coverage={kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS},
+        warnings=_warnings(side, strata, gaps_left_out),
+        samples=show_rows.samples(samples),
+        samples_left_out=samples_left_out,
+        timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),
+    )
+
+
+def _strata(steps: pl.DataFrame, runs: int, min_steps: int) -> Strata:
+    """The workloads of a side, as they are where it is compared with itself. Raises `TracediffError`: no-whole-step."""
+    twice = pl.concat([steps, steps.with_columns(pl.lit(1, pl.Int64).alias("side"))])
+    strata = build_strata(twice, (runs, runs), min_steps)
+    if not strata.weights:
+        raise TracediffError(
+            "no-whole-step",
+            "no two of the inferred steps have about the same work",
+            fix="label the steps, or name the labels with --step-regex",
+        )
+    return strata
+
+
+def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
+    for number in sorted(set(range(len(side.runs))) - set(located["run"].to_list())):
+        raise TracediffError(
+            "run-without-steps",
+            f"{side.runs[number].name} has no step of a workload that is in the mean",
+            fix="leave that run out, capture a longer window, or lower --min-steps",
+        )
+
+
+def _means(frame: Frame, values: pl.DataFrame, cells: int) -> Means:
+    runs = frame.matrices(values, cells)[0]
+    return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
+
+
+def _kernels(
+    kernels: KernelCells, means: Means, layout: Layout, strata: dict[int, list[KernelStratum]]
+) -> list[tuple[int, ShowKernel]]:
+    """Rows of the matching and what they are in the report, the most time first."""
+    rows = []
+    for number, cell in enumerate(layout.kernels):
+        found = kernel_side(kernels, number, 0, float(means.mean[cell]))
+        if found is None:
+            continue  # seen only in steps that are not in the mean
+        name = found.names[0]
+        row = ShowKernel(
+            category=category(name),
+            family=family(name),
+            accounting=kernels.kinds[number],
+            kernel=found,
+            share=means.share(cell),
+            sd_ns=means.sd(cell),
+            strata=[
+                ShowKernelStratum(one.stratum, one.baseline_count, one.baseline_ns)
+                for one in strata.get(number, [])
+            ],
+        )
+        rows.append((number, row))
+    return sorted(rows, key=lambda one: (-one[1].kernel.ns_per_step, repr(one[1].kernel)))
+
+
+def _stratum_rows(strata: Strata, min_steps: int, total_ns: float) -> list[ShowStratum]:
+    def why(phase: str) -> str:
+        if phase == IRREGULAR:
+            return "other ops than the repeating step"
+        return f"fewer than {min_steps} steps a run (--min-steps)"
+
+    return [
+        ShowStratum(
+            row.phase, row.ctx_reqs, row.ctx_tokens, row.gen_reqs, row.level, row.baseline_steps,
+            row.baseline_ns or 0.0, row.weight, row.baseline_steps * (row.baseline_ns or 0.0) / total_ns,
+            row.compared, "" if row.compared else why(row.phase),
+        )
+        for row in strata.rows
+    ]  # fmt: skip
+
+
+def _warnings(side: Side, strata: Strata, gaps_left_out: int) -> list[Note]:
+    notes = [note for part in side.parts for note in part.warnings]
+    if any(note.slug == "thin-strata" for note in strata.warnings):
+        notes.append(
+            Note("thin-strata", "no workload has enough whole steps a run (--min-steps): all steps were counted")
+        )  # fmt: skip
+    if not side.captured("kernels"):
+        notes.append(
+            Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
+                 " a GPU would have hidden of a pause is not known")
+        )  # fmt: skip
+    if any(part.step_source == "whole-capture" for part in side.parts):
+        notes.append(Note("whole-capture", "each capture was counted as one step"))
+    if gaps_left_out:
+        notes.append(
+            Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the least time are not listed")
+        )
+    return notes + repeated_captures([side])
+
+
+def _kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
+    if not reports:
+        return None
+    rows = [ShowFigure(name, one.unit, one.better, one.value) for name, one in mean_figures(reports)]
+    return ShowKpi(", ".join(report.source for report in reports), rows)
+
+
+def _timelines(
+    side: Side, steps: pl.DataFrame, strata: Strata, kernels: KernelCells, order: list[int]
+) -> ShowTimelines | None:
+    """Every event of a typical and of the longest step; None where no step was kept."""
+    if not any(part.kept for part in side.parts):
+        return None
+    writer = StepWriter(kernels.matching, order, with_gil=True)
+    picked, strata_left_out, ranks_left_out = choose([side], steps, strata)
+    found = []
+    for one in picked:
+        step = writer.step(side, one.steps[0], 0)
+        if step is not None:
+            found.append(ShowTimeline(one.stratum, one.kind, one.rank, one.exact, step))
+    return ShowTimelines(list(writer.names), found, strata_left_out, ranks_left_out)

@@ -1,0 +1,72 @@
+"""Idle time of one side by cause and place: what the GPU waited for, the most time first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracediff.measure.cell_table import Layout
+from tracediff.measure.cells import Frame
+from tracediff.measure.evidence import api_sql, idle_sql
+from tracediff.measure.finding_drafts import longest_first, main_place
+from tracediff.measure.findings import IdleCell, idle_words
+from tracediff.measure.sides import Side, stacked
+from tracediff.model_show import IdleCause, ShowMoment
+
+if TYPE_CHECKING:
+    from tracediff.measure.show import Means
+
+MOST = 200  # rows
+_CALLS = ("host_sync", "host_api", "launch_api")
+
+
+def idle_causes(side: Side, frame: Frame, means: Means, layout: Layout) -> tuple[list[IdleCause], int, float]:
+    """Rows of the idle cells of the step; then how many with less time are left out, and their ns a step together."""
+    moments = stacked([side], "moments").sort("end", descending=True)
+    located = layout.idle_cells.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner")
+    events = dict(
+        weighed.group_by("cell").agg((pl.col("count") * pl.col("factor")).sum()).sort("cell").iter_rows()
+    )
+    lost = "GPU idle time" if side.captured("kernels") else "time"
+    order = sorted(
+        (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
+        key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
+    )
+    rows = []
+    for rank, place in enumerate(order[:MOST], 1):
+        cell = layout.idle[place]
+        cause, thread, holder, where, copy = layout.idle_keys[place]
+        at = main_place(located.filter(pl.col("cell") == cell)) if cause in ("gc", "gil_wait") else where
+        found = longest_first(
+            moments.filter(pl.col("copy") == copy), cause, thread, holder, at if cause != "gil_wait" else None, where
+        ).head(1).to_dicts()  # fmt: skip
+        api = found[0]["api"] if found and cause in _CALLS else ""
+        what = IdleCell(cause, thread, at, holder, where if cause == "gil_wait" else "", copy)
+        rows.append(
+            IdleCause(
+                rank=rank,
+                cause=cause,
+                title=idle_words(what, api, lost),
+                ns=float(means.mean[cell]),
+                share=means.share(cell),
+                sd_ns=means.sd(cell),
+                runs_ns=means.of_runs(cell),
+                count_per_step=round(float(events.get(cell, 0.0)), 9),
+                range=at,
+                thread=thread,
+                holder_thread=holder,
+                holder_range=what.holder_place,
+                api=api,
+                longest=_moment(side, found[0], cause) if found else None,
+                sql=api_sql("cu%Mem%") if copy else idle_sql(cause, at, what.holder_place),
+            )
+        )
+    left = order[MOST:]
+    return rows, len(left), float(sum(means.mean[layout.idle[place]] for place in left))
+
+
+def _moment(side: Side, row: dict[str, int], cause: str) -> ShowMoment:
+    number = f"step {row['number']}" if row["number"] is not None else "a step"
+    return ShowMoment(side.runs[row["run"]].name, row["start"], row["end"], f"{number}, longest {cause}")
