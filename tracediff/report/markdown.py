@@ -59,7 +59,7 @@ def render_markdown(result: Result, top: int = 10, key: str = "", link: str = ""
         text = _render(result, budget, min(shown, max(5, rows)), marker(key), link)
         if length(text) < LIMIT:
             return text
-    return _cut(text)
+    return cut_to_limit(text)
 
 
 def report_link(address: str) -> str:
@@ -69,7 +69,7 @@ def report_link(address: str) -> str:
     return address
 
 
-def _cut(text: str) -> str:
+def cut_to_limit(text: str) -> str:
     """Cut at a line, close what is folded and say so; only a result with huge prose comes here."""
     kept = text
     while length(kept) > LIMIT - len(_TRUNCATED) - 200:

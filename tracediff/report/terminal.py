@@ -32,12 +32,13 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _doubts(result, console)
 
 
-def _heading(console: Console, text: str) -> None:
+def print_heading(console: Console, text: str) -> None:
+    """Print a heading after an empty line."""
     console.print()
     console.print(Text(text, style="bold"))
 
 
-def _line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
+def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
     """Print one paragraph, wrapped; lines after the first are indented by `hang` more."""
     text = Text.assemble(*parts)
     for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
@@ -49,10 +50,10 @@ def _verdict(result: Result, console: Console) -> None:
     verdict = words.VERDICTS[result.verdict]
     head = words.headline(result)
     style = f"bold {_TONES[verdict.tone]}"
-    sign = verdict.sign if _unicode(console) else ""
-    _line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
+    sign = verdict.sign if has_unicode(console) else ""
+    print_line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
     console.print()
-    _line(
+    print_line(
         console,
         "step  ",
         (f"{head.baseline} -> {head.candidate}", "bold"),
@@ -64,27 +65,28 @@ def _verdict(result: Result, console: Console) -> None:
         details.append(f"p {units.probability(result.step.p_value)}")
     details += [f"{head.runs} runs, {head.steps} steps"]
     details += [f"noise {head.noise}"] if head.noise else []
-    _line(console, ("; ".join(details), "dim"))
+    print_line(console, ("; ".join(details), "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
-    _line(console, (labels, "dim"))
+    print_line(console, (labels, "dim"))
     for note in (result.step.power_note, words.mix_note(result), *left_out(result)):
         if note:
-            _line(console, (note, "dim"))
+            print_line(console, (note, "dim"))
 
 
-def _unicode(console: Console) -> bool:
+def has_unicode(console: Console) -> bool:
+    """Whether the terminal can show more than ASCII."""
     return console.encoding.lower().replace("-", "").startswith("utf")
 
 
 def _waterfall(result: Result, console: Console) -> None:
     figure = waterfall.build(result)
-    full, part, thin = ("█", "▓", "▏") if _unicode(console) else ("#", "=", "|")
+    full, part, thin = ("█", "▓", "▏") if has_unicode(console) else ("#", "=", "|")
     probe = text_lines(figure, 10)
     labels, values, percents = (
         max(len(getattr(line, field)) for line in probe) for field in ("label", "value", "percent")
     )
     width = max(8, min(60, console.width - labels - values - percents - 9))
-    _heading(console, "Where the time of a step went")
+    print_heading(console, "Where the time of a step went")
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")
         text = Text("  ")
@@ -103,7 +105,7 @@ def _waterfall(result: Result, console: Console) -> None:
     if any(line.percent == units.NOISE for line in probe):
         notes.append(f"{units.NOISE} within noise")
     if notes:
-        _line(console, ("; ".join(notes), "dim"))
+        print_line(console, ("; ".join(notes), "dim"))
 
 
 def _findings(result: Result, console: Console, top: int) -> None:
@@ -111,25 +113,25 @@ def _findings(result: Result, console: Console, top: int) -> None:
         return
     shown = result.findings[:top]
     scale = words.finding_scale(shown)
-    _heading(console, "Findings")
+    print_heading(console, "Findings")
     for finding in shown:
         _finding(finding, scale, console)
     left = len(result.findings) - len(shown)
     if left:
-        _line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
+        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
 
 
 def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
     delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
     noise = finding.level == "within_noise"
     colour = "" if noise else "red" if finding.delta_ns > 0 else "green"
-    _line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
+    print_line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
     facts = [] if noise else [words.LEVELS[finding.level][0]]
     if finding.share is not None:
         facts.append(f"{units.share(finding.share)} of the change")
     facts.append(words.both_sides(finding, scale, "->"))
     label = str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}"
-    _line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
+    print_line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
     places = [(name, value) for name, value in words.place(finding.where) if value not in finding.title]
     parts = [
         ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in places)),
@@ -138,7 +140,7 @@ def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
     ]
     for name, text in parts:
         if text:
-            _line(console, (name, "dim"), text, indent=5)
+            print_line(console, (name, "dim"), text, indent=5)
 
 
 def _kernels(rows: Sequence[KernelRow], console: Console, top: int) -> None:
@@ -148,7 +150,7 @@ def _kernels(rows: Sequence[KernelRow], console: Console, top: int) -> None:
     shown = sorted(rows, key=kernel_order)[:top]
     sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
     scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
-    _heading(console, f"Kernels that changed most ({scale.unit} a step)")
+    print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
     header = ("match", "count", "baseline", "candidate", "delta", "")
     table = [header, *(_kernel_cells(row, scale) for row in shown)]
     widths = [max(len(line[column]) for line in table) for column in range(len(header))]
@@ -170,7 +172,7 @@ def _kernels(rows: Sequence[KernelRow], console: Console, top: int) -> None:
         )
         console.print(Text(text.rstrip(), style), soft_wrap=True)
     if len(rows) > len(shown):
-        _line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+        print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 
 
 def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
@@ -186,13 +188,13 @@ def _doubts(result: Result, console: Console) -> None:
     problems = words.problems(result)
     missing = [text for kind in words.KINDS if (text := words.missing(result, kind))]
     if problems:
-        _heading(console, "Differences between the captures")
+        print_heading(console, "Differences between the captures")
         for problem in problems:
             status, _, rest = problem.partition(": ")
-            _line(console, (f"{status}: ", _STATUS.get(status, "")), rest)
+            print_line(console, (f"{status}: ", _STATUS.get(status, "")), rest)
     if result.warnings or missing:
-        _heading(console, "Warnings")
+        print_heading(console, "Warnings")
     for warning in result.warnings[:LIMIT]:
-        _line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
     for text in missing:
-        _line(console, text)
+        print_line(console, text)
