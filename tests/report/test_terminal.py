@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -10,6 +12,9 @@ from rich.console import Console
 from tests.report import sample
 from tests.report.golden import check
 from tracediff.model import Result
+from tracediff.report import waterfall
+from tracediff.report.html import render_html
+from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
 
 RESULTS = {
@@ -33,6 +38,10 @@ def render(result: Result, width: int = 80, colour: bool = False, encoding: str 
     render_terminal(result, console)
     file.flush()
     return raw.getvalue().decode(encoding)
+
+
+def waterfall_of(result: Result) -> str:
+    return waterfall.text_figure(waterfall.build(result))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -89,3 +98,41 @@ def test_more_findings_on_request() -> None:
 
 def test_golden() -> None:
     check(Path("terminal.txt"), render(sample.full()))
+
+
+def test_kernels_that_are_all_within_noise_are_one_line() -> None:
+    whole = sample.full()
+    calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
+    text = render(msgspec.structs.replace(whole, kernels=calm))
+    assert "No kernel changed beyond noise (compute 719.5 us -> 718.2 us)." in text
+    assert "All 8 rows are in the HTML report and the JSON" in text
+    assert "ncclDevKernel" not in text and "Kernels that changed most" not in text
+    assert "Kernels that changed most" in render(
+        msgspec.structs.replace(whole, kernels=[*calm, whole.kernels[0]])
+    )
+    assert whole.kernels[0].level != "within_noise" and len(whole.kernels) == 8
+
+
+@pytest.mark.parametrize("write", [render, render_markdown, waterfall_of], ids=lambda one: one.__name__)
+def test_parts_of_the_step_and_changes_of_a_row_have_headers_of_their_own(write) -> None:
+    """+97.2 us of host work are 9.4 % of a step of 1,038.6 us; of host work itself (55.7 us) they would be 175 %."""
+    lines = write(sample.full()).splitlines()
+    (row,) = [line for line in lines if "host work" in line and "+97.2" in line and "9.4 %" in line]
+    head = next(line for line in lines if line.strip().endswith("of step"))
+    assert head.index("of step") + len("of step") == row.index("9.4 %") + len("9.4 %")
+
+
+def test_no_column_of_percentages_goes_without_a_name() -> None:
+    page = render_html(sample.full())
+    assert ">%</th>" not in page and '<th scope="col" class="n"></th>' not in page
+    assert ">of step</text>" in page and "Of step&#39;s change</th>" in page.replace(
+        "Of step's", "Of step&#39;s"
+    )
+    comment = render_markdown(sample.full())
+    tables = re.findall(r"^\|(.*)\|\n\|[-:|]+\|\n(.*)$", comment, re.MULTILINE)
+    named = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", head)]
+        for head, row in tables
+        if re.search(r"\| [+-]?[\d.]+ %|\\~ \|", row)
+    ]
+    assert len(named) >= 4 and all("" not in head for head in named)

@@ -112,7 +112,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         kernels_noise=_kernels(others[: budget.rows], budget.width),
         kernels_sure=len(changed) > top,
         kernels_left=max(0, len(others) - budget.rows),
-        compute=_both(result, "compute"),
+        compute=words.category_of_both(result, "compute", "→"),
         ranges=_ranges(ranges[: budget.rows], budget.width),
         ranges_left=max(0, len(ranges) - budget.rows),
         gaps=_gaps(gaps[: budget.rows], budget.width),
@@ -149,13 +149,6 @@ def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
     ]
 
 
-def _both(result: Result, category: str) -> str:
-    """Write a category of both sides: `719.9 us -> 718.0 us`; empty where it is not known."""
-    sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
-    scale = units.scale_for(sides)
-    return "" if None in sides else " → ".join(scale.time(value or 0.0) for value in sides)
-
-
 def _kpi(result: Result, most: int) -> list[list[Markdown]]:
     """Write a benchmark's figures; those that the step time explains come first."""
     rows = sorted(result.kpi.rows if result.kpi else [], key=lambda row: row.explained is None)
@@ -183,7 +176,7 @@ def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, obj
         noise = finding.level == "within_noise"
         facts = [words.both_sides(finding, scale, "→")]
         if finding.share is not None:
-            facts.append(f"{units.share(finding.share)} of the change")
+            facts.append(f"{units.share(finding.share)} of the step's change")
         rows.append(
             {
                 "finding": finding,

@@ -78,7 +78,7 @@ def _summary(result: Result) -> list[Block]:
     if found:
         best = found[0]
         scale = words.finding_scale(found)
-        share = "" if best.share is None else f", {units.share(best.share)} of the change"
+        share = "" if best.share is None else f", {units.share(best.share)} of the step's change"
         blocks.append(
             Paragraph(
                 [

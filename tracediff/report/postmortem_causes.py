@@ -42,7 +42,7 @@ def causes(result: Result) -> list[Block]:
         ]
         for finding in found[:LISTED]
     ]  # fmt: skip
-    blocks.append(Table(["", "Cause", "A step", "Of the change", "Confidence"], rows))
+    blocks.append(Table(["", "Cause", "A step", "Of the step's change", "Confidence"], rows))
     # The parts of the mean over ranks: of a change on one rank alone, the finding's own size is that rank's.
     parts = [finding.candidate_ns - finding.baseline_ns for finding in found if finding.cause != "batch_mix"]
     explained = sum(parts)

@@ -5,8 +5,6 @@ Everything is a `Text` or a cell built from one: no markup is ever read from a n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.text import Text
 
@@ -28,7 +26,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _verdict(result, console)
     _waterfall(result, console)
     _findings(result, console, top)
-    _kernels(result.kernels, console, top)
+    _kernels(result, console, top)
     _doubts(result, console)
 
 
@@ -85,8 +83,11 @@ def _waterfall(result: Result, console: Console) -> None:
     labels, values, percents = (
         max(len(getattr(line, field)) for line in probe) for field in ("label", "value", "percent")
     )
+    percents = max(percents, len(waterfall.OF_STEP))
     width = max(8, min(60, console.width - labels - values - percents - 9))
     print_heading(console, "Where the time of a step went")
+    head = f"  {'':<{labels}}  {'a step':>{values}}  {waterfall.OF_STEP:>{percents}}"
+    console.print(Text(head, "dim"), soft_wrap=True)
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")
         text = Text("  ")
@@ -128,7 +129,7 @@ def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
     print_line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
     facts = [] if noise else [words.LEVELS[finding.level][0]]
     if finding.share is not None:
-        facts.append(f"{units.share(finding.share)} of the change")
+        facts.append(f"{units.share(finding.share)} of the step's change")
     facts.append(words.both_sides(finding, scale, "->"))
     label = str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}"
     print_line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
@@ -143,15 +144,22 @@ def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
             print_line(console, (name, "dim"), text, indent=5)
 
 
-def _kernels(rows: Sequence[KernelRow], console: Console, top: int) -> None:
+def _kernels(result: Result, console: Console, top: int) -> None:
     """Print the rows that changed most; on a narrow terminal each name has a line of its own."""
+    rows = result.kernels
     if not rows:
+        return
+    if all(row.level == "within_noise" for row in rows):
+        print_heading(console, "Kernels")
+        compute = words.category_of_both(result, "compute", "->")
+        print_line(console, f"No kernel changed beyond noise{f' (compute {compute})' if compute else ''}.")
+        print_line(console, (f"All {len(rows):,} rows are in the HTML report and the JSON", "dim"))
         return
     shown = sorted(rows, key=kernel_order)[:top]
     sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
     scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
     print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
-    header = ("match", "count", "baseline", "candidate", "delta", "")
+    header = ("match", "count", "baseline", "candidate", "delta", "change")
     table = [header, *(_kernel_cells(row, scale) for row in shown)]
     widths = [max(len(line[column]) for line in table) for column in range(len(header))]
     aligned = [

@@ -112,6 +112,9 @@ def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> W
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]))
 
 
+OF_STEP = "of step"  # heads the percentages: of the baseline's step time, not of the row's own
+
+
 @dataclass(frozen=True)
 class TextLine:
     """One row as text: the bar is `offset` blanks and `length` cells of the figure's width."""
@@ -150,8 +153,8 @@ def text_figure(waterfall: Waterfall, width: int = 36) -> str:
     lines = text_lines(waterfall, width)
     names = max(len(line.label) for line in lines)
     values = max(len(line.value) for line in lines)
-    percents = max(len(line.percent) for line in lines)
-    rows = []
+    percents = max(len(OF_STEP), *(len(line.percent) for line in lines))
+    rows = [f"{'':<{names}}  {'a step':>{values}}  {OF_STEP:>{percents}}"]
     for line in lines:
         mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
         figure = " " * line.offset + mark * line.length

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracediff.report import palette, units
-from tracediff.report.waterfall import NOT_CAPTURED, Bar, Waterfall, nice_ticks
+from tracediff.report.waterfall import NOT_CAPTURED, OF_STEP, Bar, Waterfall, nice_ticks
 
 _ROW, _TOP, _BOTTOM = 21.0, 8.0, 26.0
 _BAR, _SIZE, _SMALL = 13.0, 10.5, 9.0
@@ -116,6 +116,8 @@ class _Drawing:
         self._text(
             self.layout.value, middle, value.replace("-", "\u2212"), "right", palette.INK_LIGHT, _SIZE, weight
         )
+        if bar.kind == "baseline":  # its own place in the column is empty
+            self._text(self.layout.percent, middle, OF_STEP, "right", palette.MUTED_LIGHT, _SMALL)
         if not total:
             percent = units.delta(scale, bar.delta_ns, self.waterfall.bars[0].end_ns, bar.level).percent
             text = percent.replace("-", "\u2212").replace(" %", "\u202f%")

@@ -182,6 +182,13 @@ def finding_scale(findings: list[Finding]) -> units.Scale:
     return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
 
 
+def category_of_both(result: Result, category: str, arrow: str) -> str:
+    """Write a category of both sides: `719.9 us -> 718.0 us`; empty where it is not known."""
+    sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
+    scale = units.scale_for(sides)
+    return "" if None in sides else f" {arrow} ".join(scale.time(value or 0.0) for value in sides)
+
+
 def problems(result: Result) -> list[str]:
     """List the comparability checks that did not pass, worst first, as sentences."""
     checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
