@@ -1,7 +1,8 @@
 """load: an input file -> the canonical tables. The only room that knows the tables of nsys.
 
 inputs.py      command-line words -> sides and their files
-unpack.py      .xz and .nsys-rep -> a plain .sqlite
+unpack.py      .xz, .nsys-rep and trace.json -> a plain .sqlite
+kineto*.py     a trace of torch.profiler -> the tables of an nsys export
 nsys_schema.py which tables and columns an export has; what is missing
 database.py    DuckDB with the packaged, signature-checked SQLite scanner
 nsys_sqlite.py an export -> canonical tables (sql/load/*.sql)

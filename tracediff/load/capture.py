@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from tracediff.load import nsys_sqlite
+from tracediff.load import kineto, nsys_sqlite
 from tracediff.load.database import connect, sql
 from tracediff.load.nsys_schema import Schema
 from tracediff.load.unpack import fingerprint, unpack
@@ -39,16 +39,23 @@ class Capture:
 
 
 def load_capture(
-    path: Path, scratch: Path, *, memory_limit: str | None = None, threads: int | None = None
+    path: Path,
+    scratch: Path,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    annotations_only: bool = False,
 ) -> Capture:
-    """Load one export (.sqlite, .sqlite.xz, .nsys-rep) into canonical tables.
+    """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a trace of torch.profiler) into canonical tables.
 
-    `scratch` takes unpacked copies and what DuckDB spills. Raises `TracediffError` (see nsys_schema, unpack).
+    `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`.
+    Raises `TracediffError` (see nsys_schema, unpack).
     """
-    plain = unpack(path, scratch)
+    plain = unpack(path, scratch, annotations_only=annotations_only)
     db = connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill")
     try:
         schema, notes = nsys_sqlite.load(db, plain, path.name)
+        notes += kineto.notes(plain) if kineto.is_trace_name(path) else []
         meta: dict[str, tuple[str, ...]] = {}
         for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
             meta[name] = (*meta.get(name, ()), value)

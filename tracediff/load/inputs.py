@@ -1,7 +1,8 @@
 """Words of the command line -> sides and the files of their runs.
 
 FILE            one run
-FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run
+FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run, and so are traces of
+                torch.profiler that say so themselves; beside exports of nsys, .json files are left alone
 FOLDER/…        a folder of folders: one run a subfolder
 label=PATH      the same with a name for the report
 BUNDLE          alone: what `tracediff capture` left, both sides of it
@@ -16,6 +17,8 @@ from pathlib import Path
 from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
 from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
+from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_ranks import one_run
 from tracediff.load.unpack import SUFFIXES, is_export
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
@@ -106,6 +109,9 @@ def _split_label(word: str) -> tuple[str, Path]:
 
 def _runs_of_folder(folder: Path) -> list[RunFiles]:
     files = sorted(path for path in folder.iterdir() if path.is_file() and is_export(path))
+    exports = [path for path in files if not is_trace_name(path)]
+    traces = [] if exports else files
+    files = exports or traces
     # A report beside its own export is the same run; a scratch file of a running export is none.
     stems = {
         path.name.removesuffix(".xz").removesuffix(".sqlite") for path in files if ".sqlite" in path.name
@@ -121,6 +127,9 @@ def _runs_of_folder(folder: Path) -> list[RunFiles]:
     groups: dict[str, list[Path]] = {}
     for path in files:
         groups.setdefault(_RANK.sub("", path.name), []).append(path)
+    together = one_run(list(groups.values())) if traces else None
+    if together:
+        return [RunFiles(folder.resolve().name, tuple(together))]
     return [
         RunFiles(name, tuple(sorted(paths, key=lambda path: (_rank_number(path), path.name))))
         for name, paths in sorted(groups.items())

@@ -1,4 +1,7 @@
-"""Whatever the user gave -> a plain .sqlite: .xz is unpacked, .nsys-rep exported by the user's own nsys."""
+"""Whatever the user gave -> a plain .sqlite.
+
+.xz is unpacked, .nsys-rep exported by the user's own nsys, a trace of torch.profiler converted.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,31 @@ from pathlib import Path
 
 from tracediff.capture.nsys import export_sqlite
 from tracediff.errors import TracediffError
+from tracediff.load import kineto
+from tracediff.load.kineto_json import peek
 
-SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep")
+SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 
 
 def is_export(path: Path) -> bool:
-    """Whether the name says that this is something `unpack` can open."""
+    """Whether this is something `unpack` can open: by its name, and a .json by its first lines."""
+    if kineto.is_trace_name(path):
+        return path.is_file() and peek(path) is not None
     return path.name.endswith(SUFFIXES) or path.name.endswith((".db", ".sqlite3"))
 
 
-def unpack(path: Path, scratch: Path) -> Path:
+def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path:
     """The path of a plain SQLite file: `path` itself, or a copy under `scratch`.
 
-    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite`.
+    `annotations_only`: see `kineto.convert`.
+    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite` and `kineto.convert`.
     """
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
         return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
+    if kineto.is_trace_name(path):
+        return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)
     if path.suffix != ".xz":
         return path
     out = scratch / f"{_tag(path)}.sqlite"

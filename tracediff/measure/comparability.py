@@ -39,7 +39,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _same(sides, "driver", _meta("NvDriverVersion"), "warn", "the driver differs: its share of a delta is unknown"),
         _same(sides, "cuda", _meta("CudaDriverVersion"), "warn", "the CUDA version differs"),
         _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "the hosts have another number of cores: host time may differ"),
-        _same(sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another nsys may trace at another cost"),
+        _same(sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another profiler may trace at another cost"),
         _same(sides, "schema", lambda part: part.schema_version or "?", "ok", ""),
         _same(sides, "clocks", _clocks, "warn", "maximum clocks differ"),
         _graph_mode(sides),
@@ -97,7 +97,7 @@ def _gpu_count(part: Reduction) -> str:
 
 
 def _clocks(part: Reduction) -> str:
-    return ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices) or "?"
+    return ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices if clock) or "?"
 
 
 def _same(

@@ -284,7 +284,7 @@ def _failed(comparability: Comparability) -> str:
 
 
 def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], with_gil: bool) -> list[Note]:
-    notes = [note for side in sides for part in side.parts for note in part.warnings]
+    notes = list(dict.fromkeys(note for side in sides for part in side.parts for note in part.warnings))
     notes += strata.warnings
     if min(runs) == 1:
         notes.append(

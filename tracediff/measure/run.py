@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import polars as pl
 
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
+from tracediff.load.kineto import is_trace_name
 from tracediff.load.scratch import scratch
 from tracediff.measure.host_only import is_host_only, reduce_host
 from tracediff.measure.memory import Budget, needed
@@ -28,6 +31,7 @@ class Reading:
     threads: int | None = None
     host_only: bool = False  # measure the host where an export has no GPU kernels
     keep: bool = False  # the events of some steps, to draw
+    two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
 
 
 def reduce_sides(
@@ -37,6 +41,8 @@ def reduce_sides(
 
     `progress` is told each file's name before it is read. Raises what the first file that fails raises.
     """
+    kinds = {is_trace_name(path) for side in sides for run in side.runs for path in run.files}
+    reading = replace(reading, two_profilers=len(kinds) > 1)
     # a limit of memory is meant for the whole, and the database cannot share it out
     workers = 1 if reading.memory_limit is not None else os.cpu_count() or 1
     budget = Budget()
@@ -75,9 +81,27 @@ def _result(part: Future[Reduction]) -> Reduction:
 
 def reduce_file(path: Path, reading: Reading, budget: Budget | None = None) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards."""
+    reduction = _reduced(path, reading, budget)
+    return _without_domains(reduction) if reading.two_profilers else reduction
+
+
+def _without_domains(reduction: Reduction) -> Reduction:
+    """NVTX domains are nothing that torch.profiler knows: with them no range would meet its like."""
+    keys = ["stratum", "thread", "place", "domain"]
+    ranges = reduction.ranges.with_columns(domain=pl.lit("")).group_by(keys).agg(pl.col("count", "ns").sum())
+    return replace(reduction, ranges=ranges.sort(keys))
+
+
+def _reduced(path: Path, reading: Reading, budget: Budget | None) -> Reduction:
     loading, reduced = needed(path)
     with scratch() as folder, (budget or Budget()).lease(loading) as memory:
-        capture = load_capture(path, folder, memory_limit=reading.memory_limit, threads=reading.threads)
+        capture = load_capture(
+            path,
+            folder,
+            memory_limit=reading.memory_limit,
+            threads=reading.threads,
+            annotations_only=reading.two_profilers,
+        )
         try:
             if reading.host_only and is_host_only(capture):
                 return reduce_host(capture, step_regex=reading.step_regex)

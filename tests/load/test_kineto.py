@@ -1,0 +1,466 @@
+"""A torch.profiler trace gives what an nsys export of the same program gives, and says what it lacks."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import msgspec
+import polars as pl
+import pytest
+
+from fixtures.builders import TraceBuilder
+from fixtures.builders.torch_trace import TorchTrace
+from tests.tiny import idle, label, spent
+from tracediff.errors import TracediffError
+from tracediff.load.capture import load_capture
+from tracediff.load.inputs import resolve
+from tracediff.load.kineto import _ns, convert
+from tracediff.load.kineto_names import copy_kinds, frame_name, short_kernel_name
+from tracediff.measure.compare import compare
+from tracediff.measure.run import Reading, reduce_file, reduce_sides
+
+PID, EXECUTOR = 100, 101
+# see `steps`: of every 1000 ns 300 of a kernel, 40 of a copy, 60 in the synchronising call after it, then 500 of the
+# host until the next launching call of 50 begins, and 50 from its return to the kernel
+STEP = {
+    "compute": 300,
+    "memcpy": 40,
+    "host_sync": 60,
+    "host_work": 500,
+    "launch_api": 50,
+    "launch_latency": 50,
+}
+
+
+def steps(trace, count: int = 3, *, kernel_ns: int = 300):
+    """Label 0 to 400, launch at 100, kernel at 200, copy after it, synchronise 450 to 600, `_schedule` 700 to 900.
+
+    The program of `fixtures.builders.two_steps`, for either builder. A longer kernel moves all that follows.
+    """
+    nsys = isinstance(trace, TraceBuilder)
+    if nsys:
+        trace.process(PID).device(0).thread(PID, EXECUTOR)
+    period = 700 + kernel_ns
+    later = kernel_ns - 300
+    for step in range(count):
+        base, corr = period * step, 10 * step
+        trace.range(EXECUTOR, label(step + 20), base, base + 400)
+        trace.api(EXECUTOR, "cudaLaunchKernel", base + 100, base + 150, corr=corr + 1)
+        trace.kernel(corr + 1, base + 200, base + 200 + kernel_ns, name="gemm", grid=(132, 1, 1))
+        if step < count - 1:
+            trace.api(EXECUTOR, "cudaMemcpyAsync", base + 410, base + 440, corr=corr + 2)
+            trace.memcpy(
+                corr + 2,
+                base + later + 500,
+                base + later + 540,
+                kind="DtoH",
+                **({} if nsys else {"memory": "Device -> Pinned"}),
+            )
+            trace.api(EXECUTOR, "cudaStreamSynchronize", base + 450, base + later + 600, corr=corr + 3)
+            trace.range(EXECUTOR, "_schedule", base + later + 700, base + later + 900)
+    return trace
+
+
+def torch_trace(folder, trace: TorchTrace, name: str = "t.json"):
+    return trace.write(folder / name)
+
+
+def reduced(folder, trace: TorchTrace, name: str = "t.json", **reading):
+    return reduce_file(torch_trace(folder, trace, name), Reading(threads=1, **reading))
+
+
+def tables(folder, trace: TorchTrace, **options) -> sqlite3.Connection:
+    return sqlite3.connect(convert(torch_trace(folder, trace), folder / "out.sqlite", **options))
+
+
+def slug(folder, trace: TorchTrace) -> str:
+    with pytest.raises(TracediffError) as error:
+        reduced(folder, trace)
+    return error.value.slug
+
+
+# The same program, the same numbers
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz", "host_1.17000.pt.trace.json.gz"])
+def test_a_step_is_accounted_for_as_from_nsys(name, tmp_path):
+    reduction = reduced(tmp_path, steps(TorchTrace()), name)
+    assert reduction.periods["number"].to_list() == [20, 21]
+    assert [spent(reduction, period) for period in (0, 1)] == [STEP] * 2
+    assert reduction.residual_ns == 0
+    assert idle(reduction, "place", cause="host_work")["_schedule"] == 400
+    assert reduction.step_source == "tensorrt-llm"
+    assert reduction.devices == [(0, "NVIDIA H200", 132, 0)]
+
+
+def test_every_table_is_that_of_nsys(tmp_path):
+    reading = Reading(threads=1, two_profilers=True)  # without domains, which torch.profiler does not know
+    nsys = reduce_file(steps(TraceBuilder()).write(tmp_path / "t.sqlite"), reading)
+    torch = reduced(tmp_path, steps(TorchTrace()), two_profilers=True)
+    for table in ("periods", "strata", "idle", "kernels", "keys", "ranges"):
+        one, other = (getattr(reduction, table) for reduction in (nsys, torch))
+        assert one.sort(one.columns).equals(other.sort(other.columns)), table
+
+
+def test_what_is_captured_is_told_apart_from_what_is_not(tmp_path):
+    reduction = reduced(tmp_path, steps(TorchTrace()))
+    assert reduction.coverage == {
+        "kernels": "captured", "cuda_api": "captured", "nvtx": "captured", "gil": "not_captured", "gc": "not_captured",
+        "graphs": "captured", "memcpy": "captured", "sync": "captured",
+    }  # fmt: skip
+    assert reduction.graph_mode == "node"
+    assert reduction.meta["CudaDriverVersion"] == ("13000",)
+    assert reduction.meta["EXPORT_PRODUCT_VERSION"] == ("torch.profiler, CUPTI 28",)
+    assert [note.slug for note in reduction.warnings] == ["torch-profiler"]
+
+
+def test_one_profiler_against_the_other(tmp_path):
+    """The candidate's kernel is 100 ns longer; what nsys has no ranges for names nothing on either side."""
+    before = steps(TraceBuilder(), 6).write(tmp_path / "before.sqlite")
+    trace = steps(TorchTrace(), 6, kernel_ns=400)
+    for step in range(5):
+        trace.range(EXECUTOR, "aten::item", 1100 * step + 900, 1100 * step + 950, cat="cpu_op")
+    after = torch_trace(tmp_path, trace)
+    sides = reduce_sides([resolve(str(before)), resolve(str(after))], Reading(threads=1))
+    assert "aten::item" not in idle(sides[1].parts[0], "place")
+    result = compare(sides[0], sides[1])
+    assert (result.step.baseline_ns, result.step.candidate_ns) == (1000, 1100)
+    assert {name: ns for name, ns in result.accounting.delta.items() if ns} == {"compute": 100}
+    checks = {check.name: check for check in result.comparability.checks}
+    assert (checks["nsys"].status, checks["clocks"].status, checks["gpu"].status) == ("warn", "ok", "ok")
+    assert checks["gpu_count"].status == "ok"
+    assert result.coverage.candidate["gil"] == "not_captured"
+
+
+def test_the_operators_of_torch_name_host_work_where_both_sides_have_them(tmp_path):
+    trace = steps(TorchTrace()).range(EXECUTOR, "aten::item", 750, 850, cat="cpu_op")
+    found = idle(reduced(tmp_path, trace), "place", cause="host_work")
+    assert (found["_schedule"], found["aten::item"]) == (300, 100)
+
+
+def test_the_same_warning_of_many_traces_is_given_once(tmp_path):
+    sides = []
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        for run in range(2):
+            torch_trace(tmp_path / side, steps(TorchTrace(), 4 + run), f"{run}.json")
+        sides.append(resolve(str(tmp_path / side)))
+    before, after = reduce_sides(sides, Reading(threads=1))
+    result = compare(before, after)
+    assert [note.slug for note in result.warnings].count("torch-profiler") == 1
+
+
+# Steps
+
+
+def test_profiler_steps_are_steps_where_there_are_no_labels(tmp_path):
+    trace = TorchTrace()
+    for step in range(3):
+        base = 1000 * step
+        trace.range(EXECUTOR, f"ProfilerStep#{step + 4}", base, base + 1000)
+        trace.event(
+            "gpu_user_annotation",
+            f"ProfilerStep#{step + 4}",
+            base + 199,
+            base + 502,
+            0,
+            7,
+            {"External id": 9},
+        )
+        trace.api(EXECUTOR, "cudaLaunchKernel", base + 100, base + 150, corr=step + 1)
+        trace.kernel(step + 1, base + 200, base + 500)
+    reduction = reduced(tmp_path, trace)
+    assert reduction.step_source == "profiler-step"
+    assert reduction.periods["number"].to_list() == [4, 5]
+    assert spent(reduction)["compute"] == 300  # gpu_user_annotation is no work
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("4399230783764.964", 4399230783764964),
+        ("1712195512345678.123", 1712195512345678123),  # a float would end in 250
+        ("0.001", 1),
+        ("-0.002", -2),
+        ("12", 12000),
+        ("12.5", 12500),
+        ("12.0005", 12000),  # half to even
+        ("12.0015", 12002),
+        ("1.5e3", 1500000),
+        ('"7.25"', 7250),
+        ("1e999999999", None),
+        ("12345678901234567890.5", None),
+        ("null", None),
+        ("NaN", None),
+        ("", None),
+    ],
+)
+def test_decimals_are_read_exactly(text, ns):
+    assert _ns(msgspec.Raw(text.encode())) == ns
+
+
+def test_whole_microseconds_are_said(tmp_path):
+    """Kineto before PyTorch 2.4: epoch time in whole microseconds, capital categories, streams as texts."""
+    trace = TorchTrace()
+    for step in range(8):
+        ts, corr = 1621401187223197 + 100 * step, step + 1
+        trace.raw(
+            {
+                "ph": "X",
+                "cat": "Operator",
+                "name": f"ProfilerStep#{step}",
+                "pid": 24572,
+                "tid": "24572",
+                "ts": ts,
+                "dur": 90,
+            }
+        )
+        trace.raw({"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 24572, "tid": 24572, "ts": ts + 10, "dur": 5,
+                   "args": {"correlation": corr}})  # fmt: skip
+        trace.raw({"ph": "X", "cat": "Kernel", "name": "gemm", "pid": 0, "tid": "stream 7", "ts": ts + 20, "dur": 30,
+                   "args": {"device": "0", "correlation": corr, "grid": [1, 2, 3], "block": "odd"}})  # fmt: skip
+    reduction = reduced(tmp_path, trace)
+    assert spent(reduction) == {
+        "compute": 30_000,
+        "host_work": 60_000,
+        "launch_api": 5_000,
+        "launch_latency": 5_000,
+    }
+    assert [note.slug for note in reduction.warnings] == ["torch-profiler", "whole-microseconds"]
+    assert reduction.keys.select("grid", "block").rows() == [("1,2,3", "")]
+
+
+# What is what
+
+
+def test_python_gc_is_a_pause_where_it_was_recorded(tmp_path):
+    trace = steps(TorchTrace()).range(EXECUTOR, "Python GC", 750, 850, cat="python_function")
+    reduction = reduced(tmp_path, trace)
+    assert spent(reduction) == {**STEP, "host_work": 400, "gc": 100}
+    assert reduction.coverage["gc"] == "captured"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_nodes_of_a_graph_are_known_by_name_or_by_their_launch(named, tmp_path):
+    trace = TorchTrace()
+    for step in range(2):
+        base, corr = 1000 * step, step + 1
+        trace.range(EXECUTOR, label(step), base, base + 400)
+        trace.api(EXECUTOR, "cudaGraphLaunch", base + 100, base + 150, corr=corr)
+        for node, (start, end) in enumerate([(200, 300), (320, 400)]):
+            trace.kernel(
+                corr, base + start, base + end, name=f"k{node}", graph_node=node + 5 if named else None
+            )
+        trace.memset(corr, base + 430, base + 450)
+    assert spent(reduced(tmp_path, trace)) == {
+        "compute": 180, "memcpy": 20, "graph_internal": 50, "host_work": 650, "launch_api": 50, "launch_latency": 50,
+    }  # fmt: skip
+
+
+def test_a_kernel_outside_a_graph_is_no_node(tmp_path):
+    trace = TorchTrace().api(1, "cudaGraphLaunch", 0, 5, corr=1).api(1, "cudaLaunchKernel", 6, 9, corr=2)
+    trace.kernel(1, 10, 20).kernel(2, 30, 40, graph_node=0)
+    with closing(tables(tmp_path, trace)) as db:
+        nodes = dict(
+            db.execute("SELECT correlationId, graphNodeId FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchall()
+        )
+    assert nodes[1] > 0
+    assert nodes[2] == 0  # 0 is none, as in nsys
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", (1, 0, 2)),
+        ("Memcpy DtoH (Device -> Pageable)", (2, 2, 0)),
+        ("Memcpy DtoD (Device -> Device)", (8, 2, 2)),
+        ("Memcpy PtoP (Device -> Device)", (10, 2, 2)),
+        ("Memcpy DtoH (Device -> Pinned)", (2, 2, 1)),
+        ("Memcpy XtoY (Moon -> Device)", (0, None, 2)),
+        ("a copy", (0, None, None)),
+    ],
+)
+def test_copies_by_their_names(name, kinds):
+    assert copy_kinds(name) == kinds
+
+
+def test_a_copy_to_pageable_memory_blocks(tmp_path):
+    trace = TorchTrace().api(1, "cudaMemcpyAsync", 0, 50, corr=1)
+    trace.memcpy(1, 10, 40, kind="DtoH", memory="Device -> Pageable", nbytes=77)
+    capture = load_capture(torch_trace(tmp_path, trace), tmp_path)
+    assert capture.db.execute("SELECT bytes, pageable_dtoh, stream, device FROM op").fetchall() == [
+        (77, True, 7, 0)
+    ]
+    capture.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        (
+            "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long)",
+            "vectorized_gather_kernel",
+        ),
+        ("void at::native::(anonymous namespace)::norm_kernel<float, true>(int, float)", "norm_kernel"),
+        ("std::enable_if<(1 > 0), void>::type a::b<int>::run<2>(int)", "run"),
+        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+        ("", ""),
+        ("(odd)", "(odd)"),
+    ],
+)
+def test_short_names(name, short):
+    assert short_kernel_name(name) == short
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        ("/home/jane/secret/serve/loop.py(12): step", "serve/loop.py(12): step"),
+        ("C:\\Users\\jane\\loop.py(12): step", "jane/loop.py(12): step"),
+        ("torch/nn/modules/linear.py(130): forward", "torch/nn/modules/linear.py(130): forward"),
+        ("<built-in method linear of type object at 0x7ff2db2bc100>", "<built-in method linear of type>"),
+        ("nn.Module: Linear_0", "nn.Module: Linear_0"),
+    ],
+)
+def test_frames_of_python_name_no_home_folder_and_no_address(frame, name):
+    assert frame_name(frame) == name
+
+
+def test_threads_that_nsys_has_no_bits_for(tmp_path):
+    trace = TorchTrace(pid=4194303)
+    for tid in (1_987_654_321, 5, "odd", 16777215):
+        trace.range(tid, f"on {tid}", 0, 10)  # type: ignore[arg-type]
+    with closing(tables(tmp_path, trace)) as db:
+        found = db.execute("SELECT globalTid >> 24, globalTid & 16777215 FROM NVTX_EVENTS").fetchall()
+    assert found == [(4194303, 16777215), (4194303, 5), (4194303, 16777214), (4194303, 16777213)]
+
+
+def test_rows_that_are_no_work_on_the_gpu(tmp_path):
+    trace = TorchTrace().kernel(1, 0, 10)
+    trace.event("cuda_sync", "Stream Synchronize", 10, 20, 0, 7, {"correlation": 3})
+    trace.event("gpu_user_annotation", "step", 0, 30, 0, 7)
+    trace.event("overhead", "Activity Buffer Request", 0, 30, -1, 0)
+    trace.event("Trace", "PyTorch Profiler (0)", 0, 30, "Spans", "PyTorch Profiler")
+    trace.raw({"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 1.0})
+    with closing(tables(tmp_path, trace)) as db:
+        rows = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in (
+            "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+        )]  # fmt: skip
+    assert rows == [1, 0, 0, 0]
+
+
+def test_nothing_of_the_machine_is_kept(tmp_path):
+    trace = steps(TorchTrace())
+    path = torch_trace(tmp_path, trace)
+    out = convert(path, tmp_path / "out.sqlite").read_bytes()
+    assert b"secret-host" in path.read_bytes()
+    assert b"/home/someone" in path.read_bytes()
+    assert b"secret-host" not in out
+    assert b"/home/someone" not in out
+    assert b"142BAB1F" not in out
+
+
+# What cannot be read
+
+
+def test_traces_of_several_processes_in_one_file(tmp_path):
+    trace = TorchTrace(pid=100).api(1, "cudaLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20)
+    trace.event("cuda_runtime", "cudaLaunchKernel", 0, 5, 200, 1, {"correlation": 1})
+    assert slug(tmp_path, trace) == "kineto-merged"
+
+
+def test_traces_of_other_makers_of_gpus(tmp_path):
+    assert (
+        slug(tmp_path, TorchTrace().api(1, "hipLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20))
+        == "kineto-rocm"
+    )
+
+
+def test_a_chrome_trace_of_another_tool(tmp_path):
+    trace = TorchTrace().event("disabled-by-default-v8", "V8.GC", 0, 5, 1, 1)
+    assert slug(tmp_path, trace) == "not-kineto"
+
+
+def test_a_trace_of_the_host_alone(tmp_path):
+    trace = TorchTrace()
+    for step in range(4):
+        trace.range(EXECUTOR, label(step), 1000 * step, 1000 * step + 400)
+    assert slug(tmp_path, trace) == "no-kernels"
+    reduction = reduced(tmp_path, trace, host_only=True)
+    assert reduction.periods["number"].to_list() == [0, 1, 2]
+    assert {column for column, ns in spent(reduction).items() if ns} == {"host_work"}
+
+
+# Folders
+
+
+def of_rank(rank: int, size: int) -> TorchTrace:
+    trace = TorchTrace(pid=100 + rank)
+    trace.head["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": size}
+    return trace
+
+
+def files(side) -> list[list[str]]:
+    return [[path.name for path in run.files] for run in side.runs]
+
+
+def test_traces_that_name_their_rank_are_one_run(tmp_path):
+    for name, rank in (
+        ("h_11.171.pt.trace.json", 1),
+        ("h_12.169.pt.trace.json.gz", 0),
+        ("h_13.170.pt.trace.json", 2),
+    ):
+        torch_trace(tmp_path, of_rank(rank, 3), name)
+    (tmp_path / "notes.json").write_text('{"about": "something else"}')
+    side = resolve(str(tmp_path))
+    assert files(side) == [["h_12.169.pt.trace.json.gz", "h_11.171.pt.trace.json", "h_13.170.pt.trace.json"]]
+
+
+def test_repeats_of_one_rank_are_runs(tmp_path):
+    for run in range(3):
+        torch_trace(tmp_path, of_rank(0, 1), f"r{run}.json")
+    assert files(resolve(str(tmp_path))) == [["r0.json"], ["r1.json"], ["r2.json"]]
+
+
+def test_names_that_tell_runs_and_ranks_are_believed(tmp_path):
+    for run in range(2):
+        for rank in range(2):
+            torch_trace(tmp_path, of_rank(rank, 2), f"run{run}.rank{rank}.json")
+    assert files(resolve(str(tmp_path))) == [
+        ["run0.rank0.json", "run0.rank1.json"], ["run1.rank0.json", "run1.rank1.json"],
+    ]  # fmt: skip
+
+
+def test_ranks_of_several_runs_in_one_heap_are_not_guessed_at(tmp_path):
+    for name, rank in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
+        torch_trace(tmp_path, of_rank(rank, 2), f"{name}.json")
+    with pytest.raises(TracediffError) as error:
+        resolve(str(tmp_path))
+    assert error.value.slug == "ranks-unclear"
+
+
+def test_json_beside_exports_of_nsys_is_left_alone(tmp_path):
+    torch_trace(tmp_path, TorchTrace())
+    steps(TraceBuilder()).write(tmp_path / "a.sqlite")
+    assert files(resolve(str(tmp_path))) == [["a.sqlite"]]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.pt.trace.json", "x.pt.trace.json.gz"])
+def test_the_label_of_a_trace(name, tmp_path):
+    assert resolve(str(torch_trace(tmp_path, TorchTrace(), name))).label == "x"
+
+
+def test_ranks_of_a_run_are_compared_as_ranks(tmp_path):
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        for rank in range(2):
+            torch_trace(tmp_path / side, steps(of_rank(rank, 2), 5), f"h_{rank}.json")
+    before, after = reduce_sides([resolve(str(tmp_path / side)) for side in ("a", "b")], Reading(threads=1))
+    result = compare(before, after)
+    assert [(len(side.runs), len(side.parts)) for side in (before, after)] == [(1, 2)] * 2
+    assert {check.name: check.baseline for check in result.comparability.checks}["ranks"] == "2"
+    assert pl.concat([part.periods for part in before.parts])["pid"].unique().sort().to_list() == [100, 101]
