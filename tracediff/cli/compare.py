@@ -10,10 +10,8 @@ import click
 
 from tracediff.cli.gating import Gating, gate_options, print_gates
 from tracediff.cli.outputs import check, output_options, write_outputs
-from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from tracediff.capture.bundle import Bundle
     from tracediff.model import Result
 
 
@@ -95,31 +93,18 @@ def compare(
     Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
     repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both sides and stands alone.
     """
-    from tracediff.load.inputs import resolve, resolve_pair
-    from tracediff.measure.compare import Options
-    from tracediff.measure.compare import compare as compare_sides
-    from tracediff.measure.run import Reading, reduce_sides
+    from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)
-    if host_only and whole_capture:
-        raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
-    *files, bundle = resolve_pair(baseline, candidate)
-    keep = bool({"html", "json", "tables"} & outputs.keys())  # what draws steps
-    reading = Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
-    said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, "force": force,
-            "noise": bool(noise), "recorded": _recorded(baseline, bundle)}  # fmt: skip
-    sides = reduce_sides([*files, *([resolve(noise)] if noise else [])], reading, _progress(quiet))
-    result = compare_sides(
-        sides[0], sides[1],
-        Options(min_steps, force, extra={name: value for name, value in said.items() if value}),
-        noise=sides[2] if noise else None,
+    result = compare_inputs(
+        Asked(
+            baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
+            force, memory_limit, threads,
+        ),
+        keep=bool({"html", "json", "tables"} & outputs.keys()),  # what draws steps
+        progress=_progress(quiet),
+        warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
-    if kpi_baseline or kpi_candidate:
-        result = _with_kpi(result, kpi_baseline, kpi_candidate)
-    elif bundle is not None:
-        from tracediff.cli.bundle_kpi import with_bundle_kpi
-
-        result = with_bundle_kpi(result, bundle)
     sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 
@@ -143,30 +128,3 @@ def _progress(quiet: bool):  # type: ignore[no-untyped-def]
             click.echo(f"reading {name}", err=True)
 
     return say
-
-
-def _recorded(word: str, bundle: Bundle | None) -> list[dict[str, str]]:
-    if bundle is None:
-        return []
-    from tracediff.cli.bundle_order import recorded
-
-    return recorded(Path(word))
-
-
-def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> Result:
-    import msgspec
-
-    from tracediff.load.kpi import read
-    from tracediff.measure.kpi import compare_kpi
-
-    if not baseline or not candidate:
-        raise TracediffError(
-            "kpi-one-side",
-            "a benchmark report was given for one side only",
-            fix="give --baseline-kpi and --candidate-kpi",
-        )
-    kpi = compare_kpi(
-        [read(path) for path in baseline], [read(path) for path in candidate],
-        step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
-    )  # fmt: skip
-    return msgspec.structs.replace(result, kpi=kpi)

@@ -31,7 +31,7 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 )
 def demo(html: Path, overwrite: bool, pair: str) -> None:
     """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
-    from tracediff.cli.bundle_kpi import with_bundle_kpi
+    from tracediff.measure.bundle_kpi import with_bundle_kpi
     from tracediff.cli.compare import finish
     from tracediff.cli.gating import Gating
     from tracediff.cli.outputs import check

@@ -1,12 +1,11 @@
-"""The benchmark reports that a capture bundle holds, for `tracediff compare BUNDLE`."""
+"""The benchmark reports that a capture bundle holds, for a comparison of the bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from tracediff.errors import TracediffError
@@ -23,19 +22,22 @@ _STEP_METRICS = ("host_step_time_generation_p50_ms", "host_step_time_p50_ms", "h
                  "itl_p50_ms", "itl_mean_ms", "tpot_p50_ms", "tpot_mean_ms")  # fmt: skip
 
 
-def with_bundle_kpi(result: Result, bundle: Bundle) -> Result:
-    """Return the result with the figures of both sides' benchmark reports, and what the profiler cost."""
+def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> Result:
+    """Return the result with the figures of both sides' benchmark reports, and what the profiler cost.
+
+    `warn` is told of reports that cannot be read and are left out.
+    """
     added = _adaptive_note(bundle)
     if added is not None:
         result = msgspec.structs.replace(result, warnings=[*result.warnings, added])
-    baseline, candidate = (_read(bundle.kpi(side)) for side in ("baseline", "candidate"))
+    baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
     kpi = None
     if baseline and candidate:
         kpi = compare_kpi(
             baseline, candidate,
             step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
         )  # fmt: skip
-    note = _cost_note(bundle)
+    note = _cost_note(bundle, warn)
     if note:
         kpi = kpi or Kpi("", "", [])
         kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
@@ -57,20 +59,20 @@ def _adaptive_note(bundle: Bundle) -> Note | None:
     )
 
 
-def _read(paths: Iterable[Path]) -> list[KpiReport]:
+def _read(paths: Iterable[Path], warn: Callable[[str], None]) -> list[KpiReport]:
     reports = []
     for path in paths:
         try:
             reports.append(read(path))
         except TracediffError as error:
-            click.echo(f"warning: {path.parent.name}/{path.name} was left out: {error.message}", err=True)
+            warn(f"{path.parent.name}/{path.name} was left out: {error.message}")
     return reports
 
 
-def _cost_note(bundle: Bundle) -> str:
+def _cost_note(bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> str:
     parts = []
     for side in ("baseline", "candidate"):
-        times = [_step_times(runs) for runs in (bundle.profiled[side], bundle.controls[side])]
+        times = [_step_times(runs, warn) for runs in (bundle.profiled[side], bundle.controls[side])]
         metric = next((name for name in _STEP_METRICS if all(name in one for one in times)), None)
         if metric is None:
             continue
@@ -87,10 +89,10 @@ def _cost_note(bundle: Bundle) -> str:
     return f"Cost of profiling: {'; '.join(parts)}." if parts else ""
 
 
-def _step_times(runs: Iterable[BundleRun]) -> dict[str, list[float]]:
+def _step_times(runs: Iterable[BundleRun], warn: Callable[[str], None]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
     for run in runs:
-        for report in _read(run.kpi):
+        for report in _read(run.kpi, warn):
             for name, metric in report.metrics.items():
                 if name in _STEP_METRICS:
                     times.setdefault(name, []).append(metric.value * 1e6)

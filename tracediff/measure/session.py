@@ -1,0 +1,97 @@
+"""A comparison from the words that name its inputs to its result: what the command line and the Python interface share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tracediff.align.strata import MIN_STEPS
+from tracediff.capture.bundle import Bundle
+from tracediff.capture.bundle_order import recorded
+from tracediff.errors import TracediffError
+from tracediff.load.inputs import resolve, resolve_pair
+from tracediff.load.kpi import read
+from tracediff.measure.bundle_kpi import with_bundle_kpi
+from tracediff.measure.compare import Options, compare
+from tracediff.measure.kpi import compare_kpi
+from tracediff.measure.run import Reading, reduce_sides
+from tracediff.model import Result
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared and how: the arguments and options of `tracediff compare` that change the result."""
+
+    baseline: str
+    candidate: str | None = None  # None: `baseline` is a capture bundle
+    step_regex: str | None = None
+    whole_capture: bool = False
+    min_steps: int = MIN_STEPS
+    noise: str | None = None
+    kpi_baseline: tuple[Path, ...] = ()
+    kpi_candidate: tuple[Path, ...] = ()
+    host_only: bool = False
+    force: bool = False
+    memory_limit: str | None = None
+    threads: int | None = None
+
+
+def compare_inputs(
+    asked: Asked,
+    *,
+    keep: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Find the files, read them, compare the sides.
+
+    `keep`: with the events of some steps, to draw. `progress` is told each file's name before it is read, `warn` what
+    was left out. Raises `TracediffError`: those of `resolve_pair`, `reduce_sides`, `compare` and `read`, host-only-steps,
+    kpi-one-side.
+    """
+    if asked.host_only and asked.whole_capture:
+        raise TracediffError(
+            "host-only-steps", "the host alone is measured between step labels",
+            fix="--host-only goes without --whole-capture", exit_code=2,
+        )  # fmt: skip
+    *files, bundle = resolve_pair(asked.baseline, asked.candidate)
+    if asked.noise:
+        files.append(resolve(asked.noise))
+    reading = Reading(
+        asked.step_regex, asked.whole_capture, asked.memory_limit, asked.threads, asked.host_only, keep
+    )
+    sides = reduce_sides(files, reading, progress)
+    result = compare(
+        sides[0], sides[1], Options(asked.min_steps, asked.force, extra=_said(asked, bundle)),
+        noise=sides[2] if asked.noise else None,
+    )  # fmt: skip
+    if asked.kpi_baseline or asked.kpi_candidate:
+        return _with_kpi(result, asked.kpi_baseline, asked.kpi_candidate)
+    return result if bundle is None else with_bundle_kpi(result, bundle, warn)
+
+
+def _said(asked: Asked, bundle: Bundle | None) -> dict[str, object]:
+    """The options that a result mentions, where they were given."""
+    said: dict[str, object] = {
+        "step_regex": asked.step_regex, "whole_capture": asked.whole_capture, "host_only": asked.host_only,
+        "force": asked.force, "noise": bool(asked.noise),
+        "recorded": recorded(Path(asked.baseline)) if bundle is not None else [],
+    }  # fmt: skip
+    return {name: value for name, value in said.items() if value}
+
+
+def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> Result:
+    if not baseline or not candidate:
+        raise TracediffError(
+            "kpi-one-side",
+            "a benchmark report was given for one side only",
+            fix="give --baseline-kpi and --candidate-kpi",
+        )
+    kpi = compare_kpi(
+        [read(path) for path in baseline], [read(path) for path in candidate],
+        step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
+    )  # fmt: skip
+    return msgspec.structs.replace(result, kpi=kpi)
