@@ -14,6 +14,7 @@ from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
     from tracediff.model import Result
+    from tracediff.model_show import Show
 
 _FORMATS = {
     "html": ("FILE", "One offline page."),
@@ -24,14 +25,24 @@ _FORMATS = {
     "junit": ("FILE", "JUnit XML of the gates."),
     "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
 }
+OF_ONE = ("html", "md", "json", "tables")  # formats of the report of one capture
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --html, --md, ... -f, --top and -q; the command gets `outputs`, `overwrite`, `top`, `quiet`."""
+    return _options(command, _FORMATS)
 
+
+def show_output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same with the formats of the report of one capture."""
+    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/result.md).")}
+    return _options(command, {name: (_FORMATS | words)[name] for name in OF_ONE})
+
+
+def _options(command: Callable[..., None], formats: dict[str, tuple[str, str]]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
-        outputs = {name: arguments.pop(f"out_{name.replace('-', '_')}") for name in _FORMATS}
+        outputs = {name: arguments.pop(f"out_{name.replace('-', '_')}") for name in formats}
         command(outputs={name: path for name, path in outputs.items() if path is not None}, **arguments)
 
     decorated: Callable[..., None] = wrapped
@@ -44,7 +55,7 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
                 metavar=metavar,
                 help=text,
             )
-            for name, (metavar, text) in _FORMATS.items()
+            for name, (metavar, text) in formats.items()
         ),
         click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files."),
         click.option(
@@ -61,21 +72,23 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
     return decorated
 
 
-def check(outputs: dict[str, Path], overwrite: bool) -> None:
-    """Raise now for what would stop a file from being written after the work is done."""
+def check(outputs: dict[str, Path], overwrite: bool, *, of_one: bool = False) -> None:
+    """Raise now for what would stop a file from being written after the work is done; `of_one`: of one capture."""
     from tracediff.report.write import check_folder, check_outputs
 
     if "tables" in outputs:
         check_folder(outputs["tables"])
-    check_outputs((path for name in outputs for path in _files(name, outputs[name])), overwrite)
+    check_outputs((path for name in outputs for path in _files(name, outputs[name], of_one)), overwrite)
 
 
-def _files(name: str, path: Path) -> Iterable[Path]:
+def _files(name: str, path: Path, of_one: bool) -> Iterable[Path]:
     """Every file that an output consists of; of tables in a folder that does not exist yet, none."""
     if name == "tables":
+        from tracediff.model import Result
+        from tracediff.model_show import Show
         from tracediff.report.tables import file_names
 
-        return [path / file for file in file_names()] if path.is_dir() else []
+        return [path / file for file in file_names(Show if of_one else Result)] if path.is_dir() else []
     if name == "postmortem":
         from tracediff.report.postmortem_files import file_names as parts
 
@@ -84,7 +97,7 @@ def _files(name: str, path: Path) -> Iterable[Path]:
 
 
 def write_outputs(
-    result: Result, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool
+    result: Result | Show, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool
 ) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import make_folder, write_atomically
@@ -101,27 +114,40 @@ def write_outputs(
         click.echo(f"wrote {path} ({name})", err=True)
 
 
-def _print(result: Result, top: int) -> None:
+def _print(result: Result | Show, top: int) -> None:
     """Print the result; a runner of GitHub Actions must not take a name in it for a command."""
     from rich.console import Console
 
+    from tracediff.model import Result
     from tracediff.report.annotations import guard
+    from tracediff.report.show_terminal import render_show_terminal
     from tracediff.report.terminal import render_terminal
 
     console = Console()
+
+    def render() -> None:
+        if isinstance(result, Result):
+            render_terminal(result, console, top=top)
+        else:
+            render_show_terminal(result, console, top=top)
+
     if os.environ.get("GITHUB_ACTIONS") != "true":
-        render_terminal(result, console, top=top)
+        render()
         return
     with console.capture() as printed:
-        render_terminal(result, console, top=top)
+        render()
     click.echo(guard(printed.get()), nl=False)
 
 
-def _render(name: str, path: Path, result: Result, top: int) -> dict[Path, bytes]:
+def _render(name: str, path: Path, result: Result | Show, top: int) -> dict[Path, bytes]:
     if name == "tables":
         from tracediff.report.tables import files
 
         return {path / file: data for file, data in files(result)}
+    from tracediff.model import Result
+
+    if not isinstance(result, Result):
+        return {path: _of_one(name, result, top)}
     if name == "postmortem":
         from tracediff.report.postmortem_files import render_postmortem
 
@@ -151,22 +177,58 @@ def _one_file(name: str, result: Result, top: int) -> bytes:
     return render_json(result)
 
 
+def _of_one(name: str, report: Show, top: int) -> bytes:
+    if name == "html":
+        from tracediff.report.show_html import render_show_html
+
+        return render_show_html(report).encode()
+    if name == "md":
+        from tracediff.report.show_markdown import render_show_markdown
+
+        return render_show_markdown(report, top=top).encode()
+    from tracediff.model_show import encode
+
+    return encode(report)
+
+
 def read_result(path: Path) -> Result:
+    """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
+    from tracediff.model import Result
+
+    found = read_saved(path)
+    if not isinstance(found, Result):
+        raise TracediffError(
+            "one-capture",
+            f"{path.name} is the report of one capture: it compares nothing",
+            fix="tracediff compare A B --json FILE",
+            exit_code=2,
+        )
+    return found
+
+
+def read_saved(path: Path) -> Result | Show:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
+    from tracediff import model_show
     from tracediff.model import FORMAT_VERSION, decode
 
     class Versioned(msgspec.Struct):
         format_version: int
+        kind: str = ""
 
     try:
         data = path.read_bytes()
     except OSError as error:
         raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
     try:
-        version = msgspec.json.decode(data, type=Versioned).format_version
-        if version == FORMAT_VERSION:
+        found = msgspec.json.decode(data, type=Versioned)
+        version, known = found.format_version, FORMAT_VERSION
+        if found.kind == "show":
+            known = model_show.SHOW_VERSION
+            if version == known:
+                return model_show.decode(data)
+        elif version == known:
             return decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise TracediffError(
@@ -176,6 +238,6 @@ def read_result(path: Path) -> Result:
         ) from error
     raise TracediffError(
         "result-version",
-        f"{path.name} has format {version}, this tracediff reads {FORMAT_VERSION}",
-        fix="run the comparison again with this version",
+        f"{path.name} has format {version}, this tracediff reads {known}",
+        fix=f"run the {'report' if found.kind == 'show' else 'comparison'} again with this version",
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from tracediff.cli.gating import Gating, gate_options
-from tracediff.cli.outputs import check, output_options, read_result
+from tracediff.cli.outputs import OF_ONE, check, output_options, read_saved, write_outputs
+from tracediff.errors import TracediffError
 
 
 @click.command(epilog="Example: tracediff report result.json --html report.html --postmortem incident.md")
@@ -18,8 +19,29 @@ from tracediff.cli.outputs import check, output_options, read_result
 def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
 ) -> None:
-    """Render RESULT, the JSON that `tracediff compare --json` wrote, in any format."""
+    """Render RESULT, the JSON that `tracediff compare --json` or `tracediff show --json` wrote, in any format."""
     from tracediff.cli.compare import finish
+    from tracediff.model import Result
 
-    check(outputs, overwrite)
-    sys.exit(finish(read_result(result), outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
+    found = read_saved(result)
+    check(outputs, overwrite, of_one=not isinstance(found, Result))
+    if isinstance(found, Result):
+        sys.exit(finish(found, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
+    _refuse(result.name, outputs)
+    write_outputs(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
+
+
+def _refuse(name: str, outputs: dict[str, Path]) -> None:
+    """Raise `TracediffError` (one-capture) for an option that only a comparison has."""
+    given = click.get_current_context().params
+    options = [f"--{one}" for one in outputs if one not in OF_ONE]
+    options += [
+        f"--{one.replace('_', '-')}" for one in ("fail_on", "warn_on", "annotations") if given.get(one)
+    ]
+    if options:
+        raise TracediffError(
+            "one-capture",
+            f"{name} is the report of one capture: {', '.join(options)} needs a comparison",
+            fix="tracediff compare A B --json FILE",
+            exit_code=2,
+        )

@@ -13,7 +13,7 @@ import msgspec
 from tracediff.model import Result
 from tracediff.model_show import Show
 
-Report = TypeVar("Report", Result, Show)
+Report = TypeVar("Report", bound=Result | Show)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(

@@ -1,4 +1,4 @@
-"""The JSON Schema of the result, generated from its structs."""
+"""The JSON Schema of the result of a comparison and of the report of one capture, generated from their structs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from typing import Any
 import msgspec
 
 from tracediff.model import FORMAT_VERSION, Result
+from tracediff.model_show import SHOW_VERSION, Show
 
 
 def build_schema() -> dict[str, Any]:
     """Return the schema (2020-12); unknown keys are allowed, for a later version may add some."""
-    schema = msgspec.json.schema(Result)
-    schema["$defs"]["Result"]["properties"]["format_version"] = {"const": FORMAT_VERSION}
+    (result, show), structs = msgspec.json.schema_components([Result, Show], ref_template="#/$defs/{name}")
+    structs["Result"]["properties"]["format_version"] = {"const": FORMAT_VERSION}
+    structs["Show"]["properties"]["format_version"] = {"const": SHOW_VERSION}
+    structs["Show"]["properties"]["kind"] = {"const": "show"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"tracediff result, format_version {FORMAT_VERSION}",
-        **schema,
+        "title": f"tracediff result, format_version {FORMAT_VERSION}; of one capture, {SHOW_VERSION}",
+        "if": {"properties": {"kind": {"const": "show"}}, "required": ["kind"]},
+        "then": show,
+        "else": result,
+        "$defs": dict(sorted(structs.items())),
     }
 
 

@@ -18,9 +18,9 @@ import msgspec
 import polars as pl
 
 from tracediff.model import Result, TimelineLane, TimelineStep
-from tracediff.model_show import Show, ShowTimeline
+from tracediff.model_show import Show
 from tracediff.report import palette
-from tracediff.report.escape import Report, neutral
+from tracediff.report.escape import neutral
 
 Kind = type[Result] | type[Show]
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
@@ -41,10 +41,10 @@ def names(kind: Kind = Result) -> list[str]:
     return list(_layout(kind))
 
 
-def frames(result: Report) -> dict[str, pl.DataFrame]:
+def frames(result: Result | Show) -> dict[str, pl.DataFrame]:
     """Return every table, empty ones with their columns; no control character is left in any text."""
     result = neutral(result)
-    tables = _layout(type(result))
+    tables = _layout(_kind(result))
     for name, struct, rows in _lists(result):
         _fill(tables, name, struct, rows, None)
     summary = tables["summary"]
@@ -84,7 +84,7 @@ def parquet(frame: pl.DataFrame) -> bytes:
     return out.getvalue()
 
 
-def files(result: Report) -> Iterator[tuple[str, bytes]]:
+def files(result: Result | Show) -> Iterator[tuple[str, bytes]]:
     """Yield each file's name and content."""
     for name, frame in frames(result).items():
         yield f"{name}.csv", csv(frame)
@@ -94,6 +94,10 @@ def files(result: Report) -> Iterator[tuple[str, bytes]]:
 def file_names(kind: Kind = Result) -> list[str]:
     """Return the names of all files that `files` yields."""
     return [f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet")]
+
+
+def _kind(result: Result | Show) -> Kind:
+    return Result if isinstance(result, Result) else Show
 
 
 def _layout(kind: Kind) -> dict[str, _Table]:
@@ -183,7 +187,7 @@ def _list_fields(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[st
             yield from _list_fields(inner, f"{prefix}{key}_")
 
 
-def _lists(result: Report) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
+def _lists(result: Result | Show) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
     def walk(value: Any, struct: type[msgspec.Struct], prefix: str) -> Iterator[Any]:
         for key, hint in typing.get_type_hints(struct).items():
             inner, one = _plain(hint), None if value is None else getattr(value, key)
@@ -193,10 +197,10 @@ def _lists(result: Report) -> Iterator[tuple[str, type[msgspec.Struct], list[Any
             elif _is_struct(inner):
                 yield from walk(one, inner, f"{prefix}{key}_")
 
-    yield from walk(result, type(result), "")
+    yield from walk(result, _kind(result), "")
 
 
-def _scalars(result: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+def _scalars(result: Result | Show) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what is said once a result: verdict, step, mix, launch, graphs, coverage, options."""
 
     def walk(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -216,15 +220,16 @@ def _scalars(result: Report) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from walk(getattr(result, name), name)
 
 
-def _events(result: Report) -> Iterator[dict[str, Any]]:
+def _events(result: Result | Show) -> Iterator[dict[str, Any]]:
     """Yield every event of the steps that were kept; `row` counts the rows of `timelines_steps`."""
     if result.timelines is None:
         return
     texts = result.timelines.names
+    if isinstance(result, Show):
+        for row, shown in enumerate(result.timelines.steps):
+            yield from (event | {"row": row} for event in _of_step(shown.step, texts))
+        return
     for row, one in enumerate(result.timelines.steps):
-        if isinstance(one, ShowTimeline):
-            yield from (event | {"row": row} for event in _of_step(one.step, texts))
-            continue
         for side, step in (("baseline", one.baseline), ("candidate", one.candidate)):
             yield from (event | {"row": row, "side": side} for event in _of_step(step, texts))
 

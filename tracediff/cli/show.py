@@ -1,0 +1,89 @@
+"""`tracediff show`: what is in the time of a step of one capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracediff.cli.outputs import check, show_output_options, write_outputs
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  tracediff show run.sqlite
+  tracediff show main=runs/main --html report.html --json report.json
+  tracediff show run.sqlite --kpi bench.json --tables tables
+
+\b
+Exit status: 0 done, 1 error, 2 usage.
+"""
+)
+@click.argument("capture")
+@show_output_options
+@click.option(
+    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
+)
+@click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
+@click.option(
+    "--min-steps",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Steps a run that a workload needs to be in the mean.",
+)
+@click.option(
+    "--kpi",
+    "kpis",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Benchmark report or iteration log of the program; repeatable.",
+)
+@click.option(
+    "--host-only", is_flag=True, help="Captures without GPU kernels: host time between step labels."
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
+@click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+def show(
+    capture: str,
+    outputs: dict[str, Path],
+    overwrite: bool,
+    top: int,
+    quiet: bool,
+    step_regex: str | None,
+    whole_capture: bool,
+    min_steps: int,
+    kpis: tuple[Path, ...],
+    host_only: bool,
+    memory_limit: str | None,
+    threads: int | None,
+) -> None:
+    """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
+
+    CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
+    repeated runs of one program, and may be named: label=PATH.
+    """
+    from tracediff.cli.compare import _progress
+    from tracediff.load.inputs import resolve
+    from tracediff.load.kpi import read
+    from tracediff.measure.compare import Options
+    from tracediff.measure.run import Reading, reduce_sides
+    from tracediff.measure.show import show as show_side
+
+    check(outputs, overwrite, of_one=True)
+    if host_only and whole_capture:
+        raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
+    files = resolve(capture)
+    reports = [read(path) for path in kpis]
+    keep = bool({"html", "json", "tables"} & outputs.keys())  # what draws steps
+    reading = Reading(
+        step_regex=step_regex, whole_capture=whole_capture, memory_limit=memory_limit, threads=threads,
+        host_only=host_only, keep=keep,
+    )  # fmt: skip
+    said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only}
+    side = reduce_sides([files], reading, _progress(quiet))[0]
+    options = Options(min_steps, extra={name: value for name, value in said.items() if value})
+    report = show_side(side, options, kpi=reports)
+    write_outputs(report, outputs, overwrite=overwrite, top=top, quiet=quiet)

@@ -1,0 +1,239 @@
+"""The report of one capture on a terminal: the step, what is in it, what the GPU waited for, what to doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from tracediff.model_show import Show
+from tracediff.report import names, show_words, units, words
+from tracediff.report.escape import neutral, shorten
+from tracediff.report.rows import LIMIT
+from tracediff.report.terminal import has_unicode, print_heading, print_line
+
+_BAR = 40  # columns of the longest bar
+_WIDE = 110  # columns from which a name and its figures share a line
+
+
+def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
+    """Print the report; `top` is how many rows of a list are shown."""
+    report = neutral(report)
+    books = show_words.books(report)
+    print_line(
+        console, (report.input.label, "bold"), "  ", (f"{books.step} a step", "bold cyan"), indent=0
+    )  # fmt: skip
+    if show_words.captured(report, "kernels"):
+        print_line(
+            console, f"GPU busy {books.busy}, idle {books.idle}"
+        )  # fmt: skip
+    print_line(console, (f"{show_words.runs(report)}; {show_words.spread(report)}", "dim"))
+    print_line(console, (show_words.machine(report), "dim"))
+    for text in show_words.not_counted(report):
+        print_line(console, (text, "yellow"))
+    _accounting(report, books, console)
+    _idle(report, console, top)
+    _kernels(report, console, top)
+    _host(report, console, top)
+    _ranks(report, console)
+    _benchmark(report, console, top)
+    _doubts(report, console)
+
+
+def _accounting(report: Show, books: show_words.Books, console: Console) -> None:
+    print_heading(console, "What is in the time of a step")
+    full = "█" if has_unicode(console) else "#"
+    sds = [f"sd {line.sd}" if line.sd else "" for line in books.lines]
+    cells = [
+        (line.label, f"{line.time} {books.scale.unit}", line.share, sd) for line, sd in zip(books.lines, sds, strict=True)
+    ]  # fmt: skip
+    cells.append(("step", f"{books.total} {books.scale.unit}", "100.00 %", ""))
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    room = max(6, min(_BAR, console.width - sum(widths) - 10))
+    for number, (label, time, share, sd) in enumerate(cells):
+        total = number == len(books.lines)
+        text = Text("  ")
+        text.append(
+            f"{label:<{widths[0]}}  {time:>{widths[1]}}  {share:>{widths[2]}}", "bold" if total else ""
+        )
+        if widths[3]:
+            text.append(f"  {sd:>{widths[3]}}", "dim")
+        if not total:
+            text.append("  " + full * round(room * books.lines[number].bar), "cyan")
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+    hidden = [
+        f"{words.cause(row.category)} {units.scale_for([row.hidden_ns]).time(row.hidden_ns)}"
+        for row in report.accounting
+        if row.hidden_ns
+    ]
+    if hidden:
+        print_line(console, (f"hidden behind GPU work: {', '.join(hidden)} a step", "dim"))
+
+
+def _idle(report: Show, console: Console, top: int) -> None:
+    if not report.idle:
+        return
+    shown = report.idle[:top]
+    scale = units.scale_for([cause.ns for cause in shown])
+    print_heading(console, "What the GPU waited for")
+    for cause in shown:
+        print_line(console, (f"{cause.rank}. {words.sentence(cause.title)}", "bold"), hang=3)
+        facts = [
+            f"{units.share(cause.share)} of the step",
+            f"{units.count(cause.count_per_step)} a step",
+            show_words.longest(cause),
+        ]
+        print_line(console, (scale.time(cause.ns), "cyan"), f"; {'; '.join(filter(None, facts))}", indent=5)
+        rest = [
+            f"{name} {shorten(value, 120)}"
+            for name, value in show_words.place(cause)
+            if value not in cause.title
+        ]
+        if rest:
+            print_line(console, ("at: ", "dim"), ", ".join(rest), indent=5)
+    _more(len(report.idle) + report.idle_left_out - len(shown), console)
+
+
+def _more(left: int, console: Console) -> None:
+    if left > 0:
+        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
+
+
+def _kernels(report: Show, console: Console, top: int) -> None:
+    shown = report.kernels[:top]
+    if not shown:
+        return
+    scale = units.scale_for([row.kernel.ns_per_step for row in shown])
+    each = units.scale_for([row.kernel.mean_ns for row in shown])
+    rows = [
+        (
+            row.category,
+            units.count(row.kernel.count_per_step),
+            scale.number(row.kernel.ns_per_step),
+            units.share(row.share),
+            each.time(row.kernel.mean_ns),
+        )
+        for row in shown
+    ]
+    print_heading(console, f"Kernels with the most time ({scale.unit} a step)")
+    labels = [" + ".join(names.short(name) for name in row.kernel.names) for row in shown]
+    _table(console, "kernel", labels, [("category", "count", scale.unit, "%", "each"), *rows])
+    _more(len(report.kernels) - len(shown), console)
+
+
+def _table(console: Console, name: str, labels: Sequence[str], cells: Sequence[tuple[str, ...]]) -> None:
+    """Print a table; on a narrow terminal each name has a line of its own. `cells`: the header, then the rows."""
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = [
+        "  ".join(f"{cell:<{w}}" if n == 0 else f"{cell:>{w}}" for n, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        for row in cells
+    ]  # fmt: skip
+    wide = console.width >= _WIDE
+    room = max(20, console.width - (4 + len(lines[0]) if wide else 2))
+    short = [name, *(shorten(label, room) for label in labels)]
+    widest = max(len(label) for label in short)
+    for number, (label, line) in enumerate(zip(short, lines, strict=True)):
+        text = (
+            f"  {label:<{widest}}  {line}" if wide else f"  {label}\n    {line}" if number else f"    {line}"
+        )
+        console.print(Text(text.rstrip(), "" if number else "dim"), soft_wrap=True)
+
+
+def _host(report: Show, console: Console, top: int) -> None:
+    """Launches and CUDA calls, the GIL, garbage collection, the response path."""
+    totals = report.launch.totals
+    scale = units.scale_for([totals.api_ns_per_step])
+    if report.launch.apis:
+        print_heading(console, f"CUDA calls (host {scale.unit} a step)")
+        print_line(
+            console,
+            f"{units.count(totals.kernels_per_step)} kernels by {units.count(totals.calls_per_step)} launching calls, "
+            f"{units.count(totals.graph_launches_per_step)} of graphs; {scale.time(totals.api_ns_per_step)} in them, "
+            f"GPU idle for {scale.time(totals.exposed_ns_per_step)} of it and of launch latency",
+        )
+        apis = report.launch.apis[:top]
+        own = units.scale_for([row.ns for row in apis])
+        cells = [(row.kind, units.count(row.calls), own.time(row.ns)) for row in apis]
+        _table(console, "call", [row.api for row in apis], [("kind", "calls", "time"), *cells])
+    if report.gil:
+        scale = units.scale_for([max(row.hold_ns, row.wait_ns) for row in report.gil])
+        print_heading(console, f"GIL ({scale.unit} a step)")
+        shown = report.gil[:top]
+        gil = [
+            (row.phase, scale.number(row.hold_ns), scale.number(row.wait_ns), scale.number(row.exposed_ns))
+            for row in shown
+        ]
+        _table(
+            console, "thread", [row.thread for row in shown], [("phase", "holds", "waits", "GPU idle"), *gil]
+        )
+    if report.gc:
+        scale = units.scale_for([row.ns for row in report.gc])
+        print_heading(console, "Python garbage collection (a step)")
+        gc = [
+            (row.generation, units.count(row.count), scale.time(row.ns), scale.time(row.exposed_ns))
+            for row in report.gc[:top]
+        ]
+        _table(
+            console,
+            "thread",
+            [row.thread for row in report.gc[:top]],
+            [("generation", "pauses", "time", "GPU idle"), *gc],
+        )
+    if report.response_path:
+        scale = units.scale_for([row.ns for row in report.response_path])
+        print_heading(console, f"Response path (host {scale.unit} a step)")
+        stages = [
+            (row.thread, scale.number(row.ns), "yes" if row.keeps_up else "no")
+            for row in report.response_path
+        ]
+        _table(
+            console,
+            "stage",
+            [row.stage for row in report.response_path],
+            [("thread", "time", "keeps up"), *stages],
+        )
+
+
+def _ranks(report: Show, console: Console) -> None:
+    if len(report.ranks) < 2:
+        return
+    shown = report.ranks[:LIMIT]
+    scale = units.scale_for([row.ns for row in shown])
+
+    def number(ns: float | None) -> str:
+        return "-" if ns is None else scale.number(ns)
+
+    cells = [
+        (
+            f"device {row.device}",
+            scale.number(row.ns),
+            number(row.comm_wait_ns),
+            number(row.comm_transfer_ns),
+            number(row.caused_wait_ns),
+        )
+        for row in shown
+    ]
+    print_heading(console, f"Ranks ({scale.unit} a step)")
+    header = ("", "step", "waits for peers", "transfers", "made others wait")
+    _table(console, "rank", [f"rank {row.rank}" for row in shown], [header, *cells])
+
+
+def _benchmark(report: Show, console: Console, top: int) -> None:
+    if report.kpi is None:
+        return
+    print_heading(console, f"Benchmark figures ({report.kpi.source})")
+    for row in report.kpi.rows[: 2 * top]:
+        print_line(console, f"{row.metric}  {row.value:,.5g} {row.unit}".rstrip())
+    _more(len(report.kpi.rows) - 2 * top, console)
+
+
+def _doubts(report: Show, console: Console) -> None:
+    missing = show_words.all_missing(report)
+    if report.warnings or missing:
+        print_heading(console, "Warnings")
+    for warning in report.warnings[:LIMIT]:
+        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+    for text in missing:
+        print_line(console, text)

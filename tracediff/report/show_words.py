@@ -1,0 +1,196 @@
+"""The report of one capture in words and printed figures, for every output.
+
+The accounting is printed to the nanosecond, and so that its rows add up to the printed step: the last digit goes to
+the largest remainders. Rounded further, as elsewhere in a report, each row is what it is by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracediff.model_show import IdleCause, Show, ShowCategory, ShowStratum
+from tracediff.report import palette, units, words
+from tracediff.report.timelines import workload_name
+
+_NAMED = 3  # workloads that are not in the mean; further ones are summed up
+_NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
+_LONG = 1e9  # ns, from which a step is printed to the us
+FACTS = {
+    "gpu": "GPU", "gpu_count": "GPUs", "driver": "driver", "cuda": "CUDA", "nsys": "nsys", "schema": "export schema",
+    "clocks": "maximum clocks", "graph_mode": "CUDA graphs traced by",
+}  # fmt: skip
+
+
+def apportion(values: Sequence[float], total: float, quantum: float) -> list[int]:
+    """Round each value, in whole quanta, so that they add up to the rounded total (largest remainders)."""
+    exact = [value / quantum for value in values]
+    parts = [math.floor(value) for value in exact]
+    missing = round(total / quantum) - sum(parts)
+    order = sorted(range(len(exact)), key=lambda place: (parts[place] - exact[place], place))
+    for place in order[: max(missing, 0)]:
+        parts[place] += 1
+    return parts
+
+
+@dataclass(frozen=True)
+class Line:
+    """A category as it is printed. `bar`: of the longest, 0 to 1."""
+
+    row: ShowCategory
+    label: str
+    time: str  # in the unit of the accounting
+    share: str
+    sd: str  # '' with one run
+    hidden: str  # '' where the cause has none
+    bar: float
+
+
+@dataclass(frozen=True)
+class Books:
+    """The printed accounting: `lines` add up to `total`. The headline, rounded: step, busy and idle time with units."""
+
+    scale: units.Scale
+    lines: list[Line]
+    total: str
+    step: str
+    busy: str
+    idle: str
+
+    @property
+    def by_category(self) -> dict[str, Line]:
+        """The lines by their category."""
+        return {line.row.category: line for line in self.lines}
+
+
+def books(report: Show) -> Books:
+    """Print the accounting."""
+    rows, step = report.accounting, report.step
+    scale = _NS if step.mean_ns < _LONG else _US
+    times = apportion([row.ns for row in rows], step.mean_ns, scale.factor / 10**scale.decimals)
+    shares = apportion([row.share for row in rows], 1.0, 0.0001)
+    longest = max((row.ns for row in rows), default=0.0) or 1.0
+    lines = [
+        Line(
+            row,
+            palette.category(row.category).label,
+            _write(time, row.ns, scale.decimals),
+            f"{_write(share, row.share, 2)} %",
+            "" if row.sd_ns is None else scale.number(row.sd_ns),
+            "" if row.hidden_ns is None else scale.number(row.hidden_ns),
+            row.ns / longest,
+        )
+        for row, time, share in zip(rows, times, shares, strict=True)
+    ]
+    head = units.scale_for([step.mean_ns])
+    busy, idle = (
+        f"{head.time(ns)} ({ns / step.mean_ns:.1%})".replace("%", " %") if step.mean_ns else head.time(ns)
+        for ns in (step.mean_ns - step.idle_ns, step.idle_ns)
+    )
+    return Books(
+        scale, lines, _write(sum(times), step.mean_ns, scale.decimals), head.time(step.mean_ns), busy, idle
+    )
+
+
+def _write(quanta: int, value: float, decimals: int) -> str:
+    if value == 0:
+        return "0"
+    if quanta == 0:
+        return f"<{10**-decimals:.{decimals}f}"
+    return f"{quanta / 10**decimals:,.{decimals}f}"
+
+
+def spread(report: Show) -> str:
+    """How far the runs are apart, in words."""
+    step = report.step
+    if step.sd_ns is None:
+        return "how far runs differ from one another is not known"
+    scale = units.scale_for([step.mean_ns])
+    low, high = min(step.runs_ns), max(step.runs_ns)
+    return (
+        f"standard deviation {scale.time(step.sd_ns)} over {len(step.runs_ns)} runs "
+        f"({scale.number(low)} to {scale.time(high)})"
+    )
+
+
+def runs(report: Show) -> str:
+    """Count runs and steps: `3 runs, 87 of 90 steps`."""
+    many = len(report.input.runs)
+    return f"{many} run{'s' if many > 1 else ''}, {steps(report)}"
+
+
+def steps(report: Show) -> str:
+    """Count the steps of the mean."""
+    step = report.step
+    of = f"{step.steps:,} of {step.all_steps:,}" if step.steps < step.all_steps else f"{step.steps:,}"
+    return f"{of} step{'s' if step.all_steps > 1 else ''}"
+
+
+def ranks(report: Show) -> str:
+    """Count ranks, of every run: `2`, or `1 | 2` where runs differ."""
+    return " | ".join(str(one) for one in sorted({run.ranks for run in report.input.runs}))
+
+
+def machine(report: Show) -> str:
+    """The devices, in a line."""
+    known = {fact.name: fact.value for fact in report.machine if fact.value != "?"}
+    parts = [known.get("gpu", "GPU not recorded")]
+    if known.get("gpu_count", "1") != "1":
+        parts[0] = f"{known['gpu_count']} x {parts[0]}"
+    parts += [f"{ranks(report)} rank{'s' if ranks(report) != '1' else ''}"]
+    parts += [f"{FACTS[name]} {known[name]}" for name in ("driver", "nsys") if name in known]
+    return ", ".join(parts)
+
+
+def not_counted(report: Show) -> list[str]:
+    """One sentence a workload that is not in the mean, those with the most time first."""
+    rest = sorted((one for one in report.strata if not one.counted), key=lambda one: -one.time_share)
+    texts = [f"{_size([one])} ({workload_name(one)}): {one.reason}" for one in rest[:_NAMED]]
+    if rest[_NAMED:]:
+        texts.append(f"{_size(rest[_NAMED:])} of {len(rest) - _NAMED} more workloads")
+    return [f"Not in the mean: {text}." for text in texts]
+
+
+def _size(strata: Sequence[ShowStratum]) -> str:
+    many = sum(one.steps for one in strata)
+    share = units.share(sum(one.time_share for one in strata))
+    return f"{share} of the time of all steps, {many:,} step{'s' if many > 1 else ''}"
+
+
+def captured(report: Show, kind: str) -> bool:
+    """Whether the captures hold a kind of trace."""
+    return report.coverage.get(kind) == "captured"
+
+
+def missing(report: Show, kind: str) -> str:
+    """Say that a kind was not captured and what to capture it with; '' where it was."""
+    if captured(report, kind):
+        return ""
+    return f"{words.KINDS.get(kind, kind)}: not captured. Capture with {words.CAPTURE_WITH.get(kind, 'a wider -t')} to see it."
+
+
+def all_missing(report: Show) -> list[str]:
+    """The same of every kind."""
+    return [text for kind in words.KINDS if (text := missing(report, kind))]
+
+
+def place(cause: IdleCause) -> list[tuple[str, str]]:
+    """The parts of an idle cause's place that apply, as (name, value)."""
+    parts = [
+        ("range", cause.range),
+        ("thread", cause.thread),
+        ("API", cause.api),
+        ("GIL holder", cause.holder_thread),
+        ("holder's range", cause.holder_range),
+    ]
+    return [(name, value) for name, value in parts if value]
+
+
+def longest(cause: IdleCause) -> str:
+    """Say where the longest piece of a cause is; '' where none was kept."""
+    if cause.longest is None:
+        return ""
+    ns = cause.longest.end_ns - cause.longest.start_ns
+    step = cause.longest.what.partition(",")[0]
+    return f"longest in the capture {units.scale_for([ns]).time(ns)}, {step} of {cause.longest.run}"
