@@ -17,6 +17,7 @@ from tracediff.errors import TracediffError
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
+    "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),

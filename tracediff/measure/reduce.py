@@ -19,12 +19,12 @@ from tracediff.measure.collectives import collective_waits
 from tracediff.measure.gil import read_gil
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.idle_cells import Words
-from tracediff.measure.kept_steps import choose_steps
+from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, op_sums, transition_table
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
 from tracediff.measure.reduction import Reduction
-from tracediff.measure.step_events import gil_of_steps, keep_steps, ops_of_periods
+from tracediff.measure.step_events import gil_of_steps, ops_of_periods
 from tracediff.measure.sweep import Sweep, sweep
 from tracediff.measure.windows import host_windows
 
@@ -37,11 +37,12 @@ def reduce_capture(
     step_regex: str | None = None,
     whole_capture: bool = False,
     keep: bool = False,
+    keeper: Keeper = DRAWN,
     emptied: Callable[[], None] = lambda: None,
 ) -> Reduction:
     """Measure one export.
 
-    `keep`: with the events of some steps, to draw. `emptied` is called when the large tables of the capture are gone.
+    `keep`: with the events of some steps, to draw; `keeper` says of which, and how. `emptied` is called when the large tables of the capture are gone.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex.
     """
     if whole_capture:
@@ -57,14 +58,14 @@ def reduce_capture(
     swept = [sweep(unit) for unit in timeline.units]
     periods, strata = _periods(timeline.units, swept, steps)
     windows = host_windows(periods, timeline.units[0].pid, threads)
-    chosen = choose_steps(periods, ops_of_periods(swept)) if keep else []
+    chosen = keeper.choose(periods, ops_of_periods(swept)) if keep else []
     gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
     emptied()
     hosts = Hosts(capture.db, timeline.calls, gil)
     idle = idle_tables(timeline, swept, periods, Words.of(threads, places, hosts), hosts)
     kept = (
-        keep_steps(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
+        keeper.keep(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
         if gil_rows is not None
         else []
     )

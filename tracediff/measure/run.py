@@ -15,6 +15,7 @@ from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.scratch import scratch
 from tracediff.measure.host_only import is_host_only, reduce_host
+from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.memory import Budget, needed
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
@@ -31,6 +32,7 @@ class Reading:
     threads: int | None = None
     host_only: bool = False  # measure the host where an export has no GPU kernels
     keep: bool = False  # the events of some steps, to draw
+    keeper: Keeper = DRAWN
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
 
 
@@ -110,6 +112,7 @@ def _reduced(path: Path, reading: Reading, budget: Budget | None) -> Reduction:
                 step_regex=reading.step_regex,
                 whole_capture=reading.whole_capture,
                 keep=reading.keep,
+                keeper=reading.keeper,
                 emptied=lambda: memory.shrink(reduced),
             )
         finally:

@@ -84,7 +84,7 @@ def keep_steps(
     kept = []
     for row in chosen:
         unit, one, period = owner[row]
-        step = _Step(unit, one, period, timeline, *words)
+        step = StepEvents(unit, one, period, timeline, *words)
         lanes = [*step.gpu(), step.idle()]
         if step.tid >= 0:
             lanes += [step.calls(), *step.ranges(ranges, row)]
@@ -99,7 +99,7 @@ def _arrays(db: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
     return {name: np.asarray(values) for name, values in db.execute(query).fetchnumpy().items()}
 
 
-class _Step:
+class StepEvents:
     """One period of one unit."""
 
     def __init__(
@@ -168,7 +168,7 @@ class _Step:
             )  # fmt: skip
         return lanes
 
-    def idle(self) -> Lane:
+    def idle_parts(self) -> list[IdlePieces]:
         """Idle time of the device by cause, as the accounting has it."""
         unit, gaps = self._unit, self._swept.gaps
         mine = gaps.take(np.flatnonzero(gaps.period == self._period))
@@ -178,7 +178,11 @@ class _Step:
         for tid in np.unique(launches.tid[launch[launch >= 0]]).tolist():
             own = np.unique(launch[(launch >= 0) & (launches.tid[launch] == tid)])
             labels[own] = self._hosts.thread(tid).label_at(launches.start[own])
-        parts = attribute(unit, mine, launches, labels, self._hosts)
+        return attribute(unit, mine, launches, labels, self._hosts)
+
+    def idle(self) -> Lane:
+        """The same as a lane."""
+        parts = self.idle_parts()
         texts: dict[str, int] = {}
         what = [texts.setdefault(text, len(texts)) for part in parts for text in self._idle_texts(part)]
         empty = np.empty(0, np.int64)
@@ -197,16 +201,17 @@ class _Step:
         )  # fmt: skip
 
     def _idle_texts(self, part: IdlePieces) -> list[str]:
-        places = self._place_texts(part.tid, part.label, part.start)
+        places = self.place_texts(part.tid, part.label, part.start)
         apis = [self._timeline.api_names.get(int(one), ("", ""))[0] for one in part.api.tolist()]
         texts = [f"{api} in {place}" if api and place else api or place for api, place in zip(apis, places, strict=True)]  # fmt: skip
         if part.holder_label is None:
             return texts
         held = self.role(part.holder) or "nobody recorded"
-        where = self._place_texts(part.holder, part.holder_label, part.start)
+        where = self.place_texts(part.holder, part.holder_label, part.start)
         return [f"in {text or 'no range'}; held by {held}{f' in {at}' if at else ''}" for text, at in zip(texts, where, strict=True)]  # fmt: skip
 
-    def _place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
+    def place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
+        """The places of labels of a thread; outside its ranges, between which the instants fall."""
         if tid < 0:
             return [""] * len(label)
         place = np.where(label >= 0, self._places.ids(label.astype(np.int64)), -1)
