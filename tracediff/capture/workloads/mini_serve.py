@@ -199,7 +199,7 @@ def step_times(began: list[tuple[int, int, int]], first: int, last: int) -> dict
 
 def worker(options: Options, rank: int, rendezvous: str, out: Connection) -> None:
     """Run one rank: the executor loop and the await-response thread, each on a thread of its own."""
-    ranges = Ranges(use_torch=not (options.dry_run or options.cpu))
+    ranges = Ranges(use_torch=not (options.dry_run or options.cpu), kineto=options.torch_profile is not None)
     responses: queue.SimpleQueue[Any] = queue.SimpleQueue()
     ready = threading.Event()
     held: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tracediff.capture.workloads.options import Options
+from tracediff.capture.workloads.torch_profile import TorchProfile, file_of_rank
 
 HEAD_DIM = 128
 VOCABULARY = 32_000
@@ -107,6 +108,11 @@ class TorchDevice:
                 "nccl", init_method=f"file://{rendezvous}", rank=rank, world_size=options.tp
             )
             self._meet = self._dist.FileStore(rendezvous + ".meet", options.tp)
+        self._kineto: TorchProfile | None = None
+        if options.torch_profile:
+            self._kineto = TorchProfile(
+                file_of_rank(options.torch_profile, rank, options.tp), cuda=self._cuda
+            )
         self._quantize = self._quantization()
         self._act = self._activation()
         self._attend = self._attention()
@@ -343,9 +349,12 @@ class TorchDevice:
         return list(self._seen)
 
     def profiler(self, start: bool) -> None:
-        """Start or stop the CUDA profiler, the GPU idle."""
+        """Start or stop the CUDA profiler, or torch's own, the GPU idle."""
         if self._cuda:
             self._torch.cuda.synchronize()
+        if self._kineto is not None:
+            (self._kineto.start if start else self._kineto.stop)()
+        elif self._cuda:
             cudart = self._torch.cuda.cudart()
             (cudart.cudaProfilerStart if start else cudart.cudaProfilerStop)()
         if self._dist is not None:

@@ -40,6 +40,7 @@ class Options:
     cpu: bool = False
     dry_gpu_us: int = 700
     report: str | None = None
+    torch_profile: str | None = None
     # host causes
     work_us: int = 0
     work_in: str = "_schedule"
@@ -112,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--cpu", action="store_true", help="torch on the CPU: to try the model without a GPU")
     run.add_argument("--dry-gpu-us", type=int, default=d.dry_gpu_us, metavar="US")
     run.add_argument("--report", metavar="FILE", help="write the JSON report here as well as on stdout")
+    run.add_argument("--torch-profile", metavar="FILE",
+                     help="record the steps of TLLM_PROFILE_START_STOP with torch.profiler, not nsys: trace.json "
+                     "or .json.gz, one a rank")  # fmt: skip
 
     host = p.add_argument_group("planted on the host")
     host.add_argument("--work-us", type=int, default=0, metavar="US", help="Python work with the GIL held")
@@ -164,6 +168,8 @@ def parse(argv: list[str] | None = None) -> Options:
         parser.error("--hidden must be a multiple of 128 x --tp")
     if options.dry_run and options.tp > 1:
         parser.error("--dry-run has one rank")
+    if options.torch_profile and (options.dry_run or options.profile_window() is None):
+        parser.error("--torch-profile needs torch and TLLM_PROFILE_START_STOP=A-B")
     if options.cpu and (options.mode != "eager" or options.tp > 1 or options.dry_run):
         parser.error("--cpu goes with --eager and one rank")
     if options.trtllm_kernel and (options.cpu or options.dry_run):

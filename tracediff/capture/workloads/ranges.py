@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from tracediff.capture.workloads.torch_profile import Annotation, annotation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,14 +33,19 @@ def _optional(module: str) -> Any:
 class Ranges:
     """Push/pop ranges by name; the annotation of a name without numbers is made once."""
 
-    def __init__(self, *, use_torch: bool) -> None:
-        self._nvtx = _optional("nvtx")
+    def __init__(self, *, use_torch: bool, kineto: bool = False) -> None:
+        """`kineto`: ranges that torch.profiler records, instead of NVTX."""
+        self._kineto = kineto
+        use_torch = use_torch and not kineto
+        self._nvtx = None if kineto else _optional("nvtx")
         self._torch_nvtx = importlib.import_module("torch").cuda.nvtx if use_torch else None
         self._kept: dict[str, AbstractContextManager[Any]] = {}
 
     @property
     def backend(self) -> str:
-        """`nvtx`, `torch` (no domain) or `none`."""
+        """`nvtx`, `torch` (no domain), `kineto` or `none`."""
+        if self._kineto:
+            return "kineto"
         if self._nvtx is not None:
             return "nvtx"
         return "torch" if self._torch_nvtx is not None else "none"
@@ -52,6 +59,8 @@ class Ranges:
 
     def once(self, name: str, category: str | None = None) -> AbstractContextManager[Any]:
         """Give a range whose name is used once (a step label)."""
+        if self._kineto:
+            return Annotation(name)
         if self._nvtx is not None:
             annotation: AbstractContextManager[Any] = self._nvtx.annotate(
                 name, domain=DOMAIN, category=category
@@ -76,6 +85,14 @@ class Ranges:
         return lambda: gc.callbacks.remove(on_gc)
 
     def _start_end(self) -> tuple[Callable[[str], Any], Callable[[Any], None]]:
+        if self._kineto:
+
+            def start(name: str) -> Any:
+                recorded = annotation(name)
+                recorded.__enter__()
+                return recorded
+
+            return start, lambda recorded: recorded.__exit__(None, None, None)
         if self._torch_nvtx is not None:
             return self._torch_nvtx.range_start, self._torch_nvtx.range_end
         if self._nvtx is not None:
