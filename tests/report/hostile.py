@@ -40,14 +40,19 @@ def harmless(name: str) -> str:
 
 def result(folder: Path, *, harm: bool) -> Result:
     """Compare two runs of a loop whose kernels, ranges and threads carry the names."""
-    sides = []
+    return compare(*sides(folder, harm=harm))
+
+
+def sides(folder: Path, *, harm: bool) -> list[Side]:
+    """Two sides of a run each, the second with slower kernels."""
+    found = []
     for side, kernel_us in (("baseline", 20.0), ("candidate", 24.0)):
         place = folder / f"{side}-{harm}"
         place.mkdir()
         trace = _named(serving(8, kernel_us=kernel_us, gil=True, gc_us=3.0), harm=harm, slower=kernel_us > 20)
         label = NAMES[0] if harm else harmless(NAMES[0])
-        sides.append(Side(label, [Run(label, [reduced(trace, place, keep=True)])]))
-    return compare(*sides)
+        found.append(Side(label, [Run(label, [reduced(trace, place, keep=True)])]))
+    return found
 
 
 def _named(trace: TraceBuilder, *, harm: bool, slower: bool) -> TraceBuilder:

@@ -1,0 +1,107 @@
+"""`tracediff show`: formats, files and exit codes as of `compare`, and its saved report in `tracediff report`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import jsonschema
+import pytest
+
+from tests.cli.checks import expect_error, files
+from tests.serving import serving
+from tests.tiny import FIXTURES
+from tracediff.model_show import Show, decode
+from tracediff.report.tables import file_names
+
+FORMATS = {"--html": "out.html", "--md": "out.md", "--json": "out.json", "--tables": "tables"}
+WORDS = [word for pair in FORMATS.items() for word in pair]
+WRITTEN = {"out.html", "out.md", "out.json", *(f"tables/{name}" for name in file_names(Show))}
+
+
+def test_every_format_and_the_saved_report_the_same(run, good, tmp_path) -> None:
+    code, out, err = run("show", good, *WORDS)
+    assert code == 0 and out.startswith("good  707.0 us a step")
+    assert [line for line in err.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {path} ({option.removeprefix('--')})" for option, path in FORMATS.items()
+    ]
+    assert files(tmp_path) == {*WRITTEN, "tables", "good.sqlite"}
+    first = {name: (tmp_path / name).read_bytes() for name in WRITTEN}
+    shutil.move(tmp_path / "out.json", tmp_path / "saved.json")
+    code, again, _ = run("report", "saved.json", "-f", *WORDS)
+    assert (code, again) == (0, out)
+    assert {name: (tmp_path / name).read_bytes() for name in WRITTEN} == first
+    code, schema, _ = run("schema")
+    jsonschema.Draft202012Validator(json.loads(schema)).validate(json.loads(first["out.json"]))
+
+
+def test_a_folder_of_runs_with_a_label_and_figures(run, tmp_path) -> None:
+    (tmp_path / "runs").mkdir()
+    for number, schedule_us in enumerate((100, 120)):
+        serving(steps=6, schedule_us=schedule_us).write(tmp_path / "runs" / f"run{number}.sqlite")
+    kpi = FIXTURES / "kpi" / "serving_summary.json"
+    code, out, _ = run("show", "main=runs", "--json", "a.json", "--kpi", kpi)
+    assert code == 0 and out.startswith("main  717.0 us a step")
+    assert (
+        "2 runs, 12 steps" in out
+        and "standard deviation 14.1 us over 2 runs (707.0 to 727.0 us)" in " ".join(out.split())
+    )
+    report = decode((tmp_path / "a.json").read_bytes())
+    assert [run.name for run in report.input.runs] == ["run0.sqlite", "run1.sqlite"]
+    assert report.kpi is not None and report.kpi.source == "serving_summary.json" and report.kpi.rows
+    assert str(tmp_path) not in (tmp_path / "a.json").read_text()
+
+
+def test_files_are_left_alone_unless_told(run, good, tmp_path) -> None:
+    (tmp_path / "out.html").write_text("mine")
+    expect_error(run("show", good, "--html", "out.html"), "output-exists")
+    expect_error(run("show", good, "--md", "no/out.md"), "output-folder-missing")
+    expect_error(run("show", good, "--md", "a", "--json", "a"), "output-twice")
+    assert (tmp_path / "out.html").read_text() == "mine" and files(tmp_path) == {"out.html", "good.sqlite"}
+    assert run("show", good, "-q", "-f", "--html", "out.html")[:2] == (0, "")
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+
+
+def test_what_cannot_be_shown(run, good, tmp_path) -> None:
+    expect_error(run("show", "none.sqlite"), "not-a-file")
+    (tmp_path / "empty").mkdir()
+    expect_error(run("show", "empty"), "empty-folder")
+    assert run("show")[0] == 2 and run("show", good, good)[0] == 2
+    assert run("show", good, "--junit", "x.xml")[0] == 2
+    assert run("show", good, "--host-only", "--whole-capture")[0] == 2
+    expect_error(run("show", good, "--kpi", "none.json"), "kpi-unreadable")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--junit", "x.xml"),
+        ("--postmortem", "x.md"),
+        ("--benchmark-json", "x.json"),
+        ("--fail-on", "step:+1%"),
+    ],
+)
+def test_a_report_of_one_capture_has_no_gates_and_no_post_mortem(run, good, tmp_path, words) -> None:
+    assert run("show", good, "-q", "--json", "a.json")[0] == 0
+    before = files(tmp_path)
+    text = expect_error(run("report", "a.json", "-q", *words), "one-capture", 2)
+    assert words[0] in text and files(tmp_path) == before
+
+
+def test_it_is_no_comment_and_its_version_is_its_own(run, good, tmp_path) -> None:
+    assert run("show", good, "-q", "--json", "a.json")[0] == 0
+    expect_error(run("comment", "a.json", "--dry-run"), "one-capture", 2)
+    data = json.loads((tmp_path / "a.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps(data | {"format_version": 2}))
+    assert "run the report again" in expect_error(run("report", "b.json"), "result-version")
+    (tmp_path / "c.json").write_text(json.dumps(data | {"kernels": 7}))
+    expect_error(run("report", "c.json"), "not-a-result")
+    (tmp_path / "d.json").write_text(json.dumps(data | {"tomorrow": 1}))
+    assert run("report", "d.json", "-q", "--json", "e.json")[0] == 0
+    assert (tmp_path / "e.json").read_bytes() == (tmp_path / "a.json").read_bytes()
+
+
+def test_more_steps_in_the_mean_where_fewer_are_enough(run, tmp_path) -> None:
+    capture = FIXTURES / "demo/graph_gc"
+    assert "29 of 30 steps" in run("show", capture)[1]
+    assert "1 run, 30 steps" in run("show", capture, "--min-steps", 1)[1]

@@ -1,0 +1,243 @@
+"""The report of one capture in every format: figures that add up, names that harm nothing, words that belong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import jsonschema
+import msgspec
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from tests.measure.test_show import shown
+from tests.report import hostile
+from tests.serving import US
+from tracediff.measure.show import show
+from tracediff.model_show import Show, ShowCategory, ShowStep, encode
+from tracediff.report import show_words, tables
+from tracediff.report.schema import build_schema
+from tracediff.report.show_html import render_show_html
+from tracediff.report.show_markdown import render_show_markdown
+from tracediff.report.show_terminal import render_show_terminal
+
+NAMES = ("graph", "gc", "straggler")
+NOT_SAID = re.compile(
+    r"(?i)\b(baseline|candidate|delta|verdict|significan\w*|regress\w*|slower|noise|both sides)\b"
+)
+
+
+def terminal(report: Show, width: int = 120) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    render_show_terminal(report, console, top=10)
+    return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def harmful(tmp_path_factory) -> Show:
+    return show(hostile.sides(tmp_path_factory.mktemp("harm"), harm=True)[0])
+
+
+# Figures
+
+
+@given(st.lists(st.floats(0, 1e7), min_size=1, max_size=14), st.sampled_from([1.0, 0.1, 1e3]))
+def test_rounded_parts_add_up_to_the_rounded_total(values: list[float], quantum: float) -> None:
+    parts = show_words.apportion(values, sum(values), quantum)
+    assert sum(parts) == pytest.approx(sum(values) / quantum, abs=0.5 + 1e-6)
+    for part, value in zip(parts, values, strict=True):
+        assert abs(part - value / quantum) <= 1 + 1e-6
+        assert part == 0 or value > 0
+
+
+def test_parts_by_hand() -> None:
+    # 1.4 + 1.4 + 1.2 = 4: rounded alone they would be 3; the largest remainder takes the one that is missing
+    assert show_words.apportion([1.4, 1.4, 1.2], 4.0, 1.0) == [2, 1, 1]
+    assert show_words.apportion([0.6, 0.6, 0.8], 2.0, 1.0) == [1, 0, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_printed_rows_add_up_to_the_printed_step(name: str) -> None:
+    books = show_words.books(shown(name))
+
+    def number(text: str) -> int:
+        return 0 if text.startswith("<") else round(1000 * float(text.replace(",", "")))
+
+    assert sum(number(line.time) for line in books.lines) == number(books.total)
+    shares = [line.share.removesuffix(" %") for line in books.lines]
+    assert sum(0 if one.startswith("<") else round(100 * float(one)) for one in shares) == 10_000
+    for line in books.lines:
+        assert abs(number(line.time) - line.row.ns) <= 1
+
+
+def test_steps_of_any_length_are_printed_in_one_unit() -> None:
+    report = shown("gc")
+    for ns, text in ((12.0, "0.012"), (2_500_000.0, "2,500.000"), (3e9, "3,000.000")):
+        step = ShowStep(ns, None, [ns], 0.0, 1, 1, 1.0)
+        row = ShowCategory("compute", ns, 1.0, None, [ns])
+        books = show_words.books(msgspec.structs.replace(report, step=step, accounting=[row]))
+        assert (books.total, books.lines[0].time, books.scale.unit) == (
+            text,
+            text,
+            "ms" if ns == 3e9 else "us",
+        )
+
+
+def test_spread_and_counts_in_words() -> None:
+    report = shown("graph")
+    low, high = min(report.step.runs_ns) / US, max(report.step.runs_ns) / US
+    assert show_words.spread(report).endswith(f"over 3 runs ({low:,.1f} to {high:,.1f} us)")
+    assert show_words.runs(report) == "3 runs, 87 of 90 steps"
+    assert show_words.runs(shown("straggler")) == "1 run, 58 of 60 steps"
+    assert "2 x NVIDIA H200, 2 ranks" in show_words.machine(shown("straggler"))
+    assert show_words.not_counted(report) == [
+        "Not in the mean: 34 % of the time of all steps, 3 steps (mixed step: 4 context requests with 768 tokens"
+        " and 12 generation requests): fewer than 3 steps a run (--min-steps)."
+    ]
+    assert show_words.all_missing(report) == [
+        "Python GC: not captured. Capture with TLLM_PROFILE_RECORD_GC=1 to see it."
+    ]
+
+
+# Words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_said_that_needs_two_sides(name: str) -> None:
+    report = shown(name)
+    page = render_show_html(report)
+    page = re.sub(r"(?s)<(script|style)>.*?</\1>|<[^>]*>", "", page)  # what is read, not how it is marked
+    for text in (page, render_show_markdown(report), terminal(report)):
+        assert NOT_SAID.findall(text) == []
+    keys = re.findall(r'"(\w+)":', encode(report).decode())
+    assert NOT_SAID.findall(" ".join(keys).replace("_", " ")) == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_terminal(width: int) -> None:
+    report = shown("straggler")
+    text = terminal(report, width)
+    lines = text.splitlines()
+    assert lines[0].startswith("tp2_strag_1  1,191.6 us a step")
+    step = next(line for line in lines if line.startswith("  step "))
+    assert step.split()[1:] == ["1,191.625", "us", "100.00", "%"]
+    for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",
+                 "GIL", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
+        assert any(line.startswith(part) for line in lines), part
+    assert any("1. Host work in _schedule" in line for line in lines)
+    prose = lines[
+        lines.index("What the GPU waited for") : lines.index("Kernels with the most time (us a step)")
+    ]
+    assert max(map(len, prose)) <= width
+
+
+def test_markdown_is_whole_and_within_a_comments_limit() -> None:
+    text = render_show_markdown(shown("straggler"))
+    assert len(text) < 65_536
+    tokens = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
+    assert tokens.count("table_open") >= 10
+    assert text.count("<details>") == text.count("</details>") >= 6
+    assert "| **step** | **1,191.625** | **100.00 %** |" in text
+
+
+# Pages, names
+
+
+class Page(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.shape: list[tuple[str, tuple[str, ...]]] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.shape.append((tag, tuple(name for name, _ in attrs)))
+        found = dict(attrs)
+        if found.get("id"):
+            self.ids.append(found["id"] or "")
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_loads_nothing_and_its_links_lead_somewhere(name: str) -> None:
+    text = render_show_html(shown(name))
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids) and page.links
+    assert not {"src", "srcset", "href"} & {name for tag, names in page.shape for name in names if tag != "a"}
+    script = re.search(r"(?s)<script>(.*)</script>", text)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in html.unescape(text)
+
+
+def test_hostile_names_change_nothing_but_text(harmful: Show, tmp_path) -> None:
+    harmless = show(hostile.sides(tmp_path, harm=False)[0])
+    page, twin = render_show_html(harmful), render_show_html(harmless)
+    assert sorted(Page(page).shape) == sorted(Page(twin).shape)
+    assert not set("\x00\u202e\u2066\u200f\u200d") & set(page)
+    for text in (terminal(harmful), render_show_markdown(harmful)):
+        assert not set("\x00\x1b\u202e\u2066\u200f\u200d") & set(text)
+    markdown = render_show_markdown(harmful)
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
+    assert not re.search(r"<(script|img|svg)\b", rendered)
+
+
+def test_a_report_without_most_of_it(harmful: Show) -> None:
+    """What an export can lack is left out of every format, not an error."""
+    bare = msgspec.structs.replace(
+        harmful, accounting=harmful.accounting[:1], idle=[], kernels=[], phases=[], strata=[], ranges=[], gaps=[],
+        worst_gaps=[], gil=[], gil_matrix=[], gc=[], threads=[], response_path=[], ranks=[], samples=[], timelines=None,
+        machine=[], warnings=[], coverage=dict.fromkeys(harmful.coverage, "not_captured"),
+    )  # fmt: skip
+    assert "not captured" in render_show_html(bare)
+    assert "not captured" in render_show_markdown(bare) and "not captured" in terminal(bare)
+    assert tables.frames(bare)["kernels"].is_empty()
+
+
+# Data
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_keep_the_schema(name: str) -> None:
+    data = json.loads(encode(shown(name)))
+    validator = jsonschema.Draft202012Validator(build_schema())
+    validator.validate(data)
+    assert data["kind"] == "show" and data["format_version"] == 1
+    for path, value in (("kernels", None), ("format_version", 2), ("step", {})):
+        wrong = [error.absolute_path[0] for error in validator.iter_errors(data | {path: value})]
+        assert set(wrong) == {path}
+    # without its kind it is taken for the result of a comparison, which it is not
+    assert not validator.is_valid({key: value for key, value in data.items() if key != "kind"})
+
+
+def test_tables(harmful: Show) -> None:
+    report = shown("straggler")
+    found = tables.frames(report)
+    assert list(found) == tables.names(Show) == list(tables.frames(harmful))
+    assert {name: frame.schema for name, frame in found.items()} == {
+        name: frame.schema for name, frame in tables.frames(harmful).items()
+    }
+    assert found["accounting"]["category"].to_list() == [row.category for row in report.accounting]
+    assert found["accounting"]["ns"].sum() == pytest.approx(report.step.mean_ns)
+    assert found["kernels"]["kernel_ns_per_step"].to_list() == [
+        row.kernel.ns_per_step for row in report.kernels
+    ]
+    events = found["timeline_events"]
+    assert report.timelines is not None and set(events["row"]) == set(range(len(report.timelines.steps)))
+    first = report.timelines.steps[0].step
+    idle = events.filter((pl.col("row") == 0) & (pl.col("kind") == "idle"))
+    waits = sum(ns for key, ns in first.accounting.items() if key not in ("compute", "comm", "memcpy"))
+    assert idle["inside_ns"].fill_null(idle["length_ns"]).sum() == waits
+    summary = dict(found["summary"].select("key", "value").iter_rows())
+    assert summary["step.mean_ns"] == report.step.mean_ns

@@ -1,0 +1,107 @@
+"""The page of one capture in Chromium: nothing asked for, nothing said, nothing that axe finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.measure.test_show import shown
+from tests.report import hostile
+from tests.report.browser import Watched, axe, launched
+from tests.report.test_page import column
+from tracediff.measure.show import show
+from tracediff.report.show_html import render_show_html
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    reports = {
+        "runs": lambda: shown("graph"),
+        "ranks": lambda: shown("straggler"),
+        "hostile": lambda: show(hostile.sides(folder, harm=True)[0]),
+    }
+
+    def file(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_text(render_show_html(reports[name]()), encoding="utf-8")
+        return path
+
+    return file
+
+
+# axe looks at every event of every timeline: each page once
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("runs", 1280, "light"), ("ranks", 390, "dark"), ("hostile", 390, "light")]
+)
+def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
+    one = Watched(
+        browser, files(name), color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+    )
+    one.page.evaluate("for (const one of document.querySelectorAll('main .long')) one.open = true")
+    one.page.evaluate(axe())
+    found = one.page.evaluate("axe.run()")["violations"]
+    wide = one.page.evaluate("document.documentElement.scrollWidth")
+    one.close()
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+    assert wide <= width, "the page itself never scrolls sideways"
+
+
+@pytest.mark.parametrize("name", ["runs", "ranks", "hostile"])
+def test_nothing_is_asked_for_and_nothing_is_said(browser, files, name) -> None:
+    one = Watched(browser, files(name))
+    assert one.page.evaluate("window.harmed") is None
+    for part in (
+        "accounting",
+        "idle",
+        "timelines",
+        "steps",
+        "kernels",
+        "gaps",
+        "launch",
+        "gil",
+        "gc",
+        "capture",
+    ):
+        assert one.page.locator(f"#{part}").is_visible(), part
+    one.close()
+
+
+def test_rows_add_up_as_they_are_shown(browser, files) -> None:
+    one = Watched(browser, files("runs"))
+    values = [float(value) for value in column(one.page, "accounting", 2) if not value.startswith("not")]
+    step = float(one.page.locator(".verdict h1 data").get_attribute("value"))
+    assert sum(values) == pytest.approx(step)
+    texts = one.page.locator(".bars tbody td.n:nth-child(3)").all_inner_texts()
+    total = one.page.locator(".bars tfoot td.n").first.inner_text()
+    assert round(1000 * sum(float(text.replace(",", "")) for text in texts)) == round(
+        1000 * float(total.replace(",", ""))
+    )
+    one.close()
+
+
+def test_pointing_at_work_and_opening_its_kernel(browser, files) -> None:
+    one = Watched(browser, files("runs"))
+    figure = one.page.locator("#timeline-0")
+    event = figure.locator("rect[data-m]").nth(40)
+    event.hover()
+    words = figure.locator("[data-read]").inner_text()
+    assert words.startswith("step stream ") and "matched" not in words
+    assert figure.locator("rect.like").count() > 1 and figure.locator("path.link").count() == 0
+    event.click()
+    one.page.keyboard.press("Enter")
+    row = one.page.locator(f"#kernel-{event.get_attribute('data-m')}")
+    assert row.locator("details").first.get_attribute("open") is not None
+    assert "SELECT" in row.inner_text() and "grid" in row.inner_text()
+    one.page.keyboard.press("j")
+    one.page.get_by_role("searchbox", name="Filter kernels").fill("nvjet")
+    assert all("nvjet" in name for name in column(one.page, "kernels", 0))
+    one.close()
