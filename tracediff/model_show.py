@@ -86,6 +86,8 @@ class IdleCause(msgspec.Struct, frozen=True):
     api: str  # the CUDA function that the longest piece lies in
     longest: ShowMoment | None
     sql: str
+    on_rank: int | None = None  # the rank that has most of it, where there are several and one does
+    on_rank_ns: float | None = None  # ns a step of that rank
 
 
 class ShowPhase(msgspec.Struct, frozen=True):

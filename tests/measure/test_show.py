@@ -232,6 +232,18 @@ def test_the_straggler_is_the_rank_that_the_others_wait_for() -> None:
     assert shown("straggler").timelines.steps[0].rank == 1
 
 
+def test_a_cause_of_one_rank_says_so() -> None:
+    """Rank 1 sleeps in `_schedule`; the mean over both ranks is half of what it takes there, or a little more."""
+    first = shown("straggler").idle[0]
+    assert (first.cause, first.range, first.on_rank) == ("host_work", "_schedule", 1)
+    part = real("straggler").runs[0].parts[0]
+    counted = part.periods.filter(phase="generation")
+    own = part.idle.filter(cause="host_work", place="_schedule").join(counted.filter(rank=1), on="period")
+    assert first.on_rank_ns == pytest.approx(own["ns"].sum() / len(counted.filter(rank=1)))
+    assert 0.75 < first.on_rank_ns / (2 * first.ns) <= 1
+    assert all(one.on_rank is None for one in shown("graph").idle)
+
+
 def test_workloads_too_thin_for_a_mean_are_told_apart() -> None:
     report = shown("graph")
     assert (report.step.steps, report.step.all_steps) == (87, 90)

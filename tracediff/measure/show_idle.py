@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracediff.measure.show import Means
 
 MOST = 200  # rows
+_MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 _CALLS = ("host_sync", "host_api", "launch_api")
 
 
@@ -29,6 +30,7 @@ def idle_causes(side: Side, frame: Frame, means: Means, layout: Layout) -> tuple
     events = dict(
         weighed.group_by("cell").agg((pl.col("count") * pl.col("factor")).sum()).sort("cell").iter_rows()
     )
+    ranks = _main_ranks(weighed, frame)
     lost = "GPU idle time" if side.captured("kernels") else "time"
     order = sorted(
         (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
@@ -61,10 +63,35 @@ def idle_causes(side: Side, frame: Frame, means: Means, layout: Layout) -> tuple
                 api=api,
                 longest=_moment(side, found[0], cause) if found else None,
                 sql=api_sql("cu%Mem%") if copy else idle_sql(cause, at, what.holder_place),
+                on_rank=ranks.get(cell, (None, None))[0],
+                on_rank_ns=ranks.get(cell, (None, None))[1],
             )
         )
     left = order[MOST:]
     return rows, len(left), float(sum(means.mean[layout.idle[place]] for place in left))
+
+
+def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, float]]:
+    """Cell -> the rank that has most of its time, and ns a step of that rank; empty where there is one rank."""
+    ranks = frame.steps["rank"].n_unique()
+    if ranks < 2:
+        return {}
+    # the factors divide by the steps of all ranks, of which a rank has its part
+    part = frame.steps.group_by("side", "run", "group", "rank").agg(own=pl.len()).join(
+        frame.steps.group_by("side", "run", "group").agg(all=pl.len()), on=["side", "run", "group"]
+    )  # fmt: skip
+    sums = (
+        weighed.join(part, on=["side", "run", "group", "rank"])
+        .group_by("cell", "rank")
+        .agg(
+            (pl.col("ns") * pl.col("factor")).sum(),
+            own_ns=(pl.col("ns") * pl.col("factor") * pl.col("all") / pl.col("own")).sum(),
+        )
+        .with_columns(total=pl.col("ns").sum().over("cell"))
+        .filter(pl.col("ns") >= _MAINLY * pl.col("total"))
+        .sort("cell", "rank")
+    )
+    return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}
 
 
 def _moment(side: Side, row: dict[str, int], cause: str) -> ShowMoment:

@@ -87,7 +87,7 @@ def _render(report: Show, top: int, rows: int, width: int) -> str:
             causes=[
                 {
                     "cause": cause,
-                    "facts": [f"{units.count(cause.count_per_step)} a step", *filter(None, [show_words.longest(cause)])],
+                    "facts": [f"{units.count(cause.count_per_step)} a step", *filter(None, [show_words.on_rank(cause), show_words.longest(cause)])],
                     "place": [pair for pair in show_words.place(cause) if pair[1] not in cause.title],
                 }
                 for cause in causes

@@ -83,6 +83,7 @@ def _idle(report: Show, console: Console, top: int) -> None:
         facts = [
             f"{units.share(cause.share)} of the step",
             f"{units.count(cause.count_per_step)} a step",
+            show_words.on_rank(cause),
             show_words.longest(cause),
         ]
         print_line(console, (scale.time(cause.ns), "cyan"), f"; {'; '.join(filter(None, facts))}", indent=5)

@@ -187,6 +187,13 @@ def place(cause: IdleCause) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
+def on_rank(cause: IdleCause) -> str:
+    """Say which rank has most of a cause; '' where none has."""
+    if cause.on_rank is None or cause.on_rank_ns is None:
+        return ""
+    return f"mostly on rank {cause.on_rank}: {units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)} a step there"
+
+
 def longest(cause: IdleCause) -> str:
     """Say where the longest piece of a cause is; '' where none was kept."""
     if cause.longest is None:
