@@ -77,7 +77,7 @@ def _idle(report: Show, console: Console, top: int) -> None:
         return
     shown = report.idle[:top]
     scale = units.scale_for([cause.ns for cause in shown])
-    print_heading(console, "What the GPU waited for")
+    print_heading(console, show_words.waits(report))
     for cause in shown:
         print_line(console, (f"{cause.rank}. {words.sentence(cause.title)}", "bold"), hang=3)
         facts = [
@@ -167,7 +167,7 @@ def _host(report: Show, console: Console, top: int) -> None:
             for row in shown
         ]
         _table(
-            console, "thread", [row.thread for row in shown], [("phase", "holds", "waits", "GPU idle"), *gil]
+            console, "thread", [row.thread for row in shown], [("phase", "holds", "waits", "exposed"), *gil]
         )
     if report.gc:
         scale = units.scale_for([row.ns for row in report.gc])
@@ -180,7 +180,7 @@ def _host(report: Show, console: Console, top: int) -> None:
             console,
             "thread",
             [row.thread for row in report.gc[:top]],
-            [("generation", "pauses", "time", "GPU idle"), *gc],
+            [("generation", "pauses", "time", "exposed"), *gc],
         )
     if report.response_path:
         scale = units.scale_for([row.ns for row in report.response_path])

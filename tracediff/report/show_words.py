@@ -101,6 +101,11 @@ def _write(quanta: int, value: float, decimals: int) -> str:
     return f"{quanta / 10**decimals:,.{decimals}f}"
 
 
+def waits(report: Show) -> str:
+    """The heading of what idle time is made of; without GPU kernels it is the step's own."""
+    return "What the GPU waited for" if captured(report, "kernels") else "What the time went to"
+
+
 def spread(report: Show) -> str:
     """How far the runs are apart, in words."""
     step = report.step
