@@ -213,6 +213,86 @@ def test_hostile_names(run, tmp_path) -> None:
     assert len({one.name for one in found.of("baseline", "stream 9")}) == len(NAMES)
 
 
+def test_what_overlaps_without_nesting_keeps_its_length(run, tmp_path) -> None:
+    """Kernels of one stream may overlap (programmatic dependent launch), and so may ranges that are no stack."""
+    for side in ("a", "b"):
+        trace = serving(6)
+        for step in range(6):
+            at = step * 707 * US + 10 * US
+            for nth in range(3):
+                corr = 100_000 + step * 10 + nth
+                trace.api(1, "cudaLaunchKernel", at + nth * US, at + nth * US + 500, corr=corr)
+                trace.kernel(
+                    corr, at + 5 * US + nth * US, at + 9 * US + nth * US, name=f"over{nth}", stream=9
+                )
+                begin = at + (20 + nth) * US
+                trace.range(2, f"crossing{nth}", begin, begin + 4 * US, kind="start_end")
+        trace.write(tmp_path / f"{side}.sqlite")
+    found = written(run, "a.sqlite", "b.sqlite", "--steps", "3")
+    for kind in ("over", "crossing"):
+        mine = [
+            one for one in found.slices if one.path[0].startswith("baseline") and one.name.startswith(kind)
+        ]
+        assert len(mine) == 9 and {one.end - one.start for one in mine} == {4 * US}
+        assert (
+            len({one.path for one in mine}) == 1 and len({one.track for one in mine}) == 3
+        )  # lanes of one name
+
+
+def test_two_devices_of_one_process(run, tmp_path) -> None:
+    """One thread launches on both: its calls and ranges are shown once, each device has steps of its own."""
+    for side, extra in (("a", 0), ("b", 7)):
+        trace = serving(6)
+        for step in range(7):
+            begin = step * 707 * US + 100 * US
+            corr = 100_000 + step
+            trace.api(1, "cudaLaunchKernel", begin - 4 * US, begin - 3 * US, corr=corr)
+            trace.kernel(corr, begin + 20 * US, begin + (120 + extra) * US, name="second", device=1, stream=3)
+        trace.write(tmp_path / f"{side}.sqlite")
+    found = written(run, "a.sqlite", "b.sqlite", "--steps", "3")
+    steps = {device: found.of("candidate", "steps", "step")[device::2] for device in (0, 1)}
+    assert [one.path[1] for one in steps[0]] == ["rank 0, GPU 0"] * 3
+    assert [one.path[1] for one in steps[1]] == ["rank 0, GPU 1"] * 3
+    # the first device begins 7 us after the launch call, the second 20: they keep that distance
+    assert [late.start - early.start for early, late in zip(steps[0], steps[1], strict=True)] == [13 * US] * 3
+    calls = found.of("candidate", "CUDA calls")
+    assert len({one.track for one in calls}) == 1
+    assert [one.name for one in calls].count("cudaGraphLaunch") == 3
+    second = [one for one in found.of("candidate", "GPU busy") if one.path[1] == "rank 0, GPU 1"]
+    assert {one.end - one.start for one in second} == {107 * US}
+    assert {name for name, _, _ in found.counters} == {
+        f"step time, rank 0, device {unit} of the rank, candidate - baseline" for unit in (0, 1)
+    }
+
+
+def test_an_export_a_rank(run, tmp_path) -> None:
+    """Clocks of two exports have nothing to do with each other: their steps begin with the pair."""
+    for side, slower in (("a", 0), ("b", 30)):
+        (tmp_path / side).mkdir()
+        for rank in (0, 1):
+            trace = serving(6, schedule_us=100 + slower * rank)
+            trace.write(tmp_path / side / f"run_rank{rank}.sqlite")
+    found = written(run, "a", "b", "--steps", "2-3")
+    begins = [ORIGIN, ORIGIN + 737 * US]
+    for side in ("baseline", "candidate"):
+        steps = found.of(side, "steps", "step")
+        for rank in (0, 1):
+            assert [one.start for one in steps if one.path[1].startswith(f"rank {rank}")] == begins
+    assert {(name, value) for name, _, value in found.counters if value} == {
+        ("step time, rank 1, candidate - baseline", 30 * US)
+    }
+
+
+def test_a_capture_as_one_step(run, sides) -> None:
+    code, _, err = run("timeline", *sides, "--whole-capture", "-o", "out.pftrace")
+    assert code == 0 and "[whole-capture]" in err
+    assert [one.name for one in read("out").of("baseline", "steps", "step")] == ["step"]
+    expect_error(
+        run("timeline", *sides, "--whole-capture", "-o", "two.pftrace", "--max-events", "30"),
+        "timeline-too-large",
+    )
+
+
 # What cannot be done is said before anything is written
 
 

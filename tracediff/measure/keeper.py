@@ -20,12 +20,15 @@ from tracediff.measure.sweep import Sweep
 Words = tuple[Places, dict[int, Thread], Hosts]
 
 
+Keep = Callable[[Capture, Timeline, list[Sweep], pl.DataFrame, list[int], Words, GilRows], list[KeptStep]]
+
+
 @dataclass(frozen=True)
 class Keeper:
-    """`choose`: the table of periods and how many ops each has -> rows of it, in order; `keep`: those rows -> steps."""
+    """`choose`: the table of periods and how many ops each has -> rows of it; `keep`: those rows -> steps."""
 
     choose: Callable[[pl.DataFrame, Ints], list[int]]
-    keep: Callable[[Capture, Timeline, list[Sweep], pl.DataFrame, list[int], Words, GilRows], list[KeptStep]]
+    keep: Keep
 
 
 DRAWN = Keeper(choose_steps, keep_steps)  # for the page

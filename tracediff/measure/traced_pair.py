@@ -17,7 +17,7 @@ from tracediff.align.strata import MIN_STEPS, ROW, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import SideFiles
 from tracediff.measure.comparability import check
-from tracediff.measure.keeper import Keeper
+from tracediff.measure.keeper import Keep, Keeper
 from tracediff.measure.paired_steps import Pair, median_run, on_axis, pair_steps
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.run import Reading, reduce_file, reduce_sides
@@ -26,6 +26,7 @@ from tracediff.measure.traced_steps import TracedStep, trace_steps
 from tracediff.model import Note, Stratum
 
 SIDES = ("baseline", "candidate")
+_ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,9 @@ def trace_pair(
     asked = len(shown)
     shown = _fitting(shown, _ops(first_pass), window.most_events)
     with_gil = sides[0].captured("gil") == sides[1].captured("gil")
+    keep = partial(trace_steps, with_gil=with_gil, most_events=window.most_events)
     parts = tuple(
-        _read(files[side].runs[chosen[side]].files, _periods(shown, side), reading, with_gil)
-        for side in (0, 1)
+        _read(files[side].runs[chosen[side]].files, _periods(shown, side), reading, keep) for side in (0, 1)
     )
     for before, after in zip(first_pass, parts, strict=True):
         assert all(one.periods.equals(other.periods) for one, other in zip(before, after, strict=True))
@@ -131,16 +132,16 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
 
 
 def _periods(pairs: Sequence[Pair], side: int) -> dict[int, list[int]]:
-    """Part -> the periods of it that are shown, in order."""
-    found: dict[int, set[int]] = {}
+    """Part -> the periods of it that are shown, in the order of the pairs."""
+    found: dict[int, list[int]] = {}
     for pair in pairs:
         for one in pair.steps[side]:
-            found.setdefault(one.part, set()).add(one.period)
-    return {part: sorted(periods) for part, periods in found.items()}
+            found.setdefault(one.part, []).append(one.period)
+    return found
 
 
 def _read(
-    files: tuple[Path, ...], periods: dict[int, list[int]], reading: Reading, with_gil: bool
+    files: tuple[Path, ...], periods: dict[int, list[int]], reading: Reading, keep: Keep
 ) -> list[Reduction]:
     """Read every export of a run with the events of some periods."""
     return [
@@ -149,9 +150,7 @@ def _read(
             replace(
                 reading,
                 keep=True,
-                keeper=Keeper(
-                    partial(_given, periods.get(part, [])), partial(trace_steps, with_gil=with_gil)
-                ),
+                keeper=Keeper(partial(_given, periods.get(part, [])), keep),
             ),
         )
         for part, path in enumerate(files)
@@ -172,7 +171,9 @@ def _steps(parts: Sequence[Reduction]) -> dict[tuple[int, int], TracedStep]:
 
 
 def _events(pair: Pair, steps: Sequence[dict[tuple[int, int], TracedStep]]) -> int:
-    return sum(steps[side][one.part, one.period].events for side in (0, 1) for one in pair.steps[side])
+    """How many events a pair has; endless where a step of it was not read, for there were too many before it."""
+    found = [steps[side].get((one.part, one.period)) for side in (0, 1) for one in pair.steps[side]]
+    return sum(_ENDLESS if one is None else one.events for one in found)
 
 
 def _ops(parts: Sequence[Sequence[Reduction]]) -> Callable[[Pair], int]:
@@ -214,6 +215,10 @@ def _warnings(
     pairs, asked, shown = counts
     notes = [note for side in parts for part in side for note in part.warnings]
     notes += strata.warnings
+    if any(part.step_source == "whole-capture" for side in parts for part in side):
+        notes.append(
+            Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
+        )  # fmt: skip
     if not with_gil:
         notes.append(
             Note("gil-one-side", "the GIL was traced on one side only: idle time that waited for it is counted as the host work"

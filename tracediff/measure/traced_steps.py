@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from tracediff.measure.sweep import Sweep
 
 STATES = ("compute", "comm", "memcpy")  # of the GPU, in the order of COMPUTE, COMM, MEMCPY
 Args = tuple[tuple[str, str | int], ...]
+_kind = lru_cache(1 << 16)(category)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,11 @@ def trace_steps(
     gil: GilRows,
     *,
     with_gil: bool,
+    most_events: int,
 ) -> list[KeptStep]:
     """The chosen rows of the table of periods as `TracedStep`; see `Keeper`.
 
-    Without `with_gil` idle time that waited for the GIL is called what it would be had the GIL not been traced.
+    It stops after the step with which there are more than `most_events`. Without `with_gil` idle time that waited for the GIL is called what it would be had the GIL not been traced.
     """
     db = capture.db
     ranges = {name: np.asarray(values) for name, values in db.execute(sql("measure/range_of_step")).fetchnumpy().items()}  # fmt: skip
@@ -100,6 +103,7 @@ def trace_steps(
         for tid, devices in timeline.launchers.items()
     }  # thread -> the units that it launches on: its calls are shown once
     kept: list[KeptStep] = []
+    total = 0
     for row in chosen:
         number, period = owner[row]
         unit = timeline.units[number]
@@ -115,7 +119,10 @@ def trace_steps(
             tracks.append(step.pauses([one[1:] for one in collections if one[0] == row]))
         tracks = [track for track in tracks if track.slices]
         events = sum(len(track.slices) for track in tracks)
+        total += events
         kept.append(TracedStep(row, step.role(step.tid), [], events, tracks=tracks))
+        if total > most_events:
+            break
     return kept
 
 
@@ -127,6 +134,7 @@ class _Keys:
         self.name, self.kind, self.grid, self.block, self.registers, self.shared = (keys[one].to_list() for one in columns)  # fmt: skip
 
     def args(self, key: int) -> Args:
+        """What is the same of all ops of a key."""
         values = (("grid", self.grid[key]), ("block", self.block[key]), ("registers", self.registers[key]), ("shared_bytes", self.shared[key]))  # fmt: skip
         return tuple((name, value) for name, value in values if value is not None and value != "")
 
@@ -222,7 +230,7 @@ class _Traced(StepEvents):
                 lands = launch if facts.first_op[launch] == op and not whole else -1
             if unit.graph[op]:
                 said.append(("launched_by", "CUDA graph"))
-            kind = {COMM: "communication", MEMCPY: "copy"}.get(int(unit.kind[op])) or category(keys.name[key])
+            kind = {COMM: "communication", MEMCPY: "copy"}.get(int(unit.kind[op])) or _kind(keys.name[key])
             tracks.setdefault(stream, []).append(
                 Slice(start, end, keys.name[key], kind, (*said, *whole), lands=lands)
             )

@@ -8,6 +8,7 @@ The tests read them back with Perfetto's own definitions. Field numbers: perfett
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import count
 
 from tracediff.report.escape import shorten, visible
@@ -21,6 +22,7 @@ _CATEGORIES, _NAMES, _ARG_NAMES, _ARG_TEXTS = 1, 2, 3, 29  # fields of InternedD
 Args = Iterable[tuple[str, str | int]]
 
 
+@lru_cache(1 << 16)
 def _varint(value: int) -> bytes:
     """A number; negative ones as 64 bits in two's complement, as int32 and int64 have them."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
@@ -32,6 +34,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(1 << 16)
 def _number(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 

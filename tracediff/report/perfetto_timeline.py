@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 
 from tracediff.measure.paired_steps import Pair, ShownStep
@@ -81,9 +82,12 @@ def _collect(traced: TracedPair, side: int, flows: Iterator[int]) -> _Collected:
     return out
 
 
+_short = lru_cache(1 << 14)(names.short)
+
+
 def _shortened(op: Slice) -> Slice:
     """A C++ signature gives way to its telling part, and becomes an argument."""
-    name = names.short(op.name)
+    name = _short(op.name)
     return op if name == op.name else replace(op, name=name, args=(("kernel", op.name), *op.args))
 
 
