@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from tests.serving import run_of, runs_of, step_ns
 from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
 from tracediff.measure.sides import Side
+from tracediff.report import words
 
 CALM = (100, 101, 99, 100.5, 99.5)  # us of host work in `_schedule`; a step is 707 us long at 100
 SLOW = (130, 131, 129, 130.5, 129.5)  # 30 us more
@@ -127,6 +129,31 @@ def test_one_repeat_is_no_noise(tmp_path):
     with pytest.raises(TracediffError) as raised:
         compare(one, one, noise=one)
     assert raised.value.slug == "noise-too-few" and raised.value.fix
+
+
+def test_advice_on_more_runs_is_for_what_is_not_confirmed(repeats):
+    """Runs that scatter by 40 us of 700 cannot show 2 %; where 300 us are confirmed nobody asks for it."""
+    loud, quiet = (100, 140, 60, 120, 80), (400, 440, 360, 420, 380)
+    unsure = compare(repeats(loud, "b"), repeats(loud, "c"))
+    assert unsure.verdict not in ("regressed", "improved")
+    assert re.search(
+        r"finds a change of \d+\.\d % four times in five\. For 2 % take .* runs a side\.",
+        unsure.step.power_note,
+    )
+    sure = compare(repeats(loud, "b"), repeats(quiet, "c"))
+    assert sure.verdict == "regressed" and sure.step.power_note.endswith("four times in five.")
+
+
+def test_the_noise_floor_says_whose_repeats_it_is_from(repeats):
+    """One run repeats nothing: the other side alone says what noise there is."""
+    one, five = repeats(CALM[:1], "b"), repeats(CALM, "c")
+    said = [
+        words.noise_floor(compare(*sides)) for sides in ((one, five), (five, one), (five, five), (one, one))
+    ]
+    assert [text.partition("noise floor, ")[2] for text in said] == [
+        "from the repeats of the candidate alone)", "from the repeats of the baseline alone)",
+        "from the repeats of both sides)", "assumed)",
+    ]  # fmt: skip
 
 
 def test_gc_on_one_side_counts_there(tmp_path):

@@ -38,7 +38,7 @@ from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tables_ranks import ranks as rank_table
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.timelines import timelines
-from tracediff.measure.verdict import decide, step_estimate
+from tracediff.measure.verdict import decide, step_estimate, without_advice
 from tracediff.model import (
     CATEGORIES,
     Accounting,
@@ -124,6 +124,7 @@ def compare(
         comparable=comparability.comparable or options.force,
         reason=_failed(comparability),
     )
+    step = without_advice(step, verdict)
     phases = tables.phases(steps)
     reason += asides(verdict, step, phases, launch)
     if (

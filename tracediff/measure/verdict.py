@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 
 from tracediff.measure.cells import ALPHA, MIN_CONFIRM, TRIM_RUNS, Estimates, decisive_interval
@@ -17,6 +18,7 @@ from tracediff.measure.statistics import (
 )
 from tracediff.model import Finding, Pair, Step, Verdict
 
+_ADVICE = " For 2 % take "
 _SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 
 
@@ -61,11 +63,21 @@ def _power(baseline: Floats, candidate: Floats, step_ns: float, detectable: floa
         return ""
     deviations = [np.std(values, ddof=1) for values in (baseline, candidate) if len(values) > 1]
     sd = float(np.sqrt(np.mean(np.square(deviations))))
-    text = f"With {runs} runs a side a change of {100 * detectable / step_ns:.1f} % would show."
+    text = (
+        f"With {runs} runs a side that scatter like these, the test finds a change of {100 * detectable / step_ns:.1f} %"
+        " four times in five."
+    )
     if detectable > 0.02 * step_ns and sd > 0:
         needed = runs_for(0.02 * step_ns, sd)
-        text += f" For 2 % take {needed if needed <= 50 else 'more than 50'} runs a side."
+        text += f"{_ADVICE}{needed if needed <= 50 else 'more than 50'} runs a side."
     return text
+
+
+def without_advice(step: Step, verdict: Verdict) -> Step:
+    """Of a confirmed change the step says no longer how many runs a smaller one would take."""
+    if verdict not in ("regressed", "improved"):
+        return step
+    return msgspec.structs.replace(step, power_note=step.power_note.partition(_ADVICE)[0])
 
 
 def decide(
@@ -98,7 +110,7 @@ def decide(
             else "too few runs to confirm it"
         )
         return ("likely_regressed" if worse else "likely_improved"), (
-            f"{change}, beyond the noise of {(step.noise_floor_ns or 0) / 1e3:,.1f} us; {why}.{because}"
+            f"{change}, beyond the noise floor of {(step.noise_floor_ns or 0) / 1e3:,.1f} us; {why}.{because}"
         )
     limit = _SAME * step.baseline_ns
     within = abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit
@@ -106,7 +118,9 @@ def decide(
         tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
         return "no_change", f"{change}, within 1 % of the step.{tail}"
     tail = f" But one thing is sure: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
-    noise = f"noise of {(step.noise_floor_ns or 0) / 1e3:.1f} us ({step.noise_source})"
+    # beyond the floor it is the test or the interval that says no
+    scatter = "the scatter of the " + ("runs" if runs > 1 else "steps")
+    noise = scatter if beyond else f"noise (floor {(step.noise_floor_ns or 0) / 1e3:.1f} us)"
     return "inconclusive", f"{change} cannot be told from {noise}.{tail}"
 
 

@@ -62,7 +62,7 @@ def _verdict(result: Result, console: Console) -> None:
     if result.step.p_value is not None:
         details.append(f"p {units.probability(result.step.p_value)}")
     details += [f"{head.runs} runs, {head.steps} steps"]
-    details += [f"noise {head.noise}"] if head.noise else []
+    details += [words.noise_floor(result)] if head.noise else []
     print_line(console, ("; ".join(details), "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
     print_line(console, (labels, "dim"))

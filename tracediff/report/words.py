@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracediff.model import Cause, Evidence, Finding, Result, Verdict, Where
+from tracediff.model import Cause, Evidence, Finding, Result, Step, Verdict, Where
 from tracediff.report import units
 
 
@@ -137,10 +137,9 @@ def headline(result: Result) -> Headline:
     step = result.step
     scale = units.scale_for([step.baseline_ns, step.candidate_ns])
     level: Evidence | None = "within_noise" if result.verdict in ("no_change", "inconclusive") else None
-    source = {"repeats": "from repeats", "given": "given", "assumed": "assumed"}
     noise = ""
     if step.noise_floor_ns is not None:
-        noise = f"{scale.time(step.noise_floor_ns)} ({source.get(step.noise_source, step.noise_source)})"
+        noise = f"{scale.time(step.noise_floor_ns)} ({_noise_source(step)})"
     return Headline(
         baseline=scale.time(step.baseline_ns),
         candidate=scale.time(step.candidate_ns),
@@ -152,6 +151,28 @@ def headline(result: Result) -> Headline:
         detectable="" if step.min_detectable_ns is None else scale.time(step.min_detectable_ns),
         scale=scale,
     )
+
+
+def _noise_source(step: Step) -> str:
+    """Say what the noise floor was learned from: a single run repeats nothing."""
+    if step.noise_source != "repeats":
+        return {"given": "from the repeats given", "assumed": "assumed"}.get(
+            step.noise_source, step.noise_source
+        )
+    runs = {"baseline": step.runs.baseline, "candidate": step.runs.candidate}
+    repeated = [side for side, count in runs.items() if count > 1]
+    return f"from the repeats of {'both sides' if len(repeated) == 2 else f'the {repeated[0]} alone'}"
+
+
+def noise_floor(result: Result) -> str:
+    """Say what the noise floor is and where it comes from; empty where it is not known."""
+    step, scale = result.step, headline(result).scale
+    if step.noise_floor_ns is None:
+        return ""
+    return f"one program against itself may differ by {scale.time(step.noise_floor_ns)} (noise floor, {_noise_source(step)})"
+
+
+NOISE_FLOOR = "what one program against itself, with so many runs, may differ by; it decides where runs are too few to confirm"
 
 
 def interval_name(result: Result) -> str:
