@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tracediff"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # Each room imports itself and the rooms to its left; the command line sits on top of all.
-ROOMS = ("capture", "load", "align", "measure", "report")
+ROOMS = ("capture", "load", "align", "measure", "query", "report")
 LEAVES = (
     "errors",
     "model",

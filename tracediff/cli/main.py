@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
     "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
+    "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
+    "shell": ("tracediff.cli.shell", "Ask SQL of one or two captures at a prompt."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),

@@ -52,17 +52,12 @@ def compare_inputs(
     was left out. Raises `TracediffError`: those of `resolve_pair`, `reduce_sides`, `compare` and `read`, host-only-steps,
     kpi-one-side.
     """
-    if asked.host_only and asked.whole_capture:
-        raise TracediffError(
-            "host-only-steps", "the host alone is measured between step labels",
-            fix="--host-only goes without --whole-capture", exit_code=2,
-        )  # fmt: skip
+    reading = reading_of(
+        asked.step_regex, asked.whole_capture, asked.host_only, asked.memory_limit, asked.threads, keep=keep
+    )
     *files, bundle = resolve_pair(asked.baseline, asked.candidate)
     if asked.noise:
         files.append(resolve(asked.noise))
-    reading = Reading(
-        asked.step_regex, asked.whole_capture, asked.memory_limit, asked.threads, asked.host_only, keep
-    )
     sides = reduce_sides(files, reading, progress)
     result = compare(
         sides[0], sides[1], Options(asked.min_steps, asked.force, extra=_said(asked, bundle)),
@@ -71,6 +66,26 @@ def compare_inputs(
     if asked.kpi_baseline or asked.kpi_candidate:
         return _with_kpi(result, asked.kpi_baseline, asked.kpi_candidate)
     return result if bundle is None else with_bundle_kpi(result, bundle, warn)
+
+
+def reading_of(
+    step_regex: str | None,
+    whole_capture: bool,
+    host_only: bool,
+    memory_limit: str | None,
+    threads: int | None,
+    *,
+    keep: bool = False,
+) -> Reading:
+    """How exports are read. Raises `TracediffError`: host-only-steps."""
+    if host_only and whole_capture:
+        raise TracediffError(
+            "host-only-steps",
+            "the host alone is measured between step labels",
+            fix="--host-only goes without --whole-capture",
+            exit_code=2,
+        )
+    return Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
 
 
 def _said(asked: Asked, bundle: Bundle | None) -> dict[str, object]:

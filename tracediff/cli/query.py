@@ -1,0 +1,161 @@
+"""`tracediff query`: SQL over the tables of one or two captures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracediff.cli.reading import reading_options
+
+if TYPE_CHECKING:
+    from tracediff.measure.run import Reading
+    from tracediff.query.guard import Answer
+
+ROWS = 100  # that are printed where nothing else is said
+_MORE = "--limit 0 gives all"
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  tracediff query run.sqlite "SELECT step, phase, period_ns FROM period ORDER BY period_ns DESC LIMIT 5"
+  tracediff query main.sqlite pr.sqlite "SELECT name FROM candidate.kernel EXCEPT SELECT name FROM baseline.kernel"
+  tracediff query run.sqlite "FROM launch" --parquet launches.parquet
+  tracediff query run.sqlite - --json < question.sql
+  tracediff query --schema
+"""
+)
+@click.argument("words", metavar="CAPTURE [CAPTURE] SQL", nargs=-1)
+@click.option("--csv", "form", flag_value="csv", help="CSV instead of a table for reading.")
+@click.option("--json", "form", flag_value="json", help="A JSON array with an object a row.")
+@click.option("--markdown", "form", flag_value="markdown", help="A Markdown table.")
+@click.option(
+    "--parquet",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the rows as Parquet, with their types.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write to a file instead of stdout.",
+)
+@click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"Rows at most, 0 for all.  [default: {ROWS} as text and Markdown, else all]",
+)
+@click.option("--full", is_flag=True, help="Do not shorten long texts in the table.")
+@click.option(
+    "--schema", is_flag=True, help="Print every table and column, and stop (Markdown: docs/sql.md)."
+)
+@reading_options
+def query(
+    words: tuple[str, ...],
+    form: str | None,
+    parquet: Path | None,
+    output: Path | None,
+    overwrite: bool,
+    limit: int | None,
+    full: bool,
+    schema: bool,
+    reading: Callable[[], Reading],
+) -> None:
+    """Run SQL over the tables of one or two captures.
+
+    CAPTURE is what `compare` takes: an export, a report, a folder of repeats. With two, or with a capture bundle, the
+    tables are baseline.NAME and candidate.NAME. SQL is DuckDB's; "-" reads it from stdin. Nothing but the captures
+    can be read, and nothing changed. `--schema` lists the tables.
+    """
+    if schema:
+        from tracediff.report.sql_reference import render_reference
+
+        click.echo(render_reference(), nl=False)
+        return
+    if not 2 <= len(words) <= 3:
+        raise click.UsageError("one or two captures and the SQL are needed; --schema lists the tables")
+    if parquet is not None and (form or output):
+        raise click.UsageError(
+            "--parquet FILE is an output of its own: it goes without --csv, --json, --markdown, -o"
+        )
+    from tracediff.query.tables import Tables, check, needs_measuring, sides_of
+    from tracediff.report.write import check_outputs
+
+    text = sys.stdin.read() if words[-1] == "-" else words[-1]
+    check_outputs([path for path in (parquet, output) if path is not None], overwrite)
+    sides = sides_of(words[:-1])
+    check(text, len(sides))
+    if limit is None:
+        limit = ROWS if form in (None, "markdown") and parquet is None else 0
+    with Tables(sides, reading(), measured=needs_measuring(text), progress=progress()) as tables:
+        answers = tables.run(text, limit or None)
+        notes = tables.not_captured(text)
+    if answers:
+        _write(answers[-1], "parquet" if parquet else form or "text", parquet or output, overwrite, full)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def progress() -> Callable[[str], None]:
+    """Say which file is read, to somebody who waits at a terminal."""
+    from tracediff.report.escape import visible
+
+    shown = sys.stderr.isatty()
+    return lambda name: click.echo(f"reading {visible(name)}", err=True) if shown else None
+
+
+def print_answer(answer: Answer, *, full: bool = False, more: str = _MORE) -> None:
+    """Print rows for reading, and how many they are; `more`: how to see the rest of them."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(_text(answer, full, width, more), nl=False)
+
+
+def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
+    from tracediff.report import grid
+    from tracediff.report.write import write_atomically
+
+    if form == "text" and path is None:
+        print_answer(answer, full=full)
+        return
+    if form == "text":
+        data = _text(answer, full, None, _MORE).encode()
+    elif form == "markdown":
+        data = grid.markdown(answer.frame, _cut(answer, _MORE))
+    else:
+        data = {"csv": grid.csv, "json": grid.json_rows, "parquet": grid.parquet}[form](answer.frame)
+        if answer.cut:
+            click.echo(_cut(answer, _MORE), err=True)
+    if path is None:
+        click.echo(data, nl=False)
+    else:
+        write_atomically(path, data, overwrite)
+        click.echo(f"wrote {path} ({_rows(len(answer.frame))})", err=True)
+
+
+def _text(answer: Answer, full: bool, width: int | None, more: str) -> str:
+    from rich.console import Console
+
+    from tracediff.report.grid import LONGEST, print_grid
+
+    console = Console(width=width or 10_000)
+    with console.capture() as printed:
+        print_grid(answer.frame, console, width=width, longest=None if full else LONGEST)
+    return f"{printed.get()}({_cut(answer, more) or _rows(len(answer.frame))})\n"
+
+
+def _cut(answer: Answer, more: str) -> str:
+    return f"the first {_rows(len(answer.frame))}, there are more: {more}" if answer.cut else ""
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
