@@ -99,7 +99,8 @@ class ShowPhase(msgspec.Struct, frozen=True):
     p50_ns: float
     p90_ns: float
     p99_ns: float
-    runs_ns: list[float]
+    runs: list[int]  # that have steps of it: index into Show.input.runs
+    runs_ns: list[float]  # their means, in the same order
 
 
 class ShowSample(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
+import polars as pl
 import pytest
 
 from tests.measure.test_host_only import hosts
@@ -15,6 +16,7 @@ from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
 from tracediff.load.kpi import KpiReport, Metric
+from tracediff.measure import show_rows
 from tracediff.measure.compare import Options, compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.show import show
@@ -109,6 +111,14 @@ def test_a_run_counts_once_whatever_its_steps(tmp_path) -> None:
         run_of(tmp_path, "a", n, us, jitter_us=0, steps=steps) for n, us, steps in ((0, 100, 12), (1, 140, 4))
     ]
     assert show(Side("a", runs)).step.mean_ns == 727 * US
+
+
+def test_a_phase_that_one_run_lacks() -> None:
+    """Two runs with generation steps, context steps in the second alone: their mean is the second run's."""
+    rows = [("generation", 0, 10), ("generation", 0, 20), ("generation", 1, 40), ("context", 1, 90)]
+    steps = pl.DataFrame(rows, schema=["phase", "run", "ns"], orient="row").with_columns(side=pl.lit(0))
+    found = {row.phase: (row.steps, row.runs, row.runs_ns) for row in show_rows.phases(steps)}
+    assert found == {"generation": (3, [0, 1], [15.0, 40.0]), "context": (1, [1], [90.0])}
 
 
 def test_collections_and_waits_for_the_gil(tmp_path) -> None:

@@ -37,8 +37,18 @@ from tracediff.model_show import (
 
 def phases(steps: pl.DataFrame) -> list[ShowPhase]:
     """Step times by phase, over all whole steps."""
+    runs = {phase: sorted(own["run"].unique()) for (phase,), own in steps.group_by("phase")}
     return [
-        ShowPhase(row.phase, one.steps, one.mean_ns, one.p50_ns, one.p90_ns, one.p99_ns, one.run_means_ns)
+        ShowPhase(
+            row.phase,
+            one.steps,
+            one.mean_ns,
+            one.p50_ns,
+            one.p90_ns,
+            one.p99_ns,
+            runs[row.phase],
+            one.run_means_ns,
+        )  # fmt: skip
         for row in tables.phases(steps)
         if (one := row.baseline)
     ]

@@ -45,8 +45,7 @@ def render_show_html(report: Show) -> str:
 def _strip(report: Show, phase: ShowPhase) -> figures.Strip | None:
     """Step times of a phase: a line of dots a run."""
     runs = []
-    numbers = sorted({sample.run for sample in report.samples if sample.phase == phase.phase})
-    for number, mean in zip(numbers, phase.runs_ns, strict=False):
+    for number, mean in zip(phase.runs, phase.runs_ns, strict=False):
         own = [one.period_ns for one in report.samples if one.run == number and one.phase == phase.phase]
         name = report.input.runs[number].name if number < len(report.input.runs) else f"run {number + 1}"
         runs.append(("run", name, mean, own))
