@@ -124,18 +124,17 @@ def test_a_range_of_steps(run, sides) -> None:
     assert trace.of("baseline", "steps", "step")[0].start == ORIGIN
 
 
-def test_what_is_not_shown_is_said(run, sides) -> None:
-    code, _, err = run("timeline", *sides, "-o", "out.pftrace", "--steps", "4")
-    assert (
-        code == 0
-        and "4 of 12 pairs of steps were asked for, 1 to 4; --steps 1-12 shows all [timeline-window]" in err
-    )
-    assert "pairs of steps 1 to 4 of 12" in err
-    code, _, err = run("timeline", *sides, "-o", "all.pftrace")
-    assert code == 0 and "timeline-window" not in err and "pairs of steps 1 to 12 of 12" in err
+def test_what_is_not_shown_is_said(run, tmp_path) -> None:
+    serving(23).write(tmp_path / "a.sqlite")
+    code, _, err = run("timeline", "a.sqlite", "a.sqlite", "-o", "out.pftrace")
+    assert code == 0 and "20 of 23 pairs of steps are shown" in err and "[timeline-window]" in err
+    assert "pairs of steps 1 to 20 of 23" in err
     (about,) = read("out").instants
-    assert about.args["pairs_shown"] == 4 and about.args["pairs"] == 12
+    assert about.args["pairs_shown"] == 20 and about.args["pairs"] == 23
     assert "timeline-window" in str(about.args["warning 1"])
+    code, _, err = run("timeline", "a.sqlite", "a.sqlite", "-o", "all.pftrace", "--steps", "23")
+    assert code == 0 and "timeline-window" not in err and "pairs of steps 1 to 23 of 23" in err
+    assert len(read("all").of("baseline", "steps", "step")) == 23
 
 
 def test_events_are_bounded_and_that_is_said(run, sides) -> None:

@@ -11,8 +11,10 @@ FIRST = 20  # pairs of steps that are shown unless told otherwise
 MOST_EVENTS = 500_000
 
 
-def _window(ctx: click.Context, option: click.Parameter, value: str) -> tuple[int, int]:
+def _window(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
     """N: the first N; A-B: the A-th to the B-th, counted from 1."""
+    if value is None:
+        return None
     found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})", value)
     first, last = (int(found[1] or 1), int(found[2])) if found else (0, 0)
     if not 1 <= first <= last:
@@ -55,8 +57,8 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
 )  # fmt: skip
 @click.option("-f", "--overwrite", is_flag=True, help="Overwrite the output file.")
 @click.option(
-    "--steps", "window", metavar="N|A-B", default=str(FIRST), show_default=True, callback=_window,
-    help="Which pairs of steps: the first N, or the A-th to the B-th.",
+    "--steps", "window", metavar="N|A-B", callback=_window,
+    help=f"Which pairs of steps: the first N, or the A-th to the B-th.  [default: {FIRST}]",
 )  # fmt: skip
 @click.option(
     "--max-events", type=click.IntRange(1), default=MOST_EVENTS, show_default=True,
@@ -82,7 +84,7 @@ def timeline(
     candidate: str | None,
     output: Path,
     overwrite: bool,
-    window: tuple[int, int],
+    window: tuple[int, int] | None,
     max_events: int,
     runs: tuple[int | None, int | None],
     step_regex: str | None,
@@ -114,7 +116,7 @@ def timeline(
     traced = trace_pair(
         (before, after),
         Reading(step_regex, whole_capture, memory_limit, threads),
-        Window(*window, max_events),
+        Window(*(window or (1, FIRST)), max_events, asked=window is not None),
         runs=runs,
         min_steps=min_steps,
         progress=_progress(quiet),

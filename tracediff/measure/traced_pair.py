@@ -36,6 +36,7 @@ class Window:
     first: int = 1
     last: int = 20
     most_events: int = 500_000
+    asked: bool = True  # not so: it is the default, and that there are more pairs is warned of
 
 
 @dataclass(frozen=True)
@@ -235,9 +236,8 @@ def _warnings(
             Note("timeline-cut", f"{asked - shown} of the {asked} pairs of steps asked for were left out: with them there would be more"
                  f" than {window.most_events:,} events. --max-events N allows more")
         )  # fmt: skip
-    if asked < pairs:
+    if asked < pairs and not window.asked:
         notes.append(
-            Note("timeline-window", f"{asked} of {pairs} pairs of steps were asked for, {window.first} to {min(window.last, pairs)};"
-                 f" --steps 1-{pairs} shows all")
+            Note("timeline-window", f"{asked} of {pairs} pairs of steps are shown, unless told otherwise; --steps {pairs} shows all")
         )  # fmt: skip
     return notes
