@@ -25,6 +25,11 @@ class TracediffError(Exception):
         self.fix = fix
         self.exit_code = exit_code
 
+    def rename(self, name: str, instead: str) -> None:
+        """Name a file otherwise, where its base name alone would not tell which one is meant."""
+        if instead not in self.message:
+            self.message = self.message.replace(name, instead)
+
     def __str__(self) -> str:
         fix = f"\n  fix: {self.fix}" if self.fix else ""
         return f"{self.message} [{self.slug}]{fix}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tracediff.errors import TracediffError
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto import is_trace_name
@@ -20,6 +22,7 @@ from tracediff.measure.memory import Budget, needed
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Run, Side
+from tracediff.model import Note
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,18 @@ def reduce_sides(
     workers = 1 if reading.memory_limit is not None else os.cpu_count() or 1
     budget = Budget()
 
+    several = Counter(path.name for side in sides for run in side.runs for path in run.files)
+
     def read(path: Path) -> Reduction:
-        progress(path.name)
-        return reduce_file(path, reading, budget)
+        name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
+        progress(name)
+        try:
+            reduction = reduce_file(path, reading, budget)
+        except TracediffError as error:
+            error.rename(path.name, name)
+            raise
+        notes = [Note(note.slug, note.message.replace(path.name, name)) for note in reduction.warnings]
+        return replace(reduction, warnings=notes)
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tracediff")
     finish = True

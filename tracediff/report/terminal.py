@@ -66,6 +66,10 @@ def _verdict(result: Result, console: Console) -> None:
     print_line(console, ("; ".join(details), "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
     print_line(console, (labels, "dim"))
+    for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
+        if runs := words.run_names(side):
+            listed = ", ".join(shorten(run, 60) for run in runs)
+            print_line(console, (f"runs of the {name}: {listed}", "dim"), hang=2)
     for note in (result.step.power_note, words.mix_note(result), *left_out(result)):
         if note:
             print_line(console, (note, "dim"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracediff.model import Cause, Evidence, Finding, Result, Step, Verdict, Where
+from tracediff.model import Cause, Evidence, Finding, Result, SideInput, Step, Verdict, Where
 from tracediff.report import units
 
 
@@ -173,6 +173,18 @@ def noise_floor(result: Result) -> str:
 
 
 NOISE_FLOOR = "what one program against itself, with so many runs, may differ by; it decides where runs are too few to confirm"
+
+
+_RUNS_NAMED = 8
+
+
+def run_names(side: SideInput) -> list[str]:
+    """The captures that a side takes as repeats of one program, as their folder names them; empty for a single one."""
+    names = [run.name for run in side.runs]
+    if len(names) < 2:
+        return []
+    more = len(names) - _RUNS_NAMED
+    return names if more <= 0 else [*names[:_RUNS_NAMED], f"{more} more"]
 
 
 def interval_name(result: Result) -> str:
