@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Side
 from tracediff.model import Launch, Note, Phase, Step, Verdict
 
@@ -13,20 +14,41 @@ _MOVED = 0.5  # so much of the kernels changed the way in which they are launche
 
 
 def repeated_captures(sides: Sequence[Side]) -> list[Note]:
-    """Warn where a side counts one capture as several runs: copies scatter like nothing that was measured."""
+    """Warn where a side counts one capture as several runs: copies scatter like nothing that was measured.
+
+    Copies that are packed, scrubbed or exported again have other bytes: their steps begin and end at the same ns.
+    """
     notes = []
     for side in sides:
-        found = [part.fingerprint for part in side.parts]
-        copies = len(found) - len(set(found))
+        copies: list[tuple[str, str]] = []
+        seen: list[tuple[str, Reduction]] = []
+        for run in side.runs:
+            for part in run.parts:
+                first = next((name for name, one in seen if _copy(one, part)), None)
+                if first is None:
+                    seen.append((run.name, part))
+                else:
+                    copies.append((first, run.name))
         if copies:
+            named = ", ".join(f"{other} of {one}" for one, other in copies[:3])
+            more = f" and {len(copies) - 3} more" if len(copies) > 3 else ""
             notes.append(
                 Note(
                     "repeated-capture",
-                    f"{side.label} holds {copies} copies of captures that are there already: copies are no repeats,"
-                    " so noise, interval and p are not to be believed. Leave them out",
+                    f"{side.label} holds captures more than once (a copy: {named}{more}): copies"
+                    " are no repeats, so noise, interval and p are not to be believed. Leave them out",
                 )
             )
     return notes
+
+
+def _copy(one: Reduction, other: Reduction) -> bool:
+    """Whether both are the same capture: equal bytes, or every step at the same instants of the trace's clock."""
+    if one.fingerprint == other.fingerprint:
+        return True
+    columns = ("rank", "device", "start_ns", "end_ns")
+    tables = [part.periods.select(columns) for part in (one, other)]
+    return len(tables[0]) > 0 and tables[0].equals(tables[1])
 
 
 def asides(verdict: Verdict, step: Step, phases: Sequence[Phase], launch: Launch) -> str:
