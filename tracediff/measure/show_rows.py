@@ -48,7 +48,7 @@ def phases(steps: pl.DataFrame) -> list[ShowPhase]:
             one.p99_ns,
             runs[row.phase],
             one.run_means_ns,
-        )  # fmt: skip
+        )
         for row in tables.phases(steps)
         if (one := row.baseline)
     ]
