@@ -197,6 +197,8 @@ def _not_read_only(what: str) -> TracediffError:
 
 def _explain(db: duckdb.DuckDBPyConnection, error: Exception, text: str) -> TracediffError:
     said = str(error)
+    if isinstance(error, duckdb.ConnectionException):
+        return TracediffError("closed", "the captures were closed", fix="open them again")
     if isinstance(error, duckdb.OutOfMemoryException):
         return TracediffError(
             "query-out-of-memory",

@@ -1,0 +1,260 @@
+"""The Python interface: the same numbers as the command, as typed frames, and a light import."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import json
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracediff
+from tests.report.hostile import NAMES
+from tests.serving import serving, step_ns
+from tests.tiny import CAPTURES, ROOT
+from tracediff import api
+from tracediff.cli.compare import compare as command
+from tracediff.cli.reading import reading_options
+from tracediff.model import decode
+from tracediff.report.tables import names
+
+BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
+# Options of the command that say what is written, printed or judged, not what is measured.
+OF_OUTPUT = {"overwrite", "top", "quiet", "fail_on", "warn_on", "policy_file", "no_policy", "annotations"}
+# Joined to a finished result by the command alone.
+OF_COMMAND_ALONE = {"ncu_baseline", "ncu_candidate"}
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return tracediff.compare(BEFORE, AFTER)
+
+
+@cache
+def _captures():
+    return tracediff.open(BEFORE)
+
+
+def test_the_import_is_light():
+    """Nothing of weight is imported before something is used."""
+    code = "import sys, tracediff; tracediff.__version__; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    heavy = {"polars", "duckdb", "numpy", "scipy", "matplotlib", "jinja2", "rich", "click", "msgspec"}
+    assert heavy & set(json.loads(done.stdout.replace("'", '"'))) == set()
+
+
+def test_what_the_package_offers():
+    assert set(tracediff.__all__) <= set(dir(tracediff))
+    for name in tracediff.__all__:
+        assert getattr(tracediff, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        tracediff.nothing  # noqa: B018
+    assert (ROOT / "tracediff" / "py.typed").exists()
+
+
+@pytest.mark.parametrize("thing", [api.compare, api.open, api.Comparison, api.Captures])
+def test_everything_public_is_explained(thing):
+    members = [thing]
+    if inspect.isclass(thing):
+        members += [
+            getattr(one, "fget", one)
+            for name, one in vars(thing).items()
+            if not name.startswith("_") and name != "result"
+        ]
+    for one in members:
+        assert inspect.getdoc(one), one
+        if inspect.isfunction(one):
+            signature = inspect.signature(one)
+            assert signature.return_annotation is not inspect.Signature.empty
+            assert all(
+                parameter.annotation is not inspect.Parameter.empty
+                for name, parameter in signature.parameters.items()
+                if name != "self"
+            )
+
+
+def test_the_options_are_those_of_the_command():
+    outputs = {one.name for one in command.params if one.name.startswith("out_")}
+    of_command = {one.name for one in command.params} - outputs - OF_OUTPUT - OF_COMMAND_ALONE
+    renamed = {"kpi_baseline": "baseline_kpi", "kpi_candidate": "candidate_kpi"}
+    parameters = inspect.signature(api.compare).parameters
+    assert {renamed.get(name, name) for name in of_command} == set(parameters)
+    defaults = {one.name: one.default for one in command.params if one.name in parameters}
+    assert parameters["min_steps"].default == defaults["min_steps"]
+    flags = [one.name for one in command.params if getattr(one, "is_flag", False) and one.name in parameters]
+    assert all(parameters[name].default is False for name in flags)
+
+
+def test_the_options_of_open_are_those_of_query():
+    @reading_options
+    def nothing(**_):
+        """Only to see its options."""
+
+    options = {one.name for one in nothing.__click_params__}
+    assert set(inspect.signature(api.open).parameters) - {"capture", "candidate"} == options
+
+
+def test_the_same_result_as_the_command(comparison, tmp_path):
+    out = tmp_path / "command.json"
+    words = [sys.executable, "-m", "tracediff", "compare", BEFORE, AFTER, "--json", out, "-q"]
+    subprocess.run(words, check=True, cwd=ROOT, capture_output=True)
+    comparison.to_json(tmp_path / "api.json")
+    assert (tmp_path / "api.json").read_bytes() == out.read_bytes()
+    assert decode(out.read_bytes()) == comparison.result
+    assert comparison.verdict == json.loads(out.read_bytes())["verdict"]
+
+
+def test_every_table_by_name_and_as_a_property(comparison):
+    assert comparison.tables == names()
+    for name in comparison.tables:
+        frame = comparison.table(name)
+        assert isinstance(frame, pl.DataFrame) and frame.columns
+        assert getattr(comparison, name).equals(frame)
+    assert comparison.findings.height == len(comparison.result.findings) > 0
+    assert (
+        comparison.findings.schema["delta_ns"] == pl.Float64
+        and comparison.findings.schema["rank"] == pl.Int64
+    )
+    assert comparison.findings["delta_ns"].to_list() == [one.delta_ns for one in comparison.result.findings]
+    with pytest.raises(tracediff.TracediffError) as error:
+        comparison.table("nothing")
+    assert error.value.slug == "no-such-table" and "findings" in error.value.fix
+    with pytest.raises(AttributeError, match="nothing"):
+        comparison.nothing  # noqa: B018
+
+
+def test_reports(comparison, tmp_path):
+    comparison.to_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().lower().startswith("<!doctype html>")
+    assert comparison.to_markdown(top=3).lstrip()
+    with pytest.raises(tracediff.TracediffError) as error:
+        comparison.to_html(tmp_path / "report.html")
+    assert error.value.slug == "output-exists"
+    comparison.to_html(str(tmp_path / "report.html"), overwrite=True)
+    with pytest.raises(tracediff.TracediffError) as error:
+        comparison.to_json(tmp_path / "nowhere" / "out.json")
+    assert error.value.slug == "output-folder-missing"
+
+
+def test_a_representation_in_one_line(comparison):
+    assert repr(comparison).startswith("<Comparison: likely_regressed; ") and "\n" not in repr(comparison)
+
+
+def test_a_bundle_stands_alone():
+    comparison = tracediff.compare(ROOT / "fixtures" / "bundles" / "hog300")
+    assert comparison.verdict == "regressed"
+    assert comparison.result.step.runs.baseline == 4
+    assert comparison.findings["cause"][0] == "gil_wait"
+
+
+def test_errors_have_slugs(tmp_path):
+    with pytest.raises(tracediff.TracediffError) as error:
+        tracediff.compare(tmp_path / "nowhere.sqlite", AFTER)
+    assert error.value.slug == "not-a-file"
+    with pytest.raises(tracediff.TracediffError) as error:
+        tracediff.compare(BEFORE)
+    assert error.value.slug == "candidate-missing"
+    with pytest.raises(tracediff.TracediffError) as error:
+        tracediff.compare(BEFORE, AFTER, host_only=True, whole_capture=True)
+    assert error.value.slug == "host-only-steps"
+    with pytest.raises(tracediff.TracediffError) as error:
+        tracediff.compare(BEFORE, AFTER, baseline_kpi=ROOT / "fixtures" / "kpi" / "serving_summary.json")
+    assert error.value.slug == "kpi-one-side"
+
+
+def test_options_reach_the_comparison(tmp_path):
+    path = serving(steps=6).write(tmp_path / "run.sqlite")
+    comparison = tracediff.compare(path, path, whole_capture=True, force=True, min_steps=1)
+    assert comparison.result.inputs.options["whole_capture"] is True
+    # from the first op to the end of the last of 7 labelled steps; it begins 107 us after the first label
+    assert comparison.result.step.baseline_ns == 7 * step_ns() - 107_000
+
+
+def test_open_gives_tables():
+    captures = _captures()
+    assert captures.op.height == 5216 and captures.op.schema["start_ns"] == pl.Int64
+    assert captures.table("STEP").equals(captures.step)
+    assert captures.step.height == 31
+    period = captures.period
+    assert (period["end_ns"] - period["start_ns"]).equals(period["period_ns"].alias("end_ns"))
+    assert set(captures.tables) <= set(dir(captures)) and "op" in repr(captures)
+    with pytest.raises(AttributeError):
+        captures.nothing  # noqa: B018
+    with pytest.raises(tracediff.TracediffError) as error:
+        captures.table("nothing")
+    assert error.value.slug == "no-such-table"
+
+
+def test_sql():
+    captures = _captures()
+    frame = captures.sql(
+        "SELECT kind, count(*) AS ops, sum(duration_ns) AS ns FROM op GROUP BY kind ORDER BY kind"
+    )
+    assert frame.schema == {"kind": pl.String, "ops": pl.Int64, "ns": pl.Int64}
+    assert frame["ops"].sum() == captures.op.height
+    assert frame["ns"].sum() == captures.op["duration_ns"].sum()
+    for text, slug in (
+        ("SELECT x FROM op", "bad-sql"),
+        ("COPY op TO 'x'", "query-not-read-only"),
+        ("", "no-sql"),
+    ):
+        with pytest.raises(tracediff.TracediffError) as error:
+            captures.sql(text)
+        assert error.value.slug == slug
+    rows = captures.schema("gil").rows()
+    assert ("waiting", "BOOLEAN", "true: waits for the GIL; false: holds it") in rows
+
+
+def test_two_captures():
+    with tracediff.open(BEFORE, AFTER) as captures:
+        assert captures.sql("SELECT count(*) AS n FROM baseline.op")["n"].item() == 5216
+        assert captures.table("gc", "baseline").height == 0 < captures.table("gc", "candidate").height
+        with pytest.raises(tracediff.TracediffError) as error:
+            captures.table("gc")
+        assert error.value.slug == "no-such-side"
+    with pytest.raises(tracediff.TracediffError) as error:
+        _captures().table("gc", "candidate")
+    assert error.value.slug == "no-such-side"
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    path = serving(steps=4).write(tmp_path / "run.sqlite")
+
+    def left():
+        return list(Path(tmp_path / "scratch").iterdir())
+
+    captures = tracediff.open(path)
+    assert left()
+    captures.close()
+    captures.close()  # once more does nothing
+    assert not left()
+    with pytest.raises(tracediff.TracediffError) as error:
+        captures.sql("SELECT 1")
+    assert error.value.slug == "closed"
+    with tracediff.open(path) as captures:
+        kept = captures.op
+    assert not left() and kept.height > 0
+    captures = tracediff.open(path)
+    del captures
+    gc.collect()
+    assert not left()
+
+
+def test_hostile_names(tmp_path):
+    trace = serving(steps=4)
+    for number, name in enumerate(NAMES):
+        trace.range(1, name, number * 10, number * 10 + 5)
+    path = trace.write(tmp_path / "hostile.sqlite")
+    with tracediff.open(path) as captures:
+        assert "two\nlines\r\nof it" in captures.range["text"].to_list()  # data as it is
+    comparison = tracediff.compare(path, path)
+    texts = "".join(comparison.ranges["range"].to_list()) + repr(comparison) + comparison.to_markdown()
+    assert "\u202e" not in texts and "\x00" not in texts

@@ -1,0 +1,262 @@
+"""The Python interface: what `import tracediff` offers. See docs/api.md.
+
+Everything comes as polars frames. Times are ns, and a column that is a time says so in its name; a delta is candidate -
+baseline, so positive is slower. Failures are `TracediffError`, with the slugs of docs/messages.md.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from tracediff.align.strata import MIN_STEPS
+from tracediff.errors import TracediffError
+from tracediff.measure.session import Asked, compare_inputs, reading_of
+from tracediff.model import Result, Verdict
+from tracediff.query import reference
+from tracediff.query.tables import Tables, sides_of
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Sequence[PathLike]
+SideName = Literal["baseline", "candidate"]
+
+
+class Comparison:
+    """Two sides compared. Every table of the result is a frame: `comparison.kernels` is `comparison.table("kernels")`."""
+
+    def __init__(self, result: Result) -> None:
+        """`result`: as `compare` makes it, or as `tracediff.model.decode` reads what `to_json` wrote."""
+        self.result = result
+        self._frames: dict[str, pl.DataFrame] | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """improved, regressed, likely_improved, likely_regressed, no_change, inconclusive or not_comparable."""
+        return self.result.verdict
+
+    @property
+    def verdict_reason(self) -> str:
+        """The verdict in a sentence or two, with its figures."""
+        return self.result.verdict_reason
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The ranked causes of the change, a row each: rank, cause, delta_ns, ci_low_ns, ci_high_ns, share, title, level, ..."""
+        return self.table("findings")
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of all tables; the same for every comparison."""
+        from tracediff.report.tables import names
+
+        return names()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Return a table of the result, as `tracediff compare --tables` writes it: see docs/result.md.
+
+        An empty table has its columns. Raises `TracediffError`: no-such-table.
+        """
+        from tracediff.report.tables import frames
+
+        if self._frames is None:
+            self._frames = frames(self.result)
+        if name not in self._frames:
+            raise _no_such_table(name, self.tables)
+        return self._frames[name]
+
+    def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
+        from tracediff.report.html import render_html
+
+        _write(path, render_html(self.result).encode(), overwrite)
+
+    def to_markdown(self, *, top: int = 10) -> str:
+        """Return the comment for a pull request, with `top` rows of each table."""
+        from tracediff.report.markdown import render_markdown
+
+        return render_markdown(self.result, top=top)
+
+    def to_json(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the result; `tracediff report` renders it again. Raises `TracediffError`: output-exists, ..."""
+        from tracediff.report.jsonreport import render_json
+
+        _write(path, render_json(self.result), overwrite)
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.table(name)
+        except TracediffError as error:
+            raise AttributeError(error.message) from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.tables})
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.verdict}; {_visible(self.verdict_reason)}>"
+
+
+class Captures:
+    """One capture, or baseline and candidate, as tables: see docs/sql.md. Close it when done, or use it in a `with`.
+
+    Of one capture every table is an attribute: `captures.op` is `captures.table("op")`.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        """`tables`: what `open` made."""
+        self._tables = tables
+        self._forget = weakref.finalize(self, tables.close)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables that are there: those of measured steps need steps with GPU work."""
+        return self._tables.names()
+
+    def table(self, name: str, side: SideName | None = None) -> pl.DataFrame:
+        """Return a whole table; `side`: of which of two captures.
+
+        Raises `TracediffError`: no-such-table, and for a table of measured steps what kept them from being measured.
+        """
+        if reference.table(name) is None:
+            raise _no_such_table(name, self.tables)
+        schemas = self._tables.schemas
+        if (side or "main") not in schemas:
+            sides = " or ".join(schemas) if len(schemas) > 1 else "none: there is one capture"
+            raise TracediffError(
+                "no-such-side", f"table {name} of which side? {sides}", fix="table(NAME, SIDE)"
+            )
+        return self._tables.table(name.lower(), side or "main")
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Return the rows of a query in DuckDB's SQL (of the last statement, where there are several).
+
+        With two captures the tables are baseline.NAME and candidate.NAME. Sums of whole numbers are Int64. Raises
+        `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory, no-sql.
+        """
+        answers = self._tables.run(query)
+        if not answers:
+            raise TracediffError(
+                "no-sql", "the SQL has no statement that gives rows", fix="end it with a SELECT"
+            )
+        return answers[-1].frame
+
+    def schema(self, table: str) -> pl.DataFrame:
+        """Return what the columns of a table are: column, type (of DuckDB), meaning. Raises `TracediffError`: no-such-table."""
+        found = reference.table(table)
+        if found is None:
+            raise _no_such_table(table, self.tables)
+        rows = [(one.name, one.type, one.text) for one in found.columns]
+        return pl.DataFrame(
+            rows, schema={"column": pl.String, "type": pl.String, "meaning": pl.String}, orient="row"
+        )
+
+    def close(self) -> None:
+        """Forget the tables; what was taken out of them stays."""
+        self._forget()
+
+    def __enter__(self) -> Captures:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        if reference.table(name) is None or name != name.lower():
+            raise AttributeError(f"there is no table {name}")
+        return self.table(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.tables})
+
+    def __repr__(self) -> str:
+        return f"<Captures: {', '.join(self.tables)}>"
+
+
+def compare(
+    baseline: PathLike,
+    candidate: PathLike | None = None,
+    *,
+    step_regex: str | None = None,
+    whole_capture: bool = False,
+    min_steps: int = MIN_STEPS,
+    noise: PathLike | None = None,
+    baseline_kpi: Paths = (),
+    candidate_kpi: Paths = (),
+    host_only: bool = False,
+    force: bool = False,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+) -> Comparison:
+    """Compare two sides, as `tracediff compare` does; the options are those of the command.
+
+    Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
+    be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What is left out is
+    warned of (`UserWarning`).
+
+    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ...
+    """
+    asked = Asked(
+        baseline=os.fspath(baseline),
+        candidate=None if candidate is None else os.fspath(candidate),
+        step_regex=step_regex,
+        whole_capture=whole_capture,
+        min_steps=min_steps,
+        noise=None if noise is None else os.fspath(noise),
+        kpi_baseline=_paths(baseline_kpi),
+        kpi_candidate=_paths(candidate_kpi),
+        host_only=host_only,
+        force=force,
+        memory_limit=memory_limit,
+        threads=threads,
+    )
+    return Comparison(compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2)))
+
+
+def open(
+    capture: PathLike,
+    candidate: PathLike | None = None,
+    *,
+    step_regex: str | None = None,
+    whole_capture: bool = False,
+    host_only: bool = False,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+) -> Captures:
+    """Open a capture, or baseline and candidate, as tables that SQL can be asked of: see docs/sql.md.
+
+    Paths are those of `compare`. The tables are in a scratch folder until they are closed; no other file can be read
+    or written through them. Raises `TracediffError`: not-a-file, not-nsys, bad-step-regex, bad-limit, ...
+    """
+    reading = reading_of(step_regex, whole_capture, host_only, memory_limit, threads)
+    words = [os.fspath(one) for one in (capture, candidate) if one is not None]
+    return Captures(Tables(sides_of(words), reading))
+
+
+def _paths(given: Paths) -> tuple[Path, ...]:
+    return (Path(given),) if isinstance(given, str | os.PathLike) else tuple(Path(one) for one in given)
+
+
+def _write(path: PathLike, data: bytes, overwrite: bool) -> None:
+    from tracediff.report.write import check_outputs, write_atomically
+
+    check_outputs([Path(path)], overwrite)
+    write_atomically(Path(path), data, overwrite)
+
+
+def _visible(text: str) -> str:
+    from tracediff.report.escape import visible
+
+    return visible(text)
+
+
+def _no_such_table(name: str, there: Sequence[str]) -> TracediffError:
+    return TracediffError(
+        "no-such-table", f"there is no table {_visible(name)}", fix=f"tables: {', '.join(there)}"
+    )
