@@ -34,7 +34,28 @@ def test_two_milliseconds_in_every_step_are(result):
     ("one", "other", "said"), [("eager_a1", "graph_a1", "0 -> 100 %"), ("graph_a1", "eager_a1", "100 -> 0 %")]
 )
 def test_another_way_of_launching_is_named(result, one, other, said):
-    assert f"Kernels launched by CUDA graphs: {said}." in result(one, other).verdict_reason
+    found = result(one, other)
+    assert (
+        f"({said} of them)" in found.verdict_reason
+        and "Kernels launched by CUDA graphs:" not in found.verdict_reason
+    )
+
+
+@pytest.mark.parametrize(("one", "other"), [("eager_a1", "graph_a1"), ("graph_a1", "eager_a1")])
+def test_graphs_lead_and_gather_what_comes_of_them(result, one, other):
+    found = result(one, other)
+    group = [finding for finding in found.findings if "CUDA graphs" in finding.note]
+    assert [finding.rank for finding in group] == list(range(1, len(group) + 1)) and len(group) > 3
+    assert {finding.where.range for finding in group} == {"[Executor] _forward_step"}
+    together = sum(finding.delta_ns for finding in group) / 1e3
+    assert f"{together:+,.1f} us in {len(group)} findings" in found.verdict_reason
+    assert abs(together) > 0.9 * abs(found.step.delta_ns) / 1e3
+    now = "CUDA graphs launch the kernels now" if other == "graph_a1" else "CUDA graphs no longer launch"
+    assert found.verdict_reason.index(now) < found.verdict_reason.index("Largest part:")
+
+
+def test_nothing_is_gathered_where_nothing_moved(result):
+    assert not any("CUDA graphs" in finding.note for finding in result("graph_a1", "graph_sleep").findings)
 
 
 def test_no_change_has_no_asides(result):

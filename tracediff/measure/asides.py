@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Side
-from tracediff.model import Launch, Note, Phase, Step, Verdict
+from tracediff.model import Finding, Launch, Note, Phase, Step, Verdict
 
 _CALLED = ("improved", "regressed", "likely_improved", "likely_regressed")
 _FEW = 0.25  # the median step changed by less than this part of what the mean did
+# What another way of launching changes, in the ranges that launch.
+_LAUNCHING = {
+    "launch_api",
+    "launch_latency",
+    "dependency",
+    "graph_internal",
+    "host_api",
+    "host_work",
+    "gil_wait",
+}
 _MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 
 
@@ -51,13 +63,46 @@ def _copy(one: Reduction, other: Reduction) -> bool:
     return len(tables[0]) > 0 and tables[0].equals(tables[1])
 
 
-def asides(verdict: Verdict, step: Step, phases: Sequence[Phase], launch: Launch) -> str:
-    """Sentences to follow the reason of a verdict, each with a space before it; '' where there is nothing to say."""
+def launched_otherwise(findings: Sequence[Finding], launch: Launch) -> tuple[list[Finding], str]:
+    """Kernels moved into or out of CUDA graphs: the findings that come of it, first and marked, and their sum in words.
+
+    They are those of launching and of the host in the ranges that launch. ('' and the findings as they are where
+    nothing moved, or something else explains more.)
+    """
+    before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
+    sure = [one for one in findings if one.level != "within_noise" and one.where.rank is None]
+    places = {one.where.range for one in sure if one.cause == "launch_api"}
+    group = [one for one in sure if one.cause in _LAUNCHING and one.where.range in places]
+    together = sum(one.delta_ns for one in group)
+    rest = [one for one in sure if one not in group and one.cause != "batch_mix"]
+    if abs(after - before) < _MOVED or not group or any(abs(one.delta_ns) > abs(together) for one in rest):
+        return list(findings), ""
+    cause = (
+        "CUDA graphs launch the kernels now"
+        if after > before
+        else "CUDA graphs no longer launch the kernels: they are launched one by one"
+    )
+    marked = [msgspec.structs.replace(one, note=f"{one.note} {cause}.".strip()) for one in group]
+    ordered = [*marked, *(one for one in findings if one not in group)]
+    said = (
+        f"{cause} ({100 * before:.0f} -> {100 * after:.0f} % of them): {together / 1e3:+,.1f} us in {len(group)} findings of"
+        " launching and of the host that launches."
+    )
+    return [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(ordered, 1)], said
+
+
+def asides(
+    verdict: Verdict, step: Step, phases: Sequence[Phase], launch: Launch, *, explained: bool = False
+) -> str:
+    """Sentences to follow the reason of a verdict, each with a space before it; '' where there is nothing to say.
+
+    explained: the reason says already that kernels moved into or out of graphs.
+    """
     if verdict not in _CALLED:
         return ""
     out = ""
     before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
-    if abs(after - before) >= _MOVED:
+    if abs(after - before) >= _MOVED and not explained:
         out += f" Kernels launched by CUDA graphs: {100 * before:.0f} -> {100 * after:.0f} %."
     both = [
         (phase.baseline.steps + phase.candidate.steps, phase.phase, phase.delta_p50_ns)

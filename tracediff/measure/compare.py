@@ -15,7 +15,7 @@ from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
-from tracediff.measure.asides import asides, repeated_captures
+from tracediff.measure.asides import asides, launched_otherwise, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cell_table import Layout, cell_table, told
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
@@ -116,6 +116,7 @@ def compare(
     ranks = rank_table(sides, compared, frame.weights, weigher)
     findings = explain_collectives(findings, ranks)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
+    findings, moved = launched_otherwise(findings, launch)
     verdict, reason = decide(
         step,
         cells,
@@ -123,10 +124,11 @@ def compare(
         findings,
         comparable=comparability.comparable or options.force,
         reason=_failed(comparability),
+        lead=moved,
     )
     step = without_advice(step, verdict)
     phases = tables.phases(steps)
-    reason += asides(verdict, step, phases, launch)
+    reason += asides(verdict, step, phases, launch, explained=bool(moved))
     if (
         verdict == "not_comparable"
     ):  # what differs may be the recording: nothing is said to be sure, or to be mended

@@ -81,9 +81,16 @@ def without_advice(step: Step, verdict: Verdict) -> Step:
 
 
 def decide(
-    step: Step, cells: Estimates, column: int, findings: list[Finding], *, comparable: bool, reason: str
+    step: Step,
+    cells: Estimates,
+    column: int,
+    findings: list[Finding],
+    *,
+    comparable: bool,
+    reason: str,
+    lead: str = "",
 ) -> tuple[Verdict, str]:
-    """The verdict and why. `reason` names what makes the sides incomparable."""
+    """The verdict and why. `reason` names what makes the sides incomparable, `lead` what explains several findings."""
     if not comparable:
         return "not_comparable", reason
     if not cells.delta.any():
@@ -95,6 +102,7 @@ def decide(
         (finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None
     )
     because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
+    because = f" {lead}{because.replace('Largest cause', 'Largest part')}" if lead else because
     worse = (step.delta_ns if trimmed is None else trimmed[0]) > 0
     runs = min(step.runs.baseline, step.runs.candidate)
     outside = _interval_excludes_zero(step, cells, column)
