@@ -154,7 +154,7 @@ def compare(
         steps,
         strata,
     )
-    warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()))
+    warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()), findings)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from tracediff.model import Note, RangeRow, ThreadRow
+from tracediff.model import Finding, Note, RangeRow, ThreadRow
 
 _RATIO = 1.6  # host time of one program differs by this from run to run (see assumed_noise.py)
 _LEAST_NS = 50_000.0
 
 
-def off_path_notes(threads: list[ThreadRow], ranges: list[RangeRow], launching: set[str]) -> list[Note]:
-    """One note for each thread role that launches nothing and whose ranges changed beyond host noise."""
+def off_path_notes(
+    threads: list[ThreadRow], ranges: list[RangeRow], launching: set[str], findings: list[Finding]
+) -> list[Note]:
+    """One note for each thread role that launches nothing and whose ranges changed beyond host noise.
+
+    None for a thread that a finding names as the holder of the GIL: what it did to the step is told there.
+    """
+    holders = {one.where.holder_thread for one in findings if one.level != "within_noise"}
     notes = []
     for thread in threads:
+        if thread.role in holders:
+            continue
         one, other = thread.baseline_range_ns, thread.candidate_range_ns
         if thread.role in launching or not one or not other:
             continue
