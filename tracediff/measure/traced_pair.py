@@ -240,4 +240,4 @@ def _warnings(
         notes.append(
             Note("timeline-window", f"{asked} of {pairs} pairs of steps are shown, unless told otherwise; --steps {pairs} shows all")
         )  # fmt: skip
-    return notes
+    return list({(note.slug, note.message): note for note in notes}.values())  # said once for both sides
