@@ -44,7 +44,17 @@ def test_no_such_command(run):
 
 
 def test_a_bad_memory_limit(run, good):
-    expect_error(run("compare", good, good, "--memory-limit", "a lot"), "bad-limit")
+    assert "fix: --memory-limit 2GiB" in expect_error(
+        run("compare", good, good, "--memory-limit", "a lot"), "bad-limit"
+    )
+
+
+def test_a_step_regex_that_matches_nothing_tells_what_there_is(run, good):
+    """The ranges of the capture are the step labels, whose texts differ most, and _schedule."""
+    text = expect_error(run("compare", good, good, "--step-regex", "no such step"), "no-steps")
+    assert "N for a number: '[Executor] _forward_step N: N ctx reqs, N ctx tokens, N gen '" in text
+    assert text.startswith("error: good.sqlite: ")  # given twice, and the only file of that name
+    assert "'_schedule'" in text
 
 
 # Outputs

@@ -106,6 +106,9 @@ PRESETS: tuple[StepLabels, ...] = (
 )  # fmt: skip
 
 
+RE2 = r"for example 'step (?P<number>\d+)': RE2 syntax, without look-around and back-references"
+
+
 def from_regex(text: str) -> StepLabels:
     """`--step-regex`: groups named number, ctx, tokens, gen say what they hold.
 
@@ -115,7 +118,7 @@ def from_regex(text: str) -> StepLabels:
     try:
         compiled = re.compile(text)
     except re.error as error:
-        raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}") from error
+        raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}", fix=RE2) from error
     named = compiled.groupindex
     number = named.get("number", 1 if compiled.groups == 1 and not named else 0)
     return StepLabels(

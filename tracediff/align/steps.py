@@ -10,7 +10,7 @@ from __future__ import annotations
 import duckdb
 
 from tracediff.align.step_inference import infer_steps
-from tracediff.align.step_sources import PRESETS, SOURCES, StepLabels, from_regex
+from tracediff.align.step_sources import PRESETS, RE2, SOURCES, StepLabels, from_regex
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
 from tracediff.load.database import run_sql, sql
@@ -33,7 +33,11 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
         if steps:
             return source.name
     if step_regex is not None:
-        raise TracediffError("no-steps", f"{capture.name}: no NVTX range matches --step-regex {step_regex!r}")
+        raise TracediffError(
+            "no-steps",
+            f"{capture.name}: no NVTX range matches --step-regex {step_regex!r}",
+            fix=_seen(capture),
+        )
     for source in PRESETS:
         if _label(capture, source) > 1 and _with_work(capture) > 1:
             # a server in front of the engine may carry labels too; it has no GPU work to cut into steps
@@ -50,6 +54,14 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
     )
 
 
+def _seen(capture: Capture) -> str:
+    """What the ranges of the capture are called: names of a trace, so nothing unprintable is left in them."""
+    names = [name for (name,) in capture.db.execute(sql("align/range_names")).fetchall()]
+    if not names:
+        return "the capture has no NVTX ranges: record it with -t nvtx"
+    return f"match a part of a range's name; among them, N for a number: {', '.join(map(ascii, names))}"
+
+
 def _label(capture: Capture, source: StepLabels) -> int:
     """Fill the tables from one source of labels; how many steps there are."""
     try:
@@ -60,7 +72,9 @@ def _label(capture: Capture, source: StepLabels) -> int:
         )  # fmt: skip
     except duckdb.InvalidInputException as error:
         # RE2 has no look-around and no back-references; only a user's own pattern can hold them
-        raise TracediffError("bad-step-regex", f"--step-regex {source.pattern!r}: {error}") from error
+        raise TracediffError(
+            "bad-step-regex", f"--step-regex {source.pattern!r}: {error}", fix=RE2
+        ) from error
     return capture.count("step")
 
 

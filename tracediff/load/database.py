@@ -52,7 +52,9 @@ def connect(
         if spill is not None:
             db.execute(f"SET temp_directory = {quoted(str(spill))}")
     except duckdb.Error as error:
-        raise TracediffError("bad-limit", f"DuckDB refused a limit: {error}") from error
+        raise TracediffError(
+            "bad-limit", f"DuckDB refused a limit: {error}", fix="--memory-limit 2GiB"
+        ) from error
     _load_scanner(db)
     return db
 

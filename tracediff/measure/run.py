@@ -52,7 +52,9 @@ def reduce_sides(
     workers = 1 if reading.memory_limit is not None else os.cpu_count() or 1
     budget = Budget()
 
-    several = Counter(path.name for side in sides for run in side.runs for path in run.files)
+    several = Counter(
+        path.name for path in {path for side in sides for run in side.runs for path in run.files}
+    )
 
     def read(path: Path) -> Reduction:
         name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"

@@ -1,0 +1,7 @@
+-- The ranges that a step label may be among: names with numbers masked, those with the most different texts first.
+SELECT left(regexp_replace(text, '[0-9]+', 'N', 'g'), 60) AS name
+FROM range_text
+WHERE text <> ''
+GROUP BY name
+ORDER BY count(*) DESC, name
+LIMIT 5;
