@@ -384,3 +384,9 @@ def test_a_huge_result_is_posted_whole(github, run, tmp_path):
     (tmp_path / "large.json").write_bytes(encode(sample.large()))
     assert run("comment", "large.json", "--github", "--top", "9999")[0] == 0
     assert 10_000 < length(github.comments[0]["body"]) < LIMIT
+
+
+def test_one_comment_goes_to_one_forge(run, tmp_path):
+    (tmp_path / "result.json").write_bytes(encode(sample.full()))
+    code, _, err = run("comment", "result.json", "--github", "--gitlab")
+    assert code == 2 and "exclude each other" in err

@@ -24,8 +24,8 @@ there, whatever the gates say. See docs/ci.md.
 """
 )
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option("--github", "forge", flag_value="github", help="Comment on a pull request of GitHub.")
-@click.option("--gitlab", "forge", flag_value="gitlab", help="Comment on a merge request of GitLab.")
+@click.option("--github", is_flag=True, help="Comment on a pull request of GitHub.")
+@click.option("--gitlab", is_flag=True, help="Comment on a merge request of GitLab.")
 @click.option(
     "--repo",
     metavar="NAME",
@@ -50,7 +50,8 @@ there, whatever the gates say. See docs/ci.md.
 @policy_options
 def comment(
     result: Path,
-    forge: str | None,
+    github: bool,
+    gitlab: bool,
     repo: str | None,
     pr: int | None,
     key: str,
@@ -60,13 +61,14 @@ def comment(
     gating: Gating,
 ) -> None:
     """Post RESULT, the JSON of `tracediff compare --json`, as a comment, or update the comment that is there."""
-    from tracediff.cli.forges import github, gitlab
+    from tracediff.cli import forges
     from tracediff.report.escape import visible
     from tracediff.report.markdown import render_markdown
 
     first, link = _checked(key, report_url)
-    if forge is None:
-        forge = _forge_of_job()
+    if github and gitlab:
+        raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
+    forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
     if forge is None and not dry_run:
         raise click.UsageError("--github or --gitlab?")
     judged = gating.judge(read_result(result))
@@ -74,7 +76,7 @@ def comment(
     if dry_run:
         click.echo(body, nl=False)
         return
-    open_forge = github if forge == "github" else gitlab
+    open_forge = forges.github if forge == "github" else forges.gitlab
     opened = open_forge(os.environ, repo, pr)
     if not opened.api.is_private():
         click.echo("warning: the API's address is http: the token is sent in the clear", err=True)

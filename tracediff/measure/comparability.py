@@ -165,7 +165,7 @@ def _window(sides: tuple[Side, Side]) -> Check:
         return [sum(len(part.periods) for part in run.parts) for run in side.runs]
 
     one, other = steps(sides[0]), steps(sides[1])
-    text = [" | ".join(str(count) for count in counts) for counts in (one, other)]
+    text = [_counts(counts) for counts in (one, other)]
     means = sum(one) / len(one), sum(other) / len(other)
     if max(means) > 1.2 * min(means):
         return Check(
@@ -173,6 +173,12 @@ def _window(sides: tuple[Side, Side]) -> Check:
             "captures hold another number of whole steps; times are compared a step, never in total",
         )  # fmt: skip
     return Check("capture_window", "ok", text[0], text[1], "")
+
+
+def _counts(steps: list[int]) -> str:
+    """Whole steps of each run; said once where all runs hold as many."""
+    each = " a run" if len(steps) > 1 else ""
+    return f"{steps[0]}{each}" if len(set(steps)) == 1 else " | ".join(map(str, steps))
 
 
 # how many steps of a stratum each side has

@@ -205,11 +205,11 @@ def _idle_title(cell: IdleCell, delta: float, apis: str, lost: str) -> str:
 def idle_words(cell: IdleCell, apis: str, lost: str = "GPU idle time") -> str:
     """What an idle cell is, in words; `apis`: the CUDA function that its longest piece lies in, '' where none."""
     place = _at(cell.place)
-    thread = f"the {cell.thread} thread" if cell.thread else "the host"
+    thread = _the_thread(cell.thread) if cell.thread else "the host"
     if cell.cause == "gc":
         return f"{lost} while {thread} collects garbage {place}"
     if cell.cause == "gil_wait":
-        holder = f"the {cell.holder} thread" if cell.holder else "a thread that was not recorded"
+        holder = _the_thread(cell.holder) if cell.holder else "a thread that was not recorded"
         held = f" ({_at(cell.holder_place)})" if cell.holder_place else ""
         return f"{lost} while {thread} waits for the GIL held by {holder}{held}"
     called = f" ({apis})" if apis else ""
@@ -223,6 +223,11 @@ def idle_words(cell: IdleCell, apis: str, lost: str = "GPU idle time") -> str:
         "host_api": f"time in other CUDA calls{called} {place}",
         "unattributed": "idle time without a recorded launching call",
     }[cell.cause]
+
+
+def _the_thread(role: str) -> str:
+    """`the executor thread`; a role that says so itself (thread without ranges) is no thread twice."""
+    return f"the {role}" if role.startswith("thread ") else f"the {role} thread"
 
 
 def _at(place: str) -> str:

@@ -109,7 +109,7 @@ def decide(
     beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
     if runs >= MIN_CONFIRM and step.p_value is not None and step.p_value < ALPHA and outside:
         return ("regressed" if worse else "improved"), (
-            f"{change}, p = {step.p_value:.3g} over {step.runs.baseline} and {step.runs.candidate} runs.{because}"
+            f"{change}, p {_probability(step.p_value)} over {step.runs.baseline} and {step.runs.candidate} runs.{because}"
         )
     if runs < MIN_CONFIRM and beyond and (outside or runs > 1):
         why = (
@@ -151,6 +151,11 @@ def _outlying(step: Step, trimmed: tuple[float, float, float] | None) -> str:
     if trimmed is None or trimmed[1] <= step.delta_ns <= trimmed[2]:
         return ""
     return f", {trimmed[0] / 1e3:+,.1f} us without the fastest and slowest runs of each side"
+
+
+def _probability(p: float) -> str:
+    """As the reports write it."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def _percent(step: Step) -> str:
