@@ -44,6 +44,8 @@ def connect(
     Raises `TracediffError` (scanner-missing, bad-limit) with the fix.
     """
     db = duckdb.connect(config={"preserve_insertion_order": False, "autoinstall_known_extensions": False})
+    # DuckDB draws one wherever it takes the program for an interactive one
+    db.execute("SET enable_progress_bar = false")
     try:
         if memory_limit is not None:
             db.execute(f"SET memory_limit = {quoted(memory_limit)}")

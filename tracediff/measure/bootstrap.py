@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,48 @@ _RUN_BLOCKS = 256  # the same for all strata of a run together
 _CHUNK = 1024  # cells resampled at a time: bounds the memory to resamples * _CHUNK floats
 
 
+class Summed(NamedTuple):
+    """The steps of one run and stratum, neighbours added up to the blocks of `block_edges`."""
+
+    sums: Floats  # (blocks in time order, cells), ns
+    steps: int
+
+
 @dataclass(frozen=True, eq=False)
 class RunSteps:
-    """The steps of one run: stratum id -> array (steps in time order, cells), float64, ns."""
+    """The steps of one run: stratum id -> array (steps in time order, cells), float64, ns, or their sums by block."""
 
-    strata: Mapping[int, Floats]
+    strata: Mapping[int, Floats | Summed]
 
     def __post_init__(self) -> None:
-        widths = {steps.shape[1] if steps.ndim == 2 else -1 for steps in self.strata.values()}
+        rows = [one.sums if isinstance(one, Summed) else one for one in self.strata.values()]
+        widths = {one.shape[1] if one.ndim == 2 else -1 for one in rows}
         if len(widths) != 1 or -1 in widths:
             raise ValueError("a run needs a stratum or more, each an array (steps, cells) of the same cells")
 
-    def steps(self, stratum: int) -> Floats | None:
-        """Return the steps of a stratum, None when the run has none."""
+    def summed(self, stratum: int, strata: int) -> Summed | None:
+        """Return the block sums of a stratum, None when the run has no step of it. `strata`: how many are compared."""
         steps = self.strata.get(stratum)
-        return None if steps is None or not len(steps) else np.ascontiguousarray(steps, dtype=np.float64)
+        if steps is None or not len(steps):
+            return None
+        if isinstance(steps, Summed):
+            return steps
+        rows = np.ascontiguousarray(steps, dtype=np.float64)
+        return Summed(np.add.reduceat(rows, block_edges(len(rows), strata), axis=0), len(rows))
+
+    def count(self, stratum: int) -> int:
+        """Return how many steps of a stratum there are."""
+        steps = self.strata[stratum]
+        return steps.steps if isinstance(steps, Summed) else len(steps)
+
+
+def block_edges(steps: int, strata: int) -> npt.NDArray[np.int64]:
+    """Return the first step of each block, that many steps put into at most `MAX_BLOCKS` contiguous blocks.
+
+    Fewer where a run is compared in many `strata`: what is resampled stays of one size.
+    """
+    count = min(steps, MAX_BLOCKS, max(8, _RUN_BLOCKS // max(strata, 1)))
+    return np.arange(count) * steps // count
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +77,10 @@ class _Means:
 def _means(runs: Sequence[RunSteps], weights: Weights) -> _Means:
     by_run: dict[int, dict[int, Floats]] = {}
     side: dict[int, Floats] = {}
-    for stratum in sorted(stratum for stratum, weight in weights.items() if weight):
-        steps = ((position, run.steps(stratum)) for position, run in enumerate(runs))
-        means = {position: rows.mean(axis=0) for position, rows in steps if rows is not None}
+    strata = sorted(stratum for stratum, weight in weights.items() if weight)
+    for stratum in strata:
+        summed = ((position, run.summed(stratum, len(strata))) for position, run in enumerate(runs))
+        means = {position: one.sums.sum(axis=0) / one.steps for position, one in summed if one is not None}
         if not means:
             raise ValueError(f"stratum {stratum} has a weight and no steps on one side")
         by_run[stratum] = means
@@ -205,10 +233,9 @@ def _pool(runs: Sequence[RunSteps], weights: Weights) -> _Pool:
         for position, run_mean in by_run.items():
             if n > 1:
                 between[position] += share * np.sqrt(n / (n - 1)) * (run_mean - means.side[stratum])
-            steps = runs[position].steps(stratum)
-            if steps is not None and len(steps) > 1:
-                limit = min(MAX_BLOCKS, max(8, _RUN_BLOCKS // len(means.side)))
-                blocks[position].append(_block_sums(steps, run_mean, share, limit))
+            summed = runs[position].summed(stratum, len(means.side))
+            if summed is not None and summed.steps > 1:
+                blocks[position].append(_block_sums(summed, run_mean, share))
 
     def content(position: int) -> tuple[list[tuple[int, int]], list[float]]:
         return _sizes(runs[position]), np.sort(_weighted(_filled(means, position), weights)).tolist()
@@ -219,20 +246,18 @@ def _pool(runs: Sequence[RunSteps], weights: Weights) -> _Pool:
 
 
 def _sizes(run: RunSteps) -> list[tuple[int, int]]:
-    return sorted((stratum, len(steps)) for stratum, steps in run.strata.items())
+    return sorted((stratum, run.count(stratum)) for stratum in run.strata)
 
 
-def _block_sums(steps: Floats, mean: Floats, share: float, limit: int) -> _Blocks:
-    n = len(steps)
-    count = min(n, limit)
+def _block_sums(summed: Summed, mean: Floats, share: float) -> _Blocks:
+    n, count = summed.steps, len(summed.sums)
     window = max(1, round(n ** (1 / 3) * count / n))
     draws = -(-count // window)
-    edges = np.arange(count) * n // count
-    sizes = np.diff(edges, append=n)
+    sizes = np.diff(np.arange(count) * n // count, append=n)
     drawn = draws * window / count  # steps drawn over steps: a little above 1
     # Blocks of one sample scatter too little, by 1 - window/count (n/(n-1) for blocks of one step).
     scale = share / (n * drawn) * np.sqrt(drawn / (1 - window / count))
-    sums = (np.add.reduceat(steps, edges, axis=0) - sizes[:, None] * mean) * scale
+    sums = (summed.sums - sizes[:, None] * mean) * scale
     variance = draws * np.mean(_circular(sums, window, axis=0) ** 2, axis=0)
     return _Blocks(sums, window, draws, variance, count / window - 1)
 

@@ -5,7 +5,10 @@ A cell is a category, a (cause, place) of idle time, or a row of the kernel tabl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,9 +16,10 @@ import polars as pl
 from tracediff.align.strata import Strata
 from tracediff.errors import TracediffError
 from tracediff.measure.assumed_noise import assumed_half_width
-from tracediff.measure.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
-from tracediff.measure.intervals import Floats
+from tracediff.measure.bootstrap import RunSteps, Summed, block_edges, bootstrap_ci, run_values, side_means
+from tracediff.measure.intervals import Floats, Index, Ints
 from tracediff.measure.statistics import benjamini_hochberg, run_level_interval, run_level_p, run_sd
+from tracediff.measure.step_index import StepIndex
 from tracediff.model import Evidence
 
 ALPHA = 0.05
@@ -63,11 +67,19 @@ class Estimates:
         )
 
 
+class Values(NamedTuple):
+    """What steps spend in cells: arrays of one length. A step and cell may turn up more than once."""
+
+    step: Ints  # row of `Frame.steps`, -1: not compared
+    cell: Index
+    ns: Floats | Ints
+
+
 @dataclass
 class Frame:
     """The compared steps in a fixed order: for each side and run, group -> positions of its steps."""
 
-    steps: pl.DataFrame  # side, run, part, period, group, at (position among the steps of the run)
+    steps: pl.DataFrame  # side, run, part, period, group, rank
     runs: tuple[int, ...]  # runs of the baseline, the candidate and, where given, the A/A repeats
     weights: dict[int, float]
 
@@ -105,20 +117,53 @@ class Frame:
         sides = [float(np.mean(one)) if one else 0.0 for one in runs]
         return runs[0], runs[1], sides[0], sides[1]
 
-    def matrices(self, values: pl.DataFrame, cells: int) -> list[list[RunSteps]]:
-        """Long table (side, run, part, period, cell, ns) -> for each run its steps by group as (steps, cells)."""
-        located = values.join(self.steps, on=["side", "run", "part", "period"], how="inner")
+    @cached_property
+    def index(self) -> StepIndex:
+        """Where the compared steps are."""
+        return StepIndex(self.steps)
+
+    @cached_property
+    def _blocks(self) -> tuple[Ints, dict[tuple[int, int, int], tuple[slice, int]]]:
+        """Neighbouring steps of a run and group in blocks (see bootstrap.block_edges).
+
+        The block of each step, and of each (side, run, group) its blocks and how many steps they have.
+        """
+        code = self.steps.select(pl.struct("side", "run", "group").rank("dense") - 1).to_series().to_numpy()
+        order = np.argsort(code, kind="stable")  # steps of a run come in order of time
+        block = np.empty(len(code), np.int64)
+        found: dict[tuple[int, int, int], tuple[slice, int]] = {}
+        first = 0
+        for mine in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
+            edges = block_edges(len(mine), len(self.weights))
+            block[mine] = first + np.repeat(np.arange(len(edges)), np.diff(edges, append=len(mine)))
+            key = self.steps.select("side", "run", "group").row(int(mine[0]))
+            found[key] = slice(first, first + len(edges)), len(mine)
+            first += len(edges)
+        return block, found
+
+    def sums(self, values: Sequence[Values], cells: int) -> list[list[RunSteps]]:
+        """What steps spend in cells -> for each run the sums of its blocks of steps, by group."""
+        block, found = self._blocks
+        size = max((where.stop for where, _ in found.values()), default=0)
+        table = np.zeros(size * cells)
+        for one in values:
+            inside = one.step >= 0
+            at = block[one.step[inside]] * cells + one.cell[inside]
+            table += np.bincount(at, weights=one.ns[inside], minlength=size * cells)
+        rows = table.reshape(size, cells)
         sides: list[list[RunSteps]] = [[] for _ in self.runs]
-        for side in range(len(self.runs)):
-            for run in range(self.runs[side]):
-                own = self.steps.filter((pl.col("side") == side) & (pl.col("run") == run))
-                mine = located.filter((pl.col("side") == side) & (pl.col("run") == run))
-                at = mine["at"].to_numpy().astype(np.int64) * cells + mine["cell"].to_numpy()
-                ns = mine["ns"].to_numpy().astype(float)
-                matrix = np.bincount(at, weights=ns, minlength=len(own) * cells).reshape(-1, cells)
-                group = own["group"].to_numpy()
-                sides[side].append(RunSteps({int(one): matrix[group == one] for one in np.unique(group)}))
+        for side, many in enumerate(self.runs):
+            for run in range(many):
+                mine = {key[2]: value for key, value in found.items() if key[:2] == (side, run)}
+                sides[side].append(
+                    RunSteps({group: Summed(rows[where], steps) for group, (where, steps) in mine.items()})
+                )
         return sides
+
+
+def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell: int = 0) -> Values:
+    """A column of a table of steps (side, run, part, period, ...) as the values of one cell."""
+    return Values(frame.index.rows(steps), np.full(len(steps), cell), steps[column].to_numpy())
 
 
 def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> Frame:
@@ -133,14 +178,13 @@ def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> F
                 f"run {run + 1} of the {_SIDE_NAMES[side]} has no step of a workload that is compared",
                 fix="leave that run out, or capture a longer window",
             )
-    located = located.with_columns(at=pl.int_range(pl.len()).over("side", "run"))
-    return Frame(located.select("side", "run", "part", "period", "group", "at", "rank"), runs, strata.weights)
+    return Frame(located.select("side", "run", "part", "period", "group", "rank"), runs, strata.weights)
 
 
-def estimate(frame: Frame, values: pl.DataFrame, kinds: list[str], *, seed: int = 0) -> Estimates:
-    """Means, interval, p and noise of each cell. `values`: side, run, part, period, cell, ns."""
+def estimate(frame: Frame, values: Sequence[Values], kinds: list[str], *, seed: int = 0) -> Estimates:
+    """Means, interval, p and noise of each cell."""
     cells = len(kinds)
-    one, other, *repeats = frame.matrices(values, cells)
+    one, other, *repeats = frame.sums(values, cells)
     baseline, candidate = side_means(one, frame.weights), side_means(other, frame.weights)
     low, high = bootstrap_ci(one, other, frame.weights, seed=seed) if cells else (baseline, candidate)
     runs_b, runs_c = run_values(one, frame.weights), run_values(other, frame.weights)

@@ -29,11 +29,12 @@ from tracediff.measure.finding_drafts import (
 )
 from tracediff.measure.findings import rank_findings
 from tracediff.measure.hidden import exposed, gil_exposed, with_hidden
+from tracediff.measure.idle_rows import IdleRows, idle_rows
 from tracediff.measure.intervals import Floats
 from tracediff.measure.kernel_strata import with_strata
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_result_rows
 from tracediff.measure.off_path import off_path_notes
-from tracediff.measure.sides import Side, idle_table, side_input, steps_table
+from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.tables_ranks import ranks as rank_table
 from tracediff.measure.tails import tail_findings
@@ -99,8 +100,8 @@ def compare(
         )
     frame = build_frame(all_steps, strata, tuple(len(side.runs) for side in measured))
     with_gil = len({side.captured("gil") for side in measured}) == 1
-    all_idle = idle_table(measured, with_gil=with_gil)
-    idle = all_idle.filter(pl.col("side") < 2)
+    all_idle = idle_rows(measured, with_gil=with_gil)
+    idle = all_idle.of_sides(2)
     kernels = kernel_cells(measured, frame)
     cells, layout = _estimates(frame, all_steps, all_idle, kernels, options.seed)
     accounting = _accounting(sides, cells, layout, with_gil)
@@ -110,7 +111,9 @@ def compare(
     )
     weigher = tables.Weigher(sides, strata)
     launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
-    findings, kernel_levels = _findings(sides, frame, cells, layout, kernels, strata, step.delta_ns, launch)
+    findings, kernel_levels = _findings(
+        sides, frame, cells, layout, (idle, kernels), strata, step.delta_ns, launch
+    )
     compared = steps.join(frame.steps.select(*_KEYS, "group"), on=_KEYS)
     known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
     ranks = rank_table(sides, compared, frame.weights, weigher)
@@ -144,7 +147,7 @@ def compare(
             )
         )
     # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting
-    waits = idle if with_gil else idle_table(sides, with_gil=True)
+    waits = idle if with_gil else idle_rows(sides, with_gil=True)
     idle_of_python = exposed(frame, waits)
     threads = tables.threads(sides, ranges)
     with_gpu = all(side.captured("kernels") for side in sides)
@@ -154,7 +157,7 @@ def compare(
         steps,
         strata,
     )
-    warnings += off_path_notes(threads, ranges, set(idle["thread"].unique()), findings)
+    warnings += off_path_notes(threads, ranges, idle.threads(), findings)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(
@@ -201,10 +204,10 @@ KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
 
 
 def _estimates(
-    frame: Frame, steps: pl.DataFrame, idle: pl.DataFrame, kernels: KernelCells, seed: int
+    frame: Frame, steps: pl.DataFrame, idle: IdleRows, kernels: KernelCells, seed: int
 ) -> tuple[Estimates, Layout]:
     """All cells in one pass, so that they are resampled together."""
-    values, kinds, layout = cell_table(steps, idle, kernels)
+    values, kinds, layout = cell_table(frame, steps, idle, kernels)
     return estimate(frame, values, kinds, seed=seed), layout
 
 
@@ -247,16 +250,19 @@ def _findings(
     frame: Frame,
     cells: Estimates,
     layout: Layout,
-    kernels: KernelCells,
+    measured: tuple[IdleRows, KernelCells],
     strata: Strata,
     total_delta: float,
     launch: Launch,
 ) -> tuple[list[Finding], tuple[list[Any], Floats]]:
+    idle, kernels = measured
     columns = [*layout.idle, *layout.kernels]
     chosen = cells.take(columns)
     level, q = levels(chosen, float(max(cells.baseline[0], cells.candidate[0])))
     idle_count = len(layout.idle)
-    drafts = idle_drafts(sides, frame, chosen, level[:idle_count], layout.idle_keys, layout.idle_cells)
+    drafts = idle_drafts(
+        sides, frame, chosen, level[:idle_count], layout.idle_keys, layout.idle_rows, idle.words
+    )
     drafts += kernel_drafts(sides, kernels, chosen, level[idle_count:], idle_count)
     drafts = mark_consequences(mark_synchronisation(drafts, chosen, launch.apis), chosen)
     findings = rank_findings(drafts, chosen, q, total_delta)

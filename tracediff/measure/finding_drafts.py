@@ -33,15 +33,18 @@ def idle_drafts(
     level: list[Evidence],
     keys: list[tuple[str, str, str, str, bool]],
     idle: pl.DataFrame,
+    words: pl.DataFrame,
 ) -> list[Draft]:
-    """One draft for each idle cell that changed or matters."""
+    """One draft for each idle cell that changed or matters.
+
+    `idle`: side, run, rank, group, piece, cell -> ns, count (see compare.Layout); `words`: of each piece.
+    """
     moments = stacked(sides, "moments").sort("end", descending=True)
-    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
-    counts = located.group_by("side", "cell").agg(pl.col("count").sum(), pl.col("ns").sum())
+    counts = idle.group_by("side", "cell").agg(pl.col("count").sum())
     steps = [int((frame.steps["side"] == side).sum()) for side in (0, 1)]
     ranks = frame.steps["rank"].n_unique()
     first = int(idle["cell"].min() or 0) if len(idle) else 0  # type: ignore[arg-type]
-    events = {(side, cell): count / steps[side] for side, cell, count, _ in counts.iter_rows()}
+    events = {(side, cell): count / steps[side] for side, cell, count in counts.iter_rows()}
     drafts = []
     floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
     robust = robust_estimates(cells)
@@ -52,8 +55,8 @@ def idle_drafts(
         delta = shown(
             cells, column, level[column], robust
         ).delta  # what the finding will say decides its words
-        mine = located.filter(pl.col("cell") == column + first)
-        place = main_place(mine) if cause in ("gc", "gil_wait") else where
+        mine = idle.filter(pl.col("cell") == column + first)
+        place = main_place(mine, words) if cause in ("gc", "gil_wait") else where
         cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
         chosen = moments.filter(pl.col("copy") == copy)
         found, apis = _moments(
@@ -68,12 +71,14 @@ def idle_drafts(
     return drafts
 
 
-def main_place(mine: pl.DataFrame) -> str:
+def main_place(mine: pl.DataFrame, words: pl.DataFrame) -> str:
     """Where the thread was for most of a cell's change."""
     signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
+    pieces = mine.group_by("piece").agg(signed.sum().alias("ns"))
     table = (
-        mine.group_by("place")
-        .agg(signed.sum().abs().alias("ns"))
+        pieces.with_columns(place=words["place"].gather(pieces["piece"]))
+        .group_by("place")
+        .agg(pl.col("ns").sum().abs())
         .sort("ns", "place", descending=[True, False])
     )
     return str(table["place"][0]) if len(table) else ""

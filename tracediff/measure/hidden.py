@@ -9,22 +9,23 @@ import polars as pl
 
 from tracediff.measure import tables
 from tracediff.measure.cells import Frame
+from tracediff.measure.idle_rows import IdleRows
 from tracediff.measure.sides import Side
 from tracediff.model import Accounting
 
 
-def exposed(frame: Frame, idle: pl.DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
+def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, float]]]:
     """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
     out: dict[str, dict[str, tuple[float, float]]] = {}
     for cause in ("gc", "gil_wait"):
-        table = _weighed(frame, idle.filter(pl.col("cause") == cause), ["thread"])
+        table = _weighed(frame, idle.spelled(pl.col("cause") == cause), ["thread"])
         out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
     return out
 
 
-def gil_exposed(frame: Frame, idle: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def gil_exposed(frame: Frame, idle: IdleRows, steps: pl.DataFrame) -> pl.DataFrame:
     """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns a step."""
-    waits = idle.filter(pl.col("cause") == "gil_wait").join(
+    waits = idle.spelled(pl.col("cause") == "gil_wait").join(
         steps.select("side", "run", "part", "period", "phase"),
         on=["side", "run", "part", "period"],
         how="left",
@@ -37,7 +38,7 @@ def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner", maintain_order="left")
     summed = (
         located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
-        .with_columns(pl.col("thread").cast(pl.String), value=pl.col("ns") * pl.col("factor"))
+        .with_columns(value=pl.col("ns") * pl.col("factor"))
         .group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
         .agg(
             b=pl.col("value").filter(pl.col("side") == 0).sum(),

@@ -91,6 +91,13 @@ class Cells:
         """CELL, a row a cell."""
         return self._spelled(self._codes())
 
+    def in_order(self) -> tuple[pl.DataFrame, Index]:
+        """CELL, each once and sorted by its words, and the row there of each cell."""
+        table = self.table()
+        words = table.unique().sort(CELL).with_row_index("number")
+        number = table.join(words, on=CELL, how="left", maintain_order="left")["number"]
+        return words.drop("number"), number.to_numpy()
+
     def entry_table(self) -> pl.DataFrame:
         """ENTRY, a row an entry."""
         return self._spelled(np.array(self._entries.codes, np.int64)).select(ENTRY)

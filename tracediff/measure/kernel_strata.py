@@ -8,7 +8,9 @@ import msgspec
 import polars as pl
 
 from tracediff.align.strata import ROW, Strata
+from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.kernel_table import KernelCells
+from tracediff.measure.step_index import StepIndex
 from tracediff.model import KernelRow, KernelStratum
 
 STRATA = 4  # of a kernel row: those with the most of its time
@@ -31,26 +33,27 @@ def strata_of_rows(
     """
     if len(strata.rows) < 2:
         return {}
-    keys = ["side", "run", "part", "period"]
-    located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(stratum=ROW)
-    many = located.group_by("side", "stratum").agg(pl.len().alias("steps"))
-    sums = (
-        kernels.values.filter(pl.col("side") < 2)
-        .join(located.select(*keys, "stratum"), on=keys)
-        .group_by("row", "stratum", "side")
-        .agg(pl.col("count").sum(), pl.col("share_ns").sum())
-        .join(many, on=["side", "stratum"])
-        .sort("row", "stratum", "side")
-    )
     number = {key: place for place, key in enumerate(strata.keys)}
+    located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(stratum=ROW)
+    steps_of = located.group_by("side", "stratum").agg(pl.len())
+    many = {(number[key], side): count for side, key, count in steps_of.iter_rows()}
+    values = kernels.values.filter(pl.col("side") < 2)
+    place = located["stratum"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+    place = place[StepIndex(located).rows(values)]
+    code = (values["row"].to_numpy() * len(number) + place) * 2 + values["side"].to_numpy()
+    distinct, position = grouped(code)
+    counts, shares = (
+        float_sum_by(position, len(distinct), values[name].to_numpy()) for name in ("count", "share_ns")
+    )
     total: dict[tuple[int, int], float] = {}
     cells: dict[tuple[int, int], list[float]] = {}
-    for row, key, side, count, ns, size in sums.select(
-        "row", "stratum", "side", "count", "share_ns", "steps"
-    ).iter_rows():
-        cell = cells.setdefault((row, number[key]), [0.0, 0.0, 0.0, 0.0])
+    for one, count, ns in zip(distinct.tolist(), counts.tolist(), shares.tolist(), strict=True):
+        key, side = divmod(one, 2)
+        row, stratum = divmod(key, len(number))
+        size = many[stratum, side]
+        cell = cells.setdefault((row, stratum), [0.0, 0.0, 0.0, 0.0])
         cell[2 * side : 2 * side + 2] = [round(count / size, 9), ns / size]
-        total[row, number[key]] = total.get((row, number[key]), 0.0) + ns
+        total[row, stratum] = total.get((row, stratum), 0.0) + ns
     found: dict[int, list[KernelStratum]] = {}
     for row, stratum in sorted(cells, key=lambda one: (one[0], -total[one], one[1])):
         parts = found.setdefault(row, [])

@@ -38,28 +38,27 @@ class KernelCells:
     ]  # (name, grid, block) -> registers, shared
 
 
-_KEYS = ["side", "run", "part", "period"]
-
-
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides, or of one alone."""
     matching, by_row = kernel_rows(sides)
-    located = by_row.join(frame.steps, on=_KEYS, how="inner", maintain_order="left")
-    weighed = located.filter(pl.col("side") < 2).join(
-        frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left"
+    step = frame.index.rows(by_row)
+    inside = np.flatnonzero((step >= 0) & (by_row["side"].to_numpy() < 2))
+    step, located = step[inside], by_row[inside]
+    factors = frame.steps.join(
+        frame.factors(), on=["side", "run", "group"], how="left", maintain_order="left"
     )
-    at = weighed["row"].to_numpy() * 2 + weighed["side"].to_numpy()
-    factor = weighed["factor"].to_numpy()
+    factor = factors["factor"].to_numpy()[step]
+    at = located["row"].to_numpy() * 2 + located["side"].to_numpy()
 
     def a_step(column: str) -> Floats:
         """Weighted sums by (row, side), added up in a fixed order: the same input gives the same bits."""
-        sums = np.bincount(at, weights=weighed[column].to_numpy() * factor, minlength=2 * len(matching.rows))
+        sums = np.bincount(at, weights=located[column].to_numpy() * factor, minlength=2 * len(matching.rows))
         return sums.astype(np.float64).reshape(-1, 2)
 
     size = len(matching.rows)
     counts, walls, shares = np.round(a_step("count"), 9), a_step("wall_ns"), a_step("share_ns")
     steady = (
-        located.filter(pl.col("side") < 2)
+        located.select("row", "count", *(frame.steps[name].gather(step) for name in ("side", "group")))
         .group_by("side", "group", "row")
         .agg(low=pl.col("count").min(), high=pl.col("count").max(), present=pl.len())
         .join(frame.steps.group_by("side", "group").agg(pl.len().alias("all")), on=["side", "group"])

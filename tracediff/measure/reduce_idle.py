@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tracediff.align.timeline import Timeline
 from tracediff.measure.attribution import IDLE, attribute
 from tracediff.measure.gaps import GapTables, worst_index
-from tracediff.measure.grouping import stretches, sum_by
+from tracediff.measure.grouping import grouped, stretches, sum_by
 from tracediff.measure.hosts import Hosts
-from tracediff.measure.idle_cells import CELL, Cells, Words
-from tracediff.measure.intervals import Ints
+from tracediff.measure.idle_cells import Cells, Words
+from tracediff.measure.intervals import Index, Ints
 from tracediff.measure.sweep import Sweep
 
 # Gaps cut at a time: few enough for their pieces to stay in the processor's cache, and to be told apart by 16 bits.
@@ -25,7 +26,8 @@ class IdleTables:
     """causes: ns of each period of each unit by IDLE. The frames are those of `Reduction`."""
 
     causes: list[Ints]
-    idle: pl.DataFrame
+    cells: pl.DataFrame
+    idle_ns: pl.DataFrame
     gaps: pl.DataFrame
     worst: pl.DataFrame
     moments: pl.DataFrame
@@ -49,7 +51,7 @@ def idle_tables(
         period, cell, ns, count = tables.sums()
         by_cause = period * len(IDLE) + cells.causes()[cell]
         causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
-        idle.append(pl.DataFrame({"period": period + first, "cell": cell, "ns": ns, "count": count}))
+        idle.append((period + first, cell, ns, count))
         longest = worst_index(one.gaps)
         # one by one: together they would span the whole capture
         pieces = [
@@ -60,11 +62,20 @@ def idle_tables(
         moments.append(tables.longest(periods, timeline.api_names))
         gaps.append(tables.gaps(names))
         first += len(unit.step)
-    by = ["period", *CELL]
-    sums = pl.concat(idle)
-    named = (
-        pl.concat([sums, cells.table()[sums["cell"]]], how="horizontal")
-        .group_by(by)
-        .agg(pl.col("ns", "count").sum())
+    table, number = cells.in_order()
+    idle_ns = _by_cell(number, len(table), *(np.concatenate(column) for column in zip(*idle, strict=True)))
+    return IdleTables(causes, table, idle_ns, pl.concat(gaps), pl.concat(worst), pl.concat(moments))
+
+
+def _by_cell(number: Index, cells: int, period: Ints, cell: Ints, ns: Ints, count: Ints) -> pl.DataFrame:
+    """period, cell -> ns, count, in order of both. `number`: of each cell its place in the order of words."""
+    code, position = grouped(period * max(cells, 1) + number[cell])
+    size = len(code)
+    return pl.DataFrame(
+        {
+            "period": (code // max(cells, 1)).astype(np.int32),
+            "cell": (code % max(cells, 1)).astype(np.int32),
+            "ns": sum_by(position, size, ns),
+            "count": sum_by(position, size, count),
+        }
     )
-    return IdleTables(causes, named.sort(by), pl.concat(gaps), pl.concat(worst), pl.concat(moments))

@@ -20,8 +20,9 @@ class Reduction:
 
     periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
                start_ns, end_ns, and a column of ns for each category of the accounting
-    idle       period, cause, thread, place, holder, holder_place, under (the cause had the GIL not been traced),
-               copy (launch_api inside a call that copies) -> ns, count
+    cells      what a piece of idle time is, a row a number: cause, under (the cause had the GIL not been traced), thread,
+               place, holder, holder_place, copy (launch_api inside a call that copies)
+    idle_ns    period, cell (row of `cells`) -> ns, count
     kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
     gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
@@ -55,7 +56,8 @@ class Reduction:
     warnings: list[Note]
     residual_ns: int
     periods: pl.DataFrame
-    idle: pl.DataFrame
+    cells: pl.DataFrame
+    idle_ns: pl.DataFrame
     kernels: pl.DataFrame
     keys: pl.DataFrame
     gaps: pl.DataFrame
@@ -73,3 +75,9 @@ class Reduction:
     strata: pl.DataFrame
     sequences: dict[str, list[int]]
     kept: list[KeptStep] = field(default_factory=list)
+
+    @property
+    def idle(self) -> pl.DataFrame:
+        """Idle time in words: period and the columns of `cells` -> ns, count."""
+        words = self.cells[self.idle_ns["cell"]]
+        return pl.concat([self.idle_ns.drop("cell"), words], how="horizontal")

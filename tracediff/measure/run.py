@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,6 +26,8 @@ from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Run, Side
 from tracediff.model import Note
 
+_WORTH_PROCESSES = 256 * 2**20  # bytes that the tables of all exports take
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -35,7 +39,6 @@ class Reading:
     threads: int | None = None
     host_only: bool = False  # measure the host where an export has no GPU kernels
     keep: bool = False  # the events of some steps, to draw
-    keeper: Keeper = DRAWN
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
 
 
@@ -46,21 +49,25 @@ def reduce_sides(
 
     `progress` is told each file's name before it is read. Raises what the first file that fails raises.
     """
-    kinds = {is_trace_name(path) for side in sides for run in side.runs for path in run.files}
-    reading = replace(reading, two_profilers=len(kinds) > 1)
+    files = [path for side in sides for run in side.runs for path in run.files]
+    reading = replace(reading, two_profilers=len({is_trace_name(path) for path in files}) > 1)
     # a limit of memory is meant for the whole, and the database cannot share it out
-    workers = 1 if reading.memory_limit is not None else os.cpu_count() or 1
+    workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))
     budget = Budget()
-
-    several = Counter(
-        path.name for path in {path for side in sides for run in side.runs for path in run.files}
+    processes = contextlib.ExitStack()
+    reduce = (
+        _in_processes(processes, reading, workers) if workers > 1 and _large(files) else _in_threads(reading)
     )
+
+    several = Counter(path.name for path in set(files))
 
     def read(path: Path) -> Reduction:
         name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
         progress(name)
+        loading, reduced = needed(path)
         try:
-            reduction = reduce_file(path, reading, budget)
+            with budget.lease(loading) as memory:
+                reduction = reduce(path, lambda: memory.shrink(reduced))
         except TracediffError as error:
             error.rename(path.name, name)
             raise
@@ -86,6 +93,32 @@ def reduce_sides(
         raise
     finally:
         pool.shutdown(wait=finish, cancel_futures=True)
+        processes.close()
+
+
+_Reduce = Callable[
+    [Path, Callable[[], None]], Reduction
+]  # an export, and what to call when its tables are gone
+
+
+def _in_threads(reading: Reading) -> _Reduce:
+    return lambda path, emptied: reduce_file(path, reading, emptied=emptied)
+
+
+def _in_processes(stack: contextlib.ExitStack, reading: Reading, workers: int) -> _Reduce:
+    """`stack` ends the processes when it is closed."""
+    from tracediff.measure.pool import pool
+
+    started = stack.enter_context(pool())
+    shared = (
+        reading if reading.threads else replace(reading, threads=max(-(-(os.cpu_count() or 1) // workers), 1))
+    )
+    return lambda path, emptied: started.reduce(path, shared, emptied)
+
+
+def _large(files: list[Path]) -> bool:
+    """Whether there is work for which starting processes pays."""
+    return bool(sys.executable) and sum(needed(path)[0] for path in files) >= _WORTH_PROCESSES
 
 
 def _result(part: Future[Reduction]) -> Reduction:
@@ -95,9 +128,14 @@ def _result(part: Future[Reduction]) -> Reduction:
     return part.result()
 
 
-def reduce_file(path: Path, reading: Reading, budget: Budget | None = None) -> Reduction:
-    """One export, in a scratch folder of its own that is gone afterwards."""
-    reduction = _reduced(path, reading, budget)
+def reduce_file(
+    path: Path, reading: Reading, emptied: Callable[[], None] = lambda: None, keeper: Keeper = DRAWN
+) -> Reduction:
+    """One export, in a scratch folder of its own that is gone afterwards.
+
+    `emptied` is called when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps.
+    """
+    reduction = _reduced(path, reading, emptied, keeper)
     return _without_domains(reduction) if reading.two_profilers else reduction
 
 
@@ -108,9 +146,8 @@ def _without_domains(reduction: Reduction) -> Reduction:
     return replace(reduction, ranges=ranges.sort(keys))
 
 
-def _reduced(path: Path, reading: Reading, budget: Budget | None) -> Reduction:
-    loading, reduced = needed(path)
-    with scratch() as folder, (budget or Budget()).lease(loading) as memory:
+def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: Keeper) -> Reduction:
+    with scratch() as folder:
         capture = load_capture(
             path,
             folder,
@@ -126,8 +163,8 @@ def _reduced(path: Path, reading: Reading, budget: Budget | None) -> Reduction:
                 step_regex=reading.step_regex,
                 whole_capture=reading.whole_capture,
                 keep=reading.keep,
-                keeper=reading.keeper,
-                emptied=lambda: memory.shrink(reduced),
+                keeper=keeper,
+                emptied=emptied,
             )
         finally:
             capture.close()

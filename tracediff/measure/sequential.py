@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import polars as pl
 
 from tracediff.align.strata import MIN_STEPS, build_strata
 from tracediff.measure.bootstrap import run_values
-from tracediff.measure.cells import build_frame
+from tracediff.measure.cells import build_frame, values_of_steps
 from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, steps_table
 
@@ -99,8 +98,5 @@ def step_times(baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
     runs = (len(baseline.runs), len(candidate.runs))
     steps = steps_table(sides)
     frame = build_frame(steps, build_strata(steps, runs, MIN_STEPS), runs)
-    cells = steps.select(
-        "side", "run", "part", "period", pl.lit(0, pl.Int64).alias("cell"), pl.col("ns").cast(pl.Float64)
-    )
-    one, other = frame.matrices(cells, 1)
+    one, other = frame.sums([values_of_steps(frame, steps)], 1)
     return run_values(one, frame.weights)[:, 0], run_values(other, frame.weights)[:, 0]

@@ -21,16 +21,17 @@ from tracediff.measure import show_rows, tables
 from tracediff.measure.asides import repeated_captures
 from tracediff.measure.bootstrap import run_values, side_means
 from tracediff.measure.cell_table import Layout, cell_table, told
-from tracediff.measure.cells import Frame, build_frame
+from tracediff.measure.cells import Frame, Values, build_frame
 from tracediff.measure.comparability import facts
 from tracediff.measure.compare import KINDS, Options
 from tracediff.measure.hidden import exposed, gil_exposed, hidden_time
+from tracediff.measure.idle_rows import idle_rows
 from tracediff.measure.intervals import Floats
 from tracediff.measure.kernel_strata import strata_of_rows
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_side
 from tracediff.measure.kpi import mean_figures
 from tracediff.measure.show_idle import idle_causes
-from tracediff.measure.sides import Side, idle_table, side_input, steps_table
+from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.timelines import StepWriter, choose
 from tracediff.model import KernelStratum, Note, Tool
 from tracediff.model_show import (
@@ -82,9 +83,9 @@ def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport]
     located = strata.locate(steps).filter(pl.col("group") >= 0)
     _every_run_counts(side, located)
     frame = build_frame(steps, strata, (len(side.runs),))
-    idle = idle_table(sides, with_gil=True)
+    idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
-    values, kinds, layout = cell_table(steps, idle, kernels)
+    values, kinds, layout = cell_table(frame, steps, idle, kernels)
     means = _means(frame, values, len(kinds))
     known = told(side, with_gil=True)
     weigher = tables.Weigher(sides, strata)
@@ -92,7 +93,7 @@ def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport]
     of_python = exposed(frame, idle)
     hidden = hidden_time(sides, weigher, of_python)[0] if side.captured("kernels") else {}
     gil_threads, gil_pairs = show_rows.gil(sides, weigher, gil_exposed(frame, idle, steps))
-    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout)
+    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil=True)
@@ -169,8 +170,8 @@ def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
         )
 
 
-def _means(frame: Frame, values: pl.DataFrame, cells: int) -> Means:
-    runs = frame.matrices(values, cells)[0]
+def _means(frame: Frame, values: Sequence[Values], cells: int) -> Means:
+    runs = frame.sums(values, cells)[0]
     return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
 
 

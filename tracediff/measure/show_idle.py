@@ -22,10 +22,15 @@ _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 _CALLS = ("host_sync", "host_api", "launch_api")
 
 
-def idle_causes(side: Side, frame: Frame, means: Means, layout: Layout) -> tuple[list[IdleCause], int, float]:
-    """Rows of the idle cells of the step; then how many with less time are left out, and their ns a step together."""
+def idle_causes(
+    side: Side, frame: Frame, means: Means, layout: Layout, words: pl.DataFrame
+) -> tuple[list[IdleCause], int, float]:
+    """Rows of the idle cells of the step; then how many with less time are left out, and their ns a step together.
+
+    `words`: of the pieces of the layout's rows.
+    """
     moments = stacked([side], "moments").sort("end", descending=True)
-    located = layout.idle_cells.join(frame.steps, on=["side", "run", "part", "period"], how="inner")
+    located = layout.idle_rows
     weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner")
     events = dict(
         weighed.group_by("cell").agg((pl.col("count") * pl.col("factor")).sum()).sort("cell").iter_rows()
@@ -40,7 +45,11 @@ def idle_causes(side: Side, frame: Frame, means: Means, layout: Layout) -> tuple
     for rank, place in enumerate(order[:MOST], 1):
         cell = layout.idle[place]
         cause, thread, holder, where, copy = layout.idle_keys[place]
-        at = main_place(located.filter(pl.col("cell") == cell)) if cause in ("gc", "gil_wait") else where
+        at = (
+            main_place(located.filter(pl.col("cell") == cell), words)
+            if cause in ("gc", "gil_wait")
+            else where
+        )
         found = longest_first(
             moments.filter(pl.col("copy") == copy), cause, thread, holder, at if cause != "gil_wait" else None, where
         ).head(1).to_dicts()  # fmt: skip

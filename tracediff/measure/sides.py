@@ -11,7 +11,6 @@ import polars as pl
 
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
-from tracediff.measure.attribution import IDLE
 from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.reduce import BUSY
 from tracediff.measure.reduction import Reduction
@@ -89,39 +88,10 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def idle_table(sides: Sequence[Side], *, with_gil: bool) -> pl.DataFrame:
-    """side, run, part, period, cause, thread, place, holder, holder_place, copy -> ns, count.
-
-    Without `with_gil` (one side was captured without it) waits for the GIL are counted as what they would be
-    called had the GIL not been traced, on both sides. Words are of one Enum, in their own order.
-    """
-    names = ["cause", "thread", "place", "holder", "holder_place"]
-    words: set[str] = {"", *IDLE}
-    for side in sides:
-        for part in side.parts:
-            words.update(*(part.idle[name].unique() for name in ("under", *names)))
-    # numbers in the order of the words: there may be millions of rows to group and sort
-    coded = pl.Enum(sorted(words))
-    keys = ["period", *names, "copy"]
-    frames = []
-    for number, run_number, part_number, part in _parts(sides):
-        idle = part.idle
-        if not with_gil:
-            idle = idle.with_columns(cause=pl.col("under"), holder=pl.lit(""), holder_place=pl.lit(""))
-        summed = (
-            idle.with_columns(pl.col(names).cast(coded))
-            .group_by(keys)
-            .agg(pl.col("ns", "count").sum())
-            .sort(keys)
-        )
-        frames.append(_tagged(summed, number, run_number, part_number))
-    return pl.concat(frames)
-
-
 def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
     """A table of all reductions with side, run and part columns before it."""
     return pl.concat(
-        [_tagged(getattr(part, table), side, run, number) for side, run, number, part in _parts(sides)],
+        [tagged(getattr(part, table), side, run, number) for side, run, number, part in parts_of(sides)],
         how="vertical_relaxed",
     )
 
@@ -131,14 +101,16 @@ def exact_strata(sides: Sequence[Side]) -> pl.DataFrame:
     return stacked(sides, "strata")
 
 
-def _tagged(frame: pl.DataFrame, side: int, run: int, part: int) -> pl.DataFrame:
+def tagged(frame: pl.DataFrame, side: int, run: int, part: int) -> pl.DataFrame:
+    """A table of one export, with the numbers of its side, run and part before it."""
     return frame.select(
         pl.lit(side, pl.Int64).alias("side"), pl.lit(run, pl.Int64).alias("run"), pl.lit(part, pl.Int64).alias("part"),
         pl.all(),
     )  # fmt: skip
 
 
-def _parts(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
+def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
+    """Side, run and part number of every reduction, and the reduction."""
     return [
         (side_number, run_number, part_number, part)
         for side_number, side in enumerate(sides)
@@ -155,11 +127,11 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
     ops = [_ops_of_phases(side) for side in sides[:2]]
     matching = match_kernels(ops[0], ops[-1])
     frames = []
-    for side_number, run_number, part_number, part in _parts(sides):
+    for side_number, run_number, part_number, part in parts_of(sides):
         # A/A repeats are of the baseline
         shares = matching.candidate if side_number == 1 else matching.baseline
         merged = _by_row(part, shares, len(matching.rows))
-        frames.append(_tagged(merged, side_number, run_number, part_number))
+        frames.append(tagged(merged, side_number, run_number, part_number))
     return matching, pl.concat(frames)
 
 
@@ -216,6 +188,3 @@ def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
 def _op_keys(part: Reduction) -> list[OpKey]:
     rows = part.keys.select("name", "grid", "block").iter_rows()
     return [OpKey(name, grid or "", block or "") for name, grid, block in rows]
-
-
-__all__ = ["IDLE", "Run", "Side", "exact_strata", "idle_table", "kernel_rows", "stacked", "steps_table"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracediff.measure.evidence import NEXT
+from tracediff.measure.idle_rows import IdleRows
 from tracediff.measure.sides import Side
 from tracediff.model import CATEGORIES, Finding, FindingEvidence, Moment, Where
 
@@ -18,7 +19,7 @@ ORDER BY n.start;"""
 
 
 def tail_findings(
-    sides: tuple[Side, Side], steps: pl.DataFrame, idle: pl.DataFrame, noise_ns: float, known: set[str]
+    sides: tuple[Side, Side], steps: pl.DataFrame, idle: IdleRows, noise_ns: float, known: set[str]
 ) -> list[Finding]:
     """One finding for each phase whose p99 moved beyond the noise while its median moved less than a quarter of that.
 
@@ -90,7 +91,7 @@ def _apart(parts: list[pl.DataFrame]) -> bool:
     return bool(max(tails[0]) < min(tails[1]) or max(tails[1]) < min(tails[0]))
 
 
-def _excess(part: pl.DataFrame, idle: pl.DataFrame) -> dict[str, float]:
+def _excess(part: pl.DataFrame, idle: IdleRows) -> dict[str, float]:
     """Category -> mean over the slow steps minus mean over all steps, ns."""
     limit = part["ns"].quantile(_SLOW, "linear")
     tagged = part.with_columns(slow=pl.col("ns") > limit)
@@ -100,18 +101,22 @@ def _excess(part: pl.DataFrame, idle: pl.DataFrame) -> dict[str, float]:
         for name in ("compute", "comm", "memcpy")
     }
     keys = ["side", "run", "part", "period"]
-    sums = idle.join(tagged.select(*keys, "slow"), on=keys, how="inner").group_by("cause").agg(
-        slow_ns=pl.col("ns").filter(pl.col("slow")).sum(), all_ns=pl.col("ns").sum()
-    )  # fmt: skip
+    located = idle.rows.join(tagged.select(*keys, "slow"), on=keys, how="inner")
+    sums = (
+        idle.spelled(pl.col("cause").is_not_null(), located)
+        .group_by("cause")
+        .agg(slow_ns=pl.col("ns").filter(pl.col("slow")).sum(), all_ns=pl.col("ns").sum())
+    )
     for cause, slow_ns, all_ns in sums.iter_rows():
         out[cause] = slow_ns / slow - all_ns / len(tagged)
     return out
 
 
-def _place(idle: pl.DataFrame, step: dict[str, int], category: str) -> str:
-    mine = idle.filter(
-        (pl.col("cause") == category)
-        & (pl.col("side") == step["side"]) & (pl.col("run") == step["run"])
+def _place(idle: IdleRows, step: dict[str, int], category: str) -> str:
+    rows = idle.rows.filter(
+        (pl.col("side") == step["side"]) & (pl.col("run") == step["run"])
         & (pl.col("part") == step["part"]) & (pl.col("period") == step["period"])
-    ).sort("ns", "place", descending=[True, False])  # fmt: skip
+    )  # fmt: skip
+    pieces = idle.spelled(pl.col("cause") == category, rows)
+    mine = pieces.group_by("place").agg(pl.col("ns").sum()).sort("ns", "place", descending=[True, False])
     return str(mine["place"][0]) if len(mine) else ""

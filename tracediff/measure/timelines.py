@@ -11,9 +11,10 @@ import polars as pl
 
 from tracediff.align.kernels import Matching, OpKey
 from tracediff.align.strata import ROW, Strata
+from tracediff.measure.attribution import IDLE
 from tracediff.measure.intervals import Ints
 from tracediff.measure.kept_steps import KeptStep, Lane, in_order, typical
-from tracediff.measure.sides import IDLE, Side
+from tracediff.measure.sides import Side
 from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
 
 STRATA = 3  # that are shown: those with the most time

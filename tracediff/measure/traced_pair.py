@@ -148,11 +148,8 @@ def _read(
     return [
         reduce_file(
             path,
-            replace(
-                reading,
-                keep=True,
-                keeper=Keeper(partial(_given, periods.get(part, [])), keep),
-            ),
+            replace(reading, keep=True),
+            keeper=Keeper(partial(_given, periods.get(part, [])), keep),
         )
         for part, path in enumerate(files)
     ]

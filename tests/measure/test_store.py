@@ -1,0 +1,70 @@
+"""A reduction as bytes: nothing is lost, and damage is noticed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.conftest import CAPTURES
+from tracediff.measure.kept_steps import KeptStep, Lane
+from tracediff.measure.reduction import Reduction
+from tracediff.measure.run import Reading, reduce_file
+from tracediff.measure.store import DamagedStoreError, pack, unpack
+
+
+@pytest.fixture(scope="module")
+def reduction() -> Reduction:
+    return reduce_file(CAPTURES["tp2_a1"], Reading(keep=True))
+
+
+def same(one: object, other: object) -> bool:
+    """Equality down to the types of columns and arrays."""
+    if isinstance(one, pl.DataFrame) and isinstance(other, pl.DataFrame):
+        return one.schema == other.schema and one.equals(other)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], (KeptStep, Lane)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, (Reduction, KeptStep, Lane)):
+        names = [field.name for field in dataclasses.fields(one)]
+        return type(one) is type(other) and all(same(getattr(one, n), getattr(other, n)) for n in names)
+    return type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_what_comes_back_is_the_same(reduction, compress):
+    assert reduction.kept
+    back = unpack(pack(reduction, compress=compress))
+    different = [f.name for f in dataclasses.fields(back) if not same(getattr(reduction, f.name), getattr(back, f.name))]  # fmt: skip
+    assert different == []
+
+
+def test_equal_reductions_are_equal_bytes(reduction):
+    assert pack(reduction) == pack(unpack(pack(reduction)))
+
+
+def test_every_damaged_byte_is_noticed(reduction):
+    raw = bytearray(pack(reduction, compress=True))
+    for at in [*range(60), *np.linspace(60, len(raw) - 1, 50, dtype=int).tolist()]:
+        raw[at] ^= 1
+        with pytest.raises(DamagedStoreError):
+            unpack(bytes(raw))
+        raw[at] ^= 1
+    unpack(bytes(raw))
+
+
+@pytest.mark.parametrize("size", [0, 1, 19, 20, 51, 52, 1000, -1])
+def test_a_cut_copy_is_noticed(reduction, size):
+    with pytest.raises(DamagedStoreError):
+        unpack(pack(reduction)[:size])
+
+
+def test_another_version_is_not_read(reduction, monkeypatch):
+    monkeypatch.setattr("tracediff.measure.store.STORE_VERSION", 0)
+    old = pack(reduction)
+    monkeypatch.undo()
+    with pytest.raises(DamagedStoreError, match="version 0"):
+        unpack(old)
