@@ -41,7 +41,7 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
     for source in PRESETS:
         if _label(capture, source) > 1 and _with_work(capture) > 1:
             # a server in front of the engine may carry labels too; it has no GPU work to cut into steps
-            capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op)")
+            capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
             return source.name
     inferred = infer_steps(capture)
     if inferred is not None:

@@ -7,6 +7,7 @@ call started, found by (correlation id, process), never by comparing clocks of G
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import polars as pl
 
 from tracediff.align.calls import Calls, Launches, read_calls
 from tracediff.align.kernel_categories import is_communication
-from tracediff.align.order import time_order
+from tracediff.align.order import Index, time_order
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
 from tracediff.load.database import frame, sql
@@ -79,7 +80,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         )
     keys = _keys(capture)
     ops = _ops(capture)
-    calls, launches, launch = read_calls(db, ops.pop("corr"), ops.pop("pageable_dtoh"))
+    calls, launches, launch = read_calls(db, ops.pop("launch"), ops.pop("pageable_dtoh"))
     api = {
         row[0]: (row[1], row[2])
         for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()
@@ -144,16 +145,31 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
 
 
 def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
-    """Columns of sql/align/op.sql by process, device and start; the table op is dropped."""
-    columns = {
-        name: np.asarray(values) for name, values in capture.db.execute(sql("align/op")).fetchnumpy().items()
+    """Columns of sql/align/op.sql and op_sort.sql by process, device and start; the ops' table is dropped."""
+    db = capture.db
+    db.execute(
+        "CREATE OR REPLACE TABLE sort_id AS SELECT sort, (row_number() OVER (ORDER BY sort) - 1)::INTEGER AS id FROM op_sort"
+    )
+    shared = {
+        name: np.asarray(values) for name, values in db.execute(sql("align/op_sort")).fetchnumpy().items()
     }
-    capture.db.execute("DROP TABLE op")
-    ties = (columns[name].__getitem__ for name in ("corr", "node", "end_ns", "stream", "key"))
-    order = time_order(columns["unit"], columns["start_ns"], *ties)
-    for name in columns:
-        columns[name] = order.of(columns[name])
-    return columns
+    rows = db.execute(sql("align/op")).fetchnumpy()
+    db.execute("DROP VIEW op")
+    db.execute("DROP TABLE op_row")
+    sort, start, end, launch = (
+        np.asarray(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")
+    )
+    ties: list[Callable[[Index], npt.NDArray[Any]]] = [launch.__getitem__]
+    ties += [lambda tied: shared["node"][sort[tied]], end.__getitem__]
+    ties += [lambda tied: shared["stream"][sort[tied]], lambda tied: shared["key"][sort[tied]]]
+    order = time_order(shared["unit"][sort], start, *ties)
+    sort = order.of(sort)
+    return {
+        "start_ns": order.of(start),
+        "end_ns": order.of(end),
+        "launch": order.of(launch),
+        **{name: values[sort] for name, values in shared.items()},
+    }
 
 
 def _without_launch(

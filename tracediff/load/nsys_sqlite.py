@@ -11,10 +11,11 @@ import duckdb
 from tracediff.errors import TracediffError
 from tracediff.load.database import identifier, quoted, run_sql
 from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
+from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
 # The largest first: what it needs on the way is free again for the others.
-_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_key", "load/api_call", "load/thread")
+_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread")
 
 
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
@@ -28,18 +29,23 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
     notes: list[Note] = []
     db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
     try:
+        copied = without_rowid(path, schema)
         for table, columns in STAGED.items():
-            db.execute(_staging_view(table, columns, schema))
+            _stage(db, table, columns, schema, copied)
         for step in _STEPS:
             if step == "load/string":
                 notes += _load_strings(db, path, file_name)
-            else:
-                run_sql(db, step)
+                continue
+            if step == "load/op_sort":
+                find_ops(db, path, schema, copied)
+            run_sql(db, step)
     except duckdb.Error as error:
         raise _explain(file_name, error) from error
     finally:
-        for table in STAGED:
-            db.execute(f"DROP VIEW IF EXISTS {identifier('staged_' + table)}")
+        for name, kind in db.execute(
+            "SELECT table_name, table_type FROM information_schema.tables WHERE starts_with(table_name, 'staged_')"
+        ).fetchall():
+            db.execute(f"DROP {'VIEW' if kind == 'VIEW' else 'TABLE'} {identifier(name)}")
         db.execute("DETACH source")
     return schema, notes
 
@@ -67,8 +73,13 @@ def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[
     ]
 
 
-def _staging_view(table: str, columns: dict[str, str], schema: Schema) -> str:
-    """A view with every expected column: what the schema lacks is a typed NULL, a missing table is empty."""
+def _stage(
+    db: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str], schema: Schema, copied: set[str]
+) -> None:
+    """A view with every expected column: what the schema lacks is a typed NULL, a missing table is empty.
+
+    Tables of ops also have the number of the row, `source`; those `copied` are tables here, to have such numbers.
+    """
     present = {column.lower(): column for column in schema.tables.get(table, frozenset())}
     parts = [
         f"CAST({identifier(present[column.lower()])} AS {kind}) AS {identifier(column)}"
@@ -77,7 +88,13 @@ def _staging_view(table: str, columns: dict[str, str], schema: Schema) -> str:
         for column, kind in columns.items()
     ]
     origin = f"FROM source.{identifier(table)}" if schema.has(table) else "WHERE false"
-    return f"CREATE VIEW {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}"
+    if table in TABLES:
+        number = (
+            "row_number() OVER ()" if table in copied else "rowid" if schema.has(table) else "NULL::BIGINT"
+        )
+        parts.append(f"{number} AS source")
+    kind = "TABLE" if table in copied else "VIEW"
+    db.execute(f"CREATE {kind} {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}")
 
 
 def _explain(name: str, error: duckdb.Error) -> TracediffError:

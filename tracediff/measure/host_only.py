@@ -29,7 +29,8 @@ def reduce_host(capture: Capture, *, step_regex: str | None = None) -> Reduction
 
     Raises `TracediffError`: no-steps, one-step, no-whole-step, bad-step-regex.
     """
-    capture.db.execute("DELETE FROM op")
+    capture.db.execute("DELETE FROM op_row")
+    capture.db.execute("DELETE FROM op_sort")
     find_steps(capture, step_regex)
     run_sql(capture.db, "measure/step_marks")
     coverage = capture.coverage

@@ -119,7 +119,7 @@ def _graph_mode(capture: Capture) -> str:
     said = capture.meta.get("CUDA_GRAPH_TRACE_OPTIONS:MODE", ())
     if said:
         return "+".join(sorted({mode.lower() for mode in said}))
-    return "node" if capture.count("op", "graph_node IS NOT NULL") else "unknown"
+    return "node" if capture.count("op_sort", "graph_node IS NOT NULL") else "unknown"
 
 
 def _devices(capture: Capture) -> list[tuple[int, str, int, int]]:
@@ -133,11 +133,12 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
     if whole_capture:
         row = capture.db.execute(
             "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM api_call UNION ALL FROM"
-            " (SELECT start_ns, end_ns FROM op))"
+            " (SELECT start_ns, end_ns FROM op_row))"
         ).fetchone()
         assert row is not None
         pids = [
-            int(pid) for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op ORDER BY pid").fetchall()
+            int(pid)
+            for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op_sort ORDER BY pid").fetchall()
         ]
         return pl.DataFrame(
             {

@@ -1,7 +1,7 @@
 -- Steps with GPU work, of the process that has most of them: step windows in which a launching call started.
 --   steps BIGINT
 WITH launching AS (
-    SELECT call.pid, call.start_ns FROM api_call AS call SEMI JOIN op ON op.pid = call.pid AND op.corr = call.corr
+    SELECT call.pid, call.start_ns FROM api_call AS call SEMI JOIN op_row ON op_row.launch = (call.pid::BIGINT << 32) + call.corr
 ), worked AS (
     SELECT step.pid, step.step
     FROM launching ASOF JOIN step ON step.pid = launching.pid AND step.start_ns <= launching.start_ns

@@ -2,11 +2,10 @@
 --   launches BIGINT
 --   bare     BIGINT
 WITH calls AS (
-    SELECT pid, corr FROM api_call JOIN api_name USING (name) WHERE api SIMILAR TO 'cu(da)?GraphLaunch.*'
+    SELECT (pid::BIGINT << 32) + corr AS launch FROM api_call JOIN api_name USING (name) WHERE api SIMILAR TO 'cu(da)?GraphLaunch.*'
 ), owning AS (
     -- in this direction op, the large table, is only run past the few graph launches
-    SELECT DISTINCT op.pid, op.corr FROM op JOIN (SELECT DISTINCT pid, corr FROM calls) AS c
-        ON c.pid = op.pid AND c.corr = op.corr
+    SELECT DISTINCT op_row.launch FROM op_row SEMI JOIN calls ON calls.launch = op_row.launch
 )
-SELECT count(*) AS launches, count(*) FILTER (owning.pid IS NULL) AS bare
-FROM calls LEFT JOIN owning ON owning.pid = calls.pid AND owning.corr = calls.corr;
+SELECT count(*) AS launches, count(*) FILTER (owning.launch IS NULL) AS bare
+FROM calls LEFT JOIN owning ON owning.launch = calls.launch;

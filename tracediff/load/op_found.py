@@ -1,0 +1,79 @@
+"""What the ops of a sort share, looked up in the export: by row, for reading all rows again would take as long as before."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+
+from tracediff.load.database import identifier, sql
+from tracediff.load.nsys_schema import STAGED, Schema
+
+# By the `kind` of an op.
+TABLES = (
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+)  # fmt: skip
+_COLUMNS = (
+    "globalPid", "deviceId", "streamId", "graphNodeId", "demangledName", "shortName", "gridX", "gridY", "gridZ",
+    "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "copyKind",
+    "dstKind",
+)  # fmt: skip
+_AT_ONCE = 500  # rows a query: SQLite takes a bounded number of parameters
+
+
+def without_rowid(path: Path, schema: Schema) -> set[str]:
+    """The tables of ops that have no row numbers: views, which no nsys writes, but other tools may."""
+    found = set()
+    with closing(_open(path)) as db:
+        for table in TABLES:
+            if schema.has(table):
+                try:
+                    db.execute(f"SELECT rowid FROM {identifier(table)} LIMIT 0")
+                except sqlite3.OperationalError:
+                    found.add(table)
+    return found
+
+
+def find_ops(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, copied: set[str]) -> None:
+    """Create the table op_found: sort, kind, and columns of the export as they are there, a row a sort of op.
+
+    `copied`: tables that lie in `db`, see `without_rowid`.
+    """
+    first = db.execute(sql("load/op_first")).fetchall()
+    found: list[tuple[object, ...]] = []
+    with closing(_open(path)) as export:
+        for kind, table in enumerate(TABLES):
+            sort_of = {row: sort for sort, one, row in first if one == kind}
+            for some in _batches(sorted(sort_of)):
+                if table in copied:
+                    query = _query(identifier(f"staged_{table}"), "source", STAGED[table].keys(), len(some))
+                    rows = db.execute(query, some).fetchall()
+                else:
+                    query = _query(identifier(table), "rowid", schema.tables[table], len(some))
+                    rows = export.execute(query, some).fetchall()
+                found += [(sort_of[row], kind, *values) for row, *values in rows]
+    columns = {"sort": "UBIGINT", "kind": "INTEGER", **dict.fromkeys(_COLUMNS, "BIGINT")}
+    lists = zip(*found, strict=True) if found else [[] for _ in columns]
+    db.execute(
+        "CREATE TABLE op_found AS SELECT "
+        + ", ".join(f"unnest(?::{kind}[]) AS {identifier(name)}" for name, kind in columns.items()),
+        [list(values) for values in lists],
+    )
+
+
+def _query(table: str, row: str, present: Collection[str], rows: int) -> str:
+    spelled = {name.lower() for name in present}
+    columns = ", ".join(identifier(name) if name.lower() in spelled else "NULL" for name in _COLUMNS)
+    return f"SELECT {row}, {columns} FROM {table} WHERE {row} IN ({', '.join('?' * rows)})"
+
+
+def _batches(rows: list[int]) -> list[list[int]]:
+    return [rows[low : low + _AT_ONCE] for low in range(0, len(rows), _AT_ONCE)]
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
