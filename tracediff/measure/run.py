@@ -18,6 +18,7 @@ from tracediff.load.capture import load_capture
 from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.scratch import scratch
+from tracediff.measure import cache
 from tracediff.measure.host_only import is_host_only, reduce_host
 from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.memory import Budget, needed
@@ -40,6 +41,7 @@ class Reading:
     host_only: bool = False  # measure the host where an export has no GPU kernels
     keep: bool = False  # the events of some steps, to draw
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
+    cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
 
 
 def reduce_sides(
@@ -61,13 +63,16 @@ def reduce_sides(
 
     several = Counter(path.name for path in set(files))
 
+    def anew(path: Path) -> Reduction:
+        loading, reduced = needed(path)
+        with budget.lease(loading) as memory:
+            return reduce(path, lambda: memory.shrink(reduced))
+
     def read(path: Path) -> Reduction:
         name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
         progress(name)
-        loading, reduced = needed(path)
         try:
-            with budget.lease(loading) as memory:
-                reduction = reduce(path, lambda: memory.shrink(reduced))
+            reduction = cache.through(path, reading, anew) if reading.cached else anew(path)
         except TracediffError as error:
             error.rename(path.name, name)
             raise

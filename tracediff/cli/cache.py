@@ -1,0 +1,34 @@
+"""`tracediff cache`: what is kept of exports that were read before."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--clear", is_flag=True, help="Remove everything that is kept.")
+def cache(clear: bool) -> None:
+    """Show what is kept of exports read before, and where; --clear removes it.
+
+    An export that was read before, in the same way and by the same version, is not read again. The folder is
+    $TRACEDIFF_CACHE (off: nothing is kept), else tracediff/ in $XDG_CACHE_HOME or ~/.cache. It holds at most 2 GiB: what
+    was not used for longest goes first. compare, show and timeline take --no-cache.
+    """
+    from tracediff.measure import cache as kept
+
+    where = kept.folder()
+    if where is None:
+        click.echo("switched off (TRACEDIFF_CACHE)")
+        return
+    if clear:
+        count, size = kept.clear(where)
+        click.echo(f"removed {_said(count, size)} from {where}")
+        return
+    found = kept.entries(where)
+    click.echo(
+        f"{where}: {_said(len(found), sum(one.bytes for one in found))}, at most {kept.MOST_BYTES >> 30} GiB"
+    )
+
+
+def _said(count: int, size: int) -> str:
+    return f"{count} export{'' if count == 1 else 's'} in {size / 1e6:.1f} MB"
