@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import permutations
 from xml.etree import ElementTree
@@ -356,7 +357,8 @@ def test_an_inconclusive_gate(run, tmp_path):
 
 def test_not_comparable_without_a_gate(run, tmp_path):
     one, other = (serving().device(0, name).write(tmp_path / f"{name}.sqlite") for name in ("H200", "B200"))
-    assert run("compare", one, other, "-q")[0] == 4
+    code, out, err = run("compare", one, other, "-q")
+    assert (code, out) == (4, "") and re.fullmatch(r"not comparable: .*H200.*B200.*\n", err)
     assert run("compare", one, other, "-q", "--force")[0] == 0
 
 

@@ -117,6 +117,10 @@ def finish(
     result = gating.judge(result)
     write_outputs(result, outputs, overwrite=overwrite, top=top, quiet=quiet)
     print_gates(gating, result)
+    if quiet and result.verdict == "not_comparable" and not result.gates:
+        from tracediff.report.escape import visible
+
+        click.echo(visible(f"not comparable: {result.verdict_reason}"), err=True)
     return exit_code(result)
 
 

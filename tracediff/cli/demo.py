@@ -20,7 +20,7 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 @click.command()
 @click.option(
     "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     default=Path("tracediff-report.html"),
     show_default=True,
     help="Where the report goes.",

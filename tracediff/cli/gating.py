@@ -64,7 +64,7 @@ def policy_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--policy",
             "policy_file",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=click.Path(path_type=Path),
             metavar="FILE",
             help="Gates and waivers in TOML. [default: [tool.tracediff] of ./pyproject.toml]",
         ),

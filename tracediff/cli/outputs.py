@@ -51,7 +51,7 @@ def _options(command: Callable[..., None], formats: dict[str, tuple[str, str]]) 
             click.option(
                 f"--{name}",
                 f"out_{name.replace('-', '_')}",
-                type=click.Path(path_type=Path, dir_okay=metavar == "DIR", file_okay=metavar == "FILE"),
+                type=click.Path(path_type=Path),  # what is there already is judged by `check`, with a slug
                 metavar=metavar,
                 help=text,
             )
