@@ -90,6 +90,33 @@ def test_a_failed_run_is_kept_and_resuming_runs_only_what_is_missing(
     assert (bundle / "runs/003-candidate-2/report.sqlite").is_file()
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_first_try_that_came_to_nothing_stands_in_no_ones_way(
+    resume: bool, stand_ins: StandIns, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    stand_ins.mode("fail-1")
+    with pytest.raises(TracediffError, match="capture-run-failed"):
+        capture(plan(repeats=2), bundle)
+    assert set(statuses(bundle).values()) == {"failed"}
+    stand_ins.mode("")
+    capture(plan(repeats=1), bundle, resume=resume)  # another plan, too
+    assert set(statuses(bundle).values()) == {"done"} and len(statuses(bundle)) == 2
+
+
+def test_a_try_that_came_to_nothing_is_kept_where_other_files_are(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    stand_ins.mode("fail-1")
+    with pytest.raises(TracediffError, match="capture-run-failed"):
+        capture(plan(), bundle)
+    (bundle / "notes.txt").touch()
+    with pytest.raises(TracediffError, match="bundle-exists"):
+        capture(plan(), bundle)
+    assert (bundle / "notes.txt").exists() and (bundle / manifest.NAME).exists()
+
+
 def test_a_bundle_is_neither_overwritten_nor_resumed_with_another_plan(
     stand_ins: StandIns, tmp_path: Path
 ) -> None:

@@ -104,7 +104,19 @@ class Runner:
                 found.setdefault(run["repeat"], {})[run["side"]] = exports
         return [pair for _, pair in sorted(found.items()) if len(pair) == len(SIDES)]
 
+    def _abandoned(self) -> bool:
+        """Whether the folder is a bundle without a finished run, with none in progress and nothing else in it."""
+        if not (self.bundle / manifest.NAME).is_file():
+            return False
+        if any(run["status"] == "done" for run in manifest.read(self.bundle)["runs"]):
+            return False
+        running = any((self.bundle / "runs").glob(".*.part"))
+        return not running and {path.name for path in self.bundle.iterdir()} <= {manifest.NAME, "runs"}
+
     def _open(self, resume: bool) -> dict[str, Any]:
+        if self._abandoned():  # a first try that came to nothing keeps nothing that a second one would miss
+            shutil.rmtree(self.bundle / "runs", ignore_errors=True)
+            (self.bundle / manifest.NAME).unlink()
         if (self.bundle / manifest.NAME).exists():
             if not resume:
                 raise TracediffError(
