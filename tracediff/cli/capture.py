@@ -14,6 +14,7 @@ from tracediff.errors import TracediffError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from tracediff.capture.nsys_features import Nsys
     from tracediff.capture.plan import Plan, Slot
 
 
@@ -86,14 +87,13 @@ def capture(
     """
     from tracediff.capture.commands import left_out, shown
     from tracediff.capture.machine import gpus
-    from tracediff.capture.nsys_features import need_nsys
     from tracediff.capture.runner import Runner
     from tracediff.cli.adaptive import Adaptive
 
     flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
     plan = _plan(plan_file, baseline, candidate, flags)
     bundle = output or Path("tracediff-bundle")
-    nsys = need_nsys()
+    nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
         click.echo(f"warning: {note}", err=True)
     if gpus() is None:
@@ -111,6 +111,22 @@ def capture(
     if plan.keep_reports:
         click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
     click.echo(f"  next: tracediff compare {bundle}", err=True)
+
+
+def _nsys(only_plan: bool) -> Nsys:
+    """The nsys of this machine; for a plan that is only shown, one that can do everything stands for a missing one."""
+    from tracediff.capture.nsys_features import Nsys, need_nsys
+    from tracediff.capture.presets import Features
+
+    try:
+        return need_nsys()
+    except TracediffError as error:
+        if not only_plan or error.slug != "nsys-missing":
+            raise
+        click.echo(
+            "warning: there is no nsys here: what yours cannot do is left out when the plan runs", err=True
+        )
+        return Nsys(Path("nsys"), None, Features())
 
 
 def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags: dict[str, object]) -> Plan:
