@@ -300,6 +300,7 @@ def test_at_a_terminal(good, tmp_path):
         until(b"tracediff> ")
         os.write(master, b"SELECT count(*)\n")
         until(b"...> ")
+        time.sleep(0.5)  # a signal between the prompt and the wait for a key is heard with the next key
         child.send_signal(2)
         until(b"interrupted")
         until(b"tracediff> ")
@@ -313,6 +314,7 @@ def test_at_a_terminal(good, tmp_path):
         child.send_signal(2)
         until(b"interrupted")
         until(b"tracediff> ")
+        time.sleep(0.5)
         os.write(master, b"\x04")
         assert child.wait(timeout=60) == 0
     finally:
@@ -320,6 +322,47 @@ def test_at_a_terminal(good, tmp_path):
         child.wait()
         os.close(master)
     assert files(home) == set()
+
+
+# The command line with a load that takes longer than anybody waits.
+SLOW = """
+import sys, time
+import tracediff.query.fill as fill
+fill.find_steps = lambda *args, **options: time.sleep(300)
+from tracediff.cli.main import main
+sys.argv = ["tracediff", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status", "said"), [(2, 130, "aborted"), (15, 143, "terminated")])
+@pytest.mark.parametrize("slow", ["load", "query"])
+def test_it_ends_at_once_and_cleans_up(number, status, said, slow, good, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    start = ["-c", SLOW] if slow == "load" else ["-m", "tracediff"]
+    text = (
+        "SELECT 1"
+        if slow == "load"
+        else "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.range + b.range = 3"
+    )
+    child = subprocess.Popen(
+        [sys.executable, *start, "query", str(good), text], stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not list(scratch.glob("*/tables.duckdb" if slow == "query" else "*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.5)
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == status
+    assert errors.strip() == said
+    assert not list(scratch.iterdir())
 
 
 def test_a_label_of_a_step_is_masked_in_place(run, good):

@@ -7,8 +7,6 @@ read-only, there is no access to other files, no extension can be loaded, and no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load.database import identifier, quoted
+from tracediff.query.patience import in_thread
 from tracediff.query.reference import TABLES, tables
 
 if TYPE_CHECKING:
@@ -125,26 +124,9 @@ def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> l
         return [_answer(one, limit) for one in relations if one is not None]
 
     try:
-        return _interruptible(db, answers)
+        return in_thread(answers, stop=db.interrupt)
     except (duckdb.Error, RuntimeError) as error:
         raise _explain(db, error, text) from error
-
-
-def _interruptible(db: duckdb.DuckDBPyConnection, work: Callable[[], list[Answer]]) -> list[Answer]:
-    """Do the work in another thread: Ctrl-C reaches this one, and the database stops when it is told to, not before."""
-    with ThreadPoolExecutor(1, thread_name_prefix="tracediff-sql") as pool:
-        running = pool.submit(work)
-        try:
-            while not running.done():
-                wait(
-                    [running], timeout=0.2
-                )  # in turns: a wait without an end never hears of Ctrl-C, see measure/run
-        except BaseException:
-            while not running.done():
-                db.interrupt()
-                wait([running], timeout=0.2)
-            raise
-        return running.result()
 
 
 def _answer(relation: duckdb.DuckDBPyRelation, limit: int | None) -> Answer:

@@ -19,6 +19,7 @@ from tracediff.measure.run import Reading
 from tracediff.query import guard
 from tracediff.query.fill import MEASURED_VIEWS, VIEWS, Place, fill, rows_schema
 from tracediff.query.guard import Answer
+from tracediff.query.patience import in_thread
 from tracediff.query.reference import MEASURED, TABLES
 
 if TYPE_CHECKING:
@@ -56,11 +57,15 @@ class Tables:
         try:
             folder = self._open.enter_context(scratch())
             path = folder / "tables.duckdb"
-            for schema, side in zip(self.schemas, sides, strict=True):
-                problem = _fill_side(path, schema, side, reading, measured, progress)
-                if problem is not None:
-                    self.missing[schema] = problem
-            _make_views(path, [(schema, measured and schema not in self.missing) for schema in self.schemas])
+
+            def read() -> None:
+                for schema, side in zip(self.schemas, sides, strict=True):
+                    problem = _fill_side(path, schema, side, reading, measured, progress)
+                    if problem is not None:
+                        self.missing[schema] = problem
+                _make_views(path, [(one, measured and one not in self.missing) for one in self.schemas])
+
+            in_thread(read)
             self._db = guard.connect(path, memory_limit=reading.memory_limit, threads=reading.threads)
             self._open.callback(self._db.close)
         except BaseException:
