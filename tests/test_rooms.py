@@ -16,6 +16,7 @@ ROOMS = ("capture", "load", "align", "measure", "query", "report")
 LEAVES = (
     "errors",
     "model",
+    "model_ncu",
     "model_show",
 )  # everything may import them; they import nothing else of the project
 VERSION_ONLY = "tracediff"  # `import tracediff` for its version number
@@ -49,7 +50,7 @@ def room(dotted: str) -> str:
 def allowed(inside: str) -> set[str]:
     """What a room may import of the project."""
     if inside in LEAVES:
-        return {"model"} if inside == "model_show" else set()
+        return {"model"} if inside in ("model_ncu", "model_show") else set()
     if inside == "cli":
         return {"", *LEAVES, *ROOMS, "cli"}
     if inside == API:

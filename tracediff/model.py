@@ -4,7 +4,7 @@ All times are ns a step (floats, because they are means over steps) unless a fie
 `delta_ns` is candidate - baseline, so positive is slower. This module imports nothing of the project.
 
 FORMAT_VERSION history
-    1  first published form; `gates` was added without a new version
+    1  first published form; `gates`, `ncu` were added without a new version
 """
 
 from __future__ import annotations
@@ -631,6 +631,79 @@ class Timelines(msgspec.Struct, frozen=True):
     ranks_left_out: int = 0
 
 
+class NcuKernel(msgspec.Struct, frozen=True):
+    """What Nsight Compute measured of one side of a row: means over its launches.
+
+    A side of several kernels (`fused`, `split`) has the sums of one round, and only what adds up; one of several
+    grids has the mean over all launches. Keys of `values` are those of docs/ncu.md; what was not collected is absent.
+    """
+
+    names: list[str]
+    grids: list[str]  # x,y,z
+    blocks: list[str]
+    launches: int  # profiled
+    values: dict[str, float]
+    duration_min_ns: float | None = None  # over the launches
+    duration_max_ns: float | None = None
+    bound: Literal["compute", "memory", "compute_and_memory", "latency"] | None = None
+    limited_by: list[
+        str
+    ] = []  # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
+    stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
+    instructions: dict[str, float] = {}  # class of SASS instructions -> warp instructions a launch
+
+
+class NcuReason(msgspec.Struct, frozen=True):
+    """A rule that fired. `cause`: the program or the machine did something else; `effect`: how it shows."""
+
+    rule: str  # see docs/ncu.md
+    kind: Literal["cause", "effect"]
+    text: str
+
+
+class NcuRow(msgspec.Struct, frozen=True):
+    """A kernel of both sides. `factors` multiply to candidate_ns / baseline_ns."""
+
+    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"]
+    confidence: float
+    change: Literal["faster", "slower", "no_clear_change", "added", "removed", "not_collected"]
+    baseline: NcuKernel | None
+    candidate: NcuKernel | None
+    delta_ns: float | None
+    sentence: str
+    reasons: list[NcuReason] = []
+    factors: dict[str, float] = {}  # instructions, cycles_per_instruction, clock
+    kernel: int | None = None  # index into Result.kernels
+    note: str = ""
+
+
+class NcuMissing(msgspec.Struct, frozen=True):
+    """Keys that some launches lack, and the option of `ncu` that collects them."""
+
+    keys: list[str]
+    collect_with: str
+
+
+class NcuSide(msgspec.Struct, frozen=True):
+    """One file of Nsight Compute."""
+
+    file: str  # base name
+    source: Literal["report", "csv-raw", "csv-details"]
+    device: str
+    launches: int
+    kernels: int
+    missing: list[NcuMissing] = []
+
+
+class Ncu(msgspec.Struct, frozen=True):
+    """Kernels compared by their hardware counters."""
+
+    baseline: NcuSide
+    candidate: NcuSide
+    rows: list[NcuRow]
+    warnings: list[Note] = []
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report needs."""
 
@@ -664,6 +737,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
     gates: Gates | None = None  # where any were judged
+    ncu: Ncu | None = None  # where files of Nsight Compute were given
 
 
 def decode(data: bytes) -> Result:

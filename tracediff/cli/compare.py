@@ -66,6 +66,15 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.option(
     "--host-only", is_flag=True, help="Captures without GPU kernels: compare host time between step labels."
 )
+@click.option(
+    "--ncu-baseline",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Profile of Nsight Compute of the baseline's kernels (.ncu-rep, or CSV: docs/ncu.md).",
+)
+@click.option(
+    "--ncu-candidate", metavar="FILE", type=click.Path(path_type=Path), help="The same of the candidate."
+)
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
@@ -84,6 +93,8 @@ def compare(
     kpi_baseline: tuple[Path, ...],
     kpi_candidate: tuple[Path, ...],
     host_only: bool,
+    ncu_baseline: Path | None,
+    ncu_candidate: Path | None,
     force: bool,
     memory_limit: str | None,
     threads: int | None,
@@ -93,9 +104,11 @@ def compare(
     Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
     repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both sides and stands alone.
     """
+    from tracediff.cli.ncu_pair import reader
     from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)
+    with_counters = reader(ncu_baseline, ncu_candidate)
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
@@ -105,6 +118,7 @@ def compare(
         progress=_progress(quiet),
         warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
+    result = with_counters(result)
     sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 

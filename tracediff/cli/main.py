@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shell": ("tracediff.cli.shell", "Ask SQL of one or two captures at a prompt."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
+    "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),

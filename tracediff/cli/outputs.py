@@ -13,7 +13,10 @@ import click
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tracediff.model import Result
+    from tracediff.model_ncu import NcuReport
     from tracediff.model_show import Show
 
 _FORMATS = {
@@ -26,6 +29,7 @@ _FORMATS = {
     "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
 }
 OF_ONE = ("html", "md", "json", "tables")  # formats of the report of one capture
+OF_NCU = ("html", "md", "json")  # of the report of kernels by their counters
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,6 +41,12 @@ def show_output_options(command: Callable[..., None]) -> Callable[..., None]:
     """The same with the formats of the report of one capture."""
     words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/result.md).")}
     return _options(command, {name: (_FORMATS | words)[name] for name in OF_ONE})
+
+
+def ncu_output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same with the formats of the report of kernels by their counters."""
+    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/ncu.md).")}
+    return _options(command, {name: (_FORMATS | words)[name] for name in OF_NCU})
 
 
 def _options(command: Callable[..., None], formats: dict[str, tuple[str, str]]) -> Callable[..., None]:
@@ -115,27 +125,31 @@ def write_outputs(
 
 
 def _print(result: Result | Show, top: int) -> None:
-    """Print the result; a runner of GitHub Actions must not take a name in it for a command."""
-    from rich.console import Console
-
     from tracediff.model import Result
-    from tracediff.report.annotations import guard
     from tracediff.report.show_terminal import render_show_terminal
     from tracediff.report.terminal import render_terminal
 
-    console = Console()
-
-    def render() -> None:
+    def render(console: Console) -> None:
         if isinstance(result, Result):
             render_terminal(result, console, top=top)
         else:
             render_show_terminal(result, console, top=top)
 
+    print_guarded(render)
+
+
+def print_guarded(render: Callable[[Console], None]) -> None:
+    """Print a report; a runner of GitHub Actions must not take a name in it for a command."""
+    from rich.console import Console
+
+    from tracediff.report.annotations import guard
+
+    console = Console()
     if os.environ.get("GITHUB_ACTIONS") != "true":
-        render()
+        render(console)
         return
     with console.capture() as printed:
-        render()
+        render(console)
     click.echo(guard(printed.get()), nl=False)
 
 
@@ -194,8 +208,15 @@ def _of_one(name: str, report: Show, top: int) -> bytes:
 def read_result(path: Path) -> Result:
     """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
     from tracediff.model import Result
+    from tracediff.model_ncu import NcuReport
 
     found = read_saved(path)
+    if isinstance(found, NcuReport):
+        raise TracediffError(
+            "not-a-result",
+            f"{path.name} compares kernels by their counters, not steps",
+            fix="tracediff compare A B --json FILE",
+        )
     if not isinstance(found, Result):
         raise TracediffError(
             "one-capture",
@@ -206,11 +227,11 @@ def read_result(path: Path) -> Result:
     return found
 
 
-def read_saved(path: Path) -> Result | Show:
+def read_saved(path: Path) -> Result | Show | NcuReport:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff import model_show
+    from tracediff import model_ncu, model_show
     from tracediff.model import FORMAT_VERSION, decode
 
     class Versioned(msgspec.Struct):
@@ -228,6 +249,10 @@ def read_saved(path: Path) -> Result | Show:
             known = model_show.SHOW_VERSION
             if version == known:
                 return model_show.decode(data)
+        elif found.kind == "ncu":
+            known = model_ncu.NCU_VERSION
+            if version == known:
+                return model_ncu.decode(data)
         elif version == known:
             return decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tracediff.cli.gating import Gating, gate_options
-from tracediff.cli.outputs import OF_ONE, check, output_options, read_saved, write_outputs
+from tracediff.cli.outputs import OF_NCU, OF_ONE, check, output_options, read_saved, write_outputs
 from tracediff.errors import TracediffError
 
 
@@ -19,29 +19,37 @@ from tracediff.errors import TracediffError
 def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
 ) -> None:
-    """Render RESULT, the JSON that `tracediff compare --json` or `tracediff show --json` wrote, in any format."""
+    """Render RESULT, the JSON that `tracediff compare`, `show` or `ncu` wrote with --json, in any format."""
     from tracediff.cli.compare import finish
+    from tracediff.cli.ncu import write_ncu
     from tracediff.model import Result
+    from tracediff.model_ncu import NcuReport
+    from tracediff.report.write import check_outputs
 
     found = read_saved(result)
+    if isinstance(found, NcuReport):
+        _refuse(result.name, outputs, OF_NCU, "compares kernels by their counters")
+        check_outputs(outputs.values(), overwrite)
+        write_ncu(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
+        return
     check(outputs, overwrite, of_one=not isinstance(found, Result))
     if isinstance(found, Result):
         sys.exit(finish(found, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
-    _refuse(result.name, outputs)
+    _refuse(result.name, outputs, OF_ONE, "is the report of one capture")
     write_outputs(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
 
 
-def _refuse(name: str, outputs: dict[str, Path]) -> None:
-    """Raise `TracediffError` (one-capture) for an option that only a comparison has."""
+def _refuse(name: str, outputs: dict[str, Path], formats: tuple[str, ...], what: str) -> None:
+    """Raise `TracediffError` (one-capture) for an option that only a comparison of steps has."""
     given = click.get_current_context().params
-    options = [f"--{one}" for one in outputs if one not in OF_ONE]
+    options = [f"--{one}" for one in outputs if one not in formats]
     options += [
         f"--{one.replace('_', '-')}" for one in ("fail_on", "warn_on", "annotations") if given.get(one)
     ]
     if options:
         raise TracediffError(
             "one-capture",
-            f"{name} is the report of one capture: {', '.join(options)} needs a comparison",
+            f"{name} {what}: {', '.join(options)} needs a comparison of steps",
             fix="tracediff compare A B --json FILE",
             exit_code=2,
         )

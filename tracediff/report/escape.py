@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracediff.model import Result
+from tracediff.model_ncu import NcuReport
 from tracediff.model_show import Show
 
-Report = TypeVar("Report", bound=Result | Show)
+Report = TypeVar("Report", bound=Result | Show | NcuReport)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-_PROSE = frozenset({"title", "message", "next", "note", "verdict_reason", "reason", "power_note"})
+_PROSE = frozenset(
+    {"title", "message", "next", "note", "verdict_reason", "reason", "power_note", "sentence", "text"}
+)
 _ZERO_WIDTH = "\u200b"
 
 

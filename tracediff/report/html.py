@@ -12,8 +12,19 @@ from typing import Any
 from markupsafe import Markup
 
 from tracediff.measure.evidence import kernel_sql
-from tracediff.model import Accounting, KernelRow, Result
-from tracediff.report import figures, names, palette, rows, templates, timelines, units, waterfall, words
+from tracediff.model import Accounting, KernelRow, NcuRow, Result
+from tracediff.report import (
+    figures,
+    names,
+    ncu_words,
+    palette,
+    rows,
+    templates,
+    timelines,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.gil_grid import gil_grid
 from tracediff.report.left_out import left_out
@@ -29,11 +40,12 @@ def render_html(result: Result) -> str:
     environment = templates.html_environment()
     script = templates.text("report.js") + templates.text("timelines.js")
     figure = waterfall.build(result)
+    ncu_style = templates.text("ncu.css") if result.ncu else ""
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
         # Our own files and a drawing of fixed words: the only text of the page that is not escaped.
-        style=Markup(palette.stylesheet() + "\n" + templates.text("report.css")),
+        style=Markup(palette.stylesheet() + "\n" + templates.text("report.css") + ncu_style),
         script=Markup(script),
         svg=Markup(render_svg(figure) + render_svg(figure, NARROW)),
         policy=policy(script),
@@ -44,8 +56,18 @@ def render_html(result: Result) -> str:
         left_out=left_out(result),
         timelines=timelines.build(result),
         kernel_number=lambda row: places[id(row)],
+        ncu=result.ncu,
+        ncu_words=ncu_words,
+        ncu_of=lambda place: _ncu_of(result, place),
+        kernel_rows=len(result.kernels),
         **helpers(),
     )
+
+
+def _ncu_of(result: Result, place: int) -> list[tuple[int, NcuRow]]:
+    """The rows of counters of a kernel row, with their numbers."""
+    rows = result.ncu.rows if result.ncu else []
+    return [(number, row) for number, row in enumerate(rows) if row.kernel == place]
 
 
 def policy(script: str) -> str:

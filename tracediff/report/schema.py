@@ -1,4 +1,4 @@
-"""The JSON Schema of the result of a comparison and of the report of one capture, generated from their structs."""
+"""The JSON Schema of the result of a comparison and of the other reports, generated from their structs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from typing import Any
 import msgspec
 
 from tracediff.model import FORMAT_VERSION, Result
+from tracediff.model_ncu import NCU_VERSION, NcuReport
 from tracediff.model_show import SHOW_VERSION, Show
 
 
 def build_schema() -> dict[str, Any]:
     """Return the schema (2020-12); unknown keys are allowed, for a later version may add some."""
-    (result, show), structs = msgspec.json.schema_components([Result, Show], ref_template="#/$defs/{name}")
+    (result, show, ncu), structs = msgspec.json.schema_components(
+        [Result, Show, NcuReport], ref_template="#/$defs/{name}"
+    )
     structs["Result"]["properties"]["format_version"] = {"const": FORMAT_VERSION}
     structs["Show"]["properties"]["format_version"] = {"const": SHOW_VERSION}
     structs["Show"]["properties"]["kind"] = {"const": "show"}
+    structs["NcuReport"]["properties"]["format_version"] = {"const": NCU_VERSION}
+    structs["NcuReport"]["properties"]["kind"] = {"const": "ncu"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"tracediff result, format_version {FORMAT_VERSION}; of one capture, {SHOW_VERSION}",
+        "title": f"tracediff result, format_version {FORMAT_VERSION}; of one capture, {SHOW_VERSION}; of counters, {NCU_VERSION}",
         "if": {"properties": {"kind": {"const": "show"}}, "required": ["kind"]},
         "then": show,
-        "else": result,
+        "else": {
+            "if": {"properties": {"kind": {"const": "ncu"}}, "required": ["kind"]},
+            "then": ncu,
+            "else": result,
+        },
         "$defs": dict(sorted(structs.items())),
     }
 

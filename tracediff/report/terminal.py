@@ -27,6 +27,10 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
+    if result.ncu:
+        from tracediff.report.ncu_terminal import print_rows
+
+        print_rows(result.ncu, console, top)
     _doubts(result, console)
 
 

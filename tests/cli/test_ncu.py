@@ -1,0 +1,124 @@
+"""`tracediff ncu` and the options of `tracediff compare` for profiles of Nsight Compute."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.checks import expect_error, files
+from tests.counters import PEAK, raw_csv
+
+NAME = "k0"  # a kernel of the traces of tests/serving.py
+
+
+def csv(path, us: float, grid=132, occupancy=12.4, name="quantize(float *)"):
+    metrics = {
+        "gpu__time_duration.sum": ("us", str(us)), "gpc__cycles_elapsed.max": ("cycle", str(1500 * us)),
+        f"sm__throughput.{PEAK}": ("%", "20"), f"gpu__compute_memory_throughput.{PEAK}": ("%", "30"),
+        "sm__warps_active.avg.pct_of_peak_sustained_active": ("%", str(occupancy)), "launch__grid_size": ("", str(grid)),
+        "launch__waves_per_multiprocessor": ("", str(grid / 1056)), "sm__maximum_warps_per_active_cycle_pct": ("%", "100"),
+    }  # fmt: skip
+    path.write_text(raw_csv((name, f"({grid}, 1, 1)", "(256, 1, 1)", metrics)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return csv(tmp_path / "before.csv", 40.0), csv(tmp_path / "after.csv", 10.0, 1056, 73.7)
+
+
+def test_every_output_says_the_same(run, pair, tmp_path):
+    code, out, err = run("ncu", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    assert code == 0, err
+    assert "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks" in " ".join(out.split())
+    assert "wrote a.html (html)" in err
+    saved = json.loads((tmp_path / "a.json").read_text())
+    assert saved["kind"] == "ncu" and saved["ncu"]["rows"][0]["sentence"].startswith(
+        "4.0 x faster (40.0 -> 10.0 us)"
+    )
+    assert (
+        "secret" not in (tmp_path / "a.json").read_text()
+        and str(tmp_path) not in (tmp_path / "a.json").read_text()
+    )
+    code, again, _ = run("report", "a.json", "--html", "b.html", "--md", "b.md")
+    assert code == 0 and again == out
+    for suffix in ("html", "md"):
+        assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
+
+
+def test_the_json_is_what_its_schema_says(run, pair, tmp_path):
+    from jsonschema import Draft202012Validator
+
+    run("ncu", *pair, "--json", "a.json")
+    _, out, _ = run("schema")
+    Draft202012Validator(json.loads(out)).validate(json.loads((tmp_path / "a.json").read_text()))
+    with pytest.raises(Exception, match="is not"):
+        Draft202012Validator(json.loads(out)).validate(
+            {"kind": "ncu", "format_version": 1, "tool": 3, "ncu": {}}
+        )
+
+
+def test_quiet(run, pair):
+    assert run("ncu", *pair, "-q") == (0, "", "")
+
+
+def test_an_output_that_exists_is_kept(run, pair, tmp_path):
+    (tmp_path / "a.json").write_text("mine")
+    expect_error(run("ncu", *pair, "--json", "a.json"), "output-exists")
+    assert (tmp_path / "a.json").read_text() == "mine"
+    assert run("ncu", *pair, "--json", "a.json", "-f")[0] == 0
+    expect_error(run("ncu", *pair, "--json", "b.x", "--md", "b.x"), "output-twice")
+
+
+def test_bad_files_leave_nothing(run, pair, tmp_path):
+    (tmp_path / "bad.csv").write_text('"ID","Kernel Name"\n')
+    before = files(tmp_path)
+    expect_error(run("ncu", pair[0], tmp_path / "bad.csv", "--html", "a.html"), "ncu-csv-shape")
+    expect_error(run("ncu", pair[0], tmp_path / "none.csv", "--html", "a.html"), "ncu-no-file")
+    assert files(tmp_path) == before
+
+
+def test_a_saved_report_of_counters_is_no_comparison_of_steps(run, pair):
+    run("ncu", *pair, "--json", "a.json")
+    expect_error(run("report", "a.json", "--postmortem", "p.md"), "one-capture", 2)
+    expect_error(run("report", "a.json", "--fail-on", "step:+5%"), "one-capture", 2)
+    expect_error(run("comment", "a.json", "--dry-run"), "not-a-result")
+
+
+def test_in_a_comparison_of_steps(run, good, tmp_path):
+    name = _kernel(run, good, tmp_path)
+    before, after = (
+        csv(tmp_path / "b.csv", 40.0, name=name),
+        csv(tmp_path / "a.csv", 10.0, 1056, 73.7, name=name),
+    )
+    words = ("compare", good, good, "--ncu-baseline", before, "--ncu-candidate", after, "--json", "r.json", "--html", "r.html",
+             "--tables", "tables")  # fmt: skip
+    code, out, err = run(*words)
+    assert code == 0, err
+    assert "occupancy 12 -> 74 %" in " ".join(out.split())
+    result = json.loads((tmp_path / "r.json").read_text())
+    (row,) = result["ncu"]["rows"]
+    assert name in result["kernels"][row["kernel"]]["baseline"]["names"]
+    assert '<a href="#ncu-0">' in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "tables" / "ncu_rows.csv").is_file()
+    code, again, _ = run("report", "r.json")
+    assert code == 0 and again == out
+    assert run("report", "r.json", "--md", "again.md")[0] == 0
+    assert "occupancy 12 -\\> 74 %" in (tmp_path / "again.md").read_text()
+
+
+def _kernel(run, good, tmp_path):
+    """A comparison without profiles has no section for them; the name of its first kernel."""
+    code, out, _ = run("compare", good, good, "--json", "plain.json")
+    assert code == 0 and "hardware counters" not in out
+    result = json.loads((tmp_path / "plain.json").read_text())
+    assert result["ncu"] is None
+    return result["kernels"][0]["baseline"]["names"][0]
+
+
+def test_one_side_only_is_refused_before_the_work(run, good, pair):
+    expect_error(run("compare", good, good, "--ncu-baseline", pair[0]), "ncu-one-side", 2)
+    expect_error(
+        run("compare", good, good, "--ncu-baseline", pair[0], "--ncu-candidate", "none.csv"), "ncu-no-file"
+    )

@@ -1,0 +1,202 @@
+"""Rules over counters: each fires beyond its threshold, in the direction of the change, and says both values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.counters import SLOW, STALLS
+from tracediff.measure.ncu_instructions import classes
+from tracediff.measure.ncu_reasons import factors, reasons
+from tracediff.measure.ncu_rules import bound, limits
+from tracediff.model import NcuKernel
+
+
+def kernel(stalls=None, mix=None, **values) -> NcuKernel:
+    """A kernel like SLOW; where only the duration is given, the clock stays."""
+    if "duration_ns" in values:
+        values = {"cycles": 1.5 * values["duration_ns"], **values}
+    merged = {key: value for key, value in {**SLOW, **values}.items() if value is not None}
+    return NcuKernel(names=["k"], grids=[], blocks=[], launches=1, values=merged, stalls=STALLS if stalls is None else stalls,
+                     bound=bound(merged), limited_by=limits(merged), instructions=mix or {})  # fmt: skip
+
+
+def fired(before: NcuKernel, after: NcuKernel) -> dict[str, str]:
+    return {reason.rule: reason.text for reason in reasons(before, after)}
+
+
+@pytest.mark.parametrize(
+    ("compute", "memory", "expected"),
+    [(59.9, 20, "latency"), (0, 0, "latency"), (59.9, 59.9, "latency"), (60, 20, "compute"), (20, 60, "memory"),
+     (70, 60.1, "compute_and_memory"), (70, 60, "compute"), (85, 90, "compute_and_memory"), (95, 30, "compute"), (30, 90, "memory")],
+)  # fmt: skip
+def test_bound(compute, memory, expected):
+    assert bound({"compute_pct": compute, "memory_pct": memory}) == expected
+
+
+def test_no_bound_without_both_throughputs():
+    assert bound({"compute_pct": 90.0}) is None and bound({"memory_pct": 90.0}) is None
+
+
+def test_what_limits_occupancy():
+    base = {"waves_per_sm": 4.0, "theoretical_occupancy_pct": 50.0, "limit_registers": 4.0, "limit_shared_mem": 9.0, "limit_warps": 8.0,
+            "limit_blocks": 32.0}  # fmt: skip
+    assert limits(base) == ["registers"]
+    assert limits({**base, "limit_shared_mem": 4.0}) == ["registers", "shared_mem"]
+    assert limits({**base, "waves_per_sm": 0.5}) == ["grid", "registers"]
+    assert limits({**base, "theoretical_occupancy_pct": 100.0}) == []
+    assert limits({}) == []
+
+
+def test_occupancy_by_the_grid():
+    after = kernel(duration_ns=10_000.0, achieved_occupancy_pct=73.7, waves_per_sm=1.0, grid_blocks=1056.0,
+                   stalls={**STALLS, "long_scoreboard": 6.0})  # fmt: skip
+    assert fired(kernel(), after) == {
+        "occupancy": "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks",
+        "stall": "long-scoreboard stalls 2.5 x less (15.0 -> 6.0 cycles an instruction)",
+    }
+    back = fired(after, kernel())
+    assert back["occupancy"] == "occupancy 74 -> 12 %: grid 1,056 -> 132 blocks"
+    assert back["stall"] == "long-scoreboard stalls 2.5 x more (6.0 -> 15.0 cycles an instruction)"
+
+
+def test_occupancy_by_registers_and_by_shared_memory():
+    many = {"waves_per_sm": 8.0, "theoretical_occupancy_pct": 25.0, "achieved_occupancy_pct": 24.0, "limit_registers": 2.0,
+            "registers_per_thread": 128.0}  # fmt: skip
+    few = {"waves_per_sm": 4.0, "theoretical_occupancy_pct": 50.0, "achieved_occupancy_pct": 47.0, "limit_registers": 4.0,
+           "registers_per_thread": 64.0, "duration_ns": 20_000.0}  # fmt: skip
+    assert (
+        fired(kernel(**many), kernel(**few))["occupancy"]
+        == "occupancy 24 -> 47 %: registers a thread 128 -> 64"
+    )
+    much = {
+        **many,
+        "limit_registers": 8.0,
+        "limit_shared_mem": 2.0,
+        "shared_dynamic_bytes": 96_000.0,
+        "shared_static_bytes": 2000.0,
+    }
+    less = {
+        **few,
+        "limit_registers": 8.0,
+        "limit_shared_mem": 4.0,
+        "shared_dynamic_bytes": 48_000.0,
+        "shared_static_bytes": 2000.0,
+    }
+    assert (
+        fired(kernel(**much), kernel(**less))["occupancy"]
+        == "occupancy 24 -> 47 %: shared memory a block 98.0 -> 50.0 kB"
+    )
+
+
+def test_occupancy_that_moved_the_other_way_or_too_little_is_no_reason():
+    assert "occupancy" not in fired(kernel(), kernel(duration_ns=80_000.0, achieved_occupancy_pct=74.0))
+    assert "occupancy" not in fired(kernel(), kernel(duration_ns=10_000.0, achieved_occupancy_pct=22.3))
+    assert "occupancy" in fired(kernel(), kernel(duration_ns=10_000.0, achieved_occupancy_pct=22.5))
+
+
+def test_the_clock_explains_a_change_alone():
+    """Same cycles at half the clock: nothing about the kernel is a reason."""
+    after = kernel(duration_ns=80_000.0, cycles=60_000.0, sm_clock_hz=0.75e9, achieved_occupancy_pct=2.0)
+    assert fired(kernel(), after) == {"clock": "SM clock 1.50 -> 0.75 GHz"}
+
+
+def test_instructions():
+    after = kernel(duration_ns=20_000.0, instructions=5e5)
+    assert fired(kernel(), after)["instructions"] == "2.0 x fewer instructions (1.00 M -> 500 k)"
+    # Not where both sides wait for memory, and not where they are a small part: log(1.2) of log(2) is 26 %.
+    busy = {"memory_pct": 90.0}
+    assert "instructions" not in fired(kernel(**busy), kernel(**busy, duration_ns=20_000.0, instructions=5e5))
+    assert "instructions" not in fired(kernel(), kernel(duration_ns=20_000.0, instructions=1e6 / 1.2))
+    assert "instructions" not in fired(kernel(), kernel(duration_ns=80_000.0, instructions=5e5))
+
+
+def test_traffic_where_memory_is_busy():
+    busy = {"memory_pct": 90.0, "dram_pct": 90.0}
+    after = kernel(**busy, duration_ns=20_000.0, dram_read_bytes=30e6, dram_write_bytes=20e6)
+    assert fired(kernel(**busy), after) == {"dram-traffic": "DRAM traffic 100 -> 50.0 MB"}
+    assert "dram-traffic" not in fired(
+        kernel(), kernel(duration_ns=20_000.0, dram_read_bytes=30e6, dram_write_bytes=20e6)
+    )
+
+
+def test_spills_bank_conflicts_coalescing_and_width():
+    slow = kernel(
+        local_loads=2e5,
+        local_stores=1e5,
+        bank_conflict_pct=80.0,
+        load_bytes_per_sector=4.0,
+        wide_access_pct=0.0,
+    )
+    found = {}
+    for changed in ({"local_loads": 0.0, "local_stores": 0.0}, {"bank_conflict_pct": 5.0}, {"load_bytes_per_sector": 32.0},
+                    {"wide_access_pct": 98.0}):  # fmt: skip
+        after = kernel(**{**slow.values, **changed, "duration_ns": 20_000.0, "cycles": 30_000.0})
+        found |= fired(slow, after)
+        assert (
+            set(
+                fired(
+                    slow, kernel(**{**slow.values, **changed, "duration_ns": 80_000.0, "cycles": 120_000.0})
+                )
+            )
+            == set()
+        ), changed
+    assert found == {
+        "local-memory": "local-memory instructions 300 k -> 0",
+        "bank-conflicts": "bank conflicts 80 -> 5.0 % of shared-memory wavefronts",
+        "coalescing": "loads use 4 -> 32 of 32 bytes a sector",
+        "access-width": "128-bit accesses 0 -> 98 % of the memory instructions",
+    }
+
+
+def test_more_sectors_a_request_are_no_reason_where_all_bytes_are_used():
+    """Four times as wide loads take four times the sectors: nothing is wasted."""
+    before = kernel(load_sectors_per_request=4.0, load_bytes_per_sector=32.0)
+    after = kernel(load_sectors_per_request=16.0, load_bytes_per_sector=32.0, duration_ns=80_000.0)
+    assert "coalescing" not in fired(before, after)
+
+
+def test_instruction_mix():
+    double = kernel(mix={"fp64": 4e5, "integer": 6e5})
+    single = kernel(mix={"fp32": 4e5, "integer": 6e5}, duration_ns=4_000.0)
+    assert fired(double, single)["instruction-mix"] == "FP64 instructions 400 k -> 0"
+    assert "instruction-mix" not in fired(double, kernel(mix={"fp32": 4e5}, duration_ns=80_000.0))
+    cores = kernel(mix={"tensor": 1e4, "integer": 9e5}, duration_ns=4_000.0)
+    assert (
+        fired(kernel(mix={"fp32": 1e6}), cores)["instruction-mix"] == "tensor-core instructions 0 -> 10.0 k"
+    )
+
+
+def test_a_stall_counts_only_where_it_is_a_large_part():
+    small = {"long_scoreboard": 2.0, "wait": 10.0, "selected": 1.0}
+    after = kernel(duration_ns=20_000.0, stalls={**small, "long_scoreboard": 1.0})
+    assert "stall" not in fired(kernel(stalls=small), after)
+
+
+def test_no_reason_without_counters_and_for_the_same_duration():
+    bare = NcuKernel(names=["k"], grids=[], blocks=[], launches=1, values={"duration_ns": 10.0})
+    slower = NcuKernel(names=["k"], grids=[], blocks=[], launches=1, values={"duration_ns": 20.0})
+    assert reasons(bare, slower) == [] and reasons(bare, bare) == []
+
+
+def test_factors_multiply_to_the_ratio_of_durations():
+    after = kernel(duration_ns=10_000.0, cycles=12_000.0, instructions=5e5)
+    found = factors(kernel(), after)
+    # instructions 1e6 -> 5e5; cycles an instruction 0.06 -> 0.024; clock 1.5 -> 1.2 GHz, which makes it longer
+    assert found == pytest.approx({"instructions": 0.5, "cycles_per_instruction": 0.4, "clock": 1.25})
+    assert math.prod(found.values()) == pytest.approx(10_000 / 40_000)
+    assert factors(kernel(cycles=None), after) == {}
+    assert factors(kernel(instructions=0.0), after) == {}
+
+
+def test_classes_of_opcodes():
+    opcodes = {"HGMMA": 1, "HMMA": 2, "HFMA2": 4, "DFMA": 8, "FFMA": 16, "MUFU": 32, "IMAD": 64, "LDG": 128, "STG": 256, "LDGSTS": 512,
+               "UTMALDG": 1024, "LDS": 2048, "LDSM": 4096, "LDL": 8192, "STL": 1, "BAR": 3, "SYNCS": 5, "BRA": 7, "F2FP": 9, "SHFL": 11,
+               "RED": 13, "REDUX": 17, "WHAT": 19, "IMMA": 21, "FSETP": 23, "ISETP": 25, "UISETP": 27, "LDC": 29, "ULDC": 31, "ATOMS": 33,
+               "WARPSYNC": 35, "EXIT": 37, "I2F": 39, "QGMMA": 41, "UMOV": 43, "F2F": 45, "DMMA": 47}  # fmt: skip
+    assert classes(opcodes) == {
+        "local memory": 8193, "shared memory": 2048 + 4096 + 33, "global memory": 128 + 256 + 512 + 1024,
+        "integer": 64 + 25 + 27, "moves": 11 + 17 + 29 + 31 + 43, "tensor": 1 + 2 + 21 + 41 + 47, "conversion": 9 + 39 + 45,
+        "fp32": 16 + 32 + 23, "control": 7 + 37, "barriers": 3 + 5 + 35, "other": 19, "atomics": 13, "fp64": 8, "half": 4,
+    }  # fmt: skip

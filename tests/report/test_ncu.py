@@ -1,0 +1,179 @@
+"""Reports of counters: what is in them, and that names from a profile are harmless in each."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from tests.counters import launch, profile
+from tests.measure.test_ncu import FAST, LESS
+from tests.report import sample
+from tests.report.browser import Watched, axe, launched
+from tracediff.load.ncu_metrics import BY_KEY
+from tracediff.measure.ncu import compare_ncu
+from tracediff.model import Tool
+from tracediff.model_ncu import NcuReport, decode, encode
+from tracediff.report import ncu_words as words
+from tracediff.report.html import render_html
+from tracediff.report.ncu_html import render_ncu_html
+from tracediff.report.ncu_markdown import render_ncu_markdown
+from tracediff.report.ncu_terminal import render_ncu_terminal
+
+SENTENCE = "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks"
+
+
+def report(*names: str) -> NcuReport:
+    names = names or ("quantize(float*)",)
+    before = [launch(name, opcodes={"LDG": 5e5, "FFMA": 5e5}) for name in names]
+    after = [launch(name, grid="1056,1,1", stalls=LESS, opcodes={"LDG": 2e5}, **FAST) for name in names]
+    found = compare_ncu(
+        profile(*before, file="before.csv"),
+        profile(*after, launch("only_here(int)", l2_bytes=None), file="after.csv"),
+    )
+    return NcuReport(tool=Tool("tracediff", "0"), ncu=found)
+
+
+def terminal(one: NcuReport, width=160) -> str:
+    out = io.StringIO()
+    render_ncu_terminal(one, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+def test_every_key_has_a_label_and_only_those():
+    labelled = [key for _, keys in words.GROUPS for key, _ in keys]
+    assert sorted(labelled) == sorted(BY_KEY)
+
+
+def test_every_key_is_explained_in_the_docs():
+    text = (Path(__file__).parents[2] / "docs/ncu.md").read_text(encoding="utf-8")
+    assert [key for key in BY_KEY if f"`{key}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "text"),
+    [("duration_ns", 41_540.0, "41.5 us"), ("duration_ns", 1_420_000.0, "1.42 ms"), ("dram_read_bytes", 256e6, "256 MB"),
+     ("sm_clock_hz", 1.98e9, "1.98 GHz"), ("achieved_occupancy_pct", 73.7, "74 %"), ("achieved_occupancy_pct", 1.24, "1.2 %"),
+     ("grid_blocks", 1056.0, "1,056"), ("instructions", 5.92e6, "5.92 M"), ("waves_per_sm", 0.125, "0.12"), ("l2_bytes", None, "not collected")],
+)  # fmt: skip
+def test_figures(key, number, text):
+    assert words.value(key, number) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "percentage", "text"),
+    [(10.0, 12.0, False, "+20.0 %"), (10.0, 5.0, False, "-50.0 %"), (1.0, 25.0, False, "25.0 x"), (0.0, 5.0, False, ""),
+     (12.4, 73.7, True, "+61 points"), (50.0, 48.2, True, "-1.8 points"), (50.0, 50.01, True, "same"), (7.0, 7.0, False, "same"),
+     (None, 5.0, False, ""), (5.0, None, True, "")],
+)  # fmt: skip
+def test_changes(before, after, percentage, text):
+    assert words.change(before, after, percentage) == text
+
+
+def test_the_terminal():
+    text = terminal(report())
+    assert "1 faster, 1 added" in text and SENTENCE in text and "grid 132 -> 1056" in text
+    assert "occupancy limited by" in text and "grid (less than one wave)" in text
+    assert (
+        "not collected on the candidate" in text
+        and "ncu --section" not in text.split("not collected on the baseline")[0][:50]
+    )
+    assert "stall: long scoreboard" in text
+
+
+def test_markdown_is_one_table_and_folded_figures():
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(render_ncu_markdown(report()))
+    assert [token.type for token in tokens].count("table_open") == 2
+    assert "achieved occupancy" in render_ncu_markdown(report())
+
+
+def test_the_page_says_what_the_numbers_are():
+    page = render_ncu_html(report())
+    for text in (
+        "4.0 x faster",
+        "grid 132 → 1,056 blocks",
+        "not collected",
+        "global memory",
+        "long scoreboard",
+        "<b>occupancy</b> (cause)",
+    ):
+        assert text in page, text
+    assert "Below 60\u202f% of the peak" in page or "Below 60 % of the peak" in page
+
+
+def test_the_json_comes_back():
+    one = report()
+    assert decode(encode(one)) == one
+    assert encode(one) == encode(report())
+
+
+def test_in_the_report_of_a_comparison_rows_link_both_ways():
+    full = sample.full()
+    name = full.kernels[0].baseline.names[0]
+    found = compare_ncu(profile(launch(name, grid="")), profile(launch(name, grid="", **FAST)), full.kernels)
+    (row,) = found.rows
+    assert row.kernel is not None
+    page = render_html(msgspec.structs.replace(full, ncu=found))
+    assert (
+        f'<a href="#kernel-{row.kernel}">' in page
+        and '<a href="#ncu-0">' in page
+        and f'id="kernel-{row.kernel}"' in page
+    )
+    assert 'id="ncu-0"' in page and '<a href="#ncu">' in page
+    without = render_html(full)
+    assert "#ncu" not in without and "hardware counters" not in without
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, tuple(sorted(name for name, _ in attrs))))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*sample.HOSTILE, "</details></textarea><img src=x onerror=alert(1)>", "a\nb\u202e", "x" * 5000, ""],
+)
+def test_names_are_harmless(name):
+    tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
+    pages = [render_ncu_html(report(one)) for one in (name, tame)]
+    tags = []
+    for page in pages:
+        parser = Tags()
+        parser.feed(page)
+        tags.append(parser.seen)
+    assert tags[0] == tags[1]
+    text = terminal(report(name))
+    assert "\x1b" not in text and "\u202e" not in text
+    shown = MarkdownIt("commonmark", {"html": True}).enable("table").parse(render_ncu_markdown(report(name)))
+    html = [token.content for token in shown if token.type == "html_block"]
+    assert all("alert" not in one for one in html)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_in_a_browser(tmp_path, width, scheme):
+    path = tmp_path / "page.html"
+    names = ("quantize<1>(int)", "quantize<2>(int)", sample.SCRIPT)
+    path.write_text(render_ncu_html(report(*names)), encoding="utf-8")
+    with launched() as browser:
+        # the page's own policy keeps axe out as it does everything else
+        one = Watched(
+            browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
+        assert one.page.locator("#ncu tbody tr").first.is_visible()
+        assert one.page.locator("details.card").count() == 4
+        one.page.evaluate("for (const card of document.querySelectorAll('details')) card.open = true")
+        one.page.evaluate(axe())
+        found = one.page.evaluate("axe.run()")["violations"]
+        wide = one.page.evaluate("document.documentElement.scrollWidth")
+        one.close()
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+    assert wide <= width, "the page itself never scrolls sideways"

@@ -1,0 +1,148 @@
+"""Kernels that Nsight Compute profiled: launches to kernels, kernels of one side to those of the other.
+
+A kernel is a name with grid and block. How often it was profiled is the user's choice (--launch-count) and says
+nothing of the program, so counts are no reason to match: what is aligned is the sequence of one round.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from tracediff.align.kernels import Match, OpKey, match_kernels, normalise
+from tracediff.model import KernelRow
+
+_CONFIDENCE_OF_PLACE = 0.5  # one kernel on each side, alike in nothing
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Kernels of the baseline that are those of the candidate; `kernel`: the row of the step's kernel table.
+
+    A kernel that one of the other side's replaces several times is named as often.
+    """
+
+    match: str
+    confidence: float
+    baseline: tuple[OpKey, ...]
+    candidate: tuple[OpKey, ...]
+    kernel: int | None = None
+
+
+def pair(
+    baseline: Sequence[OpKey], candidate: Sequence[OpKey], kernels: Sequence[KernelRow] = ()
+) -> list[Pairing]:
+    """Pair the kernels of two sequences of launches; the rows of a comparison of steps, where there are any, decide."""
+    one, other = list(dict.fromkeys(baseline)), list(dict.fromkeys(candidate))
+    pairings = []
+    for number, row in _by_time(kernels):
+        mine = linked(one, row.baseline.names, row.baseline.grids) if row.baseline else []
+        theirs = linked(other, row.candidate.names, row.candidate.grids) if row.candidate else []
+        if mine and theirs:
+            times = _times(row) if len(mine) == 1 else 1
+            back = _times(row, backwards=True) if len(theirs) == 1 else 1
+            pairings.append(
+                Pairing(row.match, row.confidence, tuple(mine) * times, tuple(theirs) * back, number)
+            )
+            one = [key for key in one if key not in mine]
+            other = [key for key in other if key not in theirs]
+    return pairings + _linked_lone(_alone(baseline, candidate, one, other), kernels)
+
+
+def _by_time(kernels: Sequence[KernelRow]) -> list[tuple[int, KernelRow]]:
+    rows = [(number, row) for number, row in enumerate(kernels) if row.baseline and row.candidate]
+    return sorted(
+        rows,
+        key=lambda one: -max(side.ns_per_step for side in (one[1].baseline, one[1].candidate) if side),
+    )
+
+
+def _times(row: KernelRow, backwards: bool = False) -> int:
+    """How many launches of one side the row puts into one of the other: by the counts a step."""
+    if row.match != ("split" if backwards else "fused") or not row.baseline or not row.candidate:
+        return 1
+    counts = row.baseline.count_per_step, row.candidate.count_per_step
+    above, below = reversed(counts) if backwards else counts
+    times = above / below if below else 1.0
+    return round(times) if times >= 1 and abs(times - round(times)) < 0.05 * times else 1
+
+
+def _alone(
+    baseline: Sequence[OpKey], candidate: Sequence[OpKey], one: list[OpKey], other: list[OpKey]
+) -> list[Pairing]:
+    if len(one) == len(other) == 1 and one != other and normalise(one[0].name) != normalise(other[0].name):
+        # A file of one kernel each was made to compare them, whatever their names.
+        return [Pairing("sequence", _CONFIDENCE_OF_PLACE, (one[0],), (other[0],))]
+    rounds = [
+        _round([key for key in launches if key in keys])
+        for launches, keys in ((baseline, set(one)), (candidate, set(other)))
+    ]
+    found = match_kernels({"": (rounds[0], set(one))}, {"": (rounds[1], set(other))})
+    return [pairing for row in found.rows for pairing in _unmerged(row)]
+
+
+def _unmerged(row: Match) -> list[Pairing]:
+    """A kernel is not fused from, or split into, one of its own name and others: those are others."""
+    many, single = (row.baseline, row.candidate) if row.match == "fused" else (row.candidate, row.baseline)
+    same = [key for key in many if normalise(key.name) == normalise(single[0].name)] if single else []
+    if row.match not in ("fused", "split") or not same or len(same) == len(many):
+        return [Pairing(row.match, row.confidence, row.baseline, row.candidate)]
+    tier, confidence = ("name", 0.95) if same[0].name == single[0].name else ("template", 0.85)
+    fused = row.match == "fused"
+    kept = (same[0],)
+    pairings = [Pairing(tier, confidence, kept if fused else single, single if fused else kept)]
+    for key in dict.fromkeys(key for key in many if key != same[0]):
+        pairings.append(Pairing("removed", 0.8, (key,), ()) if fused else Pairing("added", 0.8, (), (key,)))
+    return pairings
+
+
+def _round(launches: list[OpKey]) -> list[OpKey]:
+    """One round of a sequence that repeats; else each kernel once, in order of its first launch."""
+    if not launches:
+        return []
+    rounds = gcd(*Counter(launches).values())
+    length = len(launches) // rounds
+    first = launches[:length]
+    distinct = list(dict.fromkeys(launches))
+    return first if first * rounds == launches and len(distinct) > 1 else distinct
+
+
+def _linked_lone(pairings: list[Pairing], kernels: Sequence[KernelRow]) -> list[Pairing]:
+    """Rows of the step's table for kernels that it does not pair: where either side's kernel is found."""
+    done = []
+    for pairing in pairings:
+        number = next(
+            (
+                number
+                for number, row in enumerate(kernels)
+                if (row.baseline and linked(pairing.baseline, row.baseline.names, row.baseline.grids))
+                or (row.candidate and linked(pairing.candidate, row.candidate.names, row.candidate.grids))
+            ),
+            None,
+        )
+        done.append(Pairing(pairing.match, pairing.confidence, pairing.baseline, pairing.candidate, number))
+    return done
+
+
+def linked(keys: Sequence[OpKey], names: Sequence[str], grids: Sequence[str]) -> list[OpKey]:
+    """Those of the keys that are kernels of these names: of these grids if any has one of them, else of any grid."""
+    squeezed = {_squeeze(name) for name in names}
+    found = [key for key in dict.fromkeys(keys) if _squeeze(key.name) in squeezed]
+    same_grid = [key for key in found if key.grid in grids]
+    return same_grid or found
+
+
+def _squeeze(name: str) -> str:
+    """A name as either tool's demangler writes it: without spaces, return type, and the parameter list."""
+    text = re.sub(r"\s+", "", re.sub(r"^(?:static )?void\s+", "", name.strip()))
+    if text.endswith(")"):
+        depth = 0
+        for at in range(len(text) - 1, 0, -1):
+            depth += {")": 1, "(": -1}.get(text[at], 0)
+            if depth == 0:
+                text = text[:at]
+                break
+    return text.replace("(anonymousnamespace)::", "").replace("<unnamed>::", "")

@@ -1,0 +1,321 @@
+"""Why a kernel got faster or slower: rules over the counters of both sides (docs/ncu.md).
+
+A rule fires where its quantity moved beyond its threshold, in the direction that goes with the change of the
+duration. It says what changed along with the time: counters cannot prove what caused what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tracediff.measure import ncu_text as text
+from tracediff.measure.ncu_rules import EXPLAINS, LATENCY_PCT, LIMITS, POINTS, RATIO, STALL_SHARE
+from tracediff.model import NcuKernel, NcuReason
+
+_CAUSES, _EFFECTS = 2, 1  # the most of each that a sentence takes
+_LIMIT_WORDS = {
+    "registers": ("registers a thread", "registers_per_thread"),
+    "shared_mem": ("shared memory a block", ""),
+    "warps": ("threads a block", "block_threads"),
+}
+_STALL_WORDS = {"imc_miss": "constant-cache-miss", "lg_throttle": "LG-throttle", "mio_throttle": "MIO-throttle",
+                "tex_throttle": "TEX-throttle", "gmma": "GMMA"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """Both sides of a kernel, and the logarithm of the ratio of their durations (negative: faster)."""
+
+    before: NcuKernel
+    after: NcuKernel
+    log: float
+
+    @property
+    def slow(self) -> NcuKernel:
+        """The side that takes longer."""
+        return self.after if self.log > 0 else self.before
+
+    def pair(self, key: str) -> tuple[float, float] | None:
+        """The key on both sides; None where one lacks it."""
+        one, other = self.before.values.get(key), self.after.values.get(key)
+        return None if one is None or other is None else (one, other)
+
+    def explained(self, key: str, power: int = 1) -> float:
+        """Which part of the change the ratio of a key makes up; `power` -1 where more is faster. 0: not known."""
+        found = self.pair(key)
+        if found is None or min(found) <= 0 or not self.log:
+            return 0.0
+        return power * math.log(found[1] / found[0]) / self.log
+
+    def points(self, key: str, more_is_faster: bool) -> float:
+        """By how many points a percentage moved the way that goes with the change; negative: the other way."""
+        found = self.pair(key)
+        if found is None:
+            return 0.0
+        return (found[1] - found[0]) * (1 if (self.log < 0) == more_is_faster else -1)
+
+
+@dataclass(frozen=True)
+class _Fired:
+    strength: float
+    reason: NcuReason
+
+
+def _fired(strength: float, rule: str, words: str, kind: Literal["cause", "effect"] = "cause") -> _Fired:
+    return _Fired(min(strength, 1.0), NcuReason(rule, kind, words))
+
+
+def factors(before: NcuKernel, after: NcuKernel) -> dict[str, float]:
+    """What the ratio of durations is made of; the factors multiply to it. Empty where a counter is missing.
+
+    duration = instructions x (cycles / instructions) / (cycles / duration)
+    """
+    keys = ("duration_ns", "cycles", "instructions")
+    if any(side.values.get(key, 0.0) <= 0 for side in (before, after) for key in keys):
+        return {}
+    time, cycles, instructions = (after.values[key] / before.values[key] for key in keys)
+    return {
+        "instructions": instructions,
+        "cycles_per_instruction": cycles / instructions,
+        "clock": time / cycles,
+    }
+
+
+def reasons(before: NcuKernel, after: NcuKernel) -> list[NcuReason]:
+    """The rules that fired, strongest causes first, then effects; as many as a sentence takes."""
+    times = before.values.get("duration_ns"), after.values.get("duration_ns")
+    if not times[0] or not times[1] or times[0] == times[1]:
+        return []
+    change = Change(before, after, math.log(times[1] / times[0]))
+    by_clock = _clock(change)
+    if by_clock is not None:
+        return [by_clock.reason]
+    found = [fired for rule in _RULES if (fired := rule(change)) is not None]
+    ranked = sorted(enumerate(found), key=lambda one: (-one[1].strength, one[0]))
+    causes = [fired.reason for _, fired in ranked if fired.reason.kind == "cause"]
+    effects = [fired.reason for _, fired in ranked if fired.reason.kind == "effect"]
+    return causes[:_CAUSES] + effects[: _EFFECTS if causes else _EFFECTS + 1]
+
+
+def _clock(change: Change) -> _Fired | None:
+    """The SM ran at another clock, and that is most of it."""
+    parts = factors(change.before, change.after)
+    clocks = change.pair("sm_clock_hz")
+    if not parts or clocks is None:
+        return None
+    share = math.log(parts["clock"]) / change.log
+    if share < 0.5:
+        return None
+    return _fired(share, "clock", f"SM clock {text.both(*map(text.clock, clocks))}")
+
+
+def _occupancy(change: Change) -> _Fired | None:
+    if change.points("achieved_occupancy_pct", more_is_faster=True) < POINTS:
+        return None
+    pair = change.pair("achieved_occupancy_pct")
+    assert pair is not None
+    why = _why_occupancy(change)
+    strength = 1.0 if change.slow.bound == "latency" else 0.6
+    return _fired(strength, "occupancy", f"occupancy {text.points(*pair)}{f': {why}' if why else ''}")
+
+
+def _why_occupancy(change: Change) -> str:
+    """What let more or fewer warps in: the grid, or what limits the blocks on an SM."""
+    theoretical = change.pair("theoretical_occupancy_pct")
+    if theoretical is not None and abs(theoretical[0] - theoretical[1]) >= POINTS / 2:
+        limiter = [name for name in change.slow.limited_by if name in LIMITS]
+        for name in limiter:
+            words = _limit(change, name)
+            if words:
+                return words
+        return f"theoretical {text.points(*theoretical)}"
+    waves, grid = change.pair("waves_per_sm"), change.pair("grid_blocks")
+    if waves is not None and grid is not None and grid[0] != grid[1] and min(waves) < 2:
+        return f"grid {grid[0]:,.0f} -> {grid[1]:,.0f} blocks"
+    return ""
+
+
+def _limit(change: Change, name: str) -> str:
+    blocks = change.pair(LIMITS[name])
+    if blocks is None or blocks[0] == blocks[1] or name not in _LIMIT_WORDS:
+        return ""
+    words, key = _LIMIT_WORDS[name]
+    if name == "shared_mem":
+        sizes = [
+            sum(side.values.get(f"shared_{kind}_bytes", 0.0) for kind in ("static", "dynamic"))
+            for side in (change.before, change.after)
+        ]
+        return f"{words} {text.both(*map(text.size, sizes))}"
+    pair = change.pair(key)
+    return f"{words} {pair[0]:.0f} -> {pair[1]:.0f}" if pair is not None and pair[0] != pair[1] else ""
+
+
+def _instructions(change: Change) -> _Fired | None:
+    share = change.explained("instructions")
+    pair = change.pair("instructions")
+    if pair is None or share < EXPLAINS or change.before.bound == change.after.bound == "memory":
+        return None
+    fewer = "fewer" if pair[1] < pair[0] else "more"
+    return _fired(
+        share,
+        "instructions",
+        f"{text.times(*pair)} {fewer} instructions ({text.both(*map(text.count, pair))})",
+    )
+
+
+def _traffic(change: Change) -> _Fired | None:
+    """Bytes of device memory, where memory is what the slower side is busy with."""
+    before, after = (_dram(side) for side in (change.before, change.after))
+    if not before or not after or change.slow.values.get("memory_pct", 0.0) < LATENCY_PCT:
+        return None
+    share = math.log(after / before) / change.log
+    return (
+        _fired(share, "dram-traffic", f"DRAM traffic {text.both(text.size(before), text.size(after))}")
+        if share >= EXPLAINS
+        else None
+    )
+
+
+def _dram(side: NcuKernel) -> float | None:
+    read, written = side.values.get("dram_read_bytes"), side.values.get("dram_write_bytes")
+    return None if read is None or written is None else read + written
+
+
+def _l2_traffic(change: Change) -> _Fired | None:
+    """Bytes that the SMs ask of L2, where L2 is busy and device memory does not explain it."""
+    share, pair = change.explained("l2_bytes"), change.pair("l2_bytes")
+    if pair is None or share < EXPLAINS or change.slow.values.get("l2_pct", 0.0) < LATENCY_PCT:
+        return None
+    return _fired(share * 0.9, "l2-traffic", f"L2 traffic {text.both(*map(text.size, pair))}")
+
+
+def _spills(change: Change) -> _Fired | None:
+    """Local memory: registers spilled, or arrays that are not in registers."""
+    found = [
+        sum(side.values.get(key, 0.0) for key in ("local_loads", "local_stores"))
+        for side in (change.before, change.after)
+    ]
+    if change.pair("local_loads") is None or (found[1] > found[0]) != (change.log > 0):
+        return None
+    total = change.slow.values.get("instructions", 0.0)
+    if not total or abs(found[1] - found[0]) < 0.02 * total:
+        return None
+    return _fired(0.9, "local-memory", f"local-memory instructions {text.both(*map(text.count, found))}")
+
+
+def _bank_conflicts(change: Change) -> _Fired | None:
+    if change.points("bank_conflict_pct", more_is_faster=False) < POINTS:
+        return None
+    pair = change.pair("bank_conflict_pct")
+    assert pair is not None
+    return _fired(0.8, "bank-conflicts", f"bank conflicts {text.points(*pair)} of shared-memory wavefronts")
+
+
+def _coalescing(change: Change) -> _Fired | None:
+    for op in ("load", "store"):
+        pair = change.pair(f"{op}_bytes_per_sector")
+        if pair is None or min(pair) <= 0:
+            continue
+        better = pair[1] > pair[0]
+        if better == (change.log < 0) and max(pair) / min(pair) >= RATIO:
+            return _fired(
+                0.75, "coalescing", f"{op}s use {pair[0]:.0f} -> {pair[1]:.0f} of 32 bytes a sector"
+            )
+    if change.points("sector_efficiency_pct", more_is_faster=True) >= POINTS:
+        pair = change.pair("sector_efficiency_pct")
+        assert pair is not None
+        return _fired(0.75, "coalescing", f"sectors needed of those moved {text.points(*pair)}")
+    return None
+
+
+def _width(change: Change) -> _Fired | None:
+    if change.points("wide_access_pct", more_is_faster=True) < 2 * POINTS:
+        return None
+    pair = change.pair("wide_access_pct")
+    assert pair is not None
+    return _fired(0.55, "access-width", f"128-bit accesses {text.points(*pair)} of the memory instructions")
+
+
+def _mix(change: Change) -> _Fired | None:
+    """Arithmetic of another kind: double precision is slow on most GPUs, tensor cores are fast."""
+    sides = change.before.instructions, change.after.instructions
+    if not all(sides):
+        return None
+    for name, label, more_is_faster in (("fp64", "FP64", False), ("tensor", "tensor-core", True)):
+        counts = [side.get(name, 0.0) for side in sides]
+        shares = [count / sum(side.values()) for count, side in zip(counts, sides, strict=True)]
+        grew = shares[1] > shares[0]
+        least = 0.005 if name == "tensor" else 0.1
+        if (
+            abs(shares[1] - shares[0]) >= least
+            and min(counts) * 4 < max(counts)
+            and (grew == more_is_faster) == (change.log < 0)
+        ):
+            return _fired(
+                0.95, "instruction-mix", f"{label} instructions {text.both(*map(text.count, counts))}"
+            )
+    return None
+
+
+def _hit_rate(change: Change) -> _Fired | None:
+    for key, words in (("l2_hit_pct", "L2"), ("l1_hit_pct", "L1")):
+        pair = change.pair(key)
+        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
+            return _fired(0.4, "hit-rate", f"{words} hit rate {text.points(*pair)}")
+    return None
+
+
+def _stall(change: Change) -> _Fired | None:
+    """The warp state whose cycles moved most, of those that matter on one side at least."""
+    best: tuple[float, str, float, float] | None = None
+    for name in change.before.stalls.keys() & change.after.stalls.keys() - {"selected", "not_selected"}:
+        before, after = change.before.stalls[name], change.after.stalls[name]
+        side = change.before if before > after else change.after
+        total = sum(side.stalls.values())
+        if (
+            (after > before) != (change.log > 0)
+            or min(before, after) <= 0
+            or max(before, after) < STALL_SHARE * total
+        ):
+            continue
+        if max(before, after) / min(before, after) >= RATIO:
+            best = max(best or (0.0, "", 0.0, 0.0), (abs(after - before), name, before, after))
+    if best is None:
+        return None
+    _, name, before, after = best
+    words = _STALL_WORDS.get(name, name.replace("_", "-"))
+    less = "less" if after < before else "more"
+    cycles = text.both(*(f"{value:.{1 if value >= 0.95 else 2}f} cycles" for value in (before, after)))
+    return _fired(
+        0.9, "stall", f"{words} stalls {text.times(before, after)} {less} ({cycles} an instruction)", "effect"
+    )
+
+
+def _throughput(change: Change) -> _Fired | None:
+    for key, words in (
+        ("dram_pct", "DRAM throughput"),
+        ("memory_pct", "memory throughput"),
+        ("compute_pct", "compute throughput"),
+    ):
+        pair = change.pair(key)
+        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
+            return _fired(0.5, "throughput", f"{words} {text.points(*pair)} of the peak", "effect")
+    return None
+
+
+def _issue(change: Change) -> _Fired | None:
+    share, pair = change.explained("issued_per_cycle", -1), change.pair("issued_per_cycle")
+    if pair is None or share < EXPLAINS:
+        return None
+    return _fired(
+        0.4, "issue-rate", f"instructions a scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}", "effect"
+    )
+
+
+_RULES: tuple[Callable[[Change], _Fired | None], ...] = (
+    _occupancy, _instructions, _traffic, _l2_traffic, _spills, _mix, _bank_conflicts, _coalescing, _width, _hit_rate,
+    _stall, _throughput, _issue,
+)  # fmt: skip

@@ -1,0 +1,55 @@
+"""Kernels compared by their counters, as one HTML file that works offline, in the look of the other pages."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from tracediff.measure import ncu_rules
+from tracediff.model import Ncu, NcuRow
+from tracediff.model_ncu import NcuReport
+from tracediff.report import ncu_words, palette, templates
+from tracediff.report.escape import neutral
+from tracediff.report.html import helpers, policy
+from tracediff.report.ncu_markdown import render_ncu_markdown
+
+
+def render_ncu_html(report: NcuReport) -> str:
+    """Return the page."""
+    report = neutral(report)
+    script = templates.text("report.js")
+    style = palette.stylesheet() + "\n" + templates.text("report.css") + templates.text("ncu.css")
+    return (
+        templates.html_environment()
+        .get_template("ncu.html.j2")
+        .render(
+            r=report,
+            # Our own files: the only text of the page that is not escaped.
+            style=Markup(style),
+            script=Markup(script),
+            policy=policy(script),
+            comment=render_ncu_markdown(report),
+            best=_best(report.ncu),
+            tone=_tone(report.ncu),
+            kernel_rows=0,
+            **section(report.ncu),
+            rules=ncu_rules,
+            **helpers(),
+        )
+    )
+
+
+def section(ncu: Ncu | None) -> dict[str, object]:
+    """Return what `_ncu.html.j2` needs beside the helpers of every page."""
+    return {"ncu": ncu, "ncu_words": ncu_words}
+
+
+def _best(ncu: Ncu) -> NcuRow | None:
+    return next((row for row in ncu.rows if row.change in ("faster", "slower")), None)
+
+
+def _tone(ncu: Ncu) -> str:
+    changes = {row.change for row in ncu.rows}
+    both = {"faster", "slower"} <= changes
+    return (
+        "unsure" if both else "good" if "faster" in changes else "bad" if "slower" in changes else "neutral"
+    )
