@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 import pytest
@@ -11,6 +12,9 @@ from tests.tiny import CAPTURES
 from tracediff.measure.compare import compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.sides import Run, Side
+
+# Every test reads what it says it reads; tests/measure/test_cache.py sets a folder of its own.
+os.environ["TRACEDIFF_CACHE"] = "off"
 
 # Machines are shared and slow at times: how long an example takes is no property of the program.
 settings.register_profile("shared", deadline=None)

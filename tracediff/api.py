@@ -193,11 +193,13 @@ def compare(
     force: bool = False,
     memory_limit: str | None = None,
     threads: int | None = None,
+    cache: bool = True,
 ) -> Comparison:
     """Compare two sides, as `tracediff compare` does; the options are those of the command.
 
     Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
-    be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What is left out is
+    be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What was read before is
+    taken from the cache, unless `cache` is false. What is left out is
     warned of (`UserWarning`).
 
     Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ...
@@ -215,6 +217,7 @@ def compare(
         force=force,
         memory_limit=memory_limit,
         threads=threads,
+        cached=cache,
     )
     return Comparison(compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2)))
 

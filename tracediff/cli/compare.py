@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
 from tracediff.cli.outputs import check, output_options, write_outputs
 
@@ -78,6 +79,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inc
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@cache_option
 def compare(
     baseline: str,
     candidate: str | None,
@@ -98,6 +100,7 @@ def compare(
     force: bool,
     memory_limit: str | None,
     threads: int | None,
+    cached: bool,
 ) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
@@ -112,7 +115,7 @@ def compare(
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
-            force, memory_limit, threads,
+            force, memory_limit, threads, cached,
         ),
         keep=bool({"html", "json", "tables"} & outputs.keys()),  # what draws steps
         progress=_progress(quiet),

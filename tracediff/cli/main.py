@@ -16,13 +16,14 @@ from tracediff.errors import TracediffError
 # `tracediff --help` must not pay for DuckDB, polars or matplotlib.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
-    "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
     "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
+    "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
     "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
     "shell": ("tracediff.cli.shell", "Ask SQL of one or two captures at a prompt."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
+    "cache": ("tracediff.cli.cache", "Show or clear what is kept of exports read before."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
@@ -100,6 +101,8 @@ def _terminated(number: int, frame: object) -> None:
 
 def _leave(status: int) -> None:
     """End at once: threads may be in the middle of an export, and would be waited for."""
+    if "tracediff.measure.pool" in sys.modules:
+        sys.modules["tracediff.measure.pool"].kill_all()
     if "tracediff.load.scratch" in sys.modules:
         sys.modules["tracediff.load.scratch"].discard_all()
     sys.stdout.flush()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.cache import cache_option
 from tracediff.cli.outputs import check, show_output_options, write_outputs
 
 
@@ -46,6 +47,7 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@cache_option
 def show(
     capture: str,
     outputs: dict[str, Path],
@@ -59,6 +61,7 @@ def show(
     host_only: bool,
     memory_limit: str | None,
     threads: int | None,
+    cached: bool,
 ) -> None:
     """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
 
@@ -80,7 +83,7 @@ def show(
     keep = bool({"html", "json", "tables"} & outputs.keys())  # what draws steps
     reading = Reading(
         step_regex=step_regex, whole_capture=whole_capture, memory_limit=memory_limit, threads=threads,
-        host_only=host_only, keep=keep,
+        host_only=host_only, keep=keep, cached=cached,
     )  # fmt: skip
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only}
     side = reduce_sides([files], reading, _progress(quiet))[0]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.cache import cache_option
+
 FIRST = 20  # pairs of steps that are shown unless told otherwise
 MOST_EVENTS = 500_000
 
@@ -78,6 +80,7 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
 )  # fmt: skip
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
 @click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@cache_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 def timeline(
     baseline: str,
@@ -92,6 +95,7 @@ def timeline(
     min_steps: int,
     memory_limit: str | None,
     threads: int | None,
+    cached: bool,
     quiet: bool,
 ) -> None:
     """Write steps of BASELINE and CANDIDATE into one trace, to be opened at ui.perfetto.dev.
@@ -115,7 +119,7 @@ def timeline(
     before, after, _ = resolve_pair(baseline, candidate)
     traced = trace_pair(
         (before, after),
-        Reading(step_regex, whole_capture, memory_limit, threads),
+        Reading(step_regex, whole_capture, memory_limit, threads, cached=cached),
         Window(*(window or (1, FIRST)), max_events, asked=window is not None),
         runs=runs,
         min_steps=min_steps,

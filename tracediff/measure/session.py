@@ -37,6 +37,7 @@ class Asked:
     force: bool = False
     memory_limit: str | None = None
     threads: int | None = None
+    cached: bool = True
 
 
 def compare_inputs(
@@ -53,7 +54,13 @@ def compare_inputs(
     kpi-one-side.
     """
     reading = reading_of(
-        asked.step_regex, asked.whole_capture, asked.host_only, asked.memory_limit, asked.threads, keep=keep
+        asked.step_regex,
+        asked.whole_capture,
+        asked.host_only,
+        asked.memory_limit,
+        asked.threads,
+        keep=keep,
+        cached=asked.cached,
     )
     *files, bundle = resolve_pair(asked.baseline, asked.candidate)
     if asked.noise:
@@ -76,6 +83,7 @@ def reading_of(
     threads: int | None,
     *,
     keep: bool = False,
+    cached: bool = True,
 ) -> Reading:
     """How exports are read. Raises `TracediffError`: host-only-steps."""
     if host_only and whole_capture:
@@ -85,7 +93,7 @@ def reading_of(
             fix="--host-only goes without --whole-capture",
             exit_code=2,
         )
-    return Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep)
+    return Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep, cached=cached)
 
 
 def _said(asked: Asked, bundle: Bundle | None) -> dict[str, object]:

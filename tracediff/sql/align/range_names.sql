@@ -1,4 +1,5 @@
 -- The ranges that a step label may be among: names with numbers masked, those with the most different texts first.
+--   name VARCHAR
 SELECT left(regexp_replace(text, '[0-9]+', 'N', 'g'), 60) AS name
 FROM range_text
 WHERE text <> ''
