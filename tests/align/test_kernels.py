@@ -112,6 +112,14 @@ def test_a_gemm_is_not_fused_into_a_pointwise_kernel():
     assert ("sequence", (SILU,), (SILU_MUL,)) in found
 
 
+def test_the_same_kernel_at_another_grid_beside_a_new_one_is_no_split():
+    found = match([GEMM_A, f"{SILU}@8,1,1", COPY], [GEMM_A, f"{SILU}@16,1,1", "vectorized_mul_kernel", COPY])
+    assert rows(found) == {
+        ("exact", (GEMM_A,), (GEMM_A,)), ("exact", (COPY,), (COPY,)),
+        ("name", (f"{SILU}@8,1,1",), (f"{SILU}@16,1,1",)), ("added", (), ("vectorized_mul_kernel",)),
+    }  # fmt: skip
+
+
 def test_added_and_removed():
     found = match([NORM_32, GEMM_A, COPY], [NORM_32, SOFTMAX, GEMM_A])
     assert rows(found) == {
