@@ -12,6 +12,7 @@ import polars as pl
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
 from tracediff.measure.grouping import float_sum_by, grouped
+from tracediff.measure.intervals import Ints
 from tracediff.measure.reduce import BUSY
 from tracediff.measure.reduction import Reduction
 from tracediff.model import RunInput, SideInput
@@ -142,14 +143,11 @@ def _by_row(
 
     `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
     """
-    phases, ops = sorted(part.periods["phase"].unique()), _op_keys(part)
+    (phases, phase_of), ops = _phases(part), _op_keys(part)
     found = [shares.get((phase, op), ()) for phase in phases for op in ops]
     many = np.array([len(one) for one in found])
     row = np.array([number for one in found for number, _ in one], np.int64)
     share = np.array([value for one in found for _, value in one], np.float64)
-    number = {phase: place for place, phase in enumerate(phases)}
-    phase_of = np.zeros(int(part.periods["period"].max()) + 1, np.int64)  # type: ignore[arg-type]
-    phase_of[part.periods["period"].to_numpy()] = [number[phase] for phase in part.periods["phase"]]
     period = part.kernels["period"].to_numpy()
     kind = phase_of[period] * len(ops) + part.kernels["key"].to_numpy().astype(np.int64)
     # each kernel once for every row that it is part of
@@ -165,6 +163,16 @@ def _by_row(
     return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
 
 
+def _phases(part: Reduction) -> tuple[list[str], Ints]:
+    """The phases of an export, and of each period the place of its phase among them."""
+    phases = sorted(part.periods["phase"].unique())
+    number = {phase: place for place, phase in enumerate(phases)}
+    phase_of = np.zeros(int(part.periods["period"].max()) + 1, np.int64)  # type: ignore[arg-type]
+    places = part.periods["phase"].replace_strict(number, return_dtype=pl.Int64)
+    phase_of[part.periods["period"].to_numpy()] = places.to_numpy()
+    return phases, phase_of
+
+
 def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
     """Phase -> (the sequence that most of the side's exports have, every op seen in that phase)."""
     sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
@@ -173,9 +181,10 @@ def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
         keys = _op_keys(part)
         for phase, sequence in part.sequences.items():
             sequences.setdefault(phase, Counter())[tuple(keys[one] for one in sequence)] += 1
-        seen = part.kernels.join(part.periods.select("period", "phase"), on="period", how="left")
-        for phase, key in seen.select("phase", "key").unique().iter_rows():
-            ops.setdefault(phase, set()).add(keys[key])
+        phases, phase_of = _phases(part)
+        kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
+        for one in grouped(kind)[0].tolist():
+            ops.setdefault(phases[one // len(keys)], set()).add(keys[one % len(keys)])
     # ties go to the sequence that sorts first: the order of runs must not matter
     modal = {
         phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()

@@ -136,24 +136,26 @@ def _choose(side: Side, steps: pl.DataFrame, kind: str) -> _Chosen | None:
         mine = in_order(steps.filter(pl.col("run") == run))
         best = mine.row((len(mine) - 1) // 2, named=True)
     candidates = []
-    for row in steps.iter_rows(named=True):
-        kept = _kept(side, row)
-        if kept is not None:
-            distance = 0 if _is(row, best) else 1 + abs(row["ns"] - best["ns"])
-            candidates.append((distance, row["run"], row["start_ns"], row, kept))
+    kept = {
+        (number, place, one.period): one
+        for number, run in enumerate(side.runs)
+        for place, part in enumerate(run.parts)
+        for one in part.kept
+    }
+    names = ["run", "part", "period"]
+    among = pl.DataFrame(list(kept), schema=dict.fromkeys(names, pl.Int64), orient="row")
+    for row in steps.join(among, on=names, how="semi").iter_rows(named=True):
+        distance = 0 if _is(row, best) else 1 + abs(row["ns"] - best["ns"])
+        one = kept[row["run"], row["part"], row["period"]]
+        candidates.append((distance, row["run"], row["start_ns"], row, one))
     if not candidates:
         return None
-    distance, _, _, row, kept = min(candidates, key=lambda one: one[:3])
-    return _Chosen(row["run"], row["part"], row["period"], kept, row["rank"], distance == 0)
+    distance, _, _, row, step = min(candidates, key=lambda one: one[:3])
+    return _Chosen(row["run"], row["part"], row["period"], step, row["rank"], distance == 0)
 
 
 def _is(row: dict[str, int], other: dict[str, int]) -> bool:
     return all(row[name] == other[name] for name in ("run", "part", "period"))
-
-
-def _kept(side: Side, row: dict[str, int]) -> KeptStep | None:
-    kept = side.runs[row["run"]].parts[row["part"]].kept
-    return next((one for one in kept if one.period == row["period"]), None)
 
 
 class StepWriter:
