@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.capture.stand_ins import StandIns
 from tracediff.capture import doctor
-from tracediff.capture.doctor import Check, can_capture, examine
+from tracediff.capture.doctor import Check, can_capture, examine, summary
 from tracediff.cli.main import cli
 
 
@@ -85,6 +85,7 @@ def test_the_command(stand_ins: StandIns, ranges: dict[str, int], monkeypatch: p
     assert failed.exit_code == 1
     told = json.loads(failed.stdout)
     assert told["can_capture"] is False
+    assert "(nsys)" in told["summary"] and "comparing does" in told["summary"]
     assert told["checks"][0]["name"] == "nsys"
     assert "put nsys on PATH" in told["checks"][0]["fix"]
 
@@ -94,3 +95,21 @@ def test_without_a_gpu(stand_ins: StandIns, ranges: dict[str, int], tmp_path: Pa
     checks = by_name(examine(tmp_path))
     assert checks["GPU"].status == "fail"
     assert "driver" not in checks
+    assert summary(list(checks.values())).startswith("only the host can be captured here")
+
+
+def test_an_interpreter_that_is_none(stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path) -> None:
+    checks = by_name(examine(tmp_path, "/nowhere/python"))
+    assert checks["--python"].status == "fail"
+    assert "/nowhere/python is no program" in checks["--python"].message
+    assert not {"packages", "trial", "NVTX"} & checks.keys()
+
+
+def test_what_the_interpreter_lacks_is_said(
+    stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor.machine, "versions", lambda command, env: {"python": "3.12.3", "torch": "2.11.0"}
+    )
+    said = by_name(examine(tmp_path))["packages"]
+    assert said.message == "python 3.12.3, torch 2.11.0; no tensorrt_llm, no nvtx"

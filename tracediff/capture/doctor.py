@@ -75,7 +75,7 @@ def examine(folder: Path, python: str = sys.executable) -> list[Check]:
         checks += _features(nsys)
     checks += _gpu()
     checks += _software(python)
-    if nsys is not None:
+    if nsys is not None and shutil.which(python):
         checks += _probe(nsys, python)
     return [*checks, _disk(folder), _perf()]
 
@@ -83,6 +83,16 @@ def examine(folder: Path, python: str = sys.executable) -> list[Check]:
 def can_capture(checks: list[Check]) -> bool:
     """Return whether nothing failed."""
     return all(check.status != "fail" for check in checks)
+
+
+def summary(checks: list[Check]) -> str:
+    """What works on this machine, in a sentence."""
+    failed = [check.name for check in checks if check.status == "fail"]
+    if not failed:
+        return "captures work here"
+    if failed == ["GPU"]:
+        return "only the host can be captured here, not kernels (compare such captures with --host-only); comparing needs no GPU"
+    return f"captures do not work here ({', '.join(failed)}); comparing does: it needs neither nsys nor a GPU"
 
 
 def _features(nsys: Nsys) -> Iterator[Check]:
@@ -164,9 +174,23 @@ def _clocks(gpus: list[dict[str, Any]]) -> Check:
 def _software(python: str) -> Iterator[Check]:
     version = platform.python_version()
     yield Check("Python", "ok", f"{version} runs tracediff")
+    if shutil.which(python) is None:
+        yield Check(
+            "--python", "fail", f"{python} is no program that can be run",
+            "name the interpreter that your program runs in, for example /opt/venv/bin/python",
+        )  # fmt: skip
+        return
     found = machine.versions([python], os.environ)
+    if not found:
+        yield Check("packages", "warn", f"{python} does not answer as a Python", "--python PATH")
+        return
     told = ", ".join(f"{name} {value}" for name, value in found.items())
-    yield Check("packages", "ok" if told else "warn", told or f"{python} does not answer", "--python PATH")
+    without = [name for name in _TELLING if name not in found]
+    yield Check("packages", "ok", told + (f"; no {', no '.join(without)}" if without else ""))
+
+
+# What a program to be captured most often has: that it is missing there says which interpreter was asked.
+_TELLING = ("torch", "tensorrt_llm", "nvtx")
 
 
 def _probe(nsys: Nsys, python: str) -> Iterator[Check]:

@@ -23,13 +23,20 @@ def doctor(as_json: bool, python: str | None, folder: Path) -> None:
 
     Exit status: 0 captures work, 1 something that they need is missing. Nothing is changed.
     """
-    from tracediff.capture.doctor import can_capture, examine
+    from tracediff.capture.doctor import can_capture, examine, summary
 
     checks = examine(folder, python or sys.executable)
     works = can_capture(checks)
     if as_json:
         click.echo(
-            json.dumps({"can_capture": works, "checks": [asdict(check) for check in checks]}, indent=1)
+            json.dumps(
+                {
+                    "can_capture": works,
+                    "summary": summary(checks),
+                    "checks": [asdict(check) for check in checks],
+                },
+                indent=1,
+            )
         )
     else:
         width = max(len(check.name) for check in checks)
@@ -37,5 +44,5 @@ def doctor(as_json: bool, python: str | None, folder: Path) -> None:
             click.echo(f"{check.status:4}  {check.name:{width}}  {check.message}")
             if check.fix and check.status != "ok":
                 click.echo(f"{'':{width + 6}}  fix: {check.fix}")
-        click.echo(f"\n{'captures work here' if works else 'captures do not work here'}")
+        click.echo(f"\n{summary(checks)}")
     sys.exit(0 if works else 1)
