@@ -82,7 +82,7 @@ def test_everything_public_is_explained(thing):
 def test_the_options_are_those_of_the_command():
     outputs = {one.name for one in command.params if one.name.startswith("out_")}
     of_command = {one.name for one in command.params} - outputs - OF_OUTPUT - OF_COMMAND_ALONE
-    renamed = {"kpi_baseline": "baseline_kpi", "kpi_candidate": "candidate_kpi"}
+    renamed = {"kpi_baseline": "baseline_kpi", "kpi_candidate": "candidate_kpi", "cached": "cache"}
     parameters = inspect.signature(api.compare).parameters
     assert {renamed.get(name, name) for name in of_command} == set(parameters)
     defaults = {one.name: one.default for one in command.params if one.name in parameters}
