@@ -16,7 +16,7 @@ from tracediff.errors import TracediffError
 from tracediff.load.capture import load_capture
 from tracediff.load.inputs import resolve
 from tracediff.load.kineto import _ns, convert
-from tracediff.load.kineto_names import copy_kinds, frame_name, short_kernel_name
+from tracediff.load.kineto_names import copy_kinds, driver_copy, frame_name, short_kernel_name
 from tracediff.measure.compare import compare
 from tracediff.measure.run import Reading, reduce_file, reduce_sides
 
@@ -234,6 +234,18 @@ def test_whole_microseconds_are_said(tmp_path):
     assert reduction.keys.select("grid", "block").rows() == [("1,2,3", "")]
 
 
+def test_times_begin_at_the_earliest_event_as_in_viewers(tmp_path):
+    """The span of the profiler itself begins first and is written last."""
+    trace = TorchTrace().range(EXECUTOR, "one", 500, 600).kernel(1, 650, 700)
+    trace.event("gpu_user_annotation", "one", 450, 700, 0, 7)
+    trace.event("Trace", "PyTorch Profiler (0)", 200, 900, "Spans", "PyTorch Profiler")
+    with closing(tables(tmp_path, trace)) as db:
+        found = [db.execute(f'SELECT "start", "end" FROM {table}').fetchall() for table in (
+            "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL"
+        )]  # fmt: skip
+    assert found == [[(300, 400)], [(450, 500)]]
+
+
 # What is what
 
 
@@ -270,6 +282,38 @@ def test_a_kernel_outside_a_graph_is_no_node(tmp_path):
         )
     assert nodes[1] > 0
     assert nodes[2] == 0  # 0 is none, as in nsys
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_drivers_kernels_for_the_copies_of_a_graph_are_copies(named, tmp_path):
+    """A graph of a kernel (100), a copy (20) and a memset (10) with gaps of 10; the same names outside stay kernels."""
+    trace = TorchTrace()
+    for step in range(3):
+        base, corr, node = 1000 * step, 10 * step, (5, 6, 7) if named else (None,) * 3
+        trace.range(EXECUTOR, label(step), base, base + 400)
+        trace.api(EXECUTOR, "cudaGraphLaunch", base + 100, base + 150, corr=corr + 1)
+        trace.kernel(corr + 1, base + 200, base + 300, graph_node=node[0])
+        trace.kernel(corr + 1, base + 310, base + 330, name="memcpy32_post", graph_node=node[1])
+        trace.kernel(corr + 1, base + 340, base + 350, name="memset32", graph_node=node[2])
+        trace.api(EXECUTOR, "cudaLaunchKernel", base + 160, base + 170, corr=corr + 2)
+        trace.kernel(corr + 2, base + 350, base + 400, name="memcpy32_post", graph_node=0 if named else None)
+    reduction = reduced(tmp_path, trace)
+    assert spent(reduction) | {"host_work": 0} == {
+        "compute": 150, "memcpy": 30, "graph_internal": 20, "launch_api": 50, "launch_latency": 50, "host_work": 0,
+    }  # fmt: skip
+    counts = reduction.kernels.join(reduction.keys, left_on="key", right_on="id").filter(period=0)
+    assert dict(counts.select("name", "count").rows()) == {
+        "kernel": 1, "[memcpy DtoD]": 1, "[memset]": 1, "memcpy32_post": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("memcpy32_post", "memcpy"), ("memcpy128", "memcpy"), ("memset32", "memset"), ("memcpy32_post_mine", None),
+     ("my::memcpy32", None), ("memcpy_kernel", None)],
+)  # fmt: skip
+def test_which_kernels_are_the_drivers(name, what):
+    assert driver_copy(name) == what
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tracediff.errors import TracediffError
+from tracediff.load.kineto_graphs import driver_kernels_to_copies, mark_nodes
 from tracediff.load.kineto_json import Event, not_kineto, open_trace
 from tracediff.load.kineto_names import copy_kinds, frame_name, short_kernel_name
 from tracediff.model import Note
@@ -132,6 +133,7 @@ class _Writer:
         self._known = self._timed = 0
         self._fine = False  # some time is finer than a microsecond
         self._origin: int | None = None
+        self._first = 0  # of the earliest event, from the origin
         for kind, table in _TABLES.items():
             columns = ", ".join(f'"{column}" INTEGER' for column in _COLUMNS[kind].split())
             extra = ', "globalPid" INTEGER, "shortName" INTEGER' if kind in _GPU else ', "text" TEXT'
@@ -142,20 +144,22 @@ class _Writer:
         rows: dict[int, list[tuple[int | None, ...]]] = {kind: [] for kind in _TABLES}
         for event in events:
             kind = _CATEGORIES.get(event.cat or "")
-            if kind is None:
+            if kind is None and event.cat != "Trace":
                 continue
-            self._known += 1
-            if kind == _OTHER or event.ph != "X":
-                continue
-            start, length = _ns(event.ts), _ns(event.dur) or 0
+            self._known += kind is not None
+            start = _ns(event.ts) if event.ph == "X" else None
             if start is None:
                 continue
-            self._timed += 1
-            if not self._fine:
-                self._fine = start % 1000 != 0 or length % 1000 != 0
             if self._origin is None:
                 self._origin = start
             start -= self._origin
+            self._first = min(self._first, start)
+            if kind is None or kind == _OTHER:
+                continue
+            length = _ns(event.dur) or 0
+            self._timed += 1
+            if not self._fine:
+                self._fine = (start + self._origin) % 1000 != 0 or length % 1000 != 0
             end = start + length if length > 0 else start
             name = event.name if type(event.name) is str else str(event.name or "")
             if kind == _RANGE:
@@ -234,9 +238,13 @@ class _Writer:
             raise not_kineto(self._name, "no event of a category that torch.profiler writes")
         process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
         db = self._db
+        for table in _TABLES.values() if self._first else ():
+            # from the earliest event on, as viewers of traces count
+            db.execute(f'UPDATE {table} SET "start" = "start" - ?1, "end" = "end" - ?1', (self._first,))
         for kind in _GPU:
             db.execute(f"UPDATE {_TABLES[kind]} SET globalPid = ?", (process << 24,))
-        self._graph_nodes()
+        mark_nodes(db, self._strings)
+        driver_kernels_to_copies(db, self._strings)
         self._short_names()
         db.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
         db.executemany(
@@ -247,27 +255,6 @@ class _Writer:
         db.executemany(
             f"INSERT INTO {_NOTES} VALUES (?, ?)", [(note.slug, note.message) for note in self._remarks()]
         )
-
-    def _graph_nodes(self) -> None:
-        # Kineto names nodes since 2026; before, the nodes of a graph are the ops that share its launch.
-        launches = [
-            one
-            for text, one in self._strings.items()
-            if text.startswith(("cudaGraphLaunch", "cuGraphLaunch"))
-        ]
-        if not launches:
-            return
-        db, calls = self._db, _TABLES[_CALL]
-        db.execute(
-            f"CREATE TEMP TABLE launched AS SELECT DISTINCT correlationId AS corr FROM {calls}"
-            f" WHERE nameId IN ({', '.join(map(str, launches))}) AND correlationId IS NOT NULL"
-        )
-        db.execute("CREATE UNIQUE INDEX temp.launched_corr ON launched (corr)")
-        for kind in _GPU:
-            db.execute(
-                f"UPDATE {_TABLES[kind]} SET graphNodeId = rowid WHERE coalesce(graphNodeId, 0) = 0"
-                " AND correlationId IN (SELECT corr FROM launched)"
-            )
 
     def _short_names(self) -> None:
         db, table = self._db, _TABLES[_KERNEL]

@@ -12,6 +12,9 @@ _COPY_KINDS = {
 }  # fmt: skip
 _MEMORY_KINDS = {"Pageable": 0, "Pinned": 1, "Device": 2, "Array": 3, "Managed": 4}
 
+# The driver's own kernels for the copies and memsets of a graph: memcpy32_post, memcpy128, memset32.
+_DRIVER = re.compile(r"(memcpy|memset)\d+(?:_post)?")
+
 _ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+")
 _FRAME = re.compile(r"(/.*|[A-Za-z]:[/\\].*)(\(\d+\): .*)", re.DOTALL)
 
@@ -23,6 +26,12 @@ def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
         return 0, None, None
     source, target = (_MEMORY_KINDS.get(word) if word else None for word in found.group(2, 3))
     return _COPY_KINDS.get(found[1], 0), source, target
+
+
+def driver_copy(name: str) -> str | None:
+    """'memcpy' or 'memset' where a kernel of this name is the driver's way to do one; None for every other kernel."""
+    found = _DRIVER.fullmatch(name)
+    return found[1] if found else None
 
 
 def short_kernel_name(name: str) -> str:
