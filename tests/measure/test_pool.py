@@ -95,3 +95,12 @@ def test_a_worker_ends_when_nobody_listens(paths):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert child.returncode == 0
+
+
+def test_pools_beside_each_other_leave_each_other_alone(paths):
+    with pool() as workers:
+        workers.reduce(paths[0], Reading(), lambda: None)
+        with pool() as others:
+            others.reduce(paths[1], Reading(), lambda: None)
+        workers.reduce(paths[2], Reading(), lambda: None)
+    assert not pools._running

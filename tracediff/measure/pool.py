@@ -54,6 +54,7 @@ class Pool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        self._own: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
 
     def reduce(self, path: Path, reading: Reading, emptied: Callable[[], None]) -> Reduction:
@@ -87,8 +88,16 @@ class Pool:
             process_group=0,  # Ctrl-C is for the process that asked: it ends its workers
         )
         with self._lock:
-            _running.add(child)
+            self._own.add(child)
+        _running.add(child)
         return child
+
+    def close(self) -> None:
+        """End the processes, with what they started."""
+        with self._lock:
+            own = list(self._own)
+        for child in own:
+            _kill(child)
 
 
 def _answer(child: subprocess.Popen[bytes], path: Path) -> Answer:
@@ -110,14 +119,15 @@ def _answer(child: subprocess.Popen[bytes], path: Path) -> Answer:
 def pool() -> Iterator[Pool]:
     """A pool until the end of the block."""
     with scratch() as folder:
+        started = Pool(folder)
         try:
-            yield Pool(folder)
+            yield started
         finally:
-            kill_all()
+            started.close()
 
 
 def kill_all() -> None:
-    """End every worker, with what it started."""
+    """End the workers of every pool: the process itself is about to end."""
     for child in list(_running):
         _kill(child)
 
