@@ -128,7 +128,8 @@ def test_one_profiler_against_the_other(tmp_path):
     assert (result.step.baseline_ns, result.step.candidate_ns) == (1000, 1100)
     assert {name: ns for name, ns in result.accounting.delta.items() if ns} == {"compute": 100}
     checks = {check.name: check for check in result.comparability.checks}
-    assert (checks["nsys"].status, checks["clocks"].status, checks["gpu"].status) == ("warn", "ok", "ok")
+    assert (checks["nsys"].status, checks["clocks"].status, checks["gpu"].status) == ("fail", "ok", "ok")
+    assert result.verdict == "not_comparable"
     assert checks["gpu_count"].status == "ok"
     assert result.coverage.candidate["gil"] == "not_captured"
 

@@ -39,7 +39,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _same(sides, "driver", _meta("NvDriverVersion"), "warn", "the driver differs: its share of a delta is unknown"),
         _same(sides, "cuda", _meta("CudaDriverVersion"), "warn", "the CUDA version differs"),
         _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "the hosts have another number of cores: host time may differ"),
-        _same(sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another profiler may trace at another cost"),
+        _profiler(sides),
         _same(sides, "schema", lambda part: part.schema_version or "?", "ok", ""),
         _same(sides, "clocks", _clocks, "warn", "maximum clocks differ"),
         _graph_mode(sides),
@@ -59,6 +59,20 @@ def _values(side: Side, value: Callable[[Reduction], str]) -> str:
 
 def _meta(name: str) -> Callable[[Reduction], str]:
     return lambda part: "+".join(part.meta.get(name, ())) or "?"
+
+
+def _profiler(sides: tuple[Side, Side]) -> Check:
+    """Versions of one profiler may differ; two profilers slow the host down by amounts that are no change of the program."""
+    version = _same(
+        sides, "nsys", _meta("EXPORT_PRODUCT_VERSION"), "warn", "another profiler may trace at another cost"
+    )
+    if len({one for side in sides for one in side.by_torch()}) < 2:
+        return version
+    return Check(
+        "nsys", "fail", version.baseline, version.candidate,
+        "nsys and torch.profiler cost the host another time each: kernels and copies compare, the time of the host and of"
+        " the step does not",
+    )  # fmt: skip
 
 
 def _step_labels(sides: tuple[Side, Side]) -> Check:

@@ -136,6 +136,11 @@ def compare(
         verdict == "not_comparable"
     ):  # what differs may be the recording: nothing is said to be sure, or to be mended
         findings = [msgspec.structs.replace(one, level="within_noise", next="") for one in findings]
+    if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask
+        findings = [
+            msgspec.structs.replace(one, evidence=msgspec.structs.replace(one.evidence, sql=""))
+            for one in findings
+        ]
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     samples, left_out = tables.samples(steps)

@@ -41,6 +41,7 @@ def idle_causes(
         (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
         key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
     )
+    traces = all(side.by_torch())  # no export of nsys to ask
     rows = []
     for rank, place in enumerate(order[:MOST], 1):
         cell = layout.idle[place]
@@ -71,7 +72,7 @@ def idle_causes(
                 holder_range=what.holder_place,
                 api=api,
                 longest=_moment(side, found[0], cause) if found else None,
-                sql=api_sql("cu%Mem%") if copy else idle_sql(cause, at, what.holder_place),
+                sql="" if traces else api_sql("cu%Mem%") if copy else idle_sql(cause, at, what.holder_place),
                 on_rank=ranks.get(cell, (None, None))[0],
                 on_rank_ns=ranks.get(cell, (None, None))[1],
             )

@@ -11,6 +11,7 @@ import polars as pl
 
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
+from tracediff.load.kineto import PRODUCT
 from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.intervals import Ints
 from tracediff.measure.reduce import BUSY
@@ -42,6 +43,12 @@ class Side:
         """Whether every export of the side holds this kind of trace (gc: any, a pause may just not have happened)."""
         held = [part.coverage[kind] == "captured" for part in self.parts]
         return any(held) if kind == "gc" else all(held)
+
+    def by_torch(self) -> list[bool]:
+        """Of every export, whether it is a trace of torch.profiler."""
+        return [
+            "+".join(part.meta.get("EXPORT_PRODUCT_VERSION", ())).startswith(PRODUCT) for part in self.parts
+        ]
 
 
 def side_input(side: Side) -> SideInput:

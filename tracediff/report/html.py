@@ -18,6 +18,7 @@ from tracediff.report import (
     names,
     ncu_words,
     palette,
+    recorder,
     rows,
     templates,
     timelines,
@@ -134,6 +135,7 @@ def helpers() -> dict[str, Any]:
     return {
         "units": units,
         "words": words,
+        "recorder": recorder,
         "names": names,
         "palette": palette,
         "figures": figures,

@@ -65,7 +65,7 @@ def _categories(result: Result) -> list[list[Span]]:
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
             if key in _OPTIONAL:
-                flag = words.category_missing(key)
+                flag = words.category_missing(result, key)
                 rows.append(
                     [label, Number(""), Number(""), "not ruled out", f"not captured; {flag} shows it"]
                 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model_show import IdleCause, Show, ShowCategory, ShowStratum
-from tracediff.report import palette, units, words
+from tracediff.report import palette, recorder, units, words
 from tracediff.report.timelines import workload_name
 
 _NAMED = 3  # workloads that are not in the mean; further ones are summed up
@@ -144,7 +144,10 @@ def machine(report: Show) -> str:
     if known.get("gpu_count", "1") != "1":
         parts[0] = f"{known['gpu_count']} x {parts[0]}"
     parts += [f"{ranks(report)} rank{'s' if ranks(report) != '1' else ''}"]
-    parts += [f"{FACTS[name]} {known[name]}" for name in ("driver", "nsys") if name in known]
+    if "driver" in known:
+        parts.append(f"driver {known['driver']}")
+    if "nsys" in known:
+        parts.append(known["nsys"] if recorder.by_torch(report) else f"nsys {known['nsys']}")
     return ", ".join(parts)
 
 
@@ -172,7 +175,7 @@ def missing(report: Show, kind: str) -> str:
     """Say that a kind was not captured and what to capture it with; '' where it was."""
     if captured(report, kind):
         return ""
-    return f"{words.KINDS.get(kind, kind)}: not captured. Capture with {words.CAPTURE_WITH.get(kind, 'a wider -t')} to see it."
+    return f"{words.KINDS.get(kind, kind)}: not captured. Capture with {recorder.capture_with(report, kind)} to see it."
 
 
 def all_missing(report: Show) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracediff.model import Cause, Evidence, Finding, Result, SideInput, Step, Verdict, Where
+from tracediff.model_show import Show
 from tracediff.report import units
+from tracediff.report.recorder import capture_with
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,6 @@ CAUSES: dict[Cause, str] = {
     "unattributed": "unattributed", "batch_mix": "batch mix",
 }  # fmt: skip
 
-# Kind of trace -> what to add to the capture, as a command-line flag of nsys or a variable of the program.
-CAPTURE_WITH: dict[str, str] = {
-    "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
-    "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
-}  # fmt: skip
 KINDS: dict[str, str] = {
     "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
     "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graph nodes",
@@ -88,13 +85,15 @@ def missing(result: Result, kind: str) -> str:
     if not side:
         return ""
     where = "on either side" if side == "either side" else f"on the {side}"
-    flag = CAPTURE_WITH.get(kind, "a wider -t")
-    return f"{KINDS.get(kind, kind)}: not captured {where}. Capture with {flag} to see it."
+    return (
+        f"{KINDS.get(kind, kind)}: not captured {where}. Capture with {capture_with(result, kind)} to see it."
+    )
 
 
-def category_missing(key: str) -> str:
+def category_missing(report: Result | Show, key: str) -> str:
     """Return the flag that captures a category which can be absent; empty for the others."""
-    return CAPTURE_WITH.get(_CATEGORY_KIND.get(key, ""), "")
+    kind = _CATEGORY_KIND.get(key)
+    return capture_with(report, kind) if kind else ""
 
 
 def sentence(text: str) -> str:
