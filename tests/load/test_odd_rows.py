@@ -204,3 +204,22 @@ def test_hostile_names_pass_through_as_they_are(tmp_path):
 def test_a_gc_range_in_another_spelling_is_a_range(tmp_path):
     found = reduced(two_steps().range(101, "my Python GC wrapper", 700, 710), tmp_path)
     assert found.coverage["gc"] == "not_captured"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            f"ALTER TABLE {KERNEL} RENAME TO hidden",
+            f"CREATE VIEW {KERNEL} AS SELECT * FROM hidden ORDER BY start DESC",
+        ),
+        (f"ALTER TABLE {KERNEL} ADD COLUMN rowid INTEGER", f"UPDATE {KERNEL} SET rowid = 5"),
+        (f"UPDATE {KERNEL} SET rowid = -1 - rowid",),
+    ],
+    ids=["a view", "a column of that name", "negative row numbers"],
+)
+def test_kernels_are_looked_up_by_row_whatever_the_rows_are(tmp_path, statements):
+    plain = reduce(written(tmp_path))
+    odd = reduce(edit(written(tmp_path), *statements))
+    assert spent(odd) == spent(plain) == TWO_STEPS
+    assert odd.keys.equals(plain.keys) and odd.kernels.equals(plain.kernels)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.builders import TraceBuilder
 from tests.serving import serving, step_ns
-from tests.tiny import STEP, reduced
+from tests.tiny import STEP, label, reduced
 from tracediff.measure.compare import compare
 from tracediff.measure.sides import Run, Side
 
@@ -218,3 +219,15 @@ def test_eager_to_graph_is_a_transition(compared_traces):
     }
     assert moved == {f"gemm_{node}": (pytest.approx(1), pytest.approx(1)) for node in range(3)}
     assert (result.launch.baseline.graph_coverage, result.launch.candidate.graph_coverage) == (0, 1)
+
+
+def test_a_graph_that_was_traced_as_a_whole_was_launched_as_one(tmp_path):
+    """A graph of 100 ns in each of two steps instead of the kernels: one launch a step, and it is of a graph."""
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number, at in enumerate((0, 1000, 2000), 1):
+        trace.range(1, label(number), at - 200, at - 50).api(
+            1, "cudaGraphLaunch", at - 150, at - 100, corr=number
+        )
+        trace.graph(number, at, at + 100)
+    launch = reduced(trace, tmp_path).launch
+    assert launch.select("calls", "graph_launches", "kernels", "graph_kernels").rows() == [(2, 2, 2, 2)]

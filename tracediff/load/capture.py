@@ -114,6 +114,6 @@ def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:
         Note(
             "graph-kernels-missing",
             f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
-            " recorded. Capture with --cuda-graph-trace=node",
+            " recorded, and they are missing where launches are counted. Capture with --cuda-graph-trace=node",
         )
     ]

@@ -28,11 +28,16 @@ _AT_ONCE = 500  # rows a query: SQLite takes a bounded number of parameters
 
 
 def without_rowid(path: Path, schema: Schema) -> set[str]:
-    """The tables of ops that have no row numbers: views, which no nsys writes, but other tools may."""
+    """The tables of ops without row numbers of SQLite's own: views and the like, which no nsys writes, but other tools may."""
     found = set()
     with closing(_open(path)) as db:
         for table in TABLES:
             if schema.has(table):
+                kind = db.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+                named = "rowid" in {column.lower() for column in schema.tables[table]}
+                if named or kind is None or kind[0] != "table":  # older SQLite gives the rows of views NULL
+                    found.add(table)
+                    continue
                 try:
                     db.execute(f"SELECT rowid FROM {identifier(table)} LIMIT 0")
                 except sqlite3.OperationalError:

@@ -13,6 +13,9 @@ from tracediff.measure.intervals import Floats, Ints
 from tracediff.measure.sweep import Sweep
 
 
+_WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
+
+
 @dataclass(frozen=True)
 class OpSums:
     """Ops of one unit by period and key, arrays of one length.
@@ -80,13 +83,15 @@ def launch_table(
     kernel = unit.kind[inside] != MEMCPY
     of_period = stratum[first_period : first_period + periods]
     kernels = count_by(swept.op_period[kernel], periods)
-    graph_kernels = count_by(swept.op_period[kernel & unit.graph[inside]], periods)
+    # nodes of graphs, and graphs that were traced as a whole
+    of_graph = unit.graph[inside] | (timeline.keys["kind"].to_numpy() == _WHOLE_GRAPH)[unit.key[inside]]
+    graph_kernels = count_by(swept.op_period[kernel & of_graph], periods)
     # The first op of each launch: ops come in order of start, so written backwards the first one stays.
     owned = np.flatnonzero(unit.launch[inside] >= 0)[::-1]
     first = np.full(len(timeline.launches.start), -1, np.int32)
     first[unit.launch[inside][owned]] = owned
     by_graph = np.zeros(len(first), np.bool_)
-    by_graph[unit.launch[inside][unit.graph[inside] & (unit.launch[inside] >= 0)]] = True
+    by_graph[unit.launch[inside][of_graph & (unit.launch[inside] >= 0)]] = True
     launches = np.flatnonzero(first >= 0)
     called = of_period[swept.op_period[first[launches]]]
     delay = unit.start[inside][first[launches]] - timeline.launches.end[launches]

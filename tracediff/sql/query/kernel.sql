@@ -7,7 +7,7 @@
 --   category     VARCHAR  gemm, attention, norm, ..., communication
 --   family       VARCHAR  cutlass, nvjet, cudnn, nccl, pytorch, ...
 --   grid, block  VARCHAR  x,y,z; NULL for copies
---   registers    INTEGER  a thread
+--   registers    INTEGER  a thread; where kernels of one name, grid and block differ, the most
 --   shared_bytes INTEGER  static and dynamic shared memory a block
 SELECT
     {{capture}}::INTEGER AS capture, number.kernel,

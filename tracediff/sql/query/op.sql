@@ -12,8 +12,8 @@
 --   category        VARCHAR  gemm, attention, norm, ..., communication
 --   family          VARCHAR  cutlass, nvjet, cudnn, nccl, pytorch, ...
 --   grid, block     VARCHAR  x,y,z
---   registers       INTEGER  a thread
---   shared_bytes    INTEGER  a block
+--   registers       INTEGER  a thread; where kernels of one name, grid and block differ, the most
+--   shared_bytes    INTEGER  a block; likewise
 --   bytes           BIGINT   of a copy or memset
 --   graph_node      BIGINT   node of a CUDA graph; NULL for an op launched on its own
 --   corr            BIGINT   correlation id: with pid, joins api_call and launch
