@@ -75,8 +75,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         raise TracediffError(
             "no-kernels",
             f"{capture.name}: no GPU kernels (table CUPTI_ACTIVITY_KIND_KERNEL is missing or empty)",
-            fix="capture with nsys profile -t cuda,nvtx,python-gil, and let the capture range hold GPU work;"
-            " --host-only compares the host alone, by its step labels",
+            fix="capture with nsys profile -t cuda,nvtx,python-gil, or torch.profiler with ProfilerActivity.CUDA, and let the"
+            " capture range hold GPU work; --host-only compares the host alone, by its step labels",
         )
     keys = _keys(capture)
     ops = _ops(capture)

@@ -104,8 +104,9 @@ def compare(
 ) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
-    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
-    repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both sides and stands alone.
+    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a trace of torch.profiler
+    (.json, .json.gz), or a folder of repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both
+    sides and stands alone.
     """
     from tracediff.cli.ncu_pair import reader
     from tracediff.measure.session import Asked, compare_inputs

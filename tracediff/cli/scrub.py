@@ -1,4 +1,4 @@
-"""`tracediff scrub`: a copy of an export without environment, host, user and paths."""
+"""`tracediff scrub`: a copy of an export or a trace without environment, host, user and paths."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import click
 
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.bundle import is_bundle
+from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_scrub import scrub_trace
 
 
 @click.command()
@@ -32,11 +34,21 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     command arguments beyond an allow-list, output of the traced programs, names of other processes, strings
     that no row refers to, and tables that nsys does not write.
 
+    IN may be a trace of torch.profiler (.json, .json.gz): kept are the events that are read of it, with cleaned names.
+
     IN may be a bundle of `tracediff capture`: OUT is then a folder, a bundle with packed exports, without command
     lines, logs and benchmark reports.
     """
     if is_bundle(source):
         _bundle(source, target, keep_kpi)
+        return
+    if is_trace_name(source):
+        trace = scrub_trace(source, target, overwrite=overwrite)
+        click.echo(
+            f"{target}: {trace.events} events read back and equal; {trace.texts_changed} texts cleaned;"
+            f" left out: {trace.left_out} events that are not read",
+            err=True,
+        )
         return
     report = scrubbing.scrub(source, target, force=overwrite, keep_tables=keep_tables)
     same = sum(proof.untouched for proof in report.tables)

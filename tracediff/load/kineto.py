@@ -32,6 +32,8 @@ _CATEGORIES = {
     "gpu_user_annotation": _OTHER, "cuda_sync": _OTHER, "overhead": _OTHER, "ac2g": _OTHER, "fwdbwd": _OTHER,
     "Kernel": _KERNEL, "Memcpy": _COPY, "Memset": _SET, "Runtime": _CALL, "Operator": _RANGE,
 }  # fmt: skip
+# the span of the profiler itself is read for when it begins
+READ = {category for category, kind in _CATEGORIES.items() if kind != _OTHER} | {"Trace"}
 _TABLES = {
     _KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
     _COPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -309,6 +311,12 @@ class _Writer:
                 )
             )
         return found
+
+
+def arguments(event: Event) -> tuple[tuple[str, int | tuple[int | None, ...]], ...]:
+    """The arguments of an event that are read, by the names they have in the trace."""
+    said = msgspec.to_builtins(_decoded(event.args))
+    return tuple((key, value) for key, value in said.items() if value not in (None, (None,) * 3))
 
 
 def _decoded(raw: msgspec.Raw) -> _Args:

@@ -1,0 +1,288 @@
+"""Traces that torch.profiler wrote on an H200: against a reading of their JSON in plain Python, against nsys, against what was planted.
+
+What the files hold: fixtures/torch/README.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from bisect import bisect_right
+from collections import Counter
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tracediff.load.inputs import resolve
+from tracediff.measure.compare import compare
+from tracediff.measure.reduction import Reduction
+from tracediff.measure.run import Reading, reduce_file, reduce_sides
+from tracediff.model import Result
+from tracediff.report import words
+from tracediff.report.html import render_html
+
+TRACES = Path(__file__).parents[2] / "fixtures" / "torch"
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+COPIES_OF_GRAPHS = "memcpy32_post"  # how CUPTI reports them here; nsys: memcpy
+
+
+def path(name: str) -> Path:
+    return next(TRACES.glob(f"{name}.*"))
+
+
+@cache
+def events(name: str) -> list[dict]:
+    """The events, times as integer ns; nothing of the program is used."""
+    found = json.loads(gzip.decompress(path(name).read_bytes()), parse_float=Decimal)["traceEvents"]
+    for event in found:
+        event["begin"] = int(Decimal(event["ts"]) * 1000)
+        event["end"] = event["begin"] + int(Decimal(event["dur"]) * 1000)
+    return found
+
+
+def labels(name: str, pattern: str) -> list[tuple[int, int]]:
+    """(begin, number) of the step labels, in order."""
+    return sorted(
+        (event["begin"], int(number[1]))
+        for event in events(name)
+        if event["cat"] == "user_annotation" and (number := re.match(pattern, event["name"]))
+    )
+
+
+def work(name: str, pattern: str) -> dict[tuple[int, str], list[int]]:
+    """(step, kind) -> lengths of the ops whose launching call began after the step's label and before the next."""
+    begins = labels(name, pattern)
+    calls = {
+        event["args"]["correlation"]: event["begin"]
+        for event in events(name)
+        if event["cat"] in ("cuda_runtime", "cuda_driver")
+    }
+    found: dict[tuple[int, str], list[int]] = {}
+    for event in events(name):
+        if event["cat"] in GPU:
+            place = bisect_right(begins, (calls[event["args"]["correlation"]], 1 << 30)) - 1
+            kind = "gpu_memcpy" if event["name"] == COPIES_OF_GRAPHS else event["cat"]
+            found.setdefault((begins[place][1], kind), []).append(event["end"] - event["begin"])
+    return found
+
+
+@cache
+def reduced(name: str, *, two_profilers: bool = False) -> Reduction:
+    return reduce_file(path(name), Reading(threads=1, two_profilers=two_profilers))
+
+
+def by_step(reduction: Reduction) -> dict[tuple[int, str], tuple[int, int]]:
+    """(step, kind) -> ops and their ns."""
+    kinds = reduction.keys.select("id", "kind")
+    rows = reduction.kernels.join(kinds, left_on="key", right_on="id").join(
+        reduction.periods.select("period", "number"), on="period"
+    )
+    found: dict[tuple[int, str], tuple[int, int]] = {}
+    for number, kind, count, ns in rows.select("number", "kind", "count", "wall_ns").rows():
+        ops, total = found.get((number, GPU[kind]), (0, 0))
+        found[number, GPU[kind]] = (ops + count, total + ns)
+    return found
+
+
+def result(before: str, after: str) -> Result:
+    sides = reduce_sides([resolve(str(path(one))) for one in (before, after)], Reading(threads=1))
+    return compare(sides[0], sides[1])
+
+
+FORWARD, PROFILER_STEP = r"\[Executor\] _forward_step (\d+):", r"ProfilerStep#(\d+)"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "steps"),
+    [
+        ("graph_base", FORWARD, range(20, 45)),
+        ("graph_more", FORWARD, range(20, 45)),
+        ("eager_base", FORWARD, range(20, 45)),
+        ("loop_a", PROFILER_STEP, range(4, 15)),
+    ],
+)
+def test_counts_and_times_of_every_step_are_those_of_the_json(name, pattern, steps):
+    """Kernels of one stream do not overlap, so that their wall time is the sum of their lengths."""
+    expected = {
+        key: (len(lengths), sum(lengths)) for key, lengths in work(name, pattern).items() if key[0] in steps
+    }
+    assert by_step(reduced(name)) == expected
+    assert reduced(name).residual_ns == 0
+
+
+@pytest.mark.parametrize("name", ["graph_base", "eager_base"])
+def test_both_profilers_saw_the_same_kernels_and_times_within_two_percent(name):
+    nsys, torch = by_step(reduced(f"nsys_{name}")), by_step(reduced(name))
+    assert {key: ops for key, (ops, _) in nsys.items()} == {key: ops for key, (ops, _) in torch.items()}
+    for key, (_, ns) in nsys.items():
+        if key[1] == "kernel":
+            assert torch[key][1] == pytest.approx(ns, rel=0.02)
+    kernels = [sum(ns for (_, kind), (_, ns) in one.items() if kind == "kernel") for one in (nsys, torch)]
+    assert kernels[1] == pytest.approx(kernels[0], rel=0.003)
+
+
+def test_both_profilers_name_the_kernels_alike():
+    """The keys of a step under both: nsys's own short names, and those worked out from demangled ones."""
+    found = []
+    for name in ("nsys_eager_base", "eager_base"):
+        one = reduced(name)
+        rows = one.kernels.filter(period=3).join(one.keys, left_on="key", right_on="id")
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for short, grid, block, count in (
+            rows.filter(kind=0).select("short_name", "grid", "block", "count").rows()
+        ):
+            counts[short, grid, block] += count
+        found.append(counts)
+    assert found[0] == found[1]
+    assert found[0].total() == 149
+
+
+def test_one_program_under_two_profilers_gets_no_verdict():
+    for name in ("graph_base", "eager_base"):
+        found = result(f"nsys_{name}", name)
+        assert found.verdict == "not_comparable"
+        assert "nsys and torch.profiler" in found.verdict_reason
+        assert {one.level for one in found.findings} <= {"within_noise"}
+        assert {row.match for row in found.kernels} <= {"exact", "name", "template"}
+
+
+def test_a_repeat_is_no_change():
+    found = result("graph_base", "graph_base2")
+    assert found.verdict == "no_change"
+    assert {one.level for one in found.findings} <= {"within_noise"}
+    assert all(row.level == "within_noise" for row in found.kernels)
+
+
+def test_sixteen_more_layer_norms_are_found_first():
+    """Their own time, from the JSON: the layer norms of the 24 steps of generation, one side less the other."""
+    first = result("graph_base", "graph_more").findings[0]
+    assert first.cause == "kernel_added"
+    assert first.level == "exact"
+    assert "vectorized_layer_norm_kernel" in first.where.kernel
+    assert (first.evidence.count_baseline, first.evidence.count_candidate) == (16, 32)
+    means = []
+    for name in ("graph_base", "graph_more"):
+        begins = labels(name, FORWARD)
+        generation = {number for _, number in begins[:-1]} - {contexts(name)}
+        calls = {
+            event["args"]["correlation"]: event["begin"]
+            for event in events(name)
+            if event["cat"] == "cuda_runtime"
+        }
+        means.append(
+            sum(
+                event["end"] - event["begin"]
+                for event in events(name)
+                if event["cat"] == "kernel" and "layer_norm" in event["name"]
+                and begins[bisect_right(begins, (calls[event["args"]["correlation"]], 1 << 30)) - 1][1] in generation
+            )
+            / len(generation)
+        )  # fmt: skip
+    assert first.delta_ns == pytest.approx(means[1] - means[0], abs=1)
+
+
+def contexts(name: str) -> int:
+    """The one step with context requests."""
+    (found,) = {
+        int(number[1])
+        for event in events(name)
+        if (number := re.match(FORWARD + " [1-9]\\d* ctx", event["name"]))
+        and event["cat"] == "user_annotation"
+    }
+    return found
+
+
+def test_a_sleep_is_found_first_where_it_is():
+    """517.1 us by the program's own clock."""
+    first = result("eager_base", "eager_sleep").findings[0]
+    assert (first.cause, first.where.range) == ("host_work", "_schedule")
+    assert first.delta_ns == pytest.approx(517_095, rel=0.02)
+
+
+def test_collections_are_found_first():
+    """One of the six is before the first whole step; five fall into the 24 steps of generation, exposed to the ns."""
+    found = result("graph_base", "graph_gc")
+    assert found.verdict == "likely_regressed"
+    first = found.findings[0]
+    assert (first.cause, first.where.range) == ("gc", "_schedule")
+    begins = labels("graph_gc", FORWARD)
+    pauses = [
+        event["end"] - event["begin"]
+        for event in events("graph_gc")
+        if event["name"] == "Python GC" and begins[0][0] < event["begin"] < begins[-1][0]
+    ]
+    assert len(pauses) == 5
+    assert first.delta_ns == pytest.approx(sum(pauses) / 24, abs=1)
+
+
+def test_a_loop_with_profiler_steps_finds_the_longer_sleep():
+    found = result("loop_a", "loop_b")
+    assert found.verdict in ("inconclusive", "likely_regressed")
+    first = found.findings[0]
+    assert (first.cause, first.where.range) == ("host_work", "<built-in function sleep>")
+    sleeps = []
+    for name in ("loop_a", "loop_b"):
+        numbers = [number for _, number in labels(name, PROFILER_STEP)]
+        assert numbers == list(range(4, 16))
+        lengths = [
+            event["end"] - event["begin"]
+            for event in events(name)
+            if event["cat"] == "python_function" and event["name"] == "<built-in function sleep>"
+        ]
+        sleeps.append(sum(lengths) / len(lengths))
+    assert first.delta_ns == pytest.approx(sleeps[1] - sleeps[0], rel=0.02)
+
+
+def test_moments_count_from_the_earliest_event_as_viewers_do():
+    """The longest sleep of the candidate lies where the finding says; there is no export of nsys to ask in SQL."""
+    first = result("loop_a", "loop_b").findings[0]
+    assert first.evidence.sql == ""
+    (moment,) = (one for one in first.evidence.moments if one.side == "candidate")
+    earliest = min(event["begin"] for event in events("loop_b"))
+    sleeps = [
+        (event["begin"] - earliest, event["end"] - earliest)
+        for event in events("loop_b")
+        if event["name"] == "<built-in function sleep>"
+    ]
+    assert (moment.start_ns, moment.end_ns) in sleeps
+
+
+def test_reports_of_traces_say_where_to_look_and_what_to_record():
+    found = result("graph_base", "graph_base2")
+    page = render_html(found)
+    assert "Moments to look at in Perfetto" in page
+    assert "Capture with <code>nsys -t python-gil</code>" in page
+    assert "CUPTI_ACTIVITY_KIND" not in page
+    assert words.missing(found, "gil").endswith("on either side. Capture with nsys -t python-gil to see it.")
+    assert words.missing(found, "gc").endswith("Capture with record_python_gc_info=True to see it.")
+    both = result("nsys_graph_base", "graph_base")
+    assert "Moments to look at in nsys and Perfetto" in render_html(both)
+    assert words.missing(both, "gil").endswith("on the candidate. Capture with nsys -t python-gil to see it.")
+
+
+@pytest.mark.parametrize("name", sorted(one.name for one in TRACES.glob("*.json.gz")))
+def test_the_fixtures_say_nothing_of_a_machine(name):
+    """Every string: no absolute path, no address, no user; files only as torch's own or by their bare name."""
+    texts: set[str] = set()
+
+    def gather(value: object) -> None:
+        if isinstance(value, dict):
+            for key, one in value.items():
+                texts.add(key)
+                gather(one)
+        elif isinstance(value, list):
+            for one in value:
+                gather(one)
+        elif isinstance(value, str):
+            texts.add(value)
+
+    gather(json.loads(gzip.decompress((TRACES / name).read_bytes())))
+    assert "kernel" in texts
+    for text in texts:
+        assert not re.search(r"(^|[\s'\"=])/|\\|~/|@|://|\d+\.\d+\.\d+\.\d+|0x[0-9a-f]{6}", text), text
+        if "/" in text:
+            assert re.fullmatch(r"(torch|logging)/[\w/]+\.py\(\d+\): .*", text), text
+        assert not re.search(r"\b(host_?name|user_?name|home|environ)\b", text, re.IGNORECASE), text
