@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
+from tracediff.align.step_sources import from_regex
 from tracediff.align.steps import find_steps
 from tracediff.errors import TracediffError
 from tracediff.load.capture import load_capture
@@ -187,3 +188,9 @@ def test_phases_of_other_stacks(tmp_path):
 def test_a_pattern_over_two_lines_is_only_a_pattern(tmp_path):
     reduction = reduced(labelled("a 1", "a 2"), tmp_path, step_regex="no\nstep|^a (\\d+)")
     assert reduction.periods["number"].to_list() == [1]
+
+
+def test_an_empty_regex_is_refused():
+    with pytest.raises(TracediffError, match="every range would be a step") as raised:
+        from_regex("")
+    assert raised.value.slug == "bad-step-regex"

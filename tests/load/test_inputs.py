@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tiny import ROOT
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
 
@@ -136,3 +137,22 @@ def test_a_dangling_link_is_not_there(tmp_path):
 def test_the_same_folder_is_read_the_same_way_twice(tmp_path):
     touch(tmp_path, *(f"r{number}.sqlite" for number in (3, 1, 2)))
     assert resolve(str(tmp_path)) == resolve(str(tmp_path))
+
+
+BUNDLES = ROOT / "fixtures" / "bundles"
+
+
+@pytest.mark.parametrize(
+    "folder", [BUNDLES, BUNDLES / "gc5", BUNDLES / "gc5" / "runs"], ids=["several", "one", "its runs"]
+)
+def test_runs_of_both_sides_are_no_side(folder):
+    with pytest.raises(TracediffError) as raised:
+        resolve(str(folder))
+    assert raised.value.slug == "bundle-as-side"
+
+
+def test_one_run_of_a_bundle_is_a_side_and_so_are_runs_beside_another_manifest(tmp_path):
+    run = next(one for one in sorted((BUNDLES / "gc5" / "runs").iterdir()) if one.name.endswith("baseline-1"))
+    assert len(resolve(str(run)).runs) == 1
+    touch(tmp_path, "runs/a.sqlite", "manifest.json")
+    assert runs(resolve(str(tmp_path / "runs"))) == {"a.sqlite": ["a.sqlite"]}

@@ -151,8 +151,9 @@ def test_the_noise_floor_says_whose_repeats_it_is_from(repeats):
         words.noise_floor(compare(*sides)) for sides in ((one, five), (five, one), (five, five), (one, one))
     ]
     assert [text.partition("noise floor, ")[2] for text in said] == [
-        "from the repeats of the candidate alone)", "from the repeats of the baseline alone)",
-        "from the repeats of both sides)", "assumed)",
+        "from the repeats of the candidate alone, steadied by an assumed one)",
+        "from the repeats of the baseline alone, steadied by an assumed one)",
+        "from the repeats of both sides, steadied by an assumed one)", "assumed)",
     ]  # fmt: skip
 
 

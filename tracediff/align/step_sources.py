@@ -115,6 +115,8 @@ def from_regex(text: str) -> StepLabels:
     A lone unnamed group is the number.
     Raises `TracediffError`: bad-step-regex.
     """
+    if not text:
+        raise TracediffError("bad-step-regex", "--step-regex is empty: every range would be a step", fix=RE2)
     try:
         compiled = re.compile(text)
     except re.error as error:

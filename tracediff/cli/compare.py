@@ -27,7 +27,7 @@ Examples:
   tracediff compare tracediff-bundle --html report.html
 
 \b
-Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or inconclusive under a gate.
+Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
 """
 )
 @click.argument("baseline")

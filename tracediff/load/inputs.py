@@ -82,6 +82,7 @@ def resolve(word: str) -> SideFiles:
             exit_code=2,
         )
     if path.is_dir():
+        _no_bundle_inside(path)
         runs = _runs_of_folder(path)
         if not runs:
             raise TracediffError(
@@ -94,6 +95,29 @@ def resolve(word: str) -> SideFiles:
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
     return SideFiles(label, tuple(runs))
+
+
+def _no_bundle_inside(folder: Path) -> None:
+    """Refuse a folder whose runs are of both sides: the runs of a bundle, or a folder of bundles."""
+    inside = [one for one in sorted(folder.iterdir()) if one.is_dir()]
+    around = [folder.resolve().parent] if folder.resolve().name == "runs" else []
+    for bundle in [*around, *inside]:
+        if is_bundle(bundle) and _readable(bundle):
+            raise TracediffError(
+                "bundle-as-side",
+                f"{folder.name or folder}: the runs of the capture bundle {bundle.name} are of both sides",
+                fix=f"compare the bundle alone (tracediff compare {bundle.name}), or name folders of one side's exports",
+                exit_code=2,
+            )
+
+
+def _readable(bundle: Path) -> bool:
+    """Whether the manifest is one of ours, and not something else of that name."""
+    try:
+        read_bundle(bundle)
+    except TracediffError:
+        return False
+    return True
 
 
 def _split_label(word: str) -> tuple[str, Path]:

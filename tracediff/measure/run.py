@@ -15,6 +15,7 @@ import polars as pl
 
 from tracediff.errors import TracediffError
 from tracediff.load.capture import load_capture
+from tracediff.load.database import connect
 from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.scratch import scratch
@@ -52,6 +53,10 @@ def reduce_sides(
     `progress` is told each file's name before it is read. Raises what the first file that fails raises.
     """
     files = [path for side in sides for run in side.runs for path in run.files]
+    if reading.cached and reading.memory_limit is not None:
+        connect(
+            memory_limit=reading.memory_limit
+        ).close()  # a limit that is none is an error, whatever is kept
     reading = replace(reading, two_profilers=len({is_trace_name(path) for path in files}) > 1)
     # a limit of memory is meant for the whole, and the database cannot share it out
     workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))

@@ -126,7 +126,8 @@ def _impact(result: Result) -> list[Block]:
         blocks.append(
             Paragraph(
                 [
-                    f"A rank does {before:,.1f} steps a second on the baseline and {after:,.1f} on the candidate ({change}). Where "
+                    f"By the mean step (of the workloads compared, at the baseline's mix) a rank does {before:,.1f} steps a second on"
+                    f" the baseline and {after:,.1f} on the candidate ({change}). Where "
                     "serving is bound by the step, output tokens a second at the same batch change by as much, and time per output "
                     f"token by {units.percent(step.delta_ns, step.baseline_ns)}.{doubt}"
                 ]

@@ -160,7 +160,7 @@ def _noise_source(step: Step) -> str:
         )
     runs = {"baseline": step.runs.baseline, "candidate": step.runs.candidate}
     repeated = [side for side, count in runs.items() if count > 1]
-    return f"from the repeats of {'both sides' if len(repeated) == 2 else f'the {repeated[0]} alone'}"
+    return f"from the repeats of {'both sides' if len(repeated) == 2 else f'the {repeated[0]} alone'}, steadied by an assumed one"
 
 
 def noise_floor(result: Result) -> str:
