@@ -70,8 +70,8 @@ def _profiler(sides: tuple[Side, Side]) -> Check:
         return version
     return Check(
         "nsys", "fail", version.baseline, version.candidate,
-        "nsys and torch.profiler cost the host another time each: kernels and copies compare, the time of the host and of"
-        " the step does not",
+        "nsys and torch.profiler each slow the host down by another amount: kernels and copies compare, host time and the"
+        " step do not",
     )  # fmt: skip
 
 
