@@ -214,8 +214,9 @@ def _merge_cost(many: tuple[OpKey, ...], single: OpKey) -> float:
     impossible = 2.0 * len(many)
     if single in many or not kinds & _HEAVY <= {kind}:
         return impossible
+    # the same code at another grid does its own work, not that of its neighbour as well
     if 0 < sum(op.name == single.name for op in many) < len(many):
-        return impossible  # the same code at another grid does its own work, not that of its neighbour as well
+        return impossible
     if kinds == {kind}:
         return 0.1 + 0.2 * len(many)
     if kind in kinds or kind == "other":

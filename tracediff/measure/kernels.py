@@ -12,7 +12,6 @@ from tracediff.measure.grouping import count_by, float_sum_by, grouped, quantile
 from tracediff.measure.intervals import Floats, Ints
 from tracediff.measure.sweep import Sweep
 
-
 _WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
 
 
