@@ -163,6 +163,8 @@ def test_gc_on_one_side_counts_there(tmp_path):
     result = compare(calm, collecting)
     # the collection takes 40 of the 100 us of `_schedule`: nothing changed in total, a cause moved
     assert "gc" not in result.accounting.baseline
+    (found,) = [one for one in result.findings if one.cause == "gc"]
+    assert found.note == "No collection was recorded on the baseline: none ran there, or none was traced."
     assert result.accounting.candidate["gc"] == pytest.approx(40_000)
     assert result.step.delta_ns == 0
     assert result.accounting.delta["gc"] + result.accounting.delta["host_work"] == pytest.approx(0)

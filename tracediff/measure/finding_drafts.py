@@ -67,6 +67,16 @@ def idle_drafts(
             cell, column, level[column], found,
             (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api, lost,
         )  # fmt: skip
+        unseen = [
+            name
+            for name, side in zip(_SIDES, sides, strict=True)
+            if cause == "gc" and not side.captured("gc")
+        ]
+        if unseen:
+            draft = replace(
+                draft,
+                note=f"No collection was recorded on the {unseen[0]}: none ran there, or none was traced.",
+            )
         drafts.append(_of_one_rank(draft, mine, frame, float(cells.delta[column])) if ranks > 1 else draft)
     return drafts
 
