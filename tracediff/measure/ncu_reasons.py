@@ -203,7 +203,14 @@ def _spills(change: Change) -> _Fired | None:
     total = change.slow.values.get("instructions", 0.0)
     if not total or abs(found[1] - found[0]) < 0.02 * total:
         return None
-    return _fired(0.9, "local-memory", f"local-memory instructions {text.both(*map(text.count, found))}")
+    # what goes through local memory comes back as traffic of L1, L2 and DRAM, and as stalls: these follow from it
+    strength = 1.0 if abs(found[1] - found[0]) >= 0.1 * total else 0.9
+    spilled = change.pair("spill_instructions")
+    if spilled is not None and max(spilled) >= 0.5 * max(found):
+        return _fired(
+            strength, "local-memory", f"register spills {text.both(*map(text.count, spilled))} instructions"
+        )
+    return _fired(strength, "local-memory", f"local-memory instructions {text.both(*map(text.count, found))}")
 
 
 def _bank_conflicts(change: Change) -> _Fired | None:
@@ -316,6 +323,6 @@ def _issue(change: Change) -> _Fired | None:
 
 
 _RULES: tuple[Callable[[Change], _Fired | None], ...] = (
-    _occupancy, _instructions, _traffic, _l2_traffic, _spills, _mix, _bank_conflicts, _coalescing, _width, _hit_rate,
+    _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix, _bank_conflicts, _coalescing, _width, _hit_rate,
     _stall, _throughput, _issue,
 )  # fmt: skip

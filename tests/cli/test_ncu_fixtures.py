@@ -1,0 +1,90 @@
+"""Profiles recorded on an H200: the figures are those of the CSV, read here anew, and the sentence names what was planted."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import ROOT
+
+FOLDER = ROOT / "fixtures" / "ncu"
+# Key of the result -> metric of ncu, and what a unit of it is in ns, bytes or one.
+PLAIN = {
+    "duration_ns": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "instructions": "smsp__inst_executed.sum",
+    "achieved_occupancy_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "l2_hit_pct": "lts__t_sector_hit_rate.pct",
+    "dram_pct": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "registers_per_thread": "launch__registers_per_thread",
+    "grid_blocks": "launch__grid_size",
+    "warp_cycles_per_issue": "smsp__average_warp_latency_per_inst_issued.ratio",
+}
+UNITS = {"us": 1e3, "ms": 1e6, "ns": 1.0, "Mbyte": 1e6, "Gbyte": 1e9, "Kbyte": 1e3, "byte": 1.0}
+
+
+def mean(name: str, metric: str) -> float:
+    """Over the launches of a file, in ns, bytes or one."""
+    with (FOLDER / f"{name}.csv").open(newline="") as file:
+        names, units, *launches = csv.reader(file)
+    at = names.index(metric)
+    values = [float(launch[at].replace(",", "")) for launch in launches]
+    return UNITS.get(units[at], 1.0) * sum(values) / len(values)
+
+
+def compared(run, one: str, other: str) -> dict:
+    code, _, err = run(
+        "ncu", FOLDER / f"{one}.csv", FOLDER / f"{other}.csv", "-q", "--json", "out.json", "-f"
+    )
+    assert code == 0, err
+    with Path("out.json").open() as file:
+        (row,) = json.load(file)["ncu"]["rows"]
+    return row
+
+
+PAIRS = {
+    ("quant_scalar132", "quant_vec1056"): ("occupancy", "grid 132 -> 1,056 blocks"),
+    ("trt_132", "trt_1056"): ("occupancy", "grid 132 -> 1,056 blocks"),
+    ("spill32", "spill255"): ("local-memory", "register spills 24.4 M -> 0 instructions"),
+    ("gemm_two", "gemm_fused"): ("instructions", "2.7 x more instructions"),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_the_figures_are_those_of_the_csv(one, other, run):
+    row = compared(run, one, other)
+    for side, name in (("baseline", one), ("candidate", other)):
+        for key, metric in PLAIN.items():
+            assert row[side]["values"][key] == pytest.approx(mean(name, metric), rel=1e-9), (name, key)
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_the_first_cause_is_the_planted_one(one, other, run):
+    rule, words = PAIRS[one, other]
+    first = compared(run, one, other)["reasons"][0]
+    assert (first["rule"], first["kind"]) == (rule, "cause")
+    assert words in first["text"]
+
+
+def test_by_hand(run):
+    """453.344 us is the mean of 454.688 and 452.000; 41.4 is that of the other file: 10.9 times as fast."""
+    row = compared(run, "spill32", "spill255")
+    assert row["baseline"]["values"]["duration_ns"] == 453_344.0
+    assert row["sentence"].startswith(
+        "10.9 x faster (453 -> 41.4 us): register spills 24.4 M -> 0 instructions"
+    )
+
+
+def test_the_same_kernel_profiled_again_did_not_change(run):
+    row = compared(run, "quant_vec1056", "quant_vec1056_again")
+    assert row["sentence"].startswith("no clear change: 46.8 -> 47.2 us")
+
+
+def test_the_fixtures_tell_nothing_of_the_machine():
+    for path in FOLDER.glob("*.csv"):
+        header = path.read_text().partition("\n")[0]
+        assert not [word for word in ("Process", "Host", 'Time"', "Domain") if word in header], path.name
