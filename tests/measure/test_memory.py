@@ -64,6 +64,10 @@ def test_what_exceeds_the_budget_runs_alone():
     small.finish()
 
 
+def test_how_many_fit_together():
+    assert [Budget(100).together(size) for size in (0, 33, 34, 50, 51, 101)] == [1 << 16, 3, 2, 2, 1, 1]
+
+
 def test_needed_counts_the_rows_of_the_large_tables(tmp_path):
     path = one_gap().write(tmp_path / "trace.sqlite")
     # two kernels, two calls, and two ranges with the name of their domain; most with the ops just loaded

@@ -31,6 +31,10 @@ class Budget:
         self._used = 0
         self._changed = threading.Condition()
 
+    def together(self, size: int) -> int:
+        """How many leases of a size can be held at once, at least one."""
+        return max(self._total // size, 1) if size else 1 << 16
+
     @contextmanager
     def lease(self, size: int) -> Iterator[Lease]:
         """Hold `size` bytes until the end of the block; `Lease.shrink` gives a part back before."""

@@ -62,9 +62,11 @@ def reduce_sides(
     workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))
     budget = Budget()
     processes = contextlib.ExitStack()
-    reduce = (
-        _in_processes(processes, reading, workers) if workers > 1 and _large(files) else _in_threads(reading)
-    )
+    at_once = min(workers, budget.together(max((needed(path)[0] for path in files), default=0)))
+    if at_once > 1 and _large(files):
+        reduce = _in_processes(processes, reading, at_once)
+    else:
+        reduce = _in_threads(reading)
 
     several = Counter(path.name for path in set(files))
 
@@ -115,14 +117,13 @@ def _in_threads(reading: Reading) -> _Reduce:
     return lambda path, emptied: reduce_file(path, reading, emptied=emptied)
 
 
-def _in_processes(stack: contextlib.ExitStack, reading: Reading, workers: int) -> _Reduce:
-    """`stack` ends the processes when it is closed."""
+def _in_processes(stack: contextlib.ExitStack, reading: Reading, at_once: int) -> _Reduce:
+    """`stack` ends the processes when it is closed; `at_once`: how many of them load at the same time."""
     from tracediff.measure.pool import pool
 
     started = stack.enter_context(pool())
-    shared = (
-        reading if reading.threads else replace(reading, threads=max(-(-(os.cpu_count() or 1) // workers), 1))
-    )
+    threads = reading.threads or max(-(-(os.cpu_count() or 1) // at_once), 1)
+    shared = replace(reading, threads=threads)
     return lambda path, emptied: started.reduce(path, shared, emptied)
 
 
