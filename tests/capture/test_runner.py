@@ -316,16 +316,15 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
 
 
 @pytest.mark.parametrize(
-    ("nsys", "importer"),
+    ("target", "host"),
     [
-        ("opt/nsight/target-linux-x64/nsys", "opt/nsight/host-linux-x64/QdstrmImporter"),
-        (
-            "usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys",
-            "usr/lib/nsight-systems/host-linux-x64/QdstrmImporter",
-        ),
+        ("opt/nsight", "opt/nsight"),
+        ("usr/lib/x86_64-linux-gnu/nsight-systems", "usr/lib/nsight-systems"),
     ],
 )
-def test_the_importer_is_found_where_packages_put_it(nsys: str, importer: str, tmp_path: Path) -> None:
+def test_the_importer_is_found_where_packages_put_it(target: str, host: str, tmp_path: Path) -> None:
+    nsys = f"{target}/target-linux-x64/nsys"
+    importer = f"{host}/host-linux-x64/QdstrmImporter"
     for name, body in ((nsys, ""), (importer, '#!/bin/sh\ncp "$2" "$4"\n')):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
