@@ -16,10 +16,6 @@ from tracediff.measure.sides import Run, Side
 # Every test reads what it says it reads; tests/measure/test_cache.py sets a folder of its own.
 os.environ["TRACEDIFF_CACHE"] = "off"
 
-# Machines are shared and slow at times: how long an example takes is no property of the program.
-settings.register_profile("shared", deadline=None)
-settings.load_profile("shared")
-
 # How long an example takes says more of the machine than of the program.
 settings.register_profile("tracediff", deadline=None)
 settings.load_profile("tracediff")

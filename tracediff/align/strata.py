@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tracediff.errors import TracediffError
 from tracediff.model import Mix, Note, Stratum
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
@@ -73,6 +74,17 @@ def build_strata(steps: pl.DataFrame, runs: tuple[int, int], min_steps: int = MI
     weights = _weights(located)
     rows, keys = _rows(located, groups, weights, runs, min_steps)
     return Strata(members, weights, rows, keys, _mix(located), warnings, without_tokens=note is not None)
+
+
+def need_common(strata: Strata) -> None:
+    """Raise TracediffError `no-common-strata` (exit code 4) where no stratum is compared."""
+    if not strata.weights:
+        raise TracediffError(
+            "no-common-strata",
+            "the two sides have no steps of like workload in common (phase, requests, tokens)",
+            fix="run both sides with the same requests, or capture a longer window",
+            exit_code=4,
+        )
 
 
 def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, Note | None]:

@@ -11,6 +11,14 @@ import click
 from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
 from tracediff.cli.outputs import check, output_options, write_outputs
+from tracediff.cli.reading import (
+    memory_limit_option,
+    min_steps_option,
+    progress,
+    step_regex_option,
+    threads_option,
+    whole_capture_option,
+)
 
 if TYPE_CHECKING:
     from tracediff.model import Result
@@ -34,17 +42,9 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @click.argument("candidate", required=False)
 @output_options
 @gate_options
-@click.option(
-    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
-)
-@click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
-@click.option(
-    "--min-steps",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Steps a run that a stratum needs to be compared.",
-)
+@step_regex_option
+@whole_capture_option
+@min_steps_option("Steps a run that a stratum needs to be compared.")
 @click.option(
     "--noise",
     metavar="PATH",
@@ -77,8 +77,8 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
     "--ncu-candidate", metavar="FILE", type=click.Path(path_type=Path), help="The same of the candidate."
 )
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
-@click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@memory_limit_option
+@threads_option
 @cache_option
 def compare(
     baseline: str,
@@ -119,7 +119,7 @@ def compare(
             force, memory_limit, threads, cached,
         ),
         keep=bool({"html", "json", "tables"} & outputs.keys()),  # what draws steps
-        progress=_progress(quiet),
+        progress=progress(quiet),
         warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
     result = with_counters(result)
@@ -140,13 +140,3 @@ def finish(
 
         click.echo(visible(f"not comparable: {result.verdict_reason}"), err=True)
     return exit_code(result)
-
-
-def _progress(quiet: bool):  # type: ignore[no-untyped-def]
-    shown = sys.stderr.isatty() and not quiet
-
-    def say(name: str) -> None:
-        if shown:
-            click.echo(f"reading {name}", err=True)
-
-    return say

@@ -1,8 +1,9 @@
-"""Arguments and options of the commands that answer questions about captures: query and shell."""
+"""Options that say how captures are read, the same for every command that reads them."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,34 @@ import click
 
 if TYPE_CHECKING:
     from tracediff.measure.run import Reading
+
+
+step_regex_option = click.option(
+    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
+)
+whole_capture_option = click.option(
+    "--whole-capture", is_flag=True, help="No step labels: count each capture as one step."
+)
+memory_limit_option = click.option(
+    "--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk."
+)
+threads_option = click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+
+
+def min_steps_option(text: str) -> Callable[..., Any]:
+    """--min-steps; `text` says what a workload with fewer steps is left out of."""
+    return click.option("--min-steps", type=click.IntRange(1), default=3, show_default=True, help=text)
+
+
+def progress(quiet: bool) -> Callable[[str], None]:
+    """What tells the user at a terminal which file is being read."""
+    shown = sys.stderr.isatty() and not quiet
+
+    def say(name: str) -> None:
+        if shown:
+            click.echo(f"reading {name}", err=True)
+
+    return say
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -33,17 +62,11 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
     decorated: Callable[..., None] = wrapped
     options = [
-        click.option(
-            "--step-regex",
-            metavar="REGEX",
-            help="NVTX ranges that begin a step; groups number, ctx, tokens, gen.",
-        ),
-        click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step."),
+        step_regex_option,
+        whole_capture_option,
         click.option("--host-only", is_flag=True, help="Captures without GPU kernels: measure host time."),
-        click.option(
-            "--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk."
-        ),
-        click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB."),
+        memory_limit_option,
+        threads_option,
     ]
     for option in reversed(options):
         decorated = option(decorated)

@@ -8,6 +8,14 @@ import click
 
 from tracediff.cli.cache import cache_option
 from tracediff.cli.outputs import check, show_output_options, write_outputs
+from tracediff.cli.reading import (
+    memory_limit_option,
+    min_steps_option,
+    progress,
+    step_regex_option,
+    threads_option,
+    whole_capture_option,
+)
 
 
 @click.command(
@@ -24,17 +32,9 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("capture")
 @show_output_options
-@click.option(
-    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
-)
-@click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
-@click.option(
-    "--min-steps",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Steps a run that a workload needs to be in the mean.",
-)
+@step_regex_option
+@whole_capture_option
+@min_steps_option("Steps a run that a workload needs to be in the mean.")
 @click.option(
     "--kpi",
     "kpis",
@@ -45,8 +45,8 @@ Exit status: 0 done, 1 error, 2 usage.
 @click.option(
     "--host-only", is_flag=True, help="Captures without GPU kernels: host time between step labels."
 )
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
-@click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@memory_limit_option
+@threads_option
 @cache_option
 def show(
     capture: str,
@@ -68,7 +68,6 @@ def show(
     CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
     repeated runs of one program, and may be named: label=PATH.
     """
-    from tracediff.cli.compare import _progress
     from tracediff.load.inputs import resolve
     from tracediff.load.kpi import read
     from tracediff.measure.compare import Options
@@ -86,7 +85,7 @@ def show(
         host_only=host_only, keep=keep, cached=cached,
     )  # fmt: skip
     said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only}
-    side = reduce_sides([files], reading, _progress(quiet))[0]
+    side = reduce_sides([files], reading, progress(quiet))[0]
     options = Options(min_steps, extra={name: value for name, value in said.items() if value})
     report = show_side(side, options, kpi=reports)
     write_outputs(report, outputs, overwrite=overwrite, top=top, quiet=quiet)

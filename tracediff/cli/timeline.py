@@ -8,6 +8,14 @@ from pathlib import Path
 import click
 
 from tracediff.cli.cache import cache_option
+from tracediff.cli.reading import (
+    memory_limit_option,
+    min_steps_option,
+    progress,
+    step_regex_option,
+    threads_option,
+    whole_capture_option,
+)
 
 FIRST = 20  # pairs of steps that are shown unless told otherwise
 MOST_EVENTS = 500_000
@@ -70,16 +78,11 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
     "--run", "runs", metavar="N|N,M", callback=_runs,
     help="Which run of each side, counted from 1.  [default: that with the median step time]",
 )  # fmt: skip
-@click.option(
-    "--step-regex", metavar="REGEX", help="NVTX ranges that begin a step; groups number, ctx, tokens, gen."
-)
-@click.option("--whole-capture", is_flag=True, help="No step labels: count each capture as one step.")
-@click.option(
-    "--min-steps", type=click.IntRange(1), default=3, show_default=True,
-    help="Steps a run that a workload needs to be compared.",
-)  # fmt: skip
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk.")
-@click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+@step_regex_option
+@whole_capture_option
+@min_steps_option("Steps a run that a workload needs to be compared.")
+@memory_limit_option
+@threads_option
 @cache_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 def timeline(
@@ -108,7 +111,6 @@ def timeline(
     where the longer of the two ended. Further devices and ranks keep their distance to the first one of their export.
     Events are cut at the bounds of their step.
     """
-    from tracediff.cli.compare import _progress
     from tracediff.load.inputs import resolve_pair
     from tracediff.measure.run import Reading
     from tracediff.measure.traced_pair import Window, trace_pair
@@ -123,7 +125,7 @@ def timeline(
         Window(*(window or (1, FIRST)), max_events, asked=window is not None),
         runs=runs,
         min_steps=min_steps,
-        progress=_progress(quiet),
+        progress=progress(quiet),
     )
     data = render_perfetto(traced)
     write_atomically(output, data, overwrite)

@@ -12,7 +12,7 @@ import polars as pl
 import tracediff
 from tracediff.align.kernel_categories import category
 from tracediff.align.kernel_names import family
-from tracediff.align.strata import MIN_STEPS, Strata, build_strata
+from tracediff.align.strata import MIN_STEPS, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
 from tracediff.measure.asides import asides, launched_otherwise, repeated_captures
@@ -91,13 +91,7 @@ def compare(
     steps = all_steps.filter(pl.col("side") < 2)
     strata = build_strata(steps, runs, options.min_steps)
     comparability = check(sides, strata)
-    if not strata.weights:
-        raise TracediffError(
-            "no-common-strata",
-            "the two sides have no steps of like workload in common (phase, requests, tokens)",
-            fix="run both sides with the same requests, or capture a longer window",
-            exit_code=4,
-        )
+    need_common(strata)
     frame = build_frame(all_steps, strata, tuple(len(side.runs) for side in measured))
     with_gil = len({side.captured("gil") for side in measured}) == 1
     all_idle = idle_rows(measured, with_gil=with_gil)

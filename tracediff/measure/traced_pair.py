@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tracediff.align.strata import MIN_STEPS, ROW, Strata, build_strata
+from tracediff.align.strata import MIN_STEPS, ROW, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import SideFiles
 from tracediff.measure.comparability import check
@@ -77,13 +77,7 @@ def trace_pair(
     sides = reduce_sides(files, reading, progress)
     table = steps_table(sides)
     strata = build_strata(table, (len(sides[0].runs), len(sides[1].runs)), min_steps)
-    if not strata.weights:
-        raise TracediffError(
-            "no-common-strata",
-            "the two sides have no steps of like workload in common (phase, requests, tokens)",
-            fix="run both sides with the same requests, or capture a longer window",
-            exit_code=4,
-        )
+    need_common(strata)
     compared = strata.locate(table).filter(pl.col("group") >= 0).with_columns(row=ROW)
     chosen = (median_run(compared, 0), median_run(compared, 1))
     pairs = pair_steps(compared, chosen)

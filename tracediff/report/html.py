@@ -39,17 +39,13 @@ def render_html(result: Result) -> str:
     """Return the page."""
     result = neutral(result)
     environment = templates.html_environment()
-    script = templates.text("report.js") + templates.text("timelines.js")
     figure = waterfall.build(result)
-    ncu_style = templates.text("ncu.css") if result.ncu else ""
+    styles = ["ncu.css"] if result.ncu else []
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
-        # Our own files and a drawing of fixed words: the only text of the page that is not escaped.
-        style=Markup(palette.stylesheet() + "\n" + templates.text("report.css") + ncu_style),
-        script=Markup(script),
+        # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
         svg=Markup(render_svg(figure) + render_svg(figure, NARROW)),
-        policy=policy(script),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),
@@ -61,6 +57,7 @@ def render_html(result: Result) -> str:
         ncu_words=ncu_words,
         ncu_of=lambda place: _ncu_of(result, place),
         kernel_rows=len(result.kernels),
+        **own_files(["timelines.js"], styles),
         **helpers(),
     )
 
@@ -71,7 +68,18 @@ def _ncu_of(result: Result, place: int) -> list[tuple[int, NcuRow]]:
     return [(number, row) for number, row in enumerate(rows) if row.kernel == place]
 
 
-def policy(script: str) -> str:
+def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:
+    """Return `style`, `script` and `policy` of a page: those of every page, then the files named, all our own."""
+    script = "".join(map(templates.text, ["report.js", *scripts]))
+    style = "".join(map(templates.text, ["report.css", *styles]))
+    return {
+        "style": Markup(palette.stylesheet() + "\n" + style),
+        "script": Markup(script),
+        "policy": _policy(script),
+    }
+
+
+def _policy(script: str) -> str:
     """Forbid everything but the style sheet, images inside the file, and this one script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from tracediff.measure import ncu_rules
 from tracediff.model import Ncu, NcuRow
 from tracediff.model_ncu import NcuReport
-from tracediff.report import ncu_words, palette, templates
+from tracediff.report import ncu_words, templates
 from tracediff.report.escape import neutral
-from tracediff.report.html import helpers, policy
+from tracediff.report.html import helpers, own_files
 from tracediff.report.ncu_markdown import render_ncu_markdown
 
 
 def render_ncu_html(report: NcuReport) -> str:
     """Return the page."""
     report = neutral(report)
-    script = templates.text("report.js")
-    style = palette.stylesheet() + "\n" + templates.text("report.css") + templates.text("ncu.css")
     return (
         templates.html_environment()
         .get_template("ncu.html.j2")
         .render(
             r=report,
-            # Our own files: the only text of the page that is not escaped.
-            style=Markup(style),
-            script=Markup(script),
-            policy=policy(script),
             comment=render_ncu_markdown(report),
             best=_best(report.ncu),
             tone=_tone(report.ncu),
             kernel_rows=0,
             **section(report.ncu),
             rules=ncu_rules,
+            **own_files(styles=["ncu.css"]),
             **helpers(),
         )
     )

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from tracediff.measure.evidence import kernel_sql
 from tracediff.model_show import Show, ShowPhase
-from tracediff.report import figures, names, palette, show_words, templates, timelines
+from tracediff.report import figures, names, show_words, templates, timelines
 from tracediff.report.escape import neutral
 from tracediff.report.gil_grid import grid_of
-from tracediff.report.html import helpers, policy
+from tracediff.report.html import helpers, own_files
 from tracediff.report.show_markdown import render_show_markdown
 
 
 def render_show_html(report: Show) -> str:
     """Return the page."""
     report = neutral(report)
-    script = templates.text("report.js") + templates.text("timelines.js")
-    style = palette.stylesheet() + "\n" + templates.text("report.css") + templates.text("show.css")
     places = {id(row): place for place, row in enumerate(report.kernels)}
     return (
         templates.html_environment()
         .get_template("show.html.j2")
         .render(
             r=report,
-            # Our own files: the only text of the page that is not escaped.
-            style=Markup(style),
-            script=Markup(script),
-            policy=policy(script),
             books=show_words.books(report),
             show_words=show_words,
             comment=render_show_markdown(report),
@@ -37,6 +29,7 @@ def render_show_html(report: Show) -> str:
             grid=grid_of((row.waiter, row.holder, row.ns, None) for row in report.gil_matrix),
             short_names=lambda found: " + ".join(names.short(name) for name in found),
             phase_strip=lambda phase: _strip(report, phase),
+            **own_files(["timelines.js"], ["show.css"]),
             **helpers(),
         )
     )

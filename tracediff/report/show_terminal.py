@@ -11,7 +11,7 @@ from tracediff.model_show import Show
 from tracediff.report import names, show_words, units, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.rows import LIMIT
-from tracediff.report.terminal import has_unicode, print_heading, print_line
+from tracediff.report.terminal import has_unicode, print_heading, print_line, print_warnings
 
 _BAR = 40  # columns of the longest bar
 _WIDE = 110  # columns from which a name and its figures share a line
@@ -38,7 +38,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     _host(report, console, top)
     _ranks(report, console)
     _benchmark(report, console, top)
-    _doubts(report, console)
+    print_warnings(report.warnings, show_words.all_missing(report), console)
 
 
 def _accounting(report: Show, books: show_words.Books, console: Console) -> None:
@@ -228,13 +228,3 @@ def _benchmark(report: Show, console: Console, top: int) -> None:
     for row in report.kpi.rows[: 2 * top]:
         print_line(console, f"{row.metric}  {row.value:,.5g} {row.unit}".rstrip())
     _more(len(report.kpi.rows) - 2 * top, console)
-
-
-def _doubts(report: Show, console: Console) -> None:
-    missing = show_words.all_missing(report)
-    if report.warnings or missing:
-        print_heading(console, "Warnings")
-    for warning in report.warnings[:LIMIT]:
-        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
-    for text in missing:
-        print_line(console, text)

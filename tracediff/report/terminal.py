@@ -5,10 +5,12 @@ Everything is a `Text` or a cell built from one: no markup is ever read from a n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, KernelRow, Result
+from tracediff.model import Finding, KernelRow, Note, Result
 from tracediff.report import names, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
@@ -46,6 +48,16 @@ def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2,
     for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
         row.rstrip()
         console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
+
+
+def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Console) -> None:
+    """Print the warnings, the first `LIMIT` of them, and what was not captured."""
+    if warnings or missing:
+        print_heading(console, "Warnings")
+    for warning in warnings[:LIMIT]:
+        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+    for text in missing:
+        print_line(console, text)
 
 
 def _verdict(result: Result, console: Console) -> None:
@@ -208,9 +220,4 @@ def _doubts(result: Result, console: Console) -> None:
         for problem in problems:
             status, _, rest = problem.partition(": ")
             print_line(console, (f"{status}: ", _STATUS.get(status, "")), rest)
-    if result.warnings or missing:
-        print_heading(console, "Warnings")
-    for warning in result.warnings[:LIMIT]:
-        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
-    for text in missing:
-        print_line(console, text)
+    print_warnings(result.warnings, missing, console)
