@@ -61,3 +61,18 @@ class Watched:
         self.context.close()
         assert self.said == []
         assert self.requests == [self.address]
+
+
+def check_looks(browser: Any, file: Path, width: int, scheme: str, opened: str = "details") -> None:
+    """Assert that axe finds nothing and that the page does not scroll sideways, with all that matches `opened` open."""
+    # the page's own policy keeps axe out as it does everything else
+    one = Watched(
+        browser, file, color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+    )
+    one.page.evaluate(f"for (const one of document.querySelectorAll('{opened}')) one.open = true")
+    one.page.evaluate(axe())
+    found = one.page.evaluate("axe.run()")["violations"]
+    wide = one.page.evaluate("document.documentElement.scrollWidth")
+    one.close()
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+    assert wide <= width, "the page itself never scrolls sideways"

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from tests.measure.test_timelines import result_of
 from tests.report import hostile, sample
-from tests.report.browser import Watched, axe, launched
+from tests.report.browser import Watched, check_looks, launched
 from tracediff.report.html import render_html
 
 
@@ -62,17 +62,7 @@ LOOKS = [("real", 1280, "light"), ("real", 390, "dark")] + [
 
 @pytest.mark.parametrize(("name", "width", "scheme"), LOOKS)
 def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
-    # the page's own policy keeps axe out as it does everything else
-    one = Watched(
-        browser, files(name), color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
-    one.page.evaluate("for (const one of document.querySelectorAll('#kernels details')) one.open = true")
-    one.page.evaluate(axe())
-    found = one.page.evaluate("axe.run()")["violations"]
-    wide = one.page.evaluate("document.documentElement.scrollWidth")
-    one.close()
-    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
-    assert wide <= width, "the page itself never scrolls sideways"
+    check_looks(browser, files(name), width, scheme, "#kernels details")
 
 
 @pytest.mark.parametrize("name", ALL)

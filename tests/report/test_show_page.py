@@ -8,7 +8,7 @@ import pytest
 
 from tests.measure.test_show import shown
 from tests.report import hostile
-from tests.report.browser import Watched, axe, launched
+from tests.report.browser import Watched, check_looks, launched
 from tests.report.test_page import column
 from tracediff.measure.show import show
 from tracediff.report.show_html import render_show_html
@@ -43,16 +43,7 @@ def files(tmp_path_factory):
     ("name", "width", "scheme"), [("runs", 1280, "light"), ("ranks", 390, "dark"), ("hostile", 390, "light")]
 )
 def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
-    one = Watched(
-        browser, files(name), color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
-    one.page.evaluate("for (const one of document.querySelectorAll('main .long')) one.open = true")
-    one.page.evaluate(axe())
-    found = one.page.evaluate("axe.run()")["violations"]
-    wide = one.page.evaluate("document.documentElement.scrollWidth")
-    one.close()
-    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
-    assert wide <= width, "the page itself never scrolls sideways"
+    check_looks(browser, files(name), width, scheme, "main .long")
 
 
 @pytest.mark.parametrize("name", ["runs", "ranks", "hostile"])
