@@ -17,6 +17,7 @@ import polars as pl
 
 from tracediff.align.strata import MIN_STEPS
 from tracediff.errors import TracediffError
+from tracediff.load.selection import selections
 from tracediff.measure.session import Asked, compare_inputs, reading_of
 from tracediff.model import Result, Verdict
 from tracediff.query import reference
@@ -194,6 +195,11 @@ def compare(
     memory_limit: str | None = None,
     threads: int | None = None,
     cache: bool = True,
+    steps: str | None = None,
+    window: str | None = None,
+    ranks: str | None = None,
+    skip_unreadable: bool = False,
+    scheduler: str | None = None,
 ) -> Comparison:
     """Compare two sides, as `tracediff compare` does; the options are those of the command.
 
@@ -202,7 +208,8 @@ def compare(
     taken from the cache, unless `cache` is false. What is left out is
     warned of (`UserWarning`).
 
-    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ...
+    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ..., and
+    ValueError where `steps`, `window` or `ranks` are spelled otherwise than on the command line.
     """
     asked = Asked(
         baseline=os.fspath(baseline),
@@ -218,6 +225,9 @@ def compare(
         memory_limit=memory_limit,
         threads=threads,
         cached=cache,
+        only=selections(steps, window, ranks),
+        skip_unreadable=skip_unreadable,
+        scheduler=scheduler,
     )
     return Comparison(compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2)))
 

@@ -65,11 +65,20 @@ class RunInput(msgspec.Struct, frozen=True):
     )
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """An export of a side that was left out: it could not be read, and the comparison was to go on without it."""
+
+    name: str
+    slug: str  # docs/messages.md
+    message: str
+
+
 class SideInput(msgspec.Struct, frozen=True):
     """One side: its label and its runs."""
 
     label: str
     runs: list[RunInput]
+    left_out: list[LeftOut] = []
 
 
 class Inputs(msgspec.Struct, frozen=True):

@@ -19,8 +19,10 @@ from tracediff.cli.reading import (
     threads_option,
     whole_capture_option,
 )
+from tracediff.cli.selecting import reading_where, selection_options
 
 if TYPE_CHECKING:
+    from tracediff.load.selection import Selection
     from tracediff.model import Result
 
 
@@ -33,6 +35,7 @@ Examples:
   tracediff compare runs/main runs/pr --fail-on step:+3% --fail-on launches:+10 --junit gate.xml
   tracediff compare runs/main runs/pr --json result.json --postmortem incident.md
   tracediff compare tracediff-bundle --html report.html
+  tracediff compare runs/main runs/pr --steps 100-150 --ranks 0,3-7
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
@@ -44,6 +47,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @gate_options
 @step_regex_option
 @whole_capture_option
+@selection_options
 @min_steps_option("Steps a run that a stratum needs to be compared.")
 @click.option(
     "--noise",
@@ -80,6 +84,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @memory_limit_option
 @threads_option
 @cache_option
+@reading_where
 def compare(
     baseline: str,
     candidate: str | None,
@@ -101,6 +106,9 @@ def compare(
     memory_limit: str | None,
     threads: int | None,
     cached: bool,
+    only: tuple[Selection, Selection],
+    skip_unreadable: bool,
+    scheduler: str | None,
 ) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
@@ -116,7 +124,7 @@ def compare(
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
-            force, memory_limit, threads, cached,
+            force, memory_limit, threads, cached, only, skip_unreadable, scheduler,
         ),
         keep=bool({"html", "json", "tables"} & outputs.keys()),  # what draws steps
         progress=progress(quiet),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,10 @@ from tracediff.cli.reading import (
     threads_option,
     whole_capture_option,
 )
+from tracediff.cli.selecting import reading_where, selection_options
+
+if TYPE_CHECKING:
+    from tracediff.load.selection import Selection
 
 
 @click.command(
@@ -34,6 +40,7 @@ Exit status: 0 done, 1 error, 2 usage.
 @show_output_options
 @step_regex_option
 @whole_capture_option
+@selection_options
 @min_steps_option("Steps a run that a workload needs to be in the mean.")
 @click.option(
     "--kpi",
@@ -48,6 +55,7 @@ Exit status: 0 done, 1 error, 2 usage.
 @memory_limit_option
 @threads_option
 @cache_option
+@reading_where
 def show(
     capture: str,
     outputs: dict[str, Path],
@@ -62,6 +70,9 @@ def show(
     memory_limit: str | None,
     threads: int | None,
     cached: bool,
+    only: tuple[Selection, Selection],
+    skip_unreadable: bool,
+    scheduler: str | None,
 ) -> None:
     """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
 
@@ -71,20 +82,25 @@ def show(
     from tracediff.load.inputs import resolve
     from tracediff.load.kpi import read
     from tracediff.measure.compare import Options
-    from tracediff.measure.run import Reading, reduce_sides
+    from tracediff.measure.run import reduce_sides
+    from tracediff.measure.session import reading_of, selected
     from tracediff.measure.show import show as show_side
 
     check(outputs, overwrite, of_one=True)
     if host_only and whole_capture:
         raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
-    files = resolve(capture)
+    if only[0] != only[1]:
+        raise click.UsageError("--steps and --window of two sides: there is one")
+    files = replace(resolve(capture), only=only[0])
     reports = [read(path) for path in kpis]
     keep = bool({"html", "json", "tables"} & outputs.keys())  # what draws steps
-    reading = Reading(
-        step_regex=step_regex, whole_capture=whole_capture, memory_limit=memory_limit, threads=threads,
-        host_only=host_only, keep=keep, cached=cached,
+    reading = reading_of(
+        step_regex, whole_capture, host_only, memory_limit, threads, keep=keep, cached=cached, only=only,
+        skip_unreadable=skip_unreadable, scheduler=scheduler,
     )  # fmt: skip
-    said = {"step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only}
+    said = {
+        "step_regex": step_regex, "whole_capture": whole_capture, "host_only": host_only, **selected(only[:1]),
+    }  # fmt: skip
     side = reduce_sides([files], reading, progress(quiet))[0]
     options = Options(min_steps, extra={name: value for name, value in said.items() if value})
     report = show_side(side, options, kpi=reports)

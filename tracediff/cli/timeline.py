@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,10 @@ from tracediff.cli.reading import (
     threads_option,
     whole_capture_option,
 )
+from tracediff.cli.selecting import reading_where, window_options
+
+if TYPE_CHECKING:
+    from tracediff.load.selection import Selection
 
 FIRST = 20  # pairs of steps that are shown unless told otherwise
 MOST_EVENTS = 500_000
@@ -67,7 +73,7 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
 )  # fmt: skip
 @click.option("-f", "--overwrite", is_flag=True, help="Overwrite the output file.")
 @click.option(
-    "--steps", "window", metavar="N|A-B", callback=_window,
+    "--steps", "pairs", metavar="N|A-B", callback=_window,
     help=f"Which pairs of steps: the first N, or the A-th to the B-th.  [default: {FIRST}]",
 )  # fmt: skip
 @click.option(
@@ -81,6 +87,8 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
 @step_regex_option
 @whole_capture_option
 @min_steps_option("Steps a run that a workload needs to be compared.")
+@window_options
+@reading_where
 @memory_limit_option
 @threads_option
 @cache_option
@@ -90,7 +98,7 @@ def timeline(
     candidate: str | None,
     output: Path,
     overwrite: bool,
-    window: tuple[int, int] | None,
+    pairs: tuple[int, int] | None,
     max_events: int,
     runs: tuple[int | None, int | None],
     step_regex: str | None,
@@ -100,6 +108,9 @@ def timeline(
     threads: int | None,
     cached: bool,
     quiet: bool,
+    only: tuple[Selection, Selection],
+    skip_unreadable: bool,
+    scheduler: str | None,
 ) -> None:
     """Write steps of BASELINE and CANDIDATE into one trace, to be opened at ui.perfetto.dev.
 
@@ -112,7 +123,7 @@ def timeline(
     Events are cut at the bounds of their step.
     """
     from tracediff.load.inputs import resolve_pair
-    from tracediff.measure.run import Reading
+    from tracediff.measure.session import reading_of
     from tracediff.measure.traced_pair import Window, trace_pair
     from tracediff.report.perfetto_timeline import render_perfetto
     from tracediff.report.write import check_outputs, write_atomically
@@ -120,9 +131,19 @@ def timeline(
     check_outputs([output], overwrite)
     before, after, _ = resolve_pair(baseline, candidate)
     traced = trace_pair(
-        (before, after),
-        Reading(step_regex, whole_capture, memory_limit, threads, cached=cached),
-        Window(*(window or (1, FIRST)), max_events, asked=window is not None),
+        (replace(before, only=only[0]), replace(after, only=only[1])),
+        reading_of(
+            step_regex,
+            whole_capture,
+            False,
+            memory_limit,
+            threads,
+            cached=cached,
+            only=only,
+            skip_unreadable=skip_unreadable,
+            scheduler=scheduler,
+        ),
+        Window(*(pairs or (1, FIRST)), max_events, asked=pairs is not None),
         runs=runs,
         min_steps=min_steps,
         progress=progress(quiet),

@@ -11,6 +11,7 @@ BUNDLE          alone: what `tracediff capture` left, both sides of it
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
 from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
 from tracediff.load.kineto import is_trace_name
-from tracediff.load.kineto_ranks import one_run
+from tracediff.load.kineto_ranks import one_run, rank_of
+from tracediff.load.selection import ALL, Selection
 from tracediff.load.unpack import SUFFIXES, is_export
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
@@ -26,10 +28,14 @@ _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The exports of one run: one, or one a rank."""
+    """The exports of one run: one, or one a rank.
+
+    `ranks`: the rank of each file, where every file says it; else they count by their order.
+    """
 
     name: str
     files: tuple[Path, ...]
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class SideFiles:
 
     label: str
     runs: tuple[RunFiles, ...]
+    only: Selection = ALL  # what is measured of it
 
 
 def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideFiles, Bundle | None]:
@@ -64,7 +71,7 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
 
 def _side_of(bundle: Bundle, side: SideName, name: str) -> SideFiles:
     return SideFiles(
-        f"{name}/{side}", tuple(RunFiles(run.name, run.exports) for run in bundle.profiled[side])
+        f"{name}/{side}", tuple(_one_run(run.name, run.exports) for run in bundle.profiled[side])
     )
 
 
@@ -144,20 +151,31 @@ def _runs_of_folder(folder: Path) -> list[RunFiles]:
     if not files:
         subfolders = sorted(path for path in folder.iterdir() if path.is_dir())
         return [
-            RunFiles(f"{sub.name}", tuple(file for run in _runs_of_folder(sub) for file in run.files))
+            _one_run(sub.name, [file for run in runs for file in run.files])
             for sub in subfolders
-            if _runs_of_folder(sub)
+            if (runs := _runs_of_folder(sub))
         ]
     groups: dict[str, list[Path]] = {}
     for path in files:
         groups.setdefault(_RANK.sub("", path.name), []).append(path)
     together = one_run(list(groups.values())) if traces else None
     if together:
-        return [RunFiles(folder.resolve().name, tuple(together))]
+        return [_one_run(folder.resolve().name, together)]
     return [
-        RunFiles(name, tuple(sorted(paths, key=lambda path: (_rank_number(path), path.name))))
+        _one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
         for name, paths in sorted(groups.items())
     ]
+
+
+def _one_run(name: str, files: Sequence[Path]) -> RunFiles:
+    """A run of these files, with their ranks where names or heads tell them all apart."""
+    said = [_rank_number(path) for path in files]
+    if min(said) < 0 and len(files) > 1 and all(is_trace_name(path) for path in files):
+        said = [-1 if (rank := rank_of(path)) is None else rank for path in files]
+    known = len(files) > 1 and min(said) >= 0 and len(set(said)) == len(said)
+    order = sorted(range(len(files)), key=said.__getitem__) if known else range(len(files))
+    ranks = tuple(said[one] for one in order) if known else None
+    return RunFiles(name, tuple(files[one] for one in order), ranks)
 
 
 def _rank_number(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
@@ -33,12 +34,13 @@ def repeated_captures(sides: Sequence[Side]) -> list[Note]:
     notes = []
     for side in sides:
         copies: list[tuple[str, str]] = []
-        seen: list[tuple[str, Reduction]] = []
+        seen: dict[object, str] = {}
         for run in side.runs:
             for part in run.parts:
-                first = next((name for name, one in seen if _copy(one, part)), None)
+                same = _identities(part)
+                first = next((seen[one] for one in same if one in seen), None)
                 if first is None:
-                    seen.append((run.name, part))
+                    seen.update(dict.fromkeys(same, run.name))
                 else:
                     copies.append((first, run.name))
         if copies:
@@ -54,13 +56,11 @@ def repeated_captures(sides: Sequence[Side]) -> list[Note]:
     return notes
 
 
-def _copy(one: Reduction, other: Reduction) -> bool:
-    """Whether both are the same capture: equal bytes, or every step at the same instants of the trace's clock."""
-    if one.fingerprint == other.fingerprint:
-        return True
-    columns = ("rank", "device", "start_ns", "end_ns")
-    tables = [part.periods.select(columns) for part in (one, other)]
-    return len(tables[0]) > 0 and tables[0].equals(tables[1])
+def _identities(part: Reduction) -> list[object]:
+    """What copies of a capture share: equal bytes, or every step at the same instants of the trace's clock."""
+    table = part.periods.select("rank", "device", "start_ns", "end_ns")
+    instants = hashlib.sha256(b"".join(table[name].to_numpy().tobytes() for name in table.columns)).digest()
+    return [part.fingerprint, *([instants] if len(table) else [])]
 
 
 def launched_otherwise(findings: Sequence[Finding], launch: Launch) -> tuple[list[Finding], str]:

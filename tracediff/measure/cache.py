@@ -158,7 +158,7 @@ def key_of(path: Path, reading: Reading) -> str | None:
     if identity is None:
         return None
     how = dataclasses.asdict(reading)
-    for same_numbers in ("memory_limit", "threads", "cached"):
+    for same_numbers in ("memory_limit", "threads", "cached", "skip_unreadable", "scheduler"):
         del how[same_numbers]
     return hashlib.sha256(
         msgspec.json.encode([identity, path.name, how, code_version()], order="sorted")

@@ -16,10 +16,13 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
     """stratum, rank -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
 
     The k-th communication kernel of a step is the same collective on every rank. A rank waits from its own
-    start until the last rank's start; the rest is transfer. Needs ranks of one export: their clocks agree.
+    start until the last rank's start; the rest is transfer. Needs all ranks of one export: their clocks agree, and the
+    last one to come may be any of them.
     """
     frames = []
     first = 0
+    if len({unit.rank for unit in units}) < 2:
+        return pl.DataFrame(schema=_SCHEMA)
     for unit, one in zip(units, swept, strict=True):
         comm = np.flatnonzero(unit.kind[one.inside] == COMM)
         index = comm + one.inside.start
@@ -35,7 +38,7 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
         )
         first += len(unit.step)
     ops = pl.concat(frames)
-    if len({unit.rank for unit in units}) < 2 or not len(ops):
+    if not len(ops):
         return pl.DataFrame(schema=_SCHEMA)
     ops = ops.join(
         periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left"

@@ -19,6 +19,7 @@ from tracediff.measure.asides import asides, launched_otherwise, repeated_captur
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cell_table import Layout, cell_table, told
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
+from tracediff.measure.chosen import warnings_of
 from tracediff.measure.comparability import check
 from tracediff.measure.finding_drafts import (
     idle_drafts,
@@ -292,7 +293,7 @@ def _failed(comparability: Comparability) -> str:
 
 
 def _warnings(sides: tuple[Side, Side], strata: Strata, runs: tuple[int, int], with_gil: bool) -> list[Note]:
-    notes = list(dict.fromkeys(note for side in sides for part in side.parts for note in part.warnings))
+    notes = warnings_of(sides)
     notes += strata.warnings
     if min(runs) == 1:
         notes.append(

@@ -13,6 +13,7 @@ import polars as pl
 from tracediff.align.steps import find_steps
 from tracediff.load.capture import Capture
 from tracediff.load.database import run_sql
+from tracediff.load.selection import ALL, Selection
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
 
@@ -24,7 +25,7 @@ def is_host_only(capture: Capture) -> bool:
     return capture.coverage["kernels"] == "not_captured"
 
 
-def reduce_host(capture: Capture, *, step_regex: str | None = None) -> Reduction:
+def reduce_host(capture: Capture, *, step_regex: str | None = None, only: Selection = ALL) -> Reduction:
     """Measure the host of an export without kernels; copies and memsets in it are not looked at.
 
     Raises `TracediffError`: no-steps, one-step, no-whole-step, bad-step-regex.
@@ -35,7 +36,7 @@ def reduce_host(capture: Capture, *, step_regex: str | None = None) -> Reduction
     run_sql(capture.db, "measure/step_marks")
     coverage = capture.coverage
     capture.coverage = {**coverage, "kernels": "captured"}  # of the marks
-    reduction = reduce_capture(capture, step_regex=step_regex)
+    reduction = reduce_capture(capture, step_regex=step_regex, only=only)
     no_launch = [
         pl.lit(0, pl.Int64).alias(name) for name in ("kernels", "graph_kernels", "calls", "graph_launches")
     ]

@@ -9,11 +9,13 @@ import numpy as np
 import polars as pl
 
 from tracediff.align.places import Places
+from tracediff.align.selected import select
 from tracediff.align.steps import find_steps
 from tracediff.align.threads import thread_roles
 from tracediff.align.timeline import Timeline, Unit, build_timeline
 from tracediff.load.capture import Capture
 from tracediff.load.database import frame
+from tracediff.load.selection import ALL, Selection
 from tracediff.measure.attribution import IDLE
 from tracediff.measure.collectives import collective_waits
 from tracediff.measure.gil import read_gil
@@ -36,14 +38,15 @@ def reduce_capture(
     *,
     step_regex: str | None = None,
     whole_capture: bool = False,
+    only: Selection = ALL,
     keep: bool = False,
     keeper: Keeper = DRAWN,
     emptied: Callable[[], None] = lambda: None,
 ) -> Reduction:
     """Measure one export.
 
-    `keep`: with the events of some steps, to draw; `keeper` says of which, and how. `emptied` is called when the large tables of the capture are gone.
-    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex.
+    `only`: the ranks and steps that are measured; those of the export alone count. `keep`: with the events of some steps, to draw; `keeper` says of which, and how. `emptied` is called when the large tables of the capture are gone.
+    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
         source = "whole-capture"
@@ -53,11 +56,12 @@ def reduce_capture(
         source = find_steps(capture, step_regex)
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=keep)
+    timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
     swept = [sweep(unit) for unit in timeline.units]
     periods, strata = _periods(timeline.units, swept, steps)
-    windows = host_windows(periods, timeline.units[0].pid, threads)
+    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
     chosen = keeper.choose(periods, ops_of_periods(swept)) if keep else []
     gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
@@ -86,6 +90,7 @@ def reduce_capture(
         threads=list(threads.values()),
         warnings=[*capture.warnings, *timeline.warnings],
         residual_ns=_residual(periods),
+        measured=counts,
         periods=periods.drop("window_start", "window_end"),
         strata=strata,
         cells=idle.cells,
@@ -95,7 +100,7 @@ def reduce_capture(
         moments=idle.moments,
         keys=timeline.keys,
         sequences=modal_sequences(timeline, swept, periods),
-        collectives=collective_waits(timeline.units, swept, periods),
+        collectives=collective_waits([] if unmeasured else timeline.units, swept, periods),
         kept=kept,
         **_kernel_tables(timeline, swept, periods),
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from tracediff.align.selected import Kept
 from tracediff.align.threads import Thread
 from tracediff.measure.kept_steps import KeptStep
 from tracediff.model import Captured, Note
@@ -55,6 +56,7 @@ class Reduction:
     threads: list[Thread]
     warnings: list[Note]
     residual_ns: int
+    measured: Kept  # of how many ranks and steps
     periods: pl.DataFrame
     cells: pl.DataFrame
     idle_ns: pl.DataFrame

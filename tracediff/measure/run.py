@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +19,16 @@ from tracediff.load.database import connect
 from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.scratch import scratch
+from tracediff.load.selection import ALL, Selection
 from tracediff.measure import cache
+from tracediff.measure.chosen import Part, check_ranks, notes_of, numbered, one_error, parts_of
 from tracediff.measure.host_only import is_host_only, reduce_host
 from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.memory import Budget, needed
 from tracediff.measure.reduce import reduce_capture
 from tracediff.measure.reduction import Reduction
-from tracediff.measure.sides import Run, Side
-from tracediff.model import Note
+from tracediff.measure.sides import Side
+from tracediff.model import LeftOut, Note
 
 _WORTH_PROCESSES = 256 * 2**20  # bytes that the tables of all exports take
 
@@ -43,6 +45,9 @@ class Reading:
     keep: bool = False  # the events of some steps, to draw
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
     cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
+    only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone
+    skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
+    scheduler: str | None = None  # of a Dask cluster whose workers read
 
 
 def reduce_sides(
@@ -50,86 +55,154 @@ def reduce_sides(
 ) -> list[Side]:
     """Load and reduce every export of some sides, several at once where memory allows; the order is that of the files.
 
-    `progress` is told each file's name before it is read. Raises what the first file that fails raises.
+    `progress` is told each file's name before it is read. Exports that cannot be read are all named in one error, or
+    left out (`reading.skip_unreadable`), and the side says so. Raises what reading raises, exports-unreadable,
+    nothing-selected, ranks-unclear.
     """
-    files = [path for side in sides for run in side.runs for path in run.files]
+    for side in sides:
+        check_ranks(side)
+    plans = [[parts_of(run, side.only) for run in side.runs] for side in sides]
+    files = [part.path for plan in plans for run in plan for part in run]
     if reading.cached and reading.memory_limit is not None:
         connect(
             memory_limit=reading.memory_limit
         ).close()  # a limit that is none is an error, whatever is kept
     reading = replace(reading, two_profilers=len({is_trace_name(path) for path in files}) > 1)
-    # a limit of memory is meant for the whole, and the database cannot share it out
-    workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))
-    budget = Budget()
-    processes = contextlib.ExitStack()
-    at_once = min(workers, budget.together(max((needed(path)[0] for path in files), default=0)))
-    if at_once > 1 and _large(files):
-        reduce = _in_processes(processes, reading, at_once)
-    else:
-        reduce = _in_threads(reading)
-
     several = Counter(path.name for path in set(files))
 
-    def anew(path: Path) -> Reduction:
-        loading, reduced = needed(path)
-        with budget.lease(loading) as memory:
-            return reduce(path, lambda: memory.shrink(reduced))
+    def name_of(path: Path) -> str:
+        return path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
 
-    def read(path: Path) -> Reduction:
-        name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
-        progress(name)
+    with _reducer(files, reading) as (reduce, at_once):
+
+        def read(part: Part) -> Reduction:
+            path, name = part.path, name_of(part.path)
+            progress(name)
+            how = replace(reading, only=part.only)
+            try:
+                reduction = (
+                    cache.through(path, how, lambda path: reduce(path, how))
+                    if reading.cached
+                    else reduce(path, how)
+                )
+            except TracediffError as error:
+                error.rename(path.name, name)
+                raise
+            notes = [Note(note.slug, note.message.replace(path.name, name)) for note in reduction.warnings]
+            return replace(reduction, warnings=notes)
+
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="tracediff")
+        finish = True
         try:
-            reduction = cache.through(path, reading, anew) if reading.cached else anew(path)
-        except TracediffError as error:
-            error.rename(path.name, name)
+            waiting = [[[pool.submit(read, part) for part in run] for run in plan] for plan in plans]
+            found = [
+                [[(part, _outcome(one)) for part, one in zip(parts, futures, strict=True)] for parts, futures in zip(plan, runs, strict=True)]
+                for plan, runs in zip(plans, waiting, strict=True)
+            ]  # fmt: skip
+        except BaseException:
+            finish = False  # a large export takes a while, and nobody wants its tables any more
             raise
-        notes = [Note(note.slug, note.message.replace(path.name, name)) for note in reduction.warnings]
-        return replace(reduction, warnings=notes)
+        finally:
+            pool.shutdown(wait=finish, cancel_futures=True)
+    failed = [
+        (name_of(part.path), one)
+        for plan in found for run in plan for part, one in run if isinstance(one, TracediffError)
+    ]  # fmt: skip
+    if failed and not reading.skip_unreadable:
+        raise one_error(failed, len(files))
+    return [_side(side, runs, name_of, failed) for side, runs in zip(sides, found, strict=True)]
 
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tracediff")
-    finish = True
-    try:
-        waiting = [[[pool.submit(read, path) for path in run.files] for run in side.runs] for side in sides]
-        return [
-            Side(
-                side.label,
-                [
-                    Run(run.name, [_result(part) for part in parts])
-                    for run, parts in zip(side.runs, runs, strict=True)
-                ],
-            )
-            for side, runs in zip(sides, waiting, strict=True)
+
+_Outcomes = list[list[tuple[Part, Reduction | TracediffError]]]
+
+
+def _side(
+    side: SideFiles,
+    outcomes: _Outcomes,
+    name_of: Callable[[Path], str],
+    failed: list[tuple[str, TracediffError]],
+) -> Side:
+    """A side of what could be read of it. Raises the errors `failed` where that is nothing."""
+    runs, left_out = [], []
+    for files, parts in zip(side.runs, outcomes, strict=True):
+        good = [(part, one) for part, one in parts if isinstance(one, Reduction)]
+        left_out += [
+            LeftOut(name_of(part.path), one.slug, one.message)
+            for part, one in parts
+            if isinstance(one, TracediffError)
         ]
-    except (KeyboardInterrupt, SystemExit):
-        finish = False  # a large export takes a while, and nobody wants its tables any more
-        raise
-    finally:
-        pool.shutdown(wait=finish, cancel_futures=True)
-        processes.close()
+        if good:
+            runs.append(numbered(files, good, side.only))
+    if not runs:
+        raise one_error(failed, len(failed))
+    return Side(side.label, runs, tuple(notes_of(side, runs, left_out)), tuple(left_out))
 
 
-_Reduce = Callable[
-    [Path, Callable[[], None]], Reduction
-]  # an export, and what to call when its tables are gone
+# Errors of the machine or of the command, whatever the export: going on without it would not help.
+_OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory")
 
 
-def _in_threads(reading: Reading) -> _Reduce:
-    return lambda path, emptied: reduce_file(path, reading, emptied=emptied)
+def _outcome(part: Future[Reduction]) -> Reduction | TracediffError:
+    """What came of reading an export. Raises what is no fault of the export alone."""
+    try:
+        return _result(part)
+    except TracediffError as error:
+        if error.slug in _OF_ALL or error.slug.startswith("scheduler-"):
+            raise
+        return error
+    except PermissionError as error:
+        return TracediffError(
+            "no-permission",
+            f"{error.filename or 'a file'}: permission denied",
+            fix="read from and write to files and folders that this user may use",
+        )
 
 
-def _in_processes(stack: contextlib.ExitStack, reading: Reading, at_once: int) -> _Reduce:
+_Reduce = Callable[[Path, "Reading"], Reduction]
+
+
+@contextlib.contextmanager
+def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce, int]]:
+    """How an export is reduced, and how many are at the same time: here, in processes, or on a cluster."""
+    if reading.scheduler is not None:
+        from tracediff.measure.remote import cluster
+
+        with cluster(reading.scheduler) as remote:
+            yield remote.reduce, min(remote.at_once, len(files))
+        return
+    # a limit of memory is meant for the whole, and the database cannot share it out
+    workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))
+    budget, sizes = Budget(), {path: needed(path) for path in files}
+    with contextlib.ExitStack() as processes:
+        at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
+        large = bool(sys.executable) and sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
+        reduce = _in_processes(processes, at_once) if at_once > 1 and large else _in_threads
+
+        def leased(path: Path, how: Reading) -> Reduction:
+            loading, reduced = sizes[path]
+            with budget.lease(loading) as memory:
+                return reduce(path, how, lambda: memory.shrink(reduced))
+
+        yield leased, workers
+
+
+# an export, how it is read, and what to call when its tables are gone
+_Local = Callable[[Path, "Reading", Callable[[], None]], Reduction]
+
+
+def _in_threads(path: Path, how: Reading, emptied: Callable[[], None]) -> Reduction:
+    return reduce_file(path, how, emptied=emptied)
+
+
+def _in_processes(stack: contextlib.ExitStack, at_once: int) -> _Local:
     """`stack` ends the processes when it is closed; `at_once`: how many of them load at the same time."""
     from tracediff.measure.pool import pool
 
     started = stack.enter_context(pool())
-    threads = reading.threads or max(-(-(os.cpu_count() or 1) // at_once), 1)
-    shared = replace(reading, threads=threads)
-    return lambda path, emptied: started.reduce(path, shared, emptied)
-
-
-def _large(files: list[Path]) -> bool:
-    """Whether there is work for which starting processes pays."""
-    return bool(sys.executable) and sum(needed(path)[0] for path in files) >= _WORTH_PROCESSES
+    share = max(-(-(os.cpu_count() or 1) // at_once), 1)
+    return lambda path, how, emptied: started.reduce(
+        path, replace(how, threads=how.threads or share), emptied
+    )
 
 
 def _result(part: Future[Reduction]) -> Reduction:
@@ -168,11 +241,12 @@ def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: 
         )
         try:
             if reading.host_only and is_host_only(capture):
-                return reduce_host(capture, step_regex=reading.step_regex)
+                return reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
             return reduce_capture(
                 capture,
                 step_regex=reading.step_regex,
                 whole_capture=reading.whole_capture,
+                only=reading.only,
                 keep=reading.keep,
                 keeper=keeper,
                 emptied=emptied,

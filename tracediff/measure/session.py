@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from tracediff.capture.bundle_order import recorded
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve, resolve_pair
 from tracediff.load.kpi import read
+from tracediff.load.selection import ALL, Selection, spell_ranks, spell_steps, spell_window
 from tracediff.measure.bundle_kpi import with_bundle_kpi
 from tracediff.measure.compare import Options, compare
 from tracediff.measure.kpi import compare_kpi
@@ -38,6 +39,12 @@ class Asked:
     memory_limit: str | None = None
     threads: int | None = None
     cached: bool = True
+    only: tuple[Selection, Selection] = (
+        ALL,
+        ALL,
+    )  # what is measured of each side; of --noise as of the baseline
+    skip_unreadable: bool = False
+    scheduler: str | None = None
 
 
 def compare_inputs(
@@ -61,10 +68,14 @@ def compare_inputs(
         asked.threads,
         keep=keep,
         cached=asked.cached,
+        only=asked.only,
+        skip_unreadable=asked.skip_unreadable,
+        scheduler=asked.scheduler,
     )
     *files, bundle = resolve_pair(asked.baseline, asked.candidate)
     if asked.noise:
         files.append(resolve(asked.noise))
+    files = [replace(side, only=asked.only[number % 2]) for number, side in enumerate(files)]
     sides = reduce_sides(files, reading, progress)
     result = compare(
         sides[0], sides[1], Options(asked.min_steps, asked.force, extra=_said(asked, bundle)),
@@ -84,8 +95,11 @@ def reading_of(
     *,
     keep: bool = False,
     cached: bool = True,
+    only: Sequence[Selection] = (),
+    skip_unreadable: bool = False,
+    scheduler: str | None = None,
 ) -> Reading:
-    """How exports are read. Raises `TracediffError`: host-only-steps."""
+    """How exports are read; `only`: what is measured of each side. Raises `TracediffError`: host-only-steps, no-steps-to-select."""
     if host_only and whole_capture:
         raise TracediffError(
             "host-only-steps",
@@ -93,14 +107,34 @@ def reading_of(
             fix="--host-only goes without --whole-capture",
             exit_code=2,
         )
-    return Reading(step_regex, whole_capture, memory_limit, threads, host_only, keep, cached=cached)
+    if whole_capture and any(one.cuts_steps for one in only):
+        raise TracediffError(
+            "no-steps-to-select",
+            "--whole-capture counts each capture as one step: there are none to select",
+            fix="--steps and --window go without --whole-capture; --step-regex names what begins a step",
+            exit_code=2,
+        )
+    return Reading(
+        step_regex, whole_capture, memory_limit, threads, host_only, keep, cached=cached,
+        skip_unreadable=skip_unreadable, scheduler=scheduler,
+    )  # fmt: skip
+
+
+def selected(only: Sequence[Selection]) -> dict[str, object]:
+    """What was asked for of the sides, as a result says it; a pair where the sides differ."""
+    said: dict[str, object] = {}
+    for name, spelled in (("steps", spell_steps), ("window", spell_window), ("ranks", spell_ranks)):
+        words = list(dict.fromkeys(spelled(one) or "all" for one in only))
+        if words != ["all"]:
+            said[name] = "/".join(words)
+    return said
 
 
 def _said(asked: Asked, bundle: Bundle | None) -> dict[str, object]:
     """The options that a result mentions, where they were given."""
     said: dict[str, object] = {
         "step_regex": asked.step_regex, "whole_capture": asked.whole_capture, "host_only": asked.host_only,
-        "force": asked.force, "noise": bool(asked.noise),
+        "force": asked.force, "noise": bool(asked.noise), **selected(asked.only),
         "recorded": recorded(Path(asked.baseline)) if bundle is not None else [],
     }  # fmt: skip
     return {name: value for name, value in said.items() if value}

@@ -22,6 +22,7 @@ from tracediff.measure.asides import repeated_captures
 from tracediff.measure.bootstrap import run_values, side_means
 from tracediff.measure.cell_table import Layout, cell_table, told
 from tracediff.measure.cells import Frame, Values, build_frame
+from tracediff.measure.chosen import warnings_of
 from tracediff.measure.comparability import facts
 from tracediff.measure.compare import KINDS, Options
 from tracediff.measure.hidden import exposed, gil_exposed, hidden_time
@@ -218,7 +219,7 @@ def _stratum_rows(strata: Strata, min_steps: int, total_ns: float) -> list[ShowS
 
 
 def _warnings(side: Side, strata: Strata, gaps_left_out: int) -> list[Note]:
-    notes = [note for part in side.parts for note in part.warnings]
+    notes = warnings_of([side])
     if any(note.slug == "thin-strata" for note in strata.warnings):
         notes.append(
             Note("thin-strata", "no workload has enough whole steps a run (--min-steps): all steps were counted")

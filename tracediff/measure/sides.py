@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,11 +14,12 @@ import polars as pl
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
 from tracediff.load.kineto import PRODUCT
+from tracediff.load.selection import Selection
 from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.intervals import Ints
 from tracediff.measure.reduce import BUSY
 from tracediff.measure.reduction import Reduction
-from tracediff.model import RunInput, SideInput
+from tracediff.model import LeftOut, Note, RunInput, SideInput
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,25 @@ class Run:
 
     name: str
     parts: list[Reduction]
+    first_ranks: tuple[
+        int, ...
+    ] = ()  # the number of each part's first rank; (): they count on from part to part
+    sources: tuple[tuple[Path, Selection], ...] = ()  # of each part: its file, and what of it is measured
+
+    unread: int = 0  # exports of the run that were not read
+
+    @property
+    def program_ranks(self) -> int:
+        """How many ranks the program had, as far as that is known: an export that was not read holds as many as the others."""
+        counts = [part.measured.all_ranks for part in self.parts]
+        return sum(counts) + self.unread * max(counts)
+
+    def firsts(self) -> tuple[int, ...]:
+        """The number of each part's first rank."""
+        if self.first_ranks:
+            return self.first_ranks
+        counts = [part.measured.all_ranks for part in self.parts]
+        return tuple(accumulate(counts, initial=0))[:-1]
 
 
 @dataclass(frozen=True)
@@ -33,6 +55,8 @@ class Side:
 
     label: str
     runs: list[Run]
+    notes: tuple[Note, ...] = ()  # what of it was not read or not measured
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def parts(self) -> list[Reduction]:
@@ -67,6 +91,7 @@ def side_input(side: Side) -> SideInput:
             )
             for run in side.runs
         ],
+        list(side.left_out),
     )
 
 
@@ -75,8 +100,7 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     frames = []
     for number, side in enumerate(sides):
         for run_number, run in enumerate(side.runs):
-            first_rank = 0
-            for part_number, part in enumerate(run.parts):
+            for part_number, (part, first_rank) in enumerate(zip(run.parts, run.firsts(), strict=True)):
                 frames.append(
                     part.periods.select(
                         pl.lit(number, pl.Int64).alias("side"),
@@ -92,7 +116,6 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
                         *BUSY,
                     )
                 )
-                first_rank += part.periods["rank"].n_unique()
     return pl.concat(frames)
 
 

@@ -16,6 +16,7 @@ import polars as pl
 from tracediff.align.strata import MIN_STEPS, ROW, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import SideFiles
+from tracediff.load.selection import Selection
 from tracediff.measure.comparability import check
 from tracediff.measure.keeper import Keep, Keeper
 from tracediff.measure.paired_steps import Pair, median_run, on_axis, pair_steps
@@ -94,7 +95,7 @@ def trace_pair(
     with_gil = sides[0].captured("gil") == sides[1].captured("gil")
     keep = partial(trace_steps, with_gil=with_gil, most_events=window.most_events)
     parts = tuple(
-        _read(files[side].runs[chosen[side]].files, _periods(shown, side), reading, keep) for side in (0, 1)
+        _read(sides[side].runs[chosen[side]].sources, _periods(shown, side), reading, keep) for side in (0, 1)
     )
     for before, after in zip(first_pass, parts, strict=True):
         assert all(one.periods.equals(other.periods) for one, other in zip(before, after, strict=True))
@@ -136,16 +137,16 @@ def _periods(pairs: Sequence[Pair], side: int) -> dict[int, list[int]]:
 
 
 def _read(
-    files: tuple[Path, ...], periods: dict[int, list[int]], reading: Reading, keep: Keep
+    sources: Sequence[tuple[Path, Selection]], periods: dict[int, list[int]], reading: Reading, keep: Keep
 ) -> list[Reduction]:
     """Read every export of a run with the events of some periods."""
     return [
         reduce_file(
             path,
-            replace(reading, keep=True),
+            replace(reading, keep=True, only=only),
             keeper=Keeper(partial(_given, periods.get(part, [])), keep),
         )
-        for part, path in enumerate(files)
+        for part, (path, only) in enumerate(sources)
     ]
 
 
@@ -205,7 +206,8 @@ def _warnings(
     with_gil: bool,
 ) -> list[Note]:
     pairs, asked, shown = counts
-    notes = [note for side in parts for part in side for note in part.warnings]
+    notes = [note for side in sides for note in side.notes]
+    notes += [note for side in parts for part in side for note in part.warnings]
     notes += strata.warnings
     if any(part.step_source == "whole-capture" for side in parts for part in side):
         notes.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ class Windows:
         if pid not in self.of_pid:
             return np.full(len(instant), -1, np.int64)
         start, end, stratum = self.of_pid[pid]
+        if not len(start):
+            return np.full(len(instant), -1, np.int64)
         at = np.searchsorted(start, instant, side="right") - 1
         inside = at >= 0
         inside &= instant < end[at]  # -1, the last one, is left out above
@@ -45,6 +48,9 @@ def served(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
         carriers.setdefault(thread.role, set()).add(thread.pid)
     rows: list[tuple[int, str, int]] = []
     for role, pids in sorted(carriers.items()):
+        pids = {pid for pid in pids if len(windows.of_pid[pid][0])}
+        if not pids:
+            continue
         counted = sorted(pids & windows.ranks) or sorted(pids)[:1]
         strata, counts = np.unique(
             np.concatenate([windows.of_pid[pid][2] for pid in counted]), return_counts=True
@@ -57,8 +63,10 @@ def served(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
     )
 
 
-def host_windows(periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread]) -> Windows:
-    """Host windows of the measured steps; a process without steps shares those of `first_pid`."""
+def host_windows(
+    periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread], left_out: Collection[int] = ()
+) -> Windows:
+    """Host windows of the measured steps; a process without steps shares those of `first_pid`, a rank left out has none."""
     own = (
         periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
         .select("pid", "stratum", "window_start", "window_end")
@@ -74,4 +82,5 @@ def host_windows(periods: pl.DataFrame, first_pid: int, threads: dict[int, Threa
             mine["stratum"].to_numpy(),
         )
     shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
-    return Windows({**shared, **of_pid}, frozenset(of_pid))
+    nothing = (np.empty(0, np.int64),) * 3
+    return Windows({**shared, **dict.fromkeys(left_out, nothing), **of_pid}, frozenset(of_pid))

@@ -160,8 +160,10 @@ def _fill_side(
     number, problem = 0, None
     for run_number, run in enumerate(side.runs):
         first_rank = 0
-        for file in run.files:
+        for nth, file in enumerate(run.files):
             progress(file.name)
+            if run.ranks is not None:
+                first_rank = max(first_rank, run.ranks[nth])  # as in reports
             place = Place(schema, number, run_number, run.name, first_rank)
             ranks, found = fill(path, file, place, reading, measured=measured and problem is None)
             number, first_rank, problem = number + 1, first_rank + ranks, problem or found

@@ -1,0 +1,120 @@
+"""Exports that cannot be read: all named at once, left out only when asked, and then said to be."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tests.measure.test_ranks import ranks
+from tracediff.errors import TracediffError
+from tracediff.load.inputs import resolve
+from tracediff.measure.compare import compare
+from tracediff.measure.run import Reading, reduce_sides
+from tracediff.measure.show import show
+from tracediff.measure.sides import steps_table
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "side").mkdir()
+    for rank in range(5):
+        ranks(1).write(tmp_path / "side" / f"run_rank{rank}.sqlite")
+    return tmp_path / "side"
+
+
+def read(folder, **how):
+    return reduce_sides([resolve(str(folder))], Reading(threads=1, **how))[0]
+
+
+def test_one_is_an_error_of_its_own(folder):
+    (folder / "run_rank3.sqlite").write_bytes(b"")
+    with pytest.raises(TracediffError, match=r"run_rank3\.sqlite") as raised:
+        read(folder)
+    assert raised.value.slug == "empty-file"
+
+
+def test_several_are_named_at_once(folder):
+    (folder / "run_rank3.sqlite").write_bytes(b"")
+    (folder / "run_rank1.sqlite").write_bytes(b"no export, but long enough to look like something" * 9)
+    with pytest.raises(TracediffError) as raised:
+        read(folder)
+    error = raised.value
+    assert (
+        error.slug == "exports-unreadable"
+        and "2 of 5 exports" in error.message
+        and "--skip-unreadable" in error.fix
+    )
+    assert error.message.index("run_rank1.sqlite") < error.message.index("run_rank3.sqlite")
+    assert "[not-sqlite]" in error.message and "[empty-file]" in error.message
+
+
+def test_several_of_one_kind_keep_its_slug(folder):
+    for rank in (1, 4):
+        (folder / f"run_rank{rank}.sqlite").write_bytes(b"")
+    with pytest.raises(TracediffError) as raised:
+        read(folder)
+    assert raised.value.slug == "empty-file"
+    assert "the same of run_rank4.sqlite (2 of 5 exports)" in raised.value.message
+
+
+def test_left_out_when_asked_and_said_so(folder):
+    (folder / "run_rank3.sqlite").write_bytes(b"")
+    side = read(folder, skip_unreadable=True)
+    # the rank that is missing leaves a hole: the one after it keeps its number
+    assert sorted(set(steps_table([side])["rank"])) == [0, 1, 2, 4]
+    for report in (compare(side, side), show(side)):
+        (note,) = [note for note in report.warnings if note.slug == "exports-left-out"]
+        assert "1 of 5 exports" in note.message and "run_rank3.sqlite: empty-file" in note.message
+    (left,) = compare(side, side).inputs.candidate.left_out
+    assert (left.name, left.slug) == ("run_rank3.sqlite", "empty-file") and left.message
+    assert [row.rank for row in compare(side, side).ranks] == [0, 1, 2, 4]
+
+
+def test_a_whole_run_may_be_left_out(tmp_path):
+    (tmp_path / "side").mkdir()
+    for number in range(3):
+        ranks(1).write(tmp_path / "side" / f"run{number}.sqlite")
+    (tmp_path / "side" / "run1.sqlite").write_bytes(b"")
+    side = read(tmp_path / "side", skip_unreadable=True)
+    assert [run.name for run in side.runs] == ["run0.sqlite", "run2.sqlite"]
+
+
+def test_a_side_of_nothing_is_an_error_all_the_same(folder):
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(TracediffError, match=r"5 of 5 exports") as raised:
+        read(folder, skip_unreadable=True)
+    assert raised.value.slug == "empty-file" and "--skip-unreadable" not in (raised.value.fix or "")
+
+
+def test_a_mistake_of_the_command_is_no_fault_of_an_export(folder):
+    with pytest.raises(TracediffError) as raised:
+        read(folder, skip_unreadable=True, step_regex="(")
+    assert raised.value.slug == "bad-step-regex"
+
+
+def test_an_export_that_is_being_written_is_named(folder):
+    writer = sqlite3.connect(folder / "run_rank2.sqlite", isolation_level=None)
+    try:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(TracediffError, match=r"run_rank2\.sqlite") as raised:
+            read(folder)
+        assert raised.value.slug == "locked"
+        side = read(folder, skip_unreadable=True, cached=True)
+        assert [one.slug for one in side.left_out] == ["locked"]
+    finally:
+        writer.execute("ROLLBACK")
+        writer.close()
+    assert not read(folder, skip_unreadable=True, cached=True).left_out  # nothing of the failure is kept
+
+
+def test_many_warnings_of_one_kind_are_counted(tmp_path):
+    (tmp_path / "side").mkdir()
+    for rank in range(8):
+        trace = ranks(1)
+        trace.kernel(999, 2_350_000, 2_360_000, name="orphan")  # without a launching call
+        trace.write(tmp_path / "side" / f"run_rank{rank}.sqlite")
+    side = read(tmp_path / "side")
+    notes = [note.message for note in show(side).warnings if note.slug == "kernels-without-launch"]
+    assert len(notes) == 6 and notes[0].startswith("run_rank0.sqlite") and "3 further exports" in notes[5]
