@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -141,6 +142,40 @@ def test_a_real_export_is_scrubbed_and_stays_the_same(
     same = json.loads((tmp_path / "same.json").read_text())
     assert same["step"]["delta_ns"] == 0
     assert set(same["accounting"]["delta"].values()) == {0}
+
+
+def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
+    """What nsys itself writes as Parquet and as Arrow, against its SQLite without what it does not write there."""
+    run(
+        "capture",
+        plan(tmp_path, "--gc-every 2"),
+        "-n",
+        1,
+        "--controls",
+        0,
+        "--keep-reports",
+        "-o",
+        tmp_path / "b",
+    )
+    reports = sorted((tmp_path / "b").rglob("*.nsys-rep"))
+    assert len(reports) == 2
+    found = {}
+    for form in ("sqlite", "parquetdir", "arrowdir"):
+        sides = [tmp_path / form / str(side) / "run" for side, _ in enumerate(reports)]
+        for report, side in zip(reports, sides, strict=True):
+            side.parent.mkdir(parents=True)
+            words = [str(find_nsys()), "export", "--type", form, "-o", str(side), str(report)]
+            subprocess.run(words, check=True, capture_output=True)
+            if form == "sqlite":
+                with sqlite3.connect(side) as db:
+                    db.execute("DROP TABLE META_DATA_CAPTURE")
+                db.close()
+        out = tmp_path / f"{form}.json"
+        run("compare", *sides, "--host-only", "--force", "--json", out, "--quiet", "--no-cache")
+        found[form] = {name: part for name, part in json.loads(out.read_text()).items() if name != "inputs"}
+    assert found["sqlite"]["accounting"]["delta"]["gc"] > 0
+    assert found["parquetdir"] == found["sqlite"]
+    assert found["arrowdir"] == found["sqlite"]
 
 
 def test_the_doctor_sees_ranges_and_the_gil() -> None:

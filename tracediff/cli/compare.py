@@ -112,8 +112,9 @@ def compare(
 ) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
-    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a trace of torch.profiler
-    (.json, .json.gz), or a folder of repeats, and may be named: label=PATH. A bundle of `tracediff capture` holds both
+    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that
+    nsys exported (parquetdir, arrowdir), a trace of torch.profiler (.json, .json.gz), or a folder of repeats of these, and
+    may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
     from tracediff.cli.ncu_pair import reader

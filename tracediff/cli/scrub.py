@@ -8,6 +8,8 @@ import click
 
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.bundle import is_bundle
+from tracediff.errors import TracediffError
+from tracediff.load import columnar
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_scrub import scrub_trace
 
@@ -42,6 +44,12 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     if is_bundle(source):
         _bundle(source, target, keep_kpi)
         return
+    if columnar.form_of(source):
+        raise TracediffError(
+            "scrub-folder",
+            f"{source.resolve().name} is a folder of tables: only exports in SQLite are scrubbed",
+            fix="nsys export --type sqlite REPORT.nsys-rep, and scrub that",
+        )
     if is_trace_name(source):
         trace = scrub_trace(source, target, overwrite=overwrite)
         click.echo(

@@ -76,8 +76,8 @@ def show(
 ) -> None:
     """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
 
-    CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), or a folder of
-    repeated runs of one program, and may be named: label=PATH.
+    CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that nsys
+    exported (parquetdir, arrowdir), or a folder of repeated runs of one program, and may be named: label=PATH.
     """
     from tracediff.load.inputs import resolve
     from tracediff.load.kpi import read

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import duckdb
 
-from tracediff.load import kineto, nsys_sqlite
+from tracediff.load import columnar, kineto, nsys_sqlite
 from tracediff.load.database import connect, sql
 from tracediff.load.nsys_schema import Schema
-from tracediff.load.unpack import fingerprint, unpack
+from tracediff.load.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
 
 
@@ -46,7 +46,7 @@ def load_capture(
     threads: int | None = None,
     annotations_only: bool = False,
 ) -> Capture:
-    """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a trace of torch.profiler) into canonical tables.
+    """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a folder of tables, a trace of torch.profiler) into canonical tables.
 
     `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`.
     Raises `TracediffError` (see nsys_schema, unpack).
@@ -62,7 +62,7 @@ def load_capture(
         capture = Capture(
             name=path.name,
             fingerprint=fingerprint(path),
-            bytes=path.stat().st_size,
+            bytes=columnar.size(path) if path.is_dir() else path.stat().st_size,
             db=db,
             schema=schema,
             meta=meta,
@@ -76,7 +76,7 @@ def load_capture(
         raise
     finally:
         if plain != path:
-            plain.unlink(missing_ok=True)
+            remove(plain)
     return capture
 
 
@@ -92,8 +92,12 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
         return "captured" if yes else "not_captured"
 
     # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
-    cuda_asked = "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ()) or "true" in capture.meta.get(
-        "COLLECT_CUDA_TRACE", ()
+    # A folder of tables does not say what was asked for: calls and kernels come of the CUDA trace only.
+    cuda_seen = any(capture.schema.has(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "RUNTIME"))
+    cuda_asked = (
+        (bool(capture.schema.relations) and cuda_seen)
+        or "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ())
+        or "true" in capture.meta.get("COLLECT_CUDA_TRACE", ())
     )
     return {
         "kernels": said(capture.count("op_sort", "kind IN (0, 3)") > 0),

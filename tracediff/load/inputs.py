@@ -1,7 +1,8 @@
 """Words of the command line -> sides and the files of their runs.
 
 FILE            one run
-FOLDER          one run a file; files that differ only in `rank<N>` are the ranks of one run, and so are traces of
+FOLDER OF TABLES  one run: an export of nsys as Parquet or Arrow files (parquetdir, arrowdir)
+FOLDER          one run a file (or a folder of tables); files that differ only in `rank<N>` are the ranks of one run, and so are traces of
                 torch.profiler that say so themselves; beside exports of nsys, .json files are left alone
 FOLDER/…        a folder of folders: one run a subfolder
 label=PATH      the same with a name for the report
@@ -18,10 +19,11 @@ from pathlib import Path
 from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
 from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
+from tracediff.load import columnar
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
 from tracediff.load.selection import ALL, Selection
-from tracediff.load.unpack import SUFFIXES, is_export
+from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 
@@ -88,7 +90,10 @@ def resolve(word: str) -> SideFiles:
             fix="compare it alone, or name folders of one side's exports",
             exit_code=2,
         )
-    if path.is_dir():
+    if columnar.form_of(path):
+        _no_other_export(path)
+        runs = [RunFiles(_named(path).name, (_named(path),))]
+    elif path.is_dir():
         _no_bundle_inside(path)
         runs = _runs_of_folder(path)
         if not runs:
@@ -118,6 +123,17 @@ def _no_bundle_inside(folder: Path) -> None:
             )
 
 
+def _no_other_export(folder: Path) -> None:
+    """Refuse a folder of tables in which other exports lie, for nobody says which is meant."""
+    others = sorted(one.name for one in folder.iterdir() if is_export(one) and not is_trace_name(one))
+    if others:
+        raise TracediffError(
+            "mixed-folder",
+            f"{_named(folder).name} holds the tables of an export as files, and beside them {others[0]}",
+            fix="give each export a folder of its own, or name the one that is meant",
+        )
+
+
 def _readable(bundle: Path) -> bool:
     """Whether the manifest is one of ours, and not something else of that name."""
     try:
@@ -132,14 +148,21 @@ def _split_label(word: str) -> tuple[str, Path]:
     if equals and label and not Path(word).exists() and "/" not in label:
         return label, Path(rest)
     path = Path(word)
-    name = (path.resolve() if path.name in ("", ".", "..") else path).name
-    for suffix in SUFFIXES:
+    name = _named(path).name
+    for suffix in (*SUFFIXES, *FOLDER_SUFFIXES):
         name = name.removesuffix(suffix)
     return name, path
 
 
+def _named(path: Path) -> Path:
+    """The path with a name: `.` has none."""
+    return path.resolve() if path.name in ("", ".", "..") else path
+
+
 def _runs_of_folder(folder: Path) -> list[RunFiles]:
-    files = sorted(path for path in folder.iterdir() if path.is_file() and is_export(path))
+    files = sorted(
+        path for path in folder.iterdir() if (path.is_file() or columnar.form_of(path)) and is_export(path)
+    )
     exports = [path for path in files if not is_trace_name(path)]
     traces = [] if exports else files
     files = exports or traces
@@ -147,6 +170,8 @@ def _runs_of_folder(folder: Path) -> list[RunFiles]:
     stems = {
         path.name.removesuffix(".xz").removesuffix(".sqlite") for path in files if ".sqlite" in path.name
     }
+    files = [path for path in files if not (path.is_dir() and _stem(path) in stems)]
+    stems |= {_stem(path) for path in files if path.is_dir()}
     files = [path for path in files if not (path.suffix == ".nsys-rep" and path.stem in stems)]
     if not files:
         subfolders = sorted(path for path in folder.iterdir() if path.is_dir())
@@ -176,6 +201,14 @@ def _one_run(name: str, files: Sequence[Path]) -> RunFiles:
     order = sorted(range(len(files)), key=said.__getitem__) if known else range(len(files))
     ranks = tuple(said[one] for one in order) if known else None
     return RunFiles(name, tuple(files[one] for one in order), ranks)
+
+
+def _stem(folder: Path) -> str:
+    """What the report was called of which this is the export."""
+    name = folder.name
+    for suffix in FOLDER_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _rank_number(path: Path) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracediff.errors import TracediffError
+from tracediff.load.database import identifier
 
 # table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it
 STAGED: dict[str, dict[str, str]] = {
@@ -55,8 +56,8 @@ STAGED: dict[str, dict[str, str]] = {
     "DIAGNOSTIC_EVENT": {"severity": "BIGINT", "text": "VARCHAR"},
 }  # fmt: skip
 
-# One of these makes a SQLite file an nsys export; other tables in it are left alone.
-_MARKS = (
+# One of these makes a SQLite file, or a folder of tables, an nsys export; other tables in it are left alone.
+MARKS = (
     "StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",
     "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_GPU", "ANALYSIS_DETAILS",
 )  # fmt: skip
@@ -69,10 +70,15 @@ class Schema:
     tables: dict[str, frozenset[str]]
     version: str = ""
     warnings: list[str] = field(default_factory=list)
+    relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
 
     def has(self, table: str) -> bool:
         """Whether the table is there (it may be empty)."""
         return table in self.tables
+
+    def relation(self, table: str) -> str:
+        """What the table is in SQL, with its row numbers as `rowid`; an export in SQLite is attached as `source`."""
+        return self.relations.get(table) or f"source.{identifier(table)}"
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:
@@ -113,7 +119,7 @@ def inspect(path: Path, name: str | None = None) -> Schema:
         raise TracediffError(
             "truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN
         ) from error
-    if not any(mark in tables for mark in _MARKS):
+    if not any(mark in tables for mark in MARKS):
         raise TracediffError(
             "not-nsys",
             f"{name} is a SQLite file without any table of an nsys export",
@@ -158,6 +164,11 @@ def _version(db: sqlite3.Connection, tables: dict[str, frozenset[str]]) -> str:
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         if {"name", "value"} <= tables.get(table, frozenset()):
             row = db.execute(f"SELECT value FROM {table} WHERE name = 'EXPORT_SCHEMA_VERSION'").fetchone()
-            if row and isinstance(row[0], str) and re.fullmatch(r"[0-9.]{1,20}", row[0]):
-                return row[0]
+            if row and version_of(row[0]):
+                return version_of(row[0])
     return ""
+
+
+def version_of(value: object) -> str:
+    """A schema version as an export spells it, "" where it is none."""
+    return value if isinstance(value, str) and re.fullmatch(r"[0-9.]{1,20}", value) else ""

@@ -1,4 +1,4 @@
-"""An nsys SQLite export -> the canonical tables of sql/load/."""
+"""An nsys export, SQLite or a folder of Parquet files -> the canonical tables of sql/load/."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from tracediff.errors import TracediffError
+from tracediff.load import columnar
 from tracediff.load.database import identifier, quoted, run_sql
 from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
@@ -21,15 +22,17 @@ _STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call"
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
     """Create the canonical tables (see sql/load/) from the export at `path` in `db`; what is odd comes back as notes.
 
-    `name` is what messages call it. Raises `TracediffError`: those of `nsys_schema.inspect`, out-of-memory,
+    `name` is what messages call it. Raises `TracediffError`: those of `nsys_schema.inspect` and `columnar.inspect`, out-of-memory,
     bad-column.
     """
     file_name = name or path.name
-    schema = inspect(path, file_name)
+    in_folder = path.is_dir()
+    schema = columnar.inspect(db, path, file_name) if in_folder else inspect(path, file_name)
     notes: list[Note] = []
-    db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
+    if not in_folder:
+        db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
     try:
-        copied = without_rowid(path, schema)
+        copied = set() if in_folder else without_rowid(path, schema)
         for table, columns in STAGED.items():
             _stage(db, table, columns, schema, copied)
         for step in _STEPS:
@@ -40,13 +43,14 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
                 find_ops(db, path, schema, copied)
             run_sql(db, step)
     except duckdb.Error as error:
-        raise _explain(file_name, error) from error
+        raise _explain(file_name, path, error) from error
     finally:
         for name, kind in db.execute(
             "SELECT table_name, table_type FROM information_schema.tables WHERE starts_with(table_name, 'staged_')"
         ).fetchall():
             db.execute(f"DROP {'VIEW' if kind == 'VIEW' else 'TABLE'} {identifier(name)}")
-        db.execute("DETACH source")
+        if not in_folder:
+            db.execute("DETACH source")
     return schema, notes
 
 
@@ -56,6 +60,8 @@ def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[
         run_sql(db, "load/string")
         return []
     except (duckdb.InvalidInputException, UnicodeDecodeError) as error:
+        if path.is_dir():
+            raise
         if isinstance(error, duckdb.InvalidInputException) and "unicode" not in str(error).lower():
             raise
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
@@ -87,7 +93,7 @@ def _stage(
         else f"CAST(NULL AS {kind}) AS {identifier(column)}"
         for column, kind in columns.items()
     ]
-    origin = f"FROM source.{identifier(table)}" if schema.has(table) else "WHERE false"
+    origin = f"FROM {schema.relation(table)}" if schema.has(table) else "WHERE false"
     if table in TABLES:
         number = (
             "row_number() OVER ()" if table in copied else "rowid" if schema.has(table) else "NULL::BIGINT"
@@ -97,8 +103,8 @@ def _stage(
     db.execute(f"CREATE {kind} {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}")
 
 
-def _explain(name: str, error: duckdb.Error) -> TracediffError:
-    text = str(error).splitlines()[0]
+def _explain(name: str, path: Path, error: duckdb.Error) -> TracediffError:
+    text = str(error).splitlines()[0].replace(f"{path}/", "")
     if "locked" in text.lower():
         return locked(name)
     if isinstance(error, duckdb.OutOfMemoryException):
@@ -107,6 +113,14 @@ def _explain(name: str, error: duckdb.Error) -> TracediffError:
             f"{name} does not fit into the memory allowed: {text}",
             fix="raise --memory-limit",
         )
+    if "invalid string encoding" in text.lower() or "invalid unicode" in text.lower():
+        return TracediffError(
+            "bad-column",
+            f"{name} holds names that are not UTF-8: {text}",
+            fix="export it as SQLite, where such names are read as far as they can be",
+        )
+    if path.is_dir() and not isinstance(error, duckdb.ConversionException | duckdb.BinderException):
+        return columnar.damaged(name, text)
     if "malformed" in text.lower() or "not a database" in text.lower():
         return TracediffError(
             "truncated",

@@ -50,6 +50,9 @@ def find_ops(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, copied: 
 
     `copied`: tables that lie in `db`, see `without_rowid`.
     """
+    if schema.relations:
+        _find_in_place(db)
+        return
     first = db.execute(sql("load/op_first")).fetchall()
     found: list[tuple[object, ...]] = []
     with closing(_open(path)) as export:
@@ -72,6 +75,24 @@ def find_ops(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, copied: 
         db.execute(
             "INSERT INTO op_found VALUES " + ", ".join(f"({', '.join(map(_literal, row))})" for row in some)
         )
+
+
+def _find_in_place(db: duckdb.DuckDBPyConnection) -> None:
+    """The same where DuckDB itself reads the export: one join a table."""
+    db.execute(f"CREATE TEMP TABLE op_first AS {sql('load/op_first')}")
+    columns = ", ".join(identifier(name) for name in _COLUMNS)
+    parts = []
+    for kind, table in enumerate(TABLES):
+        has = {name.lower() for name in STAGED[table]}
+        values = [
+            f"t.{identifier(n)}" if n.lower() in has else f"NULL::BIGINT AS {identifier(n)}" for n in _COLUMNS
+        ]
+        parts.append(
+            f"SELECT f.sort, f.kind, {', '.join(values)} FROM {identifier(f'staged_{table}')} AS t"
+            f" JOIN op_first AS f ON f.source = t.source AND f.kind = {kind}"
+        )
+    db.execute(f"CREATE TABLE op_found AS SELECT sort, kind, {columns} FROM ({' UNION ALL '.join(parts)})")
+    db.execute("DROP TABLE op_first")
 
 
 def _literal(value: object) -> str:

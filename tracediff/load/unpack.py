@@ -1,6 +1,7 @@
-"""Whatever the user gave -> a plain .sqlite.
+"""Whatever the user gave -> a plain .sqlite, or a folder of Parquet files.
 
-.xz is unpacked, .nsys-rep exported by the user's own nsys, a trace of torch.profiler converted.
+.xz is unpacked, .nsys-rep exported by the user's own nsys, a trace of torch.profiler converted. A folder of Parquet
+files stays one; one of Arrow files becomes one.
 """
 
 from __future__ import annotations
@@ -12,25 +13,31 @@ from pathlib import Path
 
 from tracediff.capture.nsys import export_sqlite
 from tracediff.errors import TracediffError
-from tracediff.load import kineto
+from tracediff.load import columnar, kineto
 from tracediff.load.kineto_json import peek
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
+FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
 
 
 def is_export(path: Path) -> bool:
-    """Whether this is something `unpack` can open: by its name, and a .json by its first lines."""
+    """Whether this is something `unpack` can open: by its name, a .json by its first lines, a folder by its files."""
+    if path.is_dir():
+        return columnar.form_of(path) is not None
     if kineto.is_trace_name(path):
         return path.is_file() and peek(path) is not None
     return path.name.endswith(SUFFIXES) or path.name.endswith((".db", ".sqlite3"))
 
 
 def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path:
-    """The path of a plain SQLite file: `path` itself, or a copy under `scratch`.
+    """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite` and `kineto.convert`.
+    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`
+    and `columnar.prepare`.
     """
+    if path.is_dir() and columnar.form_of(path):
+        return columnar.prepare(path, scratch / f"{_tag(path)}_pqtdir")
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
@@ -66,6 +73,8 @@ def fingerprint(path: Path) -> str:
 
     Small files are hashed whole; an export of gigabytes is not read a second time only for its name.
     """
+    if path.is_dir():
+        return columnar.fingerprint(path, {name: fingerprint(file) for name, file in columnar.content(path)})
     digest = hashlib.sha256()
     size, block, blocks = path.stat().st_size, 1 << 16, 64
     digest.update(str(size).encode())
@@ -77,6 +86,11 @@ def fingerprint(path: Path) -> str:
                 file.seek((size - block) * index // (blocks - 1))
                 digest.update(file.read(block))
     return digest.hexdigest()
+
+
+def remove(copy: Path) -> None:
+    """Take away what `unpack` made under a scratch folder."""
+    shutil.rmtree(copy, ignore_errors=True) if copy.is_dir() else copy.unlink(missing_ok=True)
 
 
 def _tag(path: Path) -> str:

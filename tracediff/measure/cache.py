@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import tracediff
+from tracediff.load import columnar
 from tracediff.load.unpack import fingerprint
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.store import DamagedStoreError, pack, unpack
@@ -176,6 +177,9 @@ def _content(path: Path) -> list[object] | None:
     a status change (ctime), so a file written to in between is never taken for the one before. None where it was
     changed just now: another change within a tick of the clock would not show.
     """
+    if path.is_dir():
+        parts = [_content(file) for _, file in columnar.content(path)]
+        return None if None in parts else [sorted(columnar.tables(path)), parts]
     status = path.stat()
     if status.st_size <= _HASHED_WHOLE:
         with path.open("rb") as file:

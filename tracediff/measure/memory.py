@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import polars as pl
+
+from tracediff.load import columnar
+
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST = 4 * 2**30
 _BASE = 350 * 2**20  # the interpreter, DuckDB, polars
@@ -83,6 +87,8 @@ def _size(rows: dict[str, int], cost: dict[str, int]) -> int:
 def _row_counts(path: Path) -> dict[str, int] | None:
     """Highest row number of each table, which SQLite finds without reading it; None where it is no plain export."""
     counts = dict.fromkeys(_REDUCED, 0)
+    if path.is_dir():
+        return _row_counts_of_folder(path)
     if not path.is_file() or path.suffix != ".sqlite":
         return None
     try:
@@ -95,6 +101,14 @@ def _row_counts(path: Path) -> dict[str, int] | None:
     except sqlite3.Error:
         return None  # the loader says what is wrong with it
     return counts
+
+
+def _row_counts_of_folder(folder: Path) -> dict[str, int] | None:
+    files = columnar.tables(folder)
+    try:
+        return {table: columnar.estimated_rows(files[table]) if table in files else 0 for table in _REDUCED}
+    except (OSError, pl.exceptions.PolarsError):
+        return None  # the loader says what is wrong with it
 
 
 def _default() -> int:
