@@ -1,4 +1,4 @@
-"""The commands that docs/tutorial.md and docs/recipes.md mark as runnable do run, and docs/cli.md is current.
+"""The commands that the pages of docs/ mark as runnable do run, and docs/cli.md is current.
 
 A block that begins with ```sh run is run line by line from a folder with `fixtures` in it; ```sh run exit=4 says what each of its
 lines exits with. A line that ends in a backslash goes on in the next one.
@@ -11,12 +11,14 @@ import shlex
 
 import pytest
 
+import tracediff
 from docs.make_cli import PAGE, render
 from tests.tiny import ROOT
 from tracediff.cli.main import main
 
 _BLOCK = re.compile(r"^```sh run(?: exit=(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ("tutorial.md", "recipes.md")
+# Page -> how many commands it has at least.
+PAGES = {"tutorial.md": 5, "recipes.md": 5, "comparison.md": 3}
 
 
 def _commands(page: str) -> list[tuple[int, list[str]]]:
@@ -35,7 +37,7 @@ def test_the_commands_of_the_page_run(page, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     commands = _commands(page)
-    assert len(commands) >= 5
+    assert len(commands) >= PAGES[page]
     for status, (program, *words) in commands:
         assert program == "tracediff"
         monkeypatch.setattr("sys.argv", [program, *words])
@@ -52,3 +54,20 @@ def test_the_commands_of_the_page_run(page, monkeypatch, capsys, tmp_path):
 def test_the_page_of_the_command_line_is_current():
     """To update it: python docs/make_cli.py."""
     assert PAGE.read_text(encoding="utf-8") == render()
+
+
+@pytest.mark.parametrize(
+    ("candidate", "verdict", "first"),
+    [
+        ("graph_a/graph_a3", "inconclusive", ("launch_api", 61.1, "within_noise")),
+        ("graph_gc/graph_gc", "likely_regressed", ("gc", 12764.2, "likely")),
+        ("graph_fused/graph_fused_1", "inconclusive", ("kernel_fused", -20.4, "exact")),
+    ],
+)
+def test_what_the_comparison_with_other_tools_says_of_this_one(candidate, verdict, first):
+    """docs/comparison.md states these: one program against itself, garbage collection, two GEMMs fused."""
+    demo = ROOT / "fixtures" / "demo"
+    result = tracediff.compare(demo / "graph_a/graph_a1.sqlite.xz", demo / f"{candidate}.sqlite.xz").result
+    finding = result.findings[0]
+    assert result.verdict == verdict
+    assert (finding.cause, round(finding.delta_ns / 1e3, 1), finding.level) == first

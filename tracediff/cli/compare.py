@@ -12,6 +12,7 @@ from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
 from tracediff.cli.outputs import check, output_options, write_outputs
 from tracediff.cli.reading import (
+    complete_files,
     memory_limit_option,
     min_steps_option,
     progress,
@@ -41,8 +42,8 @@ Examples:
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
 """
 )
-@click.argument("baseline")
-@click.argument("candidate", required=False)
+@click.argument("baseline", shell_complete=complete_files)
+@click.argument("candidate", required=False, shell_complete=complete_files)
 @output_options
 @gate_options
 @step_regex_option

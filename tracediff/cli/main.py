@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
+    "completion": ("tracediff.cli.completion", "Print the completion script of bash, zsh or fish."),
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.reading import reading_options
+from tracediff.cli.reading import complete_files, reading_options
 
 if TYPE_CHECKING:
     from tracediff.measure.run import Reading
@@ -31,7 +31,7 @@ Examples:
   tracediff query --schema
 """
 )
-@click.argument("words", metavar="CAPTURE [CAPTURE] SQL", nargs=-1)
+@click.argument("words", metavar="CAPTURE [CAPTURE] SQL", nargs=-1, shell_complete=complete_files)
 @click.option("--csv", "form", flag_value="csv", help="CSV instead of a table for reading.")
 @click.option("--json", "form", flag_value="json", help="A JSON array with an object a row.")
 @click.option("--markdown", "form", flag_value="markdown", help="A Markdown table.")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from tracediff.measure.run import Reading
@@ -23,6 +24,11 @@ memory_limit_option = click.option(
     "--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk."
 )
 threads_option = click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete names of files, for arguments that may be more than a name."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def min_steps_option(text: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.query import ROWS, print_answer, progress
-from tracediff.cli.reading import reading_options
+from tracediff.cli.reading import complete_files, reading_options
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ SELECT ...;       SQL of DuckDB, over as many lines as it takes, up to the semic
 
 
 @click.command(epilog="Example: echo 'SELECT count(*) FROM op;' | tracediff shell run.sqlite")
-@click.argument("captures", metavar="CAPTURE [CAPTURE]", nargs=-1, required=True)
+@click.argument(
+    "captures", metavar="CAPTURE [CAPTURE]", nargs=-1, required=True, shell_complete=complete_files
+)
 @click.option("--history", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Keep what you type in this file.  [default: it is forgotten]")  # fmt: skip
 @click.option(

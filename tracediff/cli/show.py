@@ -11,6 +11,7 @@ import click
 from tracediff.cli.cache import cache_option
 from tracediff.cli.outputs import check, show_output_options, write_outputs
 from tracediff.cli.reading import (
+    complete_files,
     memory_limit_option,
     min_steps_option,
     progress,
@@ -36,7 +37,7 @@ Examples:
 Exit status: 0 done, 1 error, 2 usage.
 """
 )
-@click.argument("capture")
+@click.argument("capture", shell_complete=complete_files)
 @show_output_options
 @step_regex_option
 @whole_capture_option

@@ -11,6 +11,7 @@ import click
 
 from tracediff.cli.cache import cache_option
 from tracediff.cli.reading import (
+    complete_files,
     memory_limit_option,
     min_steps_option,
     progress,
@@ -65,8 +66,8 @@ Examples:
 Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides.
 """
 )
-@click.argument("baseline")
-@click.argument("candidate", required=False)
+@click.argument("baseline", shell_complete=complete_files)
+@click.argument("candidate", required=False, shell_complete=complete_files)
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help="The trace, by custom named .pftrace.",
     type=click.Path(path_type=Path, dir_okay=False),
