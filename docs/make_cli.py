@@ -23,6 +23,7 @@ MORE = {
     "report": ("result.md",),
     "comment": ("ci.md",),
     "ncu": ("ncu.md",),
+    "trtexec": ("trtexec.md",),
     "schema": ("result.md",),
     "demo": ("tutorial.md",),
     "capture": ("capture.md",),

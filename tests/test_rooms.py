@@ -18,6 +18,7 @@ LEAVES = (
     "model",
     "model_ncu",
     "model_show",
+    "model_trtexec",
 )  # everything may import them; they import nothing else of the project
 VERSION_ONLY = "tracediff"  # `import tracediff` for its version number
 API = "api"  # the Python interface: above all rooms, beside the command line
@@ -50,7 +51,7 @@ def room(dotted: str) -> str:
 def allowed(inside: str) -> set[str]:
     """What a room may import of the project."""
     if inside in LEAVES:
-        return {"model"} if inside in ("model_ncu", "model_show") else set()
+        return {"model"} if inside in ("model_ncu", "model_show", "model_trtexec") else set()
     if inside == "cli":
         return {"", *LEAVES, *ROOMS, "cli"}
     if inside == API:

@@ -81,6 +81,12 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @click.option(
     "--ncu-candidate", metavar="FILE", type=click.Path(path_type=Path), help="The same of the candidate."
 )
+@click.option(
+    "--trtexec-baseline",
+    metavar="PATH",
+    help="Files of trtexec of the baseline's engine (a folder, or files with commas: docs/trtexec.md).",
+)
+@click.option("--trtexec-candidate", metavar="PATH", help="The same of the candidate.")
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @memory_limit_option
 @threads_option
@@ -103,6 +109,8 @@ def compare(
     host_only: bool,
     ncu_baseline: Path | None,
     ncu_candidate: Path | None,
+    trtexec_baseline: str | None,
+    trtexec_candidate: str | None,
     force: bool,
     memory_limit: str | None,
     threads: int | None,
@@ -118,11 +126,12 @@ def compare(
     may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
-    from tracediff.cli.ncu_pair import reader
+    from tracediff.cli import ncu_pair, trtexec_pair
     from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)
-    with_counters = reader(ncu_baseline, ncu_candidate)
+    with_counters = ncu_pair.reader(ncu_baseline, ncu_candidate)
+    with_engines = trtexec_pair.reader(trtexec_baseline, trtexec_candidate)
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
@@ -132,7 +141,7 @@ def compare(
         progress=progress(quiet),
         warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
-    result = with_counters(result)
+    result = with_engines(with_counters(result))
     sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
+    "trtexec": ("tracediff.cli.trtexec", "Compare two TensorRT engines by what trtexec measured."),
     "cache": ("tracediff.cli.cache", "Show or clear what is kept of exports read before."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.outputs import ncu_output_options, print_guarded
+from tracediff.cli.outputs import ncu_output_options, write_alone
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,19 +58,12 @@ def ncu(
 def write_ncu(report: NcuReport, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool) -> None:
     """Render everything first, then write and print."""
     from tracediff.report.ncu_terminal import render_ncu_terminal
-    from tracediff.report.write import write_atomically
-
-    rendered = {path: _render(name, report, top) for name, path in outputs.items()}
-    for path, data in rendered.items():
-        write_atomically(path, data, overwrite)
 
     def show(console: Console) -> None:
         render_ncu_terminal(report, console, top=top)
 
-    if not quiet:
-        print_guarded(show)
-    for name, path in outputs.items():
-        click.echo(f"wrote {path} ({name})", err=True)
+    rendered = {name: _render(name, report, top) for name in outputs}
+    write_alone(rendered, outputs, show, overwrite=overwrite, quiet=quiet)
 
 
 def _render(name: str, report: NcuReport, top: int) -> bytes:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracediff.model import Result
     from tracediff.model_ncu import NcuReport
     from tracediff.model_show import Show
+    from tracediff.model_trtexec import TrtexecReport
 
 _FORMATS = {
     "html": ("FILE", "One offline page."),
@@ -29,7 +30,7 @@ _FORMATS = {
     "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
 }
 OF_ONE = ("html", "md", "json", "tables")  # formats of the report of one capture
-OF_NCU = ("html", "md", "json")  # of the report of kernels by their counters
+OF_NCU = ("html", "md", "json")  # of the report of kernels by their counters, and of engines by trtexec
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -45,7 +46,16 @@ def show_output_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def ncu_output_options(command: Callable[..., None]) -> Callable[..., None]:
     """The same with the formats of the report of kernels by their counters."""
-    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/ncu.md).")}
+    return _alone_options(command, "docs/ncu.md")
+
+
+def trtexec_output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for the report of engines by trtexec."""
+    return _alone_options(command, "docs/trtexec.md")
+
+
+def _alone_options(command: Callable[..., None], page: str) -> Callable[..., None]:
+    words = {"md": ("FILE", "Markdown."), "json": ("FILE", f"The report itself (see {page}).")}
     return _options(command, {name: (_FORMATS | words)[name] for name in OF_NCU})
 
 
@@ -120,6 +130,25 @@ def write_outputs(
             write_atomically(file, data, overwrite)
     if not quiet:
         _print(result, top)
+    for name, path in outputs.items():
+        click.echo(f"wrote {path} ({name})", err=True)
+
+
+def write_alone(
+    rendered: dict[str, bytes],
+    outputs: dict[str, Path],
+    show: Callable[[Console], None],
+    *,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Write and print a report that is no `Result`, already rendered in each format."""
+    from tracediff.report.write import write_atomically
+
+    for name, data in rendered.items():
+        write_atomically(outputs[name], data, overwrite)
+    if not quiet:
+        print_guarded(show)
     for name, path in outputs.items():
         click.echo(f"wrote {path} ({name})", err=True)
 
@@ -209,12 +238,14 @@ def read_result(path: Path) -> Result:
     """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
     from tracediff.model import Result
     from tracediff.model_ncu import NcuReport
+    from tracediff.model_trtexec import TrtexecReport
 
     found = read_saved(path)
-    if isinstance(found, NcuReport):
+    if isinstance(found, NcuReport | TrtexecReport):
+        what = "kernels by their counters" if isinstance(found, NcuReport) else "engines by trtexec"
         raise TracediffError(
             "not-a-result",
-            f"{path.name} compares kernels by their counters, not steps",
+            f"{path.name} compares {what}, not steps",
             fix="tracediff compare A B --json FILE",
         )
     if not isinstance(found, Result):
@@ -227,11 +258,11 @@ def read_result(path: Path) -> Result:
     return found
 
 
-def read_saved(path: Path) -> Result | Show | NcuReport:
+def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff import model_ncu, model_show
+    from tracediff import model_ncu, model_show, model_trtexec
     from tracediff.model import FORMAT_VERSION, decode
 
     class Versioned(msgspec.Struct):
@@ -253,6 +284,10 @@ def read_saved(path: Path) -> Result | Show | NcuReport:
             known = model_ncu.NCU_VERSION
             if version == known:
                 return model_ncu.decode(data)
+        elif found.kind == "trtexec":
+            known = model_trtexec.TRTEXEC_VERSION
+            if version == known:
+                return model_trtexec.decode(data)
         elif version == known:
             return decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

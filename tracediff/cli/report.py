@@ -19,11 +19,13 @@ from tracediff.errors import TracediffError
 def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
 ) -> None:
-    """Render RESULT, the JSON that `tracediff compare`, `show` or `ncu` wrote with --json, in any format."""
+    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu` or `trtexec` wrote with --json, in any format."""
     from tracediff.cli.compare import finish
     from tracediff.cli.ncu import write_ncu
+    from tracediff.cli.trtexec import write_trtexec
     from tracediff.model import Result
     from tracediff.model_ncu import NcuReport
+    from tracediff.model_trtexec import TrtexecReport
     from tracediff.report.write import check_outputs
 
     found = read_saved(result)
@@ -31,6 +33,11 @@ def report(
         _refuse(result.name, outputs, OF_NCU, "compares kernels by their counters")
         check_outputs(outputs.values(), overwrite)
         write_ncu(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
+        return
+    if isinstance(found, TrtexecReport):
+        _refuse(result.name, outputs, OF_NCU, "compares engines by trtexec")
+        check_outputs(outputs.values(), overwrite)
+        write_trtexec(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
         return
     check(outputs, overwrite, of_one=not isinstance(found, Result))
     if isinstance(found, Result):

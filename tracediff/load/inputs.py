@@ -23,6 +23,7 @@ from tracediff.load import columnar
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
 from tracediff.load.selection import ALL, Selection
+from tracediff.load.trtexec import refuse
 from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
@@ -80,7 +81,7 @@ def _side_of(bundle: Bundle, side: SideName, name: str) -> SideFiles:
 def resolve(word: str) -> SideFiles:
     """The runs that a command-line word names, in a fixed order.
 
-    Raises `TracediffError`: not-a-file, empty-folder.
+    Raises `TracediffError`: not-a-file, empty-folder, bundle-as-side, trtexec-as-side.
     """
     label, path = _split_label(word)
     if is_bundle(path):
@@ -97,12 +98,15 @@ def resolve(word: str) -> SideFiles:
         _no_bundle_inside(path)
         runs = _runs_of_folder(path)
         if not runs:
+            for one in sorted(path.iterdir()):
+                refuse(one)
             raise TracediffError(
                 "empty-folder",
                 f"{path.name or path}: no export in this folder ({', '.join(SUFFIXES)})",
                 fix="nsys export --type sqlite REPORT.nsys-rep",
             )
     elif path.exists():
+        refuse(path)
         runs = [RunFiles(path.name, (path,))]
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")

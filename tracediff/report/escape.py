@@ -13,8 +13,9 @@ import msgspec
 from tracediff.model import Result
 from tracediff.model_ncu import NcuReport
 from tracediff.model_show import Show
+from tracediff.model_trtexec import TrtexecReport
 
-Report = TypeVar("Report", bound=Result | Show | NcuReport)
+Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(

@@ -22,6 +22,7 @@ from tracediff.report import (
     rows,
     templates,
     timelines,
+    trtexec_words,
     units,
     waterfall,
     words,
@@ -40,7 +41,7 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     environment = templates.html_environment()
     figure = waterfall.build(result)
-    styles = ["ncu.css"] if result.ncu else []
+    styles = ["ncu.css"] if result.ncu or result.trtexec else []
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
@@ -57,6 +58,8 @@ def render_html(result: Result) -> str:
         ncu_words=ncu_words,
         ncu_of=lambda place: _ncu_of(result, place),
         kernel_rows=len(result.kernels),
+        trtexec=result.trtexec,
+        trt_words=trtexec_words,
         **own_files(["timelines.js"], styles),
         **helpers(),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import names, ncu_words, units, waterfall, words
+from tracediff.report import names, ncu_words, trtexec_words, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
 from tracediff.report.rows import gap_order, kernel_order, range_order
@@ -126,6 +126,8 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         units=units,
         words=words,
         ncu_words=ncu_words,
+        t=result.trtexec,
+        trt_words=trtexec_words,
         kpi=_kpi(result, budget.rows),
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),

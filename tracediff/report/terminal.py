@@ -33,6 +33,12 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
         from tracediff.report.ncu_terminal import print_rows
 
         print_rows(result.ncu, console, top)
+    if result.trtexec:
+        from tracediff.report.trtexec_terminal import print_trtexec
+
+        print_heading(console, "TensorRT engines, by trtexec")
+        print_line(console, result.trtexec.verdict_reason)
+        print_trtexec(result.trtexec, console, top)
     _doubts(result, console)
 
 

@@ -1,0 +1,97 @@
+"""`tracediff trtexec` and the options of `tracediff compare` for files of trtexec."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fixtures.builders import trtexec as made
+from tests.cli.checks import expect_error, files
+
+SIDES = made.ROOT / "fp32", made.ROOT / "fp16"
+
+
+def test_every_output_says_the_same(run, tmp_path):
+    code, out, err = run("trtexec", *SIDES, "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    assert code == 0, err
+    assert "2 layers became 1, 410 -> 300 us" in out and "wrote a.html (html)" in err
+    text = (tmp_path / "a.json").read_text()
+    saved = json.loads(text)
+    assert saved["kind"] == "trtexec" and saved["trtexec"]["verdict"] == "likely_improved"
+    assert str(made.ROOT) not in text and "loadEngine" not in text and "model.onnx" not in text
+    code, again, _ = run("report", "a.json", "--html", "b.html", "--md", "b.md")
+    assert code == 0 and again == out
+    for suffix in ("html", "md"):
+        assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
+
+
+def test_the_json_is_what_its_schema_says(run, tmp_path):
+    from jsonschema import Draft202012Validator
+
+    run("trtexec", *SIDES, "--json", "a.json")
+    _, out, _ = run("schema")
+    validator = Draft202012Validator(json.loads(out))
+    saved = json.loads((tmp_path / "a.json").read_text())
+    validator.validate(saved)
+    del saved["trtexec"]["rows"][0]["match"]
+    with pytest.raises(Exception, match="match"):
+        validator.validate(saved)
+
+
+def test_files_with_commas(run):
+    words = (f"{side / 'log.txt'},{side / 'profile.json'}" for side in SIDES)
+    code, out, err = run("trtexec", *words, "-q")
+    assert (code, out, err) == (0, "", "")
+
+
+def test_an_output_that_exists_is_kept(run, tmp_path):
+    (tmp_path / "a.json").write_text("mine")
+    expect_error(run("trtexec", *SIDES, "--json", "a.json"), "output-exists")
+    assert (tmp_path / "a.json").read_text() == "mine"
+    assert run("trtexec", *SIDES, "--json", "a.json", "-f")[0] == 0
+
+
+def test_bad_files_leave_nothing(run, tmp_path):
+    (tmp_path / "bad.json").write_text('[ { "count" : 4 }')
+    before = files(tmp_path)
+    expect_error(run("trtexec", SIDES[0], "bad.json", "--html", "a.html"), "trtexec-damaged")
+    expect_error(run("trtexec", SIDES[0], "none", "--html", "a.html"), "trtexec-no-file")
+    expect_error(run("trtexec", SIDES[0], ".", "--html", "a.html"), "trtexec-damaged")
+    assert files(tmp_path) == before
+
+
+def test_a_saved_report_is_no_comparison_of_steps(run):
+    run("trtexec", *SIDES, "--json", "a.json")
+    expect_error(run("report", "a.json", "--postmortem", "p.md"), "one-capture", 2)
+    expect_error(run("comment", "a.json", "--dry-run"), "not-a-result")
+
+
+def test_files_of_trtexec_are_no_captures(run, good):
+    for side in (SIDES[0], SIDES[0] / "log.txt"):
+        err = expect_error(run("compare", good, side), "trtexec-as-side", 2)
+        assert "fix: tracediff trtexec BASELINE CANDIDATE" in err
+
+
+def test_in_a_comparison_of_steps(run, good, tmp_path):
+    words = ("--trtexec-baseline", SIDES[0], "--trtexec-candidate", SIDES[1])
+    code, out, err = run(
+        "compare", good, good, *words, "--json", "r.json", "--html", "r.html", "--tables", "tables"
+    )
+    assert code == 0, err
+    assert "2 layers became 1, 410 -> 300 us" in out
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["verdict"] == "no_change" and result["trtexec"]["verdict"] == "likely_improved"
+    assert 'id="trtexec"' in (tmp_path / "r.html").read_text()
+    rows = (tmp_path / "tables" / "trtexec_rows.csv").read_text()
+    assert len(rows.splitlines()) == 8 and "fused" in rows
+    code, again, _ = run("report", "r.json")
+    assert code == 0 and again == out
+    plain = run("compare", good, good, "--json", "plain.json")
+    assert "trtexec" not in plain[1] and json.loads((tmp_path / "plain.json").read_text())["trtexec"] is None
+
+
+def test_one_side_only_is_refused_before_the_work(run, good):
+    expect_error(run("compare", good, good, "--trtexec-baseline", SIDES[0]), "trtexec-one-side", 2)
+    words = ("--trtexec-baseline", SIDES[0], "--trtexec-candidate", "none")
+    expect_error(run("compare", good, good, *words), "trtexec-no-file")
