@@ -24,6 +24,7 @@ MORE = {
     "comment": ("ci.md",),
     "ncu": ("ncu.md",),
     "trtexec": ("trtexec.md",),
+    "latencies": ("latencies.md",),
     "schema": ("result.md",),
     "demo": ("tutorial.md",),
     "capture": ("capture.md",),

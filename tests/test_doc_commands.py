@@ -18,7 +18,7 @@ from tracediff.cli.main import main
 
 _BLOCK = re.compile(r"^```sh run(?: exit=(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Page -> how many commands it has at least.
-PAGES = {"tutorial.md": 5, "recipes.md": 5, "comparison.md": 3}
+PAGES = {"tutorial.md": 5, "recipes.md": 5, "comparison.md": 3, "latencies.md": 3}
 
 
 def _commands(page: str) -> list[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ ROOMS = ("capture", "load", "align", "measure", "query", "report")
 LEAVES = (
     "errors",
     "model",
+    "model_latencies",
     "model_ncu",
     "model_show",
     "model_trtexec",
@@ -51,7 +52,9 @@ def room(dotted: str) -> str:
 def allowed(inside: str) -> set[str]:
     """What a room may import of the project."""
     if inside in LEAVES:
-        return {"model"} if inside in ("model_ncu", "model_show", "model_trtexec") else set()
+        return (
+            {"model"} if inside in ("model_latencies", "model_ncu", "model_show", "model_trtexec") else set()
+        )
     if inside == "cli":
         return {"", *LEAVES, *ROOMS, "cli"}
     if inside == API:

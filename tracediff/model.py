@@ -4,7 +4,7 @@ All times are ns a step (floats, because they are means over steps) unless a fie
 `delta_ns` is candidate - baseline, so positive is slower. This module imports nothing of the project.
 
 FORMAT_VERSION history
-    1  first published form; `gates`, `ncu`, `trtexec` were added without a new version
+    1  first published form; `gates`, `ncu`, `trtexec`, `latencies` were added without a new version
 """
 
 from __future__ import annotations
@@ -813,6 +813,86 @@ class Trtexec(msgspec.Struct, frozen=True):
     warnings: list[Note] = []
 
 
+class LatencyOutlier(msgspec.Struct, frozen=True):
+    """One iteration far from the others of its run; counted from 1, as in the file."""
+
+    iteration: int
+    ns: float
+
+
+class LatencyRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of latencies: its figures over the iterations that were not trimmed."""
+
+    name: str  # base name
+    format: str
+    column: str  # column, key, benchmark or command; '' where there is none
+    unit: str  # as in the file
+    unit_from: str
+    iterations: int
+    trimmed: int  # warm-up, before them
+    mean_ns: float
+    median_ns: float
+    p90_ns: float
+    p99_ns: float
+    min_ns: float
+    max_ns: float
+    outliers: int
+    largest: list[LatencyOutlier] = []  # those farthest from the median
+    note: str = ""
+
+
+class LatencySide(msgspec.Struct, frozen=True):
+    """One side: its runs, each counted once, and the distribution of all their iterations."""
+
+    label: str
+    runs: list[LatencyRun]
+    iterations: int
+    quantiles_ns: list[float]  # at equal steps of probability from 0 to 1, for drawing
+
+
+class LatencyRow(msgspec.Struct, frozen=True):
+    """A figure of both sides: the mean over runs of what it is in each. Bounds are None where they cannot be said."""
+
+    statistic: Literal["mean", "median", "p90", "p99", "min"]
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float | None
+    ci_high_ns: float | None
+    level: Evidence
+    p_value: float | None = None
+    q_value: float | None = None  # Benjamini-Hochberg over the rows but the mean, which the verdict tests
+    baseline_runs_ns: list[float] = []
+    candidate_runs_ns: list[float] = []
+
+
+class LatencyTraced(msgspec.Struct, frozen=True):
+    """The mean iteration beside the mean step of the trace; the cost is that of profiling, where the two correspond."""
+
+    side: Literal["baseline", "candidate"]
+    unprofiled_ns: float
+    traced_ns: float
+    corresponds: bool
+    cost_ns: float | None = None
+    share: float | None = None  # of the unprofiled iteration
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """Latencies measured without a profiler. `step` is the mean iteration; noise and p are those of runs."""
+
+    baseline: LatencySide
+    candidate: LatencySide
+    verdict: Verdict
+    verdict_reason: str
+    step: Step
+    rows: list[LatencyRow]
+    checks: list[Check]
+    traced: list[LatencyTraced] = []
+    note: str = ""  # what both, trace and latencies, say together
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report needs."""
 
@@ -848,6 +928,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gates: Gates | None = None  # where any were judged
     ncu: Ncu | None = None  # where files of Nsight Compute were given
     trtexec: Trtexec | None = None  # where files of trtexec were given
+    latencies: Latencies | None = None  # where latencies without a profiler were given
 
 
 def decode(data: bytes) -> Result:

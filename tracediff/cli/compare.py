@@ -10,6 +10,7 @@ import click
 
 from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
+from tracediff.cli.latency_options import LatencyOptions, beside_options
 from tracediff.cli.outputs import check, output_options, write_outputs
 from tracediff.cli.reading import (
     complete_files,
@@ -87,6 +88,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
     help="Files of trtexec of the baseline's engine (a folder, or files with commas: docs/trtexec.md).",
 )
 @click.option("--trtexec-candidate", metavar="PATH", help="The same of the candidate.")
+@beside_options
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @memory_limit_option
 @threads_option
@@ -111,6 +113,7 @@ def compare(
     ncu_candidate: Path | None,
     trtexec_baseline: str | None,
     trtexec_candidate: str | None,
+    latencies: LatencyOptions,
     force: bool,
     memory_limit: str | None,
     threads: int | None,
@@ -126,12 +129,13 @@ def compare(
     may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
-    from tracediff.cli import ncu_pair, trtexec_pair
+    from tracediff.cli import latency_options, ncu_pair, trtexec_pair
     from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)
     with_counters = ncu_pair.reader(ncu_baseline, ncu_candidate)
     with_engines = trtexec_pair.reader(trtexec_baseline, trtexec_candidate)
+    with_latencies = latency_options.reader(latencies)
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
@@ -141,7 +145,7 @@ def compare(
         progress=progress(quiet),
         warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
-    result = with_engines(with_counters(result))
+    result = with_latencies(with_engines(with_counters(result)))
     sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 

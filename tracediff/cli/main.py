@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
     "trtexec": ("tracediff.cli.trtexec", "Compare two TensorRT engines by what trtexec measured."),
+    "latencies": ("tracediff.cli.latencies", "Compare latencies that were measured without a profiler."),
     "cache": ("tracediff.cli.cache", "Show or clear what is kept of exports read before."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),

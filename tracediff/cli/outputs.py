@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tracediff.model import Result
+    from tracediff.model_latencies import LatencyReport
     from tracediff.model_ncu import NcuReport
     from tracediff.model_show import Show
     from tracediff.model_trtexec import TrtexecReport
@@ -29,8 +30,16 @@ _FORMATS = {
     "junit": ("FILE", "JUnit XML of the gates."),
     "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
 }
+_TOP = click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Rows of a table in the terminal and the comment.",
+)
 OF_ONE = ("html", "md", "json", "tables")  # formats of the report of one capture
 OF_NCU = ("html", "md", "json")  # of the report of kernels by their counters, and of engines by trtexec
+OF_LATENCIES = ("html", "md", "json")  # of the report of latencies
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,7 +68,15 @@ def _alone_options(command: Callable[..., None], page: str) -> Callable[..., Non
     return _options(command, {name: (_FORMATS | words)[name] for name in OF_NCU})
 
 
-def _options(command: Callable[..., None], formats: dict[str, tuple[str, str]]) -> Callable[..., None]:
+def latency_output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same with the formats of the report of latencies, which has no tables to cut: no --top."""
+    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/latencies.md).")}
+    return _options(command, {name: (_FORMATS | words)[name] for name in OF_LATENCIES}, top=False)
+
+
+def _options(
+    command: Callable[..., None], formats: dict[str, tuple[str, str]], *, top: bool = True
+) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
         outputs = {name: arguments.pop(f"out_{name.replace('-', '_')}") for name in formats}
@@ -78,13 +95,7 @@ def _options(command: Callable[..., None], formats: dict[str, tuple[str, str]]) 
             for name, (metavar, text) in formats.items()
         ),
         click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files."),
-        click.option(
-            "--top",
-            type=click.IntRange(1),
-            default=10,
-            show_default=True,
-            help="Rows of a table in the terminal and the comment.",
-        ),
+        *([_TOP] if top else []),
         click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and gates."),
     ]
     for option in reversed(options):
@@ -237,12 +248,17 @@ def _of_one(name: str, report: Show, top: int) -> bytes:
 def read_result(path: Path) -> Result:
     """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
     from tracediff.model import Result
+    from tracediff.model_latencies import LatencyReport
     from tracediff.model_ncu import NcuReport
     from tracediff.model_trtexec import TrtexecReport
 
     found = read_saved(path)
-    if isinstance(found, NcuReport | TrtexecReport):
-        what = "kernels by their counters" if isinstance(found, NcuReport) else "engines by trtexec"
+    names: dict[type[object], str] = {
+        NcuReport: "kernels by their counters",
+        TrtexecReport: "engines by trtexec",
+        LatencyReport: "latencies",
+    }
+    if what := names.get(type(found)):
         raise TracediffError(
             "not-a-result",
             f"{path.name} compares {what}, not steps",
@@ -258,11 +274,11 @@ def read_result(path: Path) -> Result:
     return found
 
 
-def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport:
+def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | LatencyReport:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff import model_ncu, model_show, model_trtexec
+    from tracediff import model_latencies, model_ncu, model_show, model_trtexec
     from tracediff.model import FORMAT_VERSION, decode
 
     class Versioned(msgspec.Struct):
@@ -288,6 +304,10 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport:
             known = model_trtexec.TRTEXEC_VERSION
             if version == known:
                 return model_trtexec.decode(data)
+        elif found.kind == "latencies":
+            known = model_latencies.LATENCIES_VERSION
+            if version == known:
+                return model_latencies.decode(data)
         elif version == known:
             return decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

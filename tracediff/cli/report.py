@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from tracediff.cli.gating import Gating, gate_options
-from tracediff.cli.outputs import OF_NCU, OF_ONE, check, output_options, read_saved, write_outputs
+from tracediff.cli.outputs import (
+    OF_LATENCIES,
+    OF_NCU,
+    OF_ONE,
+    check,
+    output_options,
+    read_saved,
+    write_outputs,
+)
 from tracediff.errors import TracediffError
 
 
@@ -19,11 +27,12 @@ from tracediff.errors import TracediffError
 def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
 ) -> None:
-    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu` or `trtexec` wrote with --json, in any format."""
+    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec` or `latencies` wrote with --json, in any format."""
     from tracediff.cli.compare import finish
     from tracediff.cli.ncu import write_ncu
     from tracediff.cli.trtexec import write_trtexec
     from tracediff.model import Result
+    from tracediff.model_latencies import LatencyReport
     from tracediff.model_ncu import NcuReport
     from tracediff.model_trtexec import TrtexecReport
     from tracediff.report.write import check_outputs
@@ -38,6 +47,13 @@ def report(
         _refuse(result.name, outputs, OF_NCU, "compares engines by trtexec")
         check_outputs(outputs.values(), overwrite)
         write_trtexec(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
+        return
+    if isinstance(found, LatencyReport):
+        from tracediff.cli.latencies import write_latencies
+
+        _refuse(result.name, outputs, OF_LATENCIES, "compares latencies")
+        check_outputs(outputs.values(), overwrite)
+        write_latencies(found, outputs, overwrite=overwrite, quiet=quiet)
         return
     check(outputs, overwrite, of_one=not isinstance(found, Result))
     if isinstance(found, Result):

@@ -22,6 +22,7 @@ from tracediff.errors import TracediffError
 from tracediff.load import columnar
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
+from tracediff.load.latencies import recognise
 from tracediff.load.selection import ALL, Selection
 from tracediff.load.trtexec import refuse
 from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
@@ -100,6 +101,7 @@ def resolve(word: str) -> SideFiles:
         if not runs:
             for one in sorted(path.iterdir()):
                 refuse(one)
+            _no_latencies(path, sorted(path.iterdir())[:20])
             raise TracediffError(
                 "empty-folder",
                 f"{path.name or path}: no export in this folder ({', '.join(SUFFIXES)})",
@@ -107,10 +109,24 @@ def resolve(word: str) -> SideFiles:
             )
     elif path.exists():
         refuse(path)
+        _no_latencies(path, [path])
         runs = [RunFiles(path.name, (path,))]
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
     return SideFiles(label, tuple(runs))
+
+
+def _no_latencies(word: Path, files: list[Path]) -> None:
+    """Refuse plain measurements where a trace is wanted."""
+    for file in files:
+        if not is_export(file) and (kind := recognise(file)):
+            raise TracediffError(
+                "latencies-as-side",
+                f"{word.name or word}: latencies ({kind}), not a trace",
+                fix="tracediff latencies BASELINE CANDIDATE; beside traces: tracediff compare A B --latencies-baseline PATH"
+                " --latencies-candidate PATH",
+                exit_code=2,
+            )
 
 
 def _no_bundle_inside(folder: Path) -> None:

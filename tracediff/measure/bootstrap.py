@@ -174,7 +174,7 @@ def bootstrap_ci(
         rows = [side.rows(pool, part).T for side, pool in zip(scatter, pools, strict=True)]
         b0, b1 = (rows[0] @ draw.T for draw in draws[0])
         c0, c1 = (rows[1] @ draw.T for draw in draws[1])
-        low[part], high[part] = _quantiles(np.concatenate([c1 - b0, c0 - b1], axis=1), tail)
+        low[part], high[part] = quantiles(np.concatenate([c1 - b0, c0 - b1], axis=1), tail)
     low, high = delta + expand * low, delta + expand * high
     for pool in pools:
         if not pool.replicated:
@@ -258,11 +258,11 @@ def _block_sums(summed: Summed, mean: Floats, share: float) -> _Blocks:
     # Blocks of one sample scatter too little, by 1 - window/count (n/(n-1) for blocks of one step).
     scale = share / (n * drawn) * np.sqrt(drawn / (1 - window / count))
     sums = (summed.sums - sizes[:, None] * mean) * scale
-    variance = draws * np.mean(_circular(sums, window, axis=0) ** 2, axis=0)
+    variance = draws * np.mean(circular(sums, window, axis=0) ** 2, axis=0)
     return _Blocks(sums, window, draws, variance, count / window - 1)
 
 
-def _circular(values: Floats, window: int, axis: int) -> Floats:
+def circular(values: Floats, window: int, axis: int) -> Floats:
     """Sum `window` neighbours, past the end from the start again."""
     total: Floats = np.sum([np.roll(values, shift, axis=axis) for shift in range(window)], axis=0)
     return total
@@ -315,20 +315,20 @@ def _satterthwaite(b: _Scatter, c: _Scatter) -> Floats:
 
 def _draw(pool: _Pool, resamples: int, rng: np.random.Generator) -> Floats:
     """Return the weight of every row of `_Scatter.rows` in each resample, (resamples, rows)."""
-    drawn = [_multinomial(len(pool.between), pool.draws, resamples, rng)]
+    drawn = [multinomial(len(pool.between), pool.draws, resamples, rng)]
     for block in pool.blocks:
-        starts = _multinomial(len(block.sums), block.draws, resamples, rng)
-        drawn.append(_circular(starts, block.window, axis=1))
+        starts = multinomial(len(block.sums), block.draws, resamples, rng)
+        drawn.append(circular(starts, block.window, axis=1))
     return np.concatenate(drawn, axis=1)
 
 
-def _multinomial(of: int, draws: int, resamples: int, rng: np.random.Generator) -> Floats:
+def multinomial(of: int, draws: int, resamples: int, rng: np.random.Generator) -> Floats:
     """Count draws with replacement, (resamples, of). Faster than Generator.multinomial for these sizes."""
     picked = rng.integers(0, of, size=(resamples, draws)) + of * np.arange(resamples)[:, None]
     return np.bincount(picked.ravel(), minlength=resamples * of).reshape(resamples, of).astype(np.float64)
 
 
-def _quantiles(values: Floats, tail: float) -> tuple[Floats, Floats]:
+def quantiles(values: Floats, tail: float) -> tuple[Floats, Floats]:
     """Return the quantiles `tail` and 1 - `tail` of each row; of -values exactly the negatives, swapped."""
     last = values.shape[1] - 1
     lower = int(last * tail)

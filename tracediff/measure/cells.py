@@ -230,16 +230,16 @@ def moderated_noise(
     return np.asarray(stdtrit(df, 0.975) * np.sqrt(variance * (1 / baseline_runs + 1 / candidate_runs)))
 
 
-def levels(cells: Estimates, total_ns: float) -> tuple[list[Evidence], Floats]:
+def levels(cells: Estimates, total_ns: float, least_ns: float = 500.0) -> tuple[list[Evidence], Floats]:
     """How far each delta can be believed, and its q value (Benjamini-Hochberg over the cells).
 
     confirmed: >= 3 runs a side, q < 0.05 and the interval excludes 0. likely: fewer than 5 runs a side, and the
-    delta exceeds the noise; with one run a side also the interval within the runs excludes 0. A delta under 0.1 % of the step (and under 500 ns) is never more than noise.
+    delta exceeds the noise; with one run a side also the interval within the runs excludes 0. A delta under 0.1 % of the step (and under `least_ns`) is never more than noise.
     """
     q = benjamini_hochberg(cells.p)
     low_of, high_of = decisive_interval(cells)
     runs = min(len(cells.baseline_runs), len(cells.candidate_runs))
-    floor = max(500.0, 0.001 * total_ns)
+    floor = max(least_ns, 0.001 * total_ns)
     out: list[Evidence] = []
     for delta, low, high, one_q, noise in zip(cells.delta, low_of, high_of, q, cells.noise, strict=True):
         apart = low > 0 or high < 0

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracediff.model import Result
+from tracediff.model_latencies import LatencyReport
 from tracediff.model_ncu import NcuReport
 from tracediff.model_show import Show
 from tracediff.model_trtexec import TrtexecReport
 
-Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport)
+Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport | LatencyReport)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(

@@ -15,6 +15,7 @@ from tracediff.measure.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, NcuRow, Result
 from tracediff.report import (
     figures,
+    latencies_words,
     names,
     ncu_words,
     palette,
@@ -41,7 +42,8 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     environment = templates.html_environment()
     figure = waterfall.build(result)
-    styles = ["ncu.css"] if result.ncu or result.trtexec else []
+    parts = (("ncu.css", result.ncu or result.trtexec), ("latencies.css", result.latencies))
+    styles = [name for name, there in parts if there]
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
@@ -60,6 +62,9 @@ def render_html(result: Result) -> str:
         kernel_rows=len(result.kernels),
         trtexec=result.trtexec,
         trt_words=trtexec_words,
+        latencies=result.latencies,
+        latencies_words=latencies_words,
+        alone=False,
         **own_files(["timelines.js"], styles),
         **helpers(),
     )

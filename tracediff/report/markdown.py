@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import names, ncu_words, trtexec_words, units, waterfall, words
+from tracediff.report import latencies_words, names, ncu_words, trtexec_words, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
 from tracediff.report.rows import gap_order, kernel_order, range_order
@@ -128,6 +128,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         ncu_words=ncu_words,
         t=result.trtexec,
         trt_words=trtexec_words,
+        latencies_words=latencies_words,
         kpi=_kpi(result, budget.rows),
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tracediff.model import FORMAT_VERSION, Result
+from tracediff.model_latencies import LATENCIES_VERSION, LatencyReport
 from tracediff.model_ncu import NCU_VERSION, NcuReport
 from tracediff.model_show import SHOW_VERSION, Show
 from tracediff.model_trtexec import TRTEXEC_VERSION, TrtexecReport
@@ -15,8 +16,8 @@ from tracediff.model_trtexec import TRTEXEC_VERSION, TrtexecReport
 
 def build_schema() -> dict[str, Any]:
     """Return the schema (2020-12); unknown keys are allowed, for a later version may add some."""
-    (result, show, ncu, trtexec), structs = msgspec.json.schema_components(
-        [Result, Show, NcuReport, TrtexecReport], ref_template="#/$defs/{name}"
+    (result, show, ncu, trtexec, latencies), structs = msgspec.json.schema_components(
+        [Result, Show, NcuReport, TrtexecReport, LatencyReport], ref_template="#/$defs/{name}"
     )
     structs["Result"]["properties"]["format_version"] = {"const": FORMAT_VERSION}
     structs["Show"]["properties"]["format_version"] = {"const": SHOW_VERSION}
@@ -25,10 +26,12 @@ def build_schema() -> dict[str, Any]:
     structs["NcuReport"]["properties"]["kind"] = {"const": "ncu"}
     structs["TrtexecReport"]["properties"]["format_version"] = {"const": TRTEXEC_VERSION}
     structs["TrtexecReport"]["properties"]["kind"] = {"const": "trtexec"}
+    structs["LatencyReport"]["properties"]["format_version"] = {"const": LATENCIES_VERSION}
+    structs["LatencyReport"]["properties"]["kind"] = {"const": "latencies"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"tracediff result, format_version {FORMAT_VERSION}; of one capture, {SHOW_VERSION}; of counters, {NCU_VERSION};"
-        f" of trtexec, {TRTEXEC_VERSION}",
+        f" of trtexec, {TRTEXEC_VERSION}; of latencies, {LATENCIES_VERSION}",
         "if": {"properties": {"kind": {"const": "show"}}, "required": ["kind"]},
         "then": show,
         "else": {
@@ -37,7 +40,11 @@ def build_schema() -> dict[str, Any]:
             "else": {
                 "if": {"properties": {"kind": {"const": "trtexec"}}, "required": ["kind"]},
                 "then": trtexec,
-                "else": result,
+                "else": {
+                    "if": {"properties": {"kind": {"const": "latencies"}}, "required": ["kind"]},
+                    "then": latencies,
+                    "else": result,
+                },
             },
         },
         "$defs": dict(sorted(structs.items())),

@@ -17,7 +17,7 @@ from tracediff.report.left_out import left_out
 from tracediff.report.rows import LIMIT, kernel_order
 from tracediff.report.waterfall import text_lines
 
-_TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
+TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 _WIDE = 110  # columns from which a kernel and its figures share a line
 _STATUS = {"fail": "red", "warn": "yellow"}
 
@@ -39,6 +39,10 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
         print_heading(console, "TensorRT engines, by trtexec")
         print_line(console, result.trtexec.verdict_reason)
         print_trtexec(result.trtexec, console, top)
+    if result.latencies:
+        from tracediff.report.latencies_terminal import print_latencies
+
+        print_latencies(result.latencies, console)
     _doubts(result, console)
 
 
@@ -69,7 +73,7 @@ def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Co
 def _verdict(result: Result, console: Console) -> None:
     verdict = words.VERDICTS[result.verdict]
     head = words.headline(result)
-    style = f"bold {_TONES[verdict.tone]}"
+    style = f"bold {TONES[verdict.tone]}"
     sign = verdict.sign if has_unicode(console) else ""
     print_line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
     console.print()

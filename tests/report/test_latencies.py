@@ -1,0 +1,140 @@
+"""Reports of latencies: what is in them, and that names from a file are harmless in each."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from tests.measure.test_latencies import noisy, run
+from tests.report import sample
+from tests.report.browser import Watched, check_looks, launched
+from tests.report.test_ncu import Tags
+from tracediff.measure.latencies import compare_latencies
+from tracediff.model import Tool
+from tracediff.model_latencies import LatencyReport, decode, encode
+from tracediff.report import latencies_words as words
+from tracediff.report.html import render_html
+from tracediff.report.latencies_html import render_latencies_html
+from tracediff.report.latencies_markdown import render_latencies_markdown
+from tracediff.report.latencies_terminal import render_latencies_terminal
+
+
+def report(name: str = "before", factor: float = 1.1, runs: int = 5) -> LatencyReport:
+    sides = [noisy(np.random.default_rng(seed), runs, factor=one) for seed, one in ((1, 1.0), (2, factor))]
+    sides[0][0] = run(np.append(sides[0][0].ns, 9e7), name)
+    return LatencyReport(tool=Tool("tracediff", "0"), latencies=compare_latencies(*sides, (name, "after")))
+
+
+def terminal(one: LatencyReport, width=160) -> str:
+    out = io.StringIO()
+    render_latencies_terminal(one, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+def test_the_terminal():
+    text = terminal(report())
+    assert "Regressed" in text and "confirmed" in text and "checks of the measurement passed" in text
+    assert "far out in the baseline: iteration 61 of before 90.000 ms" in text
+    single = terminal(report(runs=1))
+    assert (
+        "95 % CI within the runs" in single
+        and "not known" in single
+        and "runs: baseline 1, candidate 1" in single
+    )
+
+
+def test_rows_as_text():
+    found = report().latencies
+    lines = words.lines(found)
+    assert [line.label for line in lines] == ["mean", "median", "p90", "p99", "minimum"]
+    row = found.rows[1]
+    assert (
+        lines[1].before == f"{row.baseline_ns / 1e6:.3f}" and lines[1].delta == f"{row.delta_ns / 1e6:+.3f}"
+    )
+    assert lines[1].interval == f"{row.ci_low_ns / 1e6:+.3f} to {row.ci_high_ns / 1e6:+.3f}"
+    assert lines[0].q == "" and lines[1].q
+
+
+def test_markdown_is_a_table_with_the_checks_below():
+    text = render_latencies_markdown(report(runs=1))
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    kinds = [token.type for token in tokens]
+    assert kinds.count("table_open") == 1 and kinds.count("tr_open") == 6
+    assert "- runs: baseline 1, candidate 1" in text
+
+
+def test_curves_end_at_their_quantiles():
+    found = report().latencies
+    drawn = words.curves(found)
+    for (side, points), one in zip(drawn.points, (found.baseline, found.candidate), strict=True):
+        pairs = [tuple(map(float, point.split(","))) for point in points.split()]
+        assert len(pairs) == 200 and side in ("baseline", "candidate")
+        assert pairs[0] == (drawn.axis.x(one.quantiles_ns[0]), drawn.bottom)
+        assert pairs[100][0] == drawn.axis.x(one.quantiles_ns[100])
+        assert [x for x, _ in pairs] == sorted(x for x, _ in pairs)
+    assert drawn.left_out  # the iteration of 90 ms
+
+
+def test_the_page_says_what_was_checked():
+    page = render_latencies_html(report())
+    for text in (
+        "Regressed",
+        "Was it measured well?",
+        "autocorrelation",
+        "synchronised",
+        'class="curve candidate"',
+        "<title>Distribution of",
+    ):
+        assert text in page, text
+
+
+def test_the_json_comes_back():
+    one = report()
+    assert decode(encode(one)) == one
+    assert encode(one) == encode(report())
+
+
+def test_in_the_report_of_a_comparison():
+    full = sample.full()
+    page = render_html(msgspec.structs.replace(full, latencies=report().latencies))
+    assert '<a href="#latencies">' in page and 'id="latencies"' in page and ".curve.candidate" in page
+    without = render_html(full)
+    assert "latencies" not in without and ".curve" not in without
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*sample.HOSTILE, "</details></textarea><img src=x onerror=alert(1)>", "a\nb\u202e", "x" * 5000, ""],
+)
+def test_names_are_harmless(name):
+    tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
+    tags = []
+    for page in (render_latencies_html(report(one)) for one in (name, tame)):
+        parser = Tags()
+        parser.feed(page)
+        tags.append(parser.seen)
+    assert tags[0] == tags[1]
+    assert "\x1b" not in terminal(report(name)) and "\u202e" not in terminal(report(name))
+    shown = (
+        MarkdownIt("commonmark", {"html": True})
+        .enable("table")
+        .parse(render_latencies_markdown(report(name)))
+    )
+    assert [token.content for token in shown if token.type == "html_block"] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_in_a_browser(tmp_path, width, scheme):
+    path = tmp_path / "page.html"
+    path.write_text(render_latencies_html(report(sample.SCRIPT)), encoding="utf-8")
+    with launched() as browser:
+        one = Watched(browser, path)
+        assert one.page.locator("#latencies tbody tr").first.is_visible()
+        assert one.page.locator("polyline.curve").count() == 2
+        one.close()
+        check_looks(browser, path, width, scheme)

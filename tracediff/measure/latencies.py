@@ -1,0 +1,230 @@
+"""Latencies of two sides, measured without a profiler, by the statistics of the traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracediff.errors import TracediffError
+from tracediff.load.latencies import LatencyFile
+from tracediff.measure.bootstrap import Floats, RunSteps, bootstrap_ci
+from tracediff.measure.cells import Estimates, levels, moderated_noise
+from tracediff.measure.latency_checks import Run, check_sides, outlying
+from tracediff.measure.ncu_text import both, time
+from tracediff.measure.quantile_bootstrap import quantile_interval
+from tracediff.measure.statistics import run_level_p
+from tracediff.measure.verdict import decide, step_estimate
+from tracediff.measure.warm_up import find_warm_up
+from tracediff.model import (
+    Evidence,
+    Latencies,
+    LatencyOutlier,
+    LatencyRow,
+    LatencyRun,
+    LatencySide,
+    Pair,
+    Step,
+    Verdict,
+)
+
+QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
+STATISTICS = ("mean", *QUANTILES, "min")
+ASSUMED = {"mean": 0.05, "median": 0.05, "p90": 0.1, "p99": 0.2, "min": 0.05}
+"""Half-width assumed of the difference of two runs of one program, as a part of the larger side, where no side has repeats."""
+NEEDED = {"p90": 20, "p99": 100}
+"""Iterations of a single run from which its quantile has an interval."""
+DRAWN = 200  # steps of probability of the quantiles that are drawn
+_LISTED = 10  # outliers of a run
+
+
+def compare_latencies(
+    baseline: Sequence[LatencyFile],
+    candidate: Sequence[LatencyFile],
+    labels: tuple[str, str] = ("baseline", "candidate"),
+    warm_up: str = "auto",
+) -> Latencies:
+    """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
+
+    A figure of a side is the mean over its runs of that figure in each run. Intervals: the mean by `bootstrap_ci` over runs and
+    iterations; the others over runs, or within single runs by `quantile_interval`. p is of runs, None with a single one.
+    The verdict is that of the mean, by the rules of the traces (`decide`). Raises `TracediffError`: latencies-warmup.
+    """
+    kept, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
+    sides = [[_trimmed(file, warm_up) for file in side] for side in kept]
+    cells = _estimates(sides)
+    counts = [sum(len(run.values) for run in side) for side in sides]
+    step = step_estimate(cells, 0, float(cells.noise[0]), Pair(*counts))
+    verdict, _ = decide(step, cells, 0, [], comparable=True, reason="")
+    rows = _rows(cells, step, verdict)
+    return Latencies(
+        _side(labels[0], kept[0], sides[0]),
+        _side(labels[1], kept[1], sides[1]),
+        verdict,
+        _reason(verdict, step, rows),
+        step,
+        rows,
+        check_sides(sides, doubles, warm_up),
+    )
+
+
+def _without_copies(files: Sequence[LatencyFile]) -> tuple[list[LatencyFile], list[str]]:
+    """Return the files without those that are copies of an earlier one, and the names of these."""
+    kept: dict[str, LatencyFile] = {}
+    doubles = []
+    for file in files:
+        if kept.setdefault(file.digest, file) is not file:
+            doubles.append(file.name)
+    return list(kept.values()), doubles
+
+
+def _trimmed(file: LatencyFile, warm_up: str) -> Run:
+    found = find_warm_up(file.ns)
+    trimmed = found.length if warm_up == "auto" else int(warm_up)
+    if trimmed >= len(file.ns):
+        raise TracediffError(
+            "latencies-warmup",
+            f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}",
+            fix="--warmup with a smaller number, or auto",
+        )
+    values = file.ns[trimmed:]
+    return Run(file.name, values, trimmed, found, find_warm_up(values), file.digest)
+
+
+def figures(values: Floats) -> Floats:
+    """Return the figures of one run in the order of `STATISTICS`, ns; quantiles by linear interpolation."""
+    return np.array([values.mean(), *np.quantile(values, list(QUANTILES.values())), values.min()])
+
+
+def _estimates(sides: Sequence[Sequence[Run]]) -> Estimates:
+    runs_b, runs_c = (np.stack([figures(run.values) for run in side]) for side in sides)
+    # sorted, so that the order of the runs cannot move the last bit
+    baseline, candidate = (np.sort(runs, axis=0).mean(axis=0) for runs in (runs_b, runs_c))
+    low, high = _intervals(sides, runs_b, runs_c)
+    repeats = [runs for runs in (runs_b, runs_c) if len(runs) > 1]
+    assumed = np.array([ASSUMED[name] for name in STATISTICS]) * np.maximum(baseline, candidate)
+    noise = moderated_noise(repeats, assumed, len(runs_b), len(runs_c)) if repeats else assumed
+    return Estimates(
+        baseline, candidate, low, high, run_level_p(runs_b, runs_c), runs_b, runs_c,
+        noise, "repeats" if repeats else "assumed", ["latency"] * len(STATISTICS), repeats,
+    )  # fmt: skip
+
+
+def _intervals(sides: Sequence[Sequence[Run]], runs_b: Floats, runs_c: Floats) -> tuple[Floats, Floats]:
+    """Bounds of the difference of each figure, nan where they cannot be said."""
+    iterations = [[RunSteps({0: run.values[:, None]}) for run in side] for side in sides]
+    low, high = np.full(len(STATISTICS), np.nan), np.full(len(STATISTICS), np.nan)
+    if max(len(runs_b), len(runs_c)) > 1:
+        by_run = [[RunSteps({0: run[None, :]}) for run in runs] for runs in (runs_b, runs_c)]
+        low, high = bootstrap_ci(by_run[0], by_run[1], {0: 1.0})
+    else:
+        one, other = sides[0][0].values, sides[1][0].values
+        at = [
+            place
+            for place, name in enumerate(STATISTICS)
+            if min(len(one), len(other)) >= NEEDED.get(name, 2) and name in QUANTILES
+        ]
+        bounds = quantile_interval(one, other, [QUANTILES[STATISTICS[place]] for place in at])
+        low[at], high[at] = bounds
+    means = bootstrap_ci(iterations[0], iterations[1], {0: 1.0})
+    low[0], high[0] = means[0][0], means[1][0]
+    return low, high
+
+
+def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
+    """The mean is what the verdict tests, by itself; the others are a table of tests, and corrected for it."""
+    others = list(range(1, len(STATISTICS)))
+    largest = float(max(cells.baseline[0], cells.candidate[0]))
+    level, q = levels(cells.take(others), largest, least_ns=0.0)
+    of_mean: Evidence = (
+        "likely"
+        if verdict.startswith("likely")
+        else "confirmed"
+        if verdict in ("improved", "regressed")
+        else "within_noise"
+    )
+    said = zip(STATISTICS, [of_mean, *level], [step.p_value, *cells.p[1:]], [np.nan, *q], strict=True)
+    return [
+        LatencyRow(
+            name,  # type: ignore[arg-type]
+            float(cells.baseline[at]),
+            float(cells.candidate[at]),
+            float(cells.delta[at]),
+            _known(cells.low[at]),
+            _known(cells.high[at]),
+            one,
+            None if p is None else _known(p),
+            _known(corrected),
+            cells.baseline_runs[:, at].tolist(),
+            cells.candidate_runs[:, at].tolist(),
+        )
+        for at, (name, one, p, corrected) in enumerate(said)
+    ]
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _side(label: str, files: Sequence[LatencyFile], runs: Sequence[Run]) -> LatencySide:
+    values = np.concatenate([run.values for run in runs])
+    drawn = np.quantile(values, np.linspace(0, 1, DRAWN + 1))
+    return LatencySide(
+        label, [_run(file, run) for file, run in zip(files, runs, strict=True)], len(values), drawn.tolist()
+    )
+
+
+def _run(file: LatencyFile, run: Run) -> LatencyRun:
+    mean, median, p90, p99, least = figures(run.values).tolist()
+    distance = np.abs(outlying(run.values))
+    far = np.argsort(-distance, kind="stable")[: min(_LISTED, int(np.count_nonzero(distance)))]
+    return LatencyRun(
+        name=file.name, format=file.format, column=file.column, unit=file.unit, unit_from=file.unit_from,
+        iterations=len(run.values), trimmed=run.trimmed, mean_ns=mean, median_ns=median, p90_ns=p90, p99_ns=p99,
+        min_ns=least, max_ns=float(run.values.max()), outliers=int(np.count_nonzero(distance)),
+        largest=[LatencyOutlier(run.trimmed + int(at) + 1, float(run.values[at])) for at in far], note=file.note,
+    )  # fmt: skip
+
+
+def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
+    """The verdict in a sentence or two, with its figures."""
+    if not any(row.delta_ns for row in rows):
+        return "Mean and quantiles are the same on both sides."
+    change = (
+        f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} an iteration"
+    )
+    change += f" ({100 * step.delta_ns / step.baseline_ns:+.1f} %)" if step.baseline_ns else ""
+    runs = step.runs
+    floor = f"the noise floor of {time(step.noise_floor_ns or 0.0)}"
+    if verdict in ("improved", "regressed"):
+        p = "< 0.001" if step.p_value is not None and step.p_value < 0.001 else f"= {step.p_value:.3f}"
+        return f"{change}, p {p} over {runs.baseline} and {runs.candidate} runs."
+    if verdict in ("likely_improved", "likely_regressed"):
+        why = (
+            "run-to-run noise is assumed, not measured"
+            if step.noise_source == "assumed"
+            else "too few runs to confirm it"
+        )
+        return f"{change}, beyond {floor}; {why}."
+    sure = next(
+        (row for row in rows if row.statistic != "mean" and row.level in ("confirmed", "likely")), None
+    )
+    tail = (
+        f" But the {sure.statistic} moved: {both(time(sure.baseline_ns), time(sure.candidate_ns))}."
+        if sure
+        else ""
+    )
+    if verdict == "no_change":
+        return f"{change}, within 1 % of the iteration.{tail}"
+    beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
+    noise = (
+        f"the scatter of the {'runs' if min(runs.baseline, runs.candidate) > 1 else 'iterations'}"
+        if beyond
+        else floor
+    )
+    return f"{change}, cannot be told from {noise}.{tail}"
+
+
+def signed(ns: float) -> str:
+    """Write a difference of times."""
+    return f"{'-' if ns < 0 else '+'}{time(abs(ns))}"

@@ -1,0 +1,164 @@
+"""What the reports say of latencies: rows of figures, files, checks. They compute nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracediff.model import Latencies, LatencyRow, LatencyRun, LatencySide
+from tracediff.report import units, words
+from tracediff.report.figures import Axis, axis
+
+NONE = "not known"
+LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
+_HEIGHT, _WIDTH, _LEFT, _TOP = 190.0, 640.0, 40.0, 8.0
+_DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table as text; the change is `~` where it is within noise."""
+
+    label: str
+    before: str
+    after: str
+    delta: str
+    change: str
+    interval: str
+    level: str
+    q: str
+
+
+def scale(found: Latencies) -> units.Scale:
+    """Choose the one scale of all figures."""
+    return units.scale_for([value for row in found.rows for value in (row.baseline_ns, row.candidate_ns)])
+
+
+def lines(found: Latencies) -> list[Line]:
+    """Write every row."""
+    s = scale(found)
+    return [_line(row, s) for row in found.rows]
+
+
+def _line(row: LatencyRow, s: units.Scale) -> Line:
+    delta = units.delta(s, row.delta_ns, row.baseline_ns, row.level)
+    known = row.ci_low_ns is not None and row.ci_high_ns is not None
+    return Line(
+        LABELS[row.statistic],
+        s.number(row.baseline_ns),
+        s.number(row.candidate_ns),
+        delta.signed,
+        delta.percent,
+        f"{s.signed(row.ci_low_ns or 0.0)} to {s.signed(row.ci_high_ns or 0.0)}" if known else NONE,
+        words.LEVELS[row.level][0],
+        "" if row.q_value is None else units.probability(row.q_value),
+    )
+
+
+def interval_name(found: Latencies) -> str:
+    """Name the intervals for what they hold."""
+    runs = found.step.runs
+    return "95 % CI" if min(runs.baseline, runs.candidate) > 1 else "95 % CI within the runs"
+
+
+def facts(found: Latencies) -> str:
+    """p, runs, iterations and the noise floor of the mean."""
+    step, s = found.step, scale(found)
+    parts = [] if step.p_value is None else [f"p {units.probability(step.p_value)}"]
+    parts.append(
+        f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
+    )
+    if step.noise_floor_ns is not None:
+        source = "assumed" if step.noise_source == "assumed" else "from repeats, steadied by an assumed one"
+        parts.append(
+            f"one program against itself may differ by {s.time(step.noise_floor_ns)} (noise floor, {source})"
+        )
+    return "; ".join(parts)
+
+
+def source(side: LatencySide) -> str:
+    """Say which files a side is, and how they were read."""
+    names = [run.name for run in side.runs]
+    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    read = sorted({_read_as(run) for run in side.runs})
+    return f"{listed} ({'; '.join(read[:3])})"
+
+
+def _read_as(run: LatencyRun) -> str:
+    column = f", {run.column}" if run.column else ""
+    return f"{run.format}{column}, in {run.unit} by {run.unit_from}"
+
+
+def outliers(side: LatencySide) -> str:
+    """Name the iterations that are farthest out, of all runs."""
+    found = [(one, run) for run in side.runs for one in run.largest]
+    if not found:
+        return ""
+    found.sort(key=lambda pair: -pair[0].ns)
+    s = units.scale_for([one.ns for one, _ in found])
+    several = len(side.runs) > 1
+    return ", ".join(
+        f"iteration {one.iteration}{f' of {run.name}' if several else ''} {s.time(one.ns)}"
+        for one, run in found[:5]
+    )
+
+
+def notes(found: Latencies) -> list[str]:
+    """What was left out of files, once each."""
+    return list(
+        dict.fromkeys(
+            f"{run.name}: {run.note}"
+            for side in (found.baseline, found.candidate)
+            for run in side.runs
+            if run.note
+        )
+    )
+
+
+def traced(found: Latencies) -> list[str]:
+    """The iteration beside the traced step of each side."""
+    out = []
+    for one in found.traced:
+        s = units.scale_for([one.unprofiled_ns, one.traced_ns])
+        text = f"{one.side}: {s.time(one.unprofiled_ns)} an iteration, {s.time(one.traced_ns)} a step under the profiler"
+        if one.cost_ns is not None and one.share is not None:
+            text += f": {s.delta(one.cost_ns)} ({100 * one.share:+.1f} %)"
+        if one.ci_low_ns is not None and one.ci_high_ns is not None:
+            text += f", 95 % CI {s.signed(one.ci_low_ns)} to {s.signed(one.ci_high_ns)}"
+        out.append(text)
+    return out
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Both distributions: which part of the iterations took at most so long. `points` are those of an SVG polyline."""
+
+    axis: Axis
+    width: float
+    height: float
+    bottom: float
+    levels: list[tuple[float, str]]  # where 0, 25, ... 100 % are
+    points: list[tuple[str, str]]  # side, points
+    left_out: bool
+
+
+def curves(found: Latencies) -> Curves:
+    """Draw the empirical distribution functions of both sides, up to `_DRAWN_TO` of the iterations."""
+    sides = (("baseline", found.baseline.quantiles_ns), ("candidate", found.candidate.quantiles_ns))
+    kept = [
+        (side, values[: int(_DRAWN_TO * (len(values) - 1)) + 1], len(values) - 1) for side, values in sides
+    ]
+    scaled = axis([value for _, values, _ in kept for value in values], _LEFT, _WIDTH - _LEFT - 12)
+    bottom = _HEIGHT - 18
+
+    def y(part: float) -> float:
+        return round(bottom - part * (bottom - _TOP), 2)
+
+    points = [
+        (side, " ".join(f"{scaled.x(value)},{y(place / steps)}" for place, value in enumerate(values)))
+        for side, values, steps in kept
+    ]
+    left_out = any(
+        values[-1] > kept_values[-1] for (_, values), (_, kept_values, _) in zip(sides, kept, strict=True)
+    )
+    levels = [(y(part / 4), f"{25 * part} %") for part in range(5)]
+    return Curves(scaled, _WIDTH, _HEIGHT, bottom, levels, points, left_out)
