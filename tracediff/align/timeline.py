@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import polars as pl
 
 from tracediff.align.calls import Calls, Launches, read_calls
 from tracediff.align.kernel_categories import is_communication
-from tracediff.align.order import Index, time_order
+from tracediff.align.order import Index, Order, time_order
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
 from tracediff.load.database import frame, sql
@@ -79,8 +80,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
             " capture range hold GPU work; --host-only compares the host alone, by its step labels",
         )
     keys = _keys(capture)
-    ops = _ops(capture)
-    calls, launches, launch = read_calls(db, ops.pop("launch"), ops.pop("pageable_dtoh"))
+    ops, shared = _ops(capture)
+    calls, launches, launch = read_calls(db, ops.pop("launch"), shared["pageable_dtoh"][ops["sort"]])
     api = {
         row[0]: (row[1], row[2])
         for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()
@@ -89,14 +90,15 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         [_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8
     )
     is_kernel = keys["kind"].to_numpy() == 0
-    warnings = _without_launch(capture, is_kernel[ops["key"]], launch)
-    unit = ops.pop("unit")
-    edges = np.flatnonzero(unit[1:] != unit[:-1]) + 1
+    key_of, unit_of = shared["key"], shared["unit"]
+    warnings = _without_launch(capture, is_kernel[key_of][ops["sort"]], launch)
+    edges = _edges(unit_of, ops["sort"])
     units: list[Unit] = []
     launchers: dict[int, set[int]] = {}
-    for low, high in zip([0, *edges.tolist()], [*edges.tolist(), len(unit)], strict=True):
-        process, device, here = int(unit[low]) >> 32, int(unit[low]) & 0xFFFFFFFF, slice(low, high)
-        start, end, key, mine = ops["start_ns"][here], ops["end_ns"][here], ops["key"][here], launch[here]
+    for low, high in pairwise(edges):
+        here = slice(low, high)
+        sort, start, end, mine = ops["sort"][here], ops["start_ns"][here], ops["end_ns"][here], launch[here]
+        process, device = int(unit_of[sort[0]]) >> 32, int(unit_of[sort[0]]) & 0xFFFFFFFF
         for tid in np.unique(launches.tid[mine[mine >= 0]]):
             launchers.setdefault(int(tid), set()).add(device)
         if whole_capture:
@@ -104,11 +106,11 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         else:
             profiling = _profiling_began(calls, api, process)
             bounds, step, note = _periods(
-                capture, process, start, mine, ops["stream"][here], launches, profiling
+                capture, process, start, mine, lambda: shared["stream"][sort], launches, profiling
             )
             if note is not None:
                 warnings.append(note)
-        graph = ops["node"][here] >= 0
+        graph = (shared["node"] >= 0)[sort]
         units.append(
             Unit(
                 process,
@@ -116,14 +118,14 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
                 0,
                 start=start,
                 end=end,
-                kind=class_of[key],
-                key=key,
+                kind=class_of[key_of][sort],
+                key=key_of[sort],
                 graph=graph,
                 launch=mine,
                 later_node=_later_nodes(start, graph, mine),
                 bounds=bounds,
                 step=step,
-                stream=ops["stream"][here] if with_streams else None,
+                stream=shared["stream"][sort] if with_streams else None,
             )
         )
     units = _numbered([unit for unit in units if len(unit.step)])
@@ -144,8 +146,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     )
 
 
-def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
-    """Columns of sql/align/op.sql and op_sort.sql by process, device and start; the ops' table is dropped."""
+def _ops(capture: Capture) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """Columns of sql/align/op.sql by process, device and start, and of op_sort.sql; the ops' table is dropped."""
     db = capture.db
     db.execute(
         "CREATE OR REPLACE TABLE sort_id AS SELECT sort, (row_number() OVER (ORDER BY sort) - 1)::INTEGER AS id FROM op_sort"
@@ -153,23 +155,32 @@ def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
     shared = {
         name: np.asarray(values) for name, values in db.execute(sql("align/op_sort")).fetchnumpy().items()
     }
-    rows = db.execute(sql("align/op")).fetchnumpy()
+    rows = {
+        name: np.asarray(values) for name, values in db.execute(sql("align/op")).fetchnumpy().items()
+    }
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
-    sort, start, end, launch = (
-        np.asarray(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")
-    )
+    order = _op_order(rows, shared)
+    # one after the other: the columns as they came make room for those in order
+    ops = {name: order.of(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")}
+    return ops, shared
+
+
+def _op_order(rows: dict[str, npt.NDArray[Any]], shared: dict[str, npt.NDArray[Any]]) -> Order:
+    sort, ends, launch = rows["sort"], rows["end_ns"], rows["launch"]
     ties: list[Callable[[Index], npt.NDArray[Any]]] = [launch.__getitem__]
-    ties += [lambda tied: shared["node"][sort[tied]], end.__getitem__]
+    ties += [lambda tied: shared["node"][sort[tied]], ends.__getitem__]
     ties += [lambda tied: shared["stream"][sort[tied]], lambda tied: shared["key"][sort[tied]]]
-    order = time_order(shared["unit"][sort], start, *ties)
-    sort = order.of(sort)
-    return {
-        "start_ns": order.of(start),
-        "end_ns": order.of(end),
-        "launch": order.of(launch),
-        **{name: values[sort] for name, values in shared.items()},
-    }
+    # few units: their place among them orders as their name does, in a byte
+    unit = np.unique(shared["unit"], return_inverse=True)[1]
+    unit = unit.astype(np.min_scalar_type(len(unit)))
+    return time_order(unit[sort], rows["start_ns"], *ties)
+
+
+def _edges(unit_of: Ints, sort: npt.NDArray[np.int32]) -> list[int]:
+    """Where the ops of each process and device begin, and where the last ones end."""
+    unit = unit_of[sort]
+    return [0, *(np.flatnonzero(unit[1:] != unit[:-1]) + 1).tolist(), len(unit)]
 
 
 def _without_launch(
@@ -229,7 +240,7 @@ def _periods(
     pid: int,
     start: Ints,
     launch: npt.NDArray[np.int32],
-    stream: npt.NDArray[np.int32],
+    stream: Callable[[], npt.NDArray[np.int32]],
     launches: Launches,
     profiling: int | None,
 ) -> tuple[Ints, npt.NDArray[np.int32], Note | None]:
@@ -245,13 +256,13 @@ def _periods(
         )
     windows = np.asarray(steps["start_ns"], np.int64)
     launched = launch >= 0
-    step_of_launch = np.searchsorted(windows, launches.start, side="right") - 1
-    step = np.full(len(launch), -2, np.int64)
+    step_of_launch = (np.searchsorted(windows, launches.start, side="right") - 1).astype(np.int32)
+    step = np.full(len(launch), -2, np.int32)
     step[launched] = step_of_launch[launch[launched]]
     # An op without a launching call goes with the op before it on its stream.
     orphans = np.flatnonzero(~launched)
     if len(orphans):
-        step = _step_of_neighbours(step, stream)
+        step = _step_of_neighbours(step, stream())
     # first op of every step, in order of time: ops come in that order, so written backwards the first one stays
     first = np.full(
         len(windows) + 2, -1, np.int64
@@ -296,7 +307,7 @@ def _profiling_began(calls: Calls, api: dict[int, tuple[str, str]], pid: int) ->
 _NEVER = np.iinfo(np.int64).max
 
 
-def _step_of_neighbours(step: npt.NDArray[np.int64], stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def _step_of_neighbours(step: npt.NDArray[np.int32], stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Fill -2 with the step of the op before on the same stream (ops come in order of time)."""
     order = np.argsort(stream, kind="stable")
     grouped, streams = step[order], stream[order]

@@ -85,6 +85,7 @@ class GapTables:
             np.concatenate([np.empty(0, np.int32), *(part[column] for part in self._entries)])
             for column in (0, 1)
         )
+        self._entries.clear()  # their copies stand for them
         code = np.array(self._sites.codes, np.int64)
         counts = count_by(site, len(code))
         p50, p99 = quantiles(site, ns, counts, (0.5, 0.99))

@@ -67,7 +67,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     rows = db.execute("SELECT count(*) FROM nvtx_row").fetchone()
     assert rows is not None
     kept: dict[int, list[tuple[Ints, Ints, Ints]]] = {pid: [] for pid in begins}
-    for low, high in stretches(int(rows[0])):
+    for low, high in stretches(int(rows[0]), 1 << 20):
         holds = _columns(db, f"NOT waiting AND row >= {low} AND row < {high}")
         for tid in np.unique(holds["tid"]).tolist():
             mine = holds["tid"] == tid

@@ -28,12 +28,24 @@ def grouped(code: Ints) -> tuple[Ints, Index]:
 
 def count_by(position: Index, groups: int) -> Ints:
     """How many rows each group has."""
-    return np.bincount(position, minlength=groups)
+    out = np.zeros(groups, np.int64)
+    for low, high in _stretches_of(position, groups):
+        out += np.bincount(position[low:high], minlength=groups)
+    return out
 
 
 def sum_by(position: Index, groups: int, values: Index) -> Ints:
     """Sum of an integer column by group; exact, since floats count to 2^53 ns, a hundred days."""
-    return np.bincount(position, weights=values, minlength=groups).astype(np.int64)
+    out = np.zeros(groups, np.int64)
+    for low, high in _stretches_of(position, groups):
+        sums = np.bincount(position[low:high], weights=values[low:high], minlength=groups)
+        out += sums.astype(np.int64)
+    return out
+
+
+def _stretches_of(position: Index, groups: int) -> list[tuple[int, int]]:
+    """bincount widens both columns to 8 bytes: of all rows at once that is more memory than anything else takes."""
+    return stretches(len(position), max(groups, 1 << 20))
 
 
 def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
 from tracediff.align.timeline import MEMCPY, Timeline, Unit
 from tracediff.measure.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
-from tracediff.measure.intervals import Floats, Ints
+from tracediff.measure.intervals import Floats, Index, Ints
 from tracediff.measure.sweep import Sweep
 
+_OPS = 1 << 18  # summed at a time: their codes stay in the processor's cache
 _WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
 
 
@@ -33,20 +35,40 @@ class OpSums:
 
 def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
     """Sum the ops of a unit; `first_period` is the number of its first period."""
+    parts = [
+        _op_sums(unit, swept, low, high, first_period)
+        for low, high in _whole_periods(swept.op_period, len(unit.step))
+    ]
+    return OpSums(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(OpSums)))
+
+
+def _whole_periods(op_period: Index, periods: int) -> list[tuple[int, int]]:
+    """[low, high) of periods that hold some `_OPS` ops together: a sum is made in one go, whatever the stretch."""
+    edges = np.searchsorted(op_period, np.arange(periods + 1))
+    cuts = np.unique(np.searchsorted(edges, np.arange(0, len(op_period), _OPS), side="left"))
+    bounds = [0, *(one for one in cuts.tolist() if 0 < one < periods), periods]
+    return list(pairwise(bounds))
+
+
+def _op_sums(unit: Unit, swept: Sweep, low: int, high: int, first_period: int) -> OpSums:
+    """The same of the periods [low, high)."""
     keys = int(unit.key.max(initial=0)) + 1
-    inside = swept.inside
-    starting = swept.op_period * np.int64(keys) + unit.key[inside]
-    running = swept.piece_period * np.int64(keys) + unit.key[swept.piece_op]
+    some = slice(*np.searchsorted(swept.op_period, [low, high]).tolist())
+    pieces = slice(*np.searchsorted(swept.piece_period, [low, high]).tolist())
+    key, graph, start, end = (
+        column[swept.inside][some] for column in (unit.key, unit.graph, unit.start, unit.end)
+    )
+    starting = (swept.op_period[some] - low) * np.int64(keys) + key
+    running = (swept.piece_period[pieces] - low) * np.int64(keys) + unit.key[swept.piece_op[pieces]]
     code, position = grouped(np.concatenate((starting, running)))
     size, ops = len(code), len(starting)
-    graph = unit.graph[inside]
     return OpSums(
-        code // keys + first_period,
+        code // keys + (first_period + low),
         code % keys,
         count_by(position[:ops], size),
         count_by(position[:ops][graph], size) if graph.any() else np.zeros(size, np.int64),
-        sum_by(position[:ops], size, unit.end[inside] - unit.start[inside]),
-        float_sum_by(position[ops:], size, swept.piece_share),
+        sum_by(position[:ops], size, end - start),
+        float_sum_by(position[ops:], size, swept.piece_share[pieces]),
     )
 
 
@@ -86,7 +108,7 @@ def launch_table(
     of_graph = unit.graph[inside] | (timeline.keys["kind"].to_numpy() == _WHOLE_GRAPH)[unit.key[inside]]
     graph_kernels = count_by(swept.op_period[kernel & of_graph], periods)
     # The first op of each launch: ops come in order of start, so written backwards the first one stays.
-    owned = np.flatnonzero(unit.launch[inside] >= 0)[::-1]
+    owned = np.flatnonzero(unit.launch[inside] >= 0).astype(np.int32)[::-1]
     first = np.full(len(timeline.launches.start), -1, np.int32)
     first[unit.launch[inside][owned]] = owned
     by_graph = np.zeros(len(first), np.bool_)

@@ -62,17 +62,22 @@ def reduce_capture(
     swept = [sweep(unit) for unit in timeline.units]
     periods, strata = _periods(timeline.units, swept, steps)
     windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
+    kernels = _kernel_tables(timeline, swept, periods)
+    sequences = modal_sequences(timeline, swept, periods)
+    collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
     chosen = keeper.choose(periods, ops_of_periods(swept)) if keep else []
     gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
     gil = read_gil(capture.db, windows, threads)
     emptied()
     hosts = Hosts(capture.db, timeline.calls, gil)
-    idle = idle_tables(timeline, swept, periods, Words.of(threads, places, hosts), hosts)
     kept = (
         keeper.keep(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
         if gil_rows is not None
         else []
     )
+    gaps = [one.gaps for one in swept]
+    del swept  # from here on only gaps are looked at: a third of the arrays goes
+    idle = idle_tables(timeline, gaps, periods, Words.of(threads, places, hosts), hosts)
     causes = np.concatenate(idle.causes)
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     return Reduction(
@@ -99,10 +104,10 @@ def reduce_capture(
         worst=idle.worst,
         moments=idle.moments,
         keys=timeline.keys,
-        sequences=modal_sequences(timeline, swept, periods),
-        collectives=collective_waits([] if unmeasured else timeline.units, swept, periods),
+        sequences=sequences,
+        collectives=collectives,
         kept=kept,
-        **_kernel_tables(timeline, swept, periods),
+        **kernels,
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
     )
 

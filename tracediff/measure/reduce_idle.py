@@ -15,7 +15,7 @@ from tracediff.measure.grouping import grouped, stretches, sum_by
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.idle_cells import Cells, Words
 from tracediff.measure.intervals import Index, Ints
-from tracediff.measure.sweep import Sweep
+from tracediff.measure.sweep import Gaps
 
 # Gaps cut at a time: few enough for their pieces to stay in the processor's cache, and to be told apart by 16 bits.
 _STRETCH = 1 << 15
@@ -34,37 +34,37 @@ class IdleTables:
 
 
 def idle_tables(
-    timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame, words: Words, hosts: Hosts
+    timeline: Timeline, gaps: list[Gaps], periods: pl.DataFrame, words: Words, hosts: Hosts
 ) -> IdleTables:
-    """Attribute the gaps of all units. `periods`: the table of periods, still without the categories."""
+    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories."""
     names = timeline.keys["name"].to_list()
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     stratum = periods["stratum"].to_numpy()
     cells = Cells(words, copies)
     launches, labels = timeline.launches, hosts.labels(timeline.launches)
-    causes, idle, gaps, worst, moments = [], [], [], [], []
+    causes, idle, by_neighbours, worst, moments = [], [], [], [], []
     first = 0
-    for unit, one in zip(timeline.units, swept, strict=True):
-        tables = GapTables(unit, one.gaps, first, stratum, cells)
-        for low, high in stretches(one.gaps.size, _STRETCH):
-            tables.add(attribute(unit, one.gaps.take(slice(low, high)), launches, labels, hosts), low, high)
+    for unit, own in zip(timeline.units, gaps, strict=True):
+        tables = GapTables(unit, own, first, stratum, cells)
+        for low, high in stretches(own.size, _STRETCH):
+            tables.add(attribute(unit, own.take(slice(low, high)), launches, labels, hosts), low, high)
         period, cell, ns, count = tables.sums()
         by_cause = period * len(IDLE) + cells.causes()[cell]
         causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
         idle.append((period + first, cell, ns, count))
-        longest = worst_index(one.gaps)
+        longest = worst_index(own)
         # one by one: together they would span the whole capture
         pieces = [
-            attribute(unit, one.gaps.take(longest[[at]]), launches, labels, hosts)
+            attribute(unit, own.take(longest[[at]]), launches, labels, hosts)
             for at in range(len(longest))
         ]
         worst.append(tables.worst(longest, pieces, periods, names))
         moments.append(tables.longest(periods, timeline.api_names))
-        gaps.append(tables.gaps(names))
+        by_neighbours.append(tables.gaps(names))
         first += len(unit.step)
     table, number = cells.in_order()
     idle_ns = _by_cell(number, len(table), *(np.concatenate(column) for column in zip(*idle, strict=True)))
-    return IdleTables(causes, table, idle_ns, pl.concat(gaps), pl.concat(worst), pl.concat(moments))
+    return IdleTables(causes, table, idle_ns, pl.concat(by_neighbours), pl.concat(worst), pl.concat(moments))
 
 
 def _by_cell(number: Index, cells: int, period: Ints, cell: Ints, ns: Ints, count: Ints) -> pl.DataFrame:

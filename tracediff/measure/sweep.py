@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.align.timeline import Unit
+from tracediff.measure.grouping import stretches
 from tracediff.measure.intervals import Floats, Index, Ints
 
 
@@ -60,39 +61,58 @@ def sweep(unit: Unit) -> Sweep:
     edges = np.searchsorted(unit.start, bounds, side="left")
     inside = slice(int(edges[0]), int(edges[-1]))
     op_period = np.repeat(np.arange(periods, dtype=np.int32), np.diff(edges))
+    return Sweep(*_pieces(unit, inside, op_period), inside, op_period, _gaps(unit, periods))
+
+
+def _pieces(unit: Unit, inside: slice, op_period: Index) -> tuple[Ints, Index, Index, Floats]:
+    """busy, piece_op, piece_period and piece_share of `Sweep`."""
+    periods = len(unit.bounds) - 1
     op, start, end, period = _cut_at_bounds(unit, inside, op_period)
-    share = (end - start).astype(np.float64)
     kind = unit.kind[op]
-    reach = np.maximum.accumulate(end) if len(end) else end
-    alone = np.ones(len(end), np.bool_)  # overlaps no other piece
-    alone[1:] &= start[1:] >= reach[:-1]
-    alone[:-1] &= start[1:] >= reach[:-1]
-    busy = _sums(period[alone], kind[alone], (end - start)[alone], periods)
-    if not alone.all():
-        index = np.flatnonzero(~alone)
-        share[index] = _shared(start[index], end[index], kind[index], period[index], busy)
-    return Sweep(busy, op, period, share, inside, op_period, _gaps(unit, periods))
+    alone = _alone(start, end)
+    index = np.flatnonzero(~alone)
+    busy = np.zeros((periods, 3), np.int64)
+    shares = _shared(start[index], end[index], kind[index], period[index], busy) if len(index) else None
+    share = np.subtract(end, start, out=np.empty(len(end)), casting="unsafe")
+    share[index] = 0.0
+    busy += _sums(period, kind, share, periods)
+    if shares is not None:
+        share[index] = shares
+    return busy, op, period, share
 
 
-def _sums(period: Index, kind: Index, ns: Ints, periods: int) -> Ints:
+def _alone(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    """Which pieces, in order of start, overlap no other one."""
+    alone = np.ones(len(end), np.bool_)
+    if len(end):
+        apart = start[1:] >= np.maximum.accumulate(end)[:-1]
+        alone[1:] &= apart
+        alone[:-1] &= apart
+    return alone
+
+
+def _sums(period: Index, kind: Index, ns: Ints | Floats, periods: int) -> Ints:
     """(periods, 3) sums; exact, since a capture is far shorter than the 2^53 ns that a float counts."""
-    sums = np.bincount(period * np.int64(3) + kind, weights=ns, minlength=3 * periods)
-    return np.asarray(sums, np.int64).reshape(periods, 3)
+    sums = np.zeros(3 * periods)
+    for low, high in stretches(len(period)):  # the products of all of them at once would be the largest array
+        code = period[low:high] * np.int64(3) + kind[low:high]
+        sums += np.bincount(code, weights=ns[low:high], minlength=3 * periods)
+    return sums.astype(np.int64).reshape(periods, 3)
 
 
 def _cut_at_bounds(unit: Unit, inside: slice, op_period: Index) -> tuple[Index, Ints, Ints, Index]:
     """Ops inside the periods, those that cross a bound cut there: (op, start, end, period) by start."""
     bounds, periods = unit.bounds, len(unit.bounds) - 1
     start, end = unit.start[inside], unit.end[inside]
-    whole = (end <= bounds[op_period + 1]) & (end > start)
-    op = np.arange(inside.start, inside.stop, dtype=np.int32)[whole]
+    beyond = end > bounds[1:][op_period]
+    whole = ~beyond & (end > start)
+    op = np.arange(inside.start, inside.stop, dtype=np.int32)
     crossing = np.concatenate(
-        (
-            np.flatnonzero(unit.end[: inside.start] > bounds[0]),
-            np.flatnonzero(end > bounds[op_period + 1]) + inside.start,
-        )
+        (np.flatnonzero(unit.end[: inside.start] > bounds[0]), np.flatnonzero(beyond) + inside.start)
     )
-    start, end, period = start[whole], end[whole], op_period[whole]
+    period = op_period
+    if not whole.all():
+        op, start, end, period = op[whole], start[whole], end[whole], op_period[whole]
     if not len(crossing):
         return op, start, end, period
     first = np.maximum(np.searchsorted(bounds, unit.start[crossing], side="right") - 1, 0)
@@ -142,10 +162,10 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
 def _gaps(unit: Unit, periods: int) -> Gaps:
     start, end = unit.start, unit.end
     reach = np.maximum.accumulate(end)
-    after = np.flatnonzero(start[1:] > reach[:-1]) + 1
-    begin = reach[after - 1]
+    after = np.flatnonzero(start[1:] > reach[:-1]).astype(np.int32) + np.int32(1)
+    begin = reach[after - np.int32(1)]
     low, high = np.searchsorted(begin, unit.bounds[[0, -1]], side="left").tolist()
-    after, begin = after[low:high].astype(np.int32), begin[low:high]
+    after, begin = after[low:high], begin[low:high]
     edges = np.searchsorted(begin, unit.bounds, side="left")
     period = np.repeat(np.arange(periods, dtype=np.int32), np.diff(edges))
     # the op that ran last: almost always the one before, else the last one whose end was a new maximum
