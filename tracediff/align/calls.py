@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.align.order import Index, Ints, time_order
-from tracediff.load.database import sql
+from tracediff.load.database import columns_of, give_back, sql
 
 LAUNCH, SYNC, OTHER = 0, 1, 2  # what a call does to its thread
 
@@ -50,13 +50,17 @@ def read_calls(
     `op_corr`: process and correlation id of each op (see sql/align/op.sql); `blocking`: which ops are copies from the
     device to pageable memory.
     """
-    rows = db.execute(sql("align/call")).fetchnumpy()
+    rows = columns_of(db, "api_call", sql("align/call"))
     db.execute("DROP TABLE api_call")  # the arrays stand for it from here on: in memory once
-    start, end, name = (np.asarray(rows[column]) for column in ("start_ns", "end_ns", "name"))
-    order = time_order(np.asarray(rows["thread"]), start, lambda tied: -end[tied], name.__getitem__)
-    thread, start, end, name, corr, kind = (
-        order.of(np.asarray(rows.pop(column)))
-        for column in ("thread", "start_ns", "end_ns", "name", "corr", "class")
+    give_back(db)
+    order = time_order(
+        rows["thread"], rows["start_ns"], lambda tied: -rows["end_ns"][tied], lambda tied: rows["name"][tied]
+    )
+    for column in rows:  # one after the other: each as it came makes room for the next in order
+        rows[column] = order.of(rows[column])
+    del order
+    thread, start, end, name, kind = (
+        rows[column] for column in ("thread", "start_ns", "end_ns", "name", "class")
     )
     tids = np.array(
         [row[0] for row in db.execute("SELECT tid FROM thread ORDER BY tid").fetchall()], np.int64
@@ -65,8 +69,8 @@ def read_calls(
     of_thread = {int(tid): slice(bounds[number], bounds[number + 1]) for number, tid in enumerate(tids)}
 
     # Calls of one correlation id side by side, the earliest first (the order within a thread is kept).
-    by_corr = time_order(np.zeros(len(corr), np.int8), corr, start.__getitem__)
-    ids = by_corr.of(corr)
+    by_corr = time_order(np.zeros(len(start), np.int8), rows["corr"], start.__getitem__)
+    ids = by_corr.of(rows.pop("corr"))
     fresh = np.ones(len(ids), np.bool_)
     fresh[1:] = ids[1:] != ids[:-1]
     first = np.flatnonzero(fresh)

@@ -21,7 +21,7 @@ from tracediff.align.kernel_categories import is_communication
 from tracediff.align.order import Index, Order, time_order
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
-from tracediff.load.database import frame, sql
+from tracediff.load.database import columns_of, frame, give_back, sql
 from tracediff.model import Note
 
 Ints = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         else:
             profiling = _profiling_began(calls, api, process)
             bounds, step, note = _periods(
-                capture, process, start, mine, lambda: shared["stream"][sort], launches, profiling
+                capture, process, start, mine, shared["stream"][sort], launches, profiling
             )
             if note is not None:
                 warnings.append(note)
@@ -155,11 +155,10 @@ def _ops(capture: Capture) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.N
     shared = {
         name: np.asarray(values) for name, values in db.execute(sql("align/op_sort")).fetchnumpy().items()
     }
-    rows = {
-        name: np.asarray(values) for name, values in db.execute(sql("align/op")).fetchnumpy().items()
-    }
+    rows = columns_of(db, "op_row", sql("align/op"))
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
+    give_back(db)
     order = _op_order(rows, shared)
     # one after the other: the columns as they came make room for those in order
     ops = {name: order.of(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")}
@@ -240,7 +239,7 @@ def _periods(
     pid: int,
     start: Ints,
     launch: npt.NDArray[np.int32],
-    stream: Callable[[], npt.NDArray[np.int32]],
+    stream: npt.NDArray[np.int32],
     launches: Launches,
     profiling: int | None,
 ) -> tuple[Ints, npt.NDArray[np.int32], Note | None]:
@@ -262,7 +261,7 @@ def _periods(
     # An op without a launching call goes with the op before it on its stream.
     orphans = np.flatnonzero(~launched)
     if len(orphans):
-        step = _step_of_neighbours(step, stream())
+        step = _step_of_neighbours(step, stream)
     # first op of every step, in order of time: ops come in that order, so written backwards the first one stays
     first = np.full(
         len(windows) + 2, -1, np.int64

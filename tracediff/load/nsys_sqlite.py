@@ -10,13 +10,14 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.database import identifier, quoted, run_sql
+from tracediff.load.database import give_back, identifier, quoted, run_sql
 from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
 # The largest first: what it needs on the way is free again for the others.
 _STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread")
+_COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large tables
 
 
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
@@ -42,6 +43,8 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
             if step == "load/op_sort":
                 find_ops(db, path, schema, copied)
             run_sql(db, step)
+            if step in _COLUMNS_GO:
+                give_back(db)
     except duckdb.Error as error:
         raise _explain(file_name, path, error) from error
     finally:

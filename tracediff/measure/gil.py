@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.align.threads import Thread
+from tracediff.load.database import give_back
 from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.intervals import EMPTY, Intervals, Ints, innermost, union
 from tracediff.measure.windows import Windows
@@ -67,7 +68,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     rows = db.execute("SELECT count(*) FROM nvtx_row").fetchone()
     assert rows is not None
     kept: dict[int, list[tuple[Ints, Ints, Ints]]] = {pid: [] for pid in begins}
-    for low, high in stretches(int(rows[0]), 1 << 20):
+    for low, high in stretches(int(rows[0])):
         holds = _columns(db, f"NOT waiting AND row >= {low} AND row < {high}")
         for tid in np.unique(holds["tid"]).tolist():
             mine = holds["tid"] == tid
@@ -78,6 +79,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")
     db.execute("DROP TABLE nvtx_row")
+    give_back(db)
     holders = {}
     for pid, parts in kept.items():
         if not parts:

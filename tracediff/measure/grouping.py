@@ -44,7 +44,7 @@ def sum_by(position: Index, groups: int, values: Index) -> Ints:
 
 
 def _stretches_of(position: Index, groups: int) -> list[tuple[int, int]]:
-    """bincount widens both columns to 8 bytes: of all rows at once that is more memory than anything else takes."""
+    """`bincount` widens both columns to 8 bytes: of all rows at once that is more memory than anything else takes."""
     return stretches(len(position), max(groups, 1 << 20))
 
 
@@ -124,6 +124,6 @@ class Numbering:
         return np.minimum(np.searchsorted(self._codes, code), max(len(self._codes) - 1, 0))
 
 
-def stretches(rows: int, length: int = 1 << 21) -> list[tuple[int, int]]:
+def stretches(rows: int, length: int = 1 << 20) -> list[tuple[int, int]]:
     """[low, high) of stretches of a table, to go through it in little memory."""
     return [(low, min(low + length, rows)) for low in range(0, rows, length)]

@@ -13,15 +13,16 @@ import polars as pl
 
 from tracediff.load import columnar
 
-# Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
-_MOST = 4 * 2**30
+# Two large exports side by side use both halves of a processor; more than this is asked of no machine for it. Two of
+# 5 million kernels each fit.
+_MOST = 2 * 2**30
 _BASE = 350 * 2**20  # the interpreter, DuckDB, polars
 
 # Bytes a row; measured. The large tables are loaded one after the other: while NVTX rows are read, then with the ops,
 # then with the calls; last, when the database is down to what is still needed.
 _KERNELS, _CALLS, _RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-_LOADING = ({_RANGES: 62}, {_RANGES: 32, _KERNELS: 175}, {_RANGES: 32, _KERNELS: 105, _CALLS: 53})
-_REDUCED = {_RANGES: 16, _KERNELS: 60, _CALLS: 40}
+_LOADING = ({_RANGES: 62}, {_RANGES: 32, _KERNELS: 130}, {_RANGES: 32, _KERNELS: 100, _CALLS: 53})
+_REDUCED = {_RANGES: 16, _KERNELS: 100, _CALLS: 30}
 _PACKED = 20  # an export grows by this when it is unpacked or made from a report
 # Traces of torch.profiler: some 300 bytes of text an event, of which gzip leaves some 20.
 _PACKED_TRACE = {".json": 0.5, ".gz": 8.0}

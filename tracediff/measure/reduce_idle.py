@@ -55,8 +55,7 @@ def idle_tables(
         longest = worst_index(own)
         # one by one: together they would span the whole capture
         pieces = [
-            attribute(unit, own.take(longest[[at]]), launches, labels, hosts)
-            for at in range(len(longest))
+            attribute(unit, own.take(longest[[at]]), launches, labels, hosts) for at in range(len(longest))
         ]
         worst.append(tables.worst(longest, pieces, periods, names))
         moments.append(tables.longest(periods, timeline.api_names))

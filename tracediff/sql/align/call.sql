@@ -1,4 +1,4 @@
--- Every CUDA call of the export, in no order.
+-- A stretch of the CUDA calls of the export (parameters: first row, row after the last).
 --   start_ns, end_ns BIGINT
 --   thread           SMALLINT  place of its thread in the order of global thread ids, -1 unknown
 --   corr             BIGINT    process and correlation id in one number, -1 where there is none
@@ -13,4 +13,5 @@ SELECT
     (CASE api_name.class WHEN 'launch' THEN 0 WHEN 'sync' THEN 1 ELSE 2 END)::TINYINT AS class
 FROM api_call AS a
 JOIN api_name ON api_name.name IS NOT DISTINCT FROM a.name
-LEFT JOIN numbered ON numbered.tid = a.tid;
+LEFT JOIN numbered ON numbered.tid = a.tid
+WHERE a.rowid >= ? AND a.rowid < ?;
