@@ -298,3 +298,18 @@ def test_a_side_of_a_comparison_of_steps_is_refused(name):
 def test_the_capture_command_names_every_file():
     for word in ("--exportTimes", "--exportProfile", "--exportLayerInfo", "--separateProfileRun"):
         assert word in trtexec.CAPTURE
+
+
+@pytest.mark.parametrize("number", ["1e12", "1e308", "-1e-9"])
+def test_numbers_that_no_time_is(number, tmp_path):
+    text = made.profile(1, [("a", 10.0)]).replace('"timeMs" : 0.01', f'"timeMs" : {number}')
+    refused("trtexec-bad-number", read_profile, put(tmp_path, text))
+    text = made.times([0.8]).replace('"computeMs" : 0.8', f'"computeMs" : {number}')
+    refused("trtexec-bad-number", read_times, put(tmp_path, text))
+    text = made.log(made.SUMMARY["fp32"]).replace("mean = 0.88 ms", f"mean = {number} ms")
+    refused("trtexec-bad-number", read_log, put(tmp_path, text))
+
+
+def test_a_log_of_7_that_failed_is_told(tmp_path):
+    text = "&&&& RUNNING TensorRT.trtexec # trtexec --onnx=x\n[E] broken\n&&&& FAILED TensorRT.trtexec # trtexec --onnx=x\n"
+    refused("trtexec-failed", read, str(put(tmp_path, text)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ from tests.counters import launch, profile
 from tests.measure.test_ncu import FAST, LESS
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
+from tests.report.tags import tags
 from tracediff.load.ncu_metrics import BY_KEY
 from tracediff.measure.ncu import compare_ncu
 from tracediff.model import Tool
@@ -129,15 +129,6 @@ def test_in_the_report_of_a_comparison_rows_link_both_ways():
     assert "#ncu" not in without and "hardware counters" not in without
 
 
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, tuple(sorted(name for name, _ in attrs))))
-
-
 @pytest.mark.parametrize(
     "name",
     [*sample.HOSTILE, "</details></textarea><img src=x onerror=alert(1)>", "a\nb\u202e", "x" * 5000, ""],
@@ -145,12 +136,7 @@ class Tags(HTMLParser):
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
     pages = [render_ncu_html(report(one)) for one in (name, tame)]
-    tags = []
-    for page in pages:
-        parser = Tags()
-        parser.feed(page)
-        tags.append(parser.seen)
-    assert tags[0] == tags[1]
+    assert tags(pages[0]) == tags(pages[1])
     text = terminal(report(name))
     assert "\x1b" not in text and "\u202e" not in text
     shown = MarkdownIt("commonmark", {"html": True}).enable("table").parse(render_ncu_markdown(report(name)))

@@ -85,9 +85,12 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @click.option(
     "--trtexec-baseline",
     metavar="PATH",
+    shell_complete=complete_files,
     help="Files of trtexec of the baseline's engine (a folder, or files with commas: docs/trtexec.md).",
 )
-@click.option("--trtexec-candidate", metavar="PATH", help="The same of the candidate.")
+@click.option(
+    "--trtexec-candidate", metavar="PATH", shell_complete=complete_files, help="The same of the candidate."
+)
 @beside_options
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
 @memory_limit_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.outputs import trtexec_output_options, write_alone
+from tracediff.cli.reading import complete_files
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,8 +33,8 @@ Record a side, in a folder of its own (docs/trtexec.md):
 Exit status: 0 done, 1 error, 2 usage.
 """
 )
-@click.argument("baseline")
-@click.argument("candidate")
+@click.argument("baseline", shell_complete=complete_files)
+@click.argument("candidate", shell_complete=complete_files)
 @trtexec_output_options
 def trtexec(
     baseline: str, candidate: str, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool

@@ -19,6 +19,7 @@ from tracediff.errors import TracediffError
 
 Floats = npt.NDArray[np.float64]
 HEAD = 1 << 16  # bytes by which a file is recognised
+MOST = 1e12  # ms (and queries a second): no figure is so large
 LARGEST = 512 << 20  # bytes of a JSON file: some millions of iterations
 OPTIONS = (
     "--exportTimes=times.json --exportProfile=profile.json --exportLayerInfo=layers.json --separateProfileRun"

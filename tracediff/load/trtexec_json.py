@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tracediff.errors import TracediffError
-from tracediff.load.trtexec import LARGEST, Floats, LayerInfo, Profiled, Times, text_of
+from tracediff.load.trtexec import LARGEST, MOST, Floats, LayerInfo, Profiled, Times, text_of
 
 MS = 1e6  # ns
 _DIGITS = 6  # significant ones that an ostream writes
@@ -109,7 +109,7 @@ def _column(path: Path, rows: list[_Iteration], *names: str) -> Floats:
         [next((one for name in names if (one := getattr(row, name)) is not None), np.nan) for row in rows],
         np.float64,
     )
-    (bad,) = np.nonzero(~np.isfinite(found))
+    (bad,) = np.nonzero(~(np.abs(found) < MOST))
     if len(bad):
         raise _bad(path, f"iteration {bad[0]} has no finite {names[0]}")
     return found
@@ -144,12 +144,12 @@ def read_profile(path: Path) -> tuple[int | None, tuple[Profiled, ...]]:
     for entry in layers:
         total, average = entry.timeMs, entry.averageMs
         mean = total / count if total is not None and count else average
-        if mean is None or not math.isfinite(mean) or mean < 0:
+        if mean is None or not 0 <= mean < MOST:
             raise _bad(
                 path, f"layer {_short(entry.name)}: its time is {'missing' if mean is None else f'{mean:g}'}"
             )
         median = entry.medianMs
-        if median is not None and (not math.isfinite(median) or median < 0):
+        if median is not None and (not 0 <= median < MOST):
             raise _bad(path, f"layer {_short(entry.name)}: its median is {median:g}")
         found.append(Profiled(entry.name or "", MS * mean, None if median is None else MS * median))
     return count, tuple(found)

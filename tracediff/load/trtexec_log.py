@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.load.trtexec import Log
+from tracediff.load.trtexec import MOST, Log
 
 _LINE = 1 << 16  # characters of a line that are read: verbose logs have long ones
 _STAMP = re.compile(r"\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?(?:\[[A-Z]\] )?")
-_STATUS = re.compile(r"&&&& (\w+) TensorRT\.trtexec \[TensorRT v(\d{4,6})\]")
+_STATUS = re.compile(r"&&&& (\w+) TensorRT\.trtexec(?: \[TensorRT v(\d{4,6})\])?")
 _FIGURE = re.compile(r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (?=min = )(.*)")
 _VALUE = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%\)) = (\S+) ms")
 _THROUGHPUT = re.compile(r"Throughput: (\S+) qps")
@@ -103,7 +103,7 @@ class _Reader:
         text = raw.strip().removeprefix("\ufeff")
         text = text[m.end() :] if (m := _STAMP.match(text)) else text
         if found := _STATUS.match(text):
-            self.status, self.version = found[1], self.version or found[2]
+            self.status, self.version = found[1], self.version or found[2] or ""
         elif found := _SECTION.match(text):
             self.section = found[1]
         elif found := _THROUGHPUT.match(text):
@@ -144,7 +144,7 @@ class _Reader:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or value < 0:
+        if not 0 <= value < MOST:
             raise TracediffError(
                 "trtexec-bad-number", f"{self.name}: {what} is {text[:40]!r}", fix="run trtexec again"
             )

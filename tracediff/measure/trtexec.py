@@ -27,7 +27,6 @@ _HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the
 _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
 _UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
 _SAME = 0.01  # as in measure/verdict.py
-_ROUNDED = 0.05  # part of the enqueue time from which the rounding of time stamps is said
 
 
 def compare_trtexec(baseline: Side, candidate: Side) -> Trtexec:
@@ -263,10 +262,10 @@ def _of_run(where: str, run: Run, one: RunFigures) -> list[Note]:
             Note("trtexec-profiled", f"{where}: the layers were profiled while the latencies were measured, which slows"
                  " them down (--separateProfileRun measures them apart)")
         )  # fmt: skip
-    if one.rounded is not None and one.rounded > _ROUNDED:
+    if one.rounded is not None:
         notes.append(
-            Note("trtexec-rounded", f"{where}: the enqueue times are differences of time stamps that are rounded to"
-                 f" {100 * one.rounded:.0f} % of them; the log has them exactly")
+            Note("trtexec-rounded", f"{where}: the time stamps that the enqueue times are differences of are rounded to"
+                 f" {text.time(one.rounded)}: these times were left out; the log has them")
         )  # fmt: skip
     compute = one.iterations.get("gpu_compute")
     spread = 100 * float(compute.std() / compute.mean()) if compute is not None and compute.any() else None

@@ -22,6 +22,7 @@ NAMES = {
     "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers",
 }  # fmt: skip
 _DIGIT = 1.1e-5  # of a value that both sides write with six significant digits
+_ROUNDED = 0.05  # part of the enqueue time that its time stamps may be rounded to
 _SUMMED = 1e-3  # of a mean: trtexec adds up in float32
 
 
@@ -36,9 +37,7 @@ class RunFigures:
     warmups: int | None
     differ: list[str]  # what the log says otherwise
     warmups_unknown: bool
-    rounded: (
-        float | None
-    )  # part of the enqueue time that the rounding of its time stamps is, where only they give it
+    rounded: float | None  # ns, rounding of the time stamps that left the enqueue time out
 
 
 def percentile(ordered: Floats, percent: float) -> float:
@@ -82,12 +81,18 @@ def figures_of(run: Run) -> RunFigures:
         for metric, figures in stated.items():
             if times is None or metric not in values or (metric in ("enqueue", "throughput") and not differ):
                 values[metric], source[metric] = figures, "log"
-    mean = values.get("enqueue", {}).get("mean")
-    rounded = times.rounding / mean if times and mean and source["enqueue"] == "times" else None
+    rounded = None
+    if (
+        times is not None
+        and source.get("enqueue") == "times"
+        and times.rounding > _ROUNDED * values["enqueue"]["mean"]
+    ):
+        rounded = times.rounding
+        del values["enqueue"], source["enqueue"]
     return RunFigures(
         values=values,
         source=source,
-        iterations=dict(times.values) if times else {},
+        iterations={name: one for name, one in times.values.items() if name in values} if times else {},
         measured=len(times.start) if times else log.queries if log else None,
         warmups=warmups,
         differ=differ,
