@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.measure.test_latencies import noisy, run
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
-from tests.report.test_ncu import Tags
+from tests.report.tags import tags
 from tracediff.measure.latencies import compare_latencies
 from tracediff.model import Tool
 from tracediff.model_latencies import LatencyReport, decode, encode
@@ -113,12 +113,8 @@ def test_in_the_report_of_a_comparison():
 )
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
-    tags = []
-    for page in (render_latencies_html(report(one)) for one in (name, tame)):
-        parser = Tags()
-        parser.feed(page)
-        tags.append(parser.seen)
-    assert tags[0] == tags[1]
+    one, other = map(tags, (render_latencies_html(report(one)) for one in (name, tame)))
+    assert one == other
     assert "\x1b" not in terminal(report(name)) and "\u202e" not in terminal(report(name))
     shown = (
         MarkdownIt("commonmark", {"html": True})
