@@ -28,7 +28,7 @@ BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 # Options of the command that say what is written, printed or judged, not what is measured.
 OF_OUTPUT = {"overwrite", "top", "quiet", "fail_on", "warn_on", "policy_file", "no_policy", "annotations"}
 # Joined to a finished result by the command alone.
-OF_COMMAND_ALONE = {"ncu_baseline", "ncu_candidate", "trtexec_baseline", "trtexec_candidate"}
+OF_COMMAND_ALONE = {"trtexec_baseline", "trtexec_candidate"}
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,33 @@ def test_the_same_result_as_the_command(comparison, tmp_path):
     assert (tmp_path / "api.json").read_bytes() == out.read_bytes()
     assert decode(out.read_bytes()) == comparison.result
     assert comparison.verdict == json.loads(out.read_bytes())["verdict"]
+
+
+def test_profiles_of_nsight_compute(tmp_path):
+    """The command's result, with rows that name kernels of the step's table; one side alone is refused."""
+    trace = serving(steps=6, kernel_name="quantize").write(tmp_path / "a.sqlite")
+    pair = [ROOT / "fixtures" / "ncu" / f"quant_{name}.csv" for name in ("scalar132", "vec1056")]
+    result = tracediff.compare(trace, trace, ncu_baseline=str(pair[0]), ncu_candidate=pair[1], cache=False)
+    assert result.ncu_rows["change"].to_list() == ["faster"]
+    assert "grid 132 -> 1,056 blocks" in result.ncu_rows["sentence"][0]
+    out = tmp_path / "command.json"
+    words = [
+        "compare",
+        trace,
+        trace,
+        "--ncu-baseline",
+        pair[0],
+        "--ncu-candidate",
+        pair[1],
+        "--json",
+        out,
+        "-q",
+    ]
+    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    assert decode(out.read_bytes()) == result.result
+    with pytest.raises(tracediff.TracediffError) as error:
+        tracediff.compare(trace, trace, ncu_baseline=pair[0])
+    assert error.value.slug == "ncu-one-side"
 
 
 def test_every_table_by_name_and_as_a_property(comparison):

@@ -18,6 +18,7 @@ import polars as pl
 from tracediff.align.strata import MIN_STEPS
 from tracediff.errors import TracediffError
 from tracediff.load.selection import selections
+from tracediff.measure.ncu_pair import reader
 from tracediff.measure.session import Asked, compare_inputs, reading_of
 from tracediff.model import Result, Verdict
 from tracediff.query import reference
@@ -191,6 +192,8 @@ def compare(
     baseline_kpi: Paths = (),
     candidate_kpi: Paths = (),
     host_only: bool = False,
+    ncu_baseline: PathLike | None = None,
+    ncu_candidate: PathLike | None = None,
     force: bool = False,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -206,11 +209,14 @@ def compare(
     Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
     be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What was read before is
     taken from the cache, unless `cache` is false. What is left out is
-    warned of (`UserWarning`).
+    warned of (`UserWarning`). `ncu_baseline` and `ncu_candidate` are profiles of Nsight Compute, compared in the tables
+    `ncu_rows` and `ncu_figures`.
 
-    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ..., and
+    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ncu-one-side, ...,
+    and
     ValueError where `steps`, `window` or `ranks` are spelled otherwise than on the command line.
     """
+    with_counters = reader(*(None if one is None else Path(one) for one in (ncu_baseline, ncu_candidate)))
     asked = Asked(
         baseline=os.fspath(baseline),
         candidate=None if candidate is None else os.fspath(candidate),
@@ -229,7 +235,8 @@ def compare(
         skip_unreadable=skip_unreadable,
         scheduler=scheduler,
     )
-    return Comparison(compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2)))
+    result = compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))
+    return Comparison(with_counters(result))
 
 
 def open(

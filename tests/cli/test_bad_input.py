@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import sqlite3
@@ -21,6 +22,23 @@ def test_good_files_compare(run, good, tmp_path):
     assert code == 0, err
     assert "no change" in out.lower().replace("_", " ")
     assert (tmp_path / "out.json").is_file()
+
+
+@pytest.mark.parametrize("copy", ["the file", "its bytes", "packed"])
+def test_one_capture_on_both_sides_is_said(copy, run, good, tmp_path):
+    """Given twice by mistake it would read as no change of the programs; it is still no change."""
+    other = good
+    if copy != "the file":
+        other = tmp_path / ("copy.sqlite" if copy == "its bytes" else "copy.sqlite.xz")
+        other.write_bytes(good.read_bytes() if copy == "its bytes" else lzma.compress(good.read_bytes()))
+    code, _, err = run("compare", good, other, "--json", "out.json", "-q")
+    assert code == 0, err
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["verdict"] == "no_change"
+    assert [note["slug"] for note in result["warnings"]].count("same-capture") == 1
+    another = serving(steps=6, schedule_us=101).write(tmp_path / "another.sqlite")
+    assert run("compare", good, another, "--json", "two.json", "-q")[0] == 0
+    assert "same-capture" not in (tmp_path / "two.json").read_text()
 
 
 # Inputs

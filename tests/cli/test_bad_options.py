@@ -49,6 +49,11 @@ def test_a_bad_memory_limit(run, good):
     )
 
 
+def test_a_bad_memory_limit_of_a_query(run, good):
+    words = ("query", good, "SELECT 1", "--memory-limit", "a lot")
+    assert "fix: --memory-limit 2GiB" in expect_error(run(*words), "bad-limit")
+
+
 def test_a_step_regex_that_matches_nothing_tells_what_there_is(run, good):
     """The ranges of the capture are the step labels, whose texts differ most, and _schedule."""
     text = expect_error(run("compare", good, good, "--step-regex", "no such step"), "no-steps")

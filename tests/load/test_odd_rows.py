@@ -151,6 +151,87 @@ def test_text_in_a_number_s_column_is_an_error_with_its_name(table, column, valu
     assert raised.value.slug == "bad-column" and raised.value.fix
 
 
+@pytest.mark.parametrize("value", ["CAST(x'6bff66fe' AS TEXT)", "x'ff'", "'" + "9" * 100_000 + "'"])
+@pytest.mark.parametrize("column", ["start", "streamId"])
+def test_what_is_no_number_is_an_error_of_a_line_whatever_its_bytes(column, value, tmp_path):
+    path = edit(written(tmp_path), f"UPDATE {KERNEL} SET {column} = {value} WHERE rowid = 2")
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-column" and len(raised.value.message) < 600
+
+
+@pytest.mark.parametrize("table", [KERNEL, RUNTIME, "NVTX_EVENTS"])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (2**63 - 10, 2**63 - 1),  # one row at the end of what 64 bits hold
+        (-(2**63), -(2**63) + 1),
+        (-(2**63), 2**63 - 1),  # its length does not fit into them
+        (1000, 2**62),
+        (2**53, 2**53 + 1),  # a hundred days after the others
+    ],
+)
+def test_times_that_would_overflow_are_an_error(table, start, end, tmp_path):
+    path = edit(written(tmp_path), f'UPDATE {table} SET start = {start}, "end" = {end} WHERE rowid = 3')
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-time" and "trace.sqlite" in raised.value.message
+
+
+@pytest.mark.parametrize("moved", [2**61, -(2**61)])
+def test_a_clock_that_is_far_from_zero_measures_the_same(moved, tmp_path):
+    tables = [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"]
+    moves = [f'UPDATE {table} SET start = start + {moved}, "end" = "end" + {moved}' for table in tables]
+    reduction = reduce(edit(written(tmp_path), *moves))
+    assert [spent(reduction, period) for period in (0, 1)] == [TWO_STEPS] * 2
+
+
+def test_ranges_and_calls_of_no_thread_are_passed_over(tmp_path):
+    path = edit(
+        loosened(loosened(written(tmp_path), RUNTIME), "NVTX_EVENTS"),
+        "UPDATE NVTX_EVENTS SET globalTid = NULL WHERE start = 700",
+        f'INSERT INTO {RUNTIME} (start, "end", globalTid, correlationId, nameId) VALUES (700, 900, NULL, 77, 1)',
+    )
+    reduction = reduce(path)
+    assert [spent(reduction, period) for period in (0, 1)] == [TWO_STEPS] * 2
+    places = {period: set(part["place"]) for (period,), part in reduction.idle.group_by("period")}
+    assert "_schedule" not in places[0] and "_schedule" in places[1]
+
+
+def test_calls_that_share_a_correlation_id_are_said(tmp_path):
+    """The launch at 1100 gets the id of the one at 100: both kernels are laid to the first, which ended at 150."""
+    path = edit(written(tmp_path), f"UPDATE {RUNTIME} SET correlationId = 1 WHERE start = 1100",
+                f"UPDATE {KERNEL} SET correlationId = 1 WHERE start = 1200")  # fmt: skip
+    reduction = reduce(path)
+    (note,) = reduction.warnings
+    assert note.slug == "correlation-ids-repeat" and "1 correlation ids" in note.message
+    # the first step has both kernels and lasts until the copy at 1500; the kernel at 1200 was launched long before the gap 540-1200
+    assert spent(reduction) == {"compute": 600, "memcpy": 40, "dependency": 660}
+    assert reduction.residual_ns == 0
+
+
+def test_a_driver_call_inside_its_runtime_call_shares_its_id_rightly(tmp_path):
+    path = written(tmp_path, two_steps().api(101, "cuLaunchKernel", 1110, 1140, corr=11))
+    reduction = reduce(path)
+    assert reduction.warnings == [] and spent(reduction) == TWO_STEPS
+
+
+def test_a_graph_with_a_copy_to_pageable_memory_does_not_wait(tmp_path):
+    """The call that launches it returns at once, unlike a copy of that kind launched by itself."""
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(3):
+        at = 1000 * number
+        trace.range(1, label(number), at, at + 900)
+        trace.api(1, "cudaGraphLaunch", at + 100, at + 150, corr=number).kernel(
+            number, at + 200, at + 300, graph_node=1
+        )
+        trace.memcpy(number, at + 300, at + 400, kind="DtoH", dst="pageable", graph_node=2)
+    # the gap 400-1200 of a period 200-1200: host 400-1100, the launching call 1100-1150, 50 more until the kernel
+    assert spent(reduced(trace, tmp_path)) == {
+        "compute": 100, "memcpy": 100, "host_work": 700, "launch_api": 50, "launch_latency": 50,
+    }  # fmt: skip
+
+
 def test_text_that_is_a_number_is_that_number(tmp_path):
     path = edit(written(tmp_path), f"UPDATE {KERNEL} SET registersPerThread = CAST('32' AS TEXT)")
     assert spent(reduce(path)) == TWO_STEPS

@@ -90,7 +90,72 @@ def test_a_fused_kernel_is_compared_with_the_sum_of_what_it_replaces():
         and row.baseline.bound is None
         and row.baseline.stalls == {}
     )
-    assert row.sentence.startswith("1.2 x faster (82.0 -> 70.0 us): 2 launches -> 1")
+    # 12 of 82 us
+    assert row.sentence.startswith("2 kernels -> 1: 40.0 us + 42.0 us -> 70.0 us, 15 % less in all")
+
+
+def _gemms(n: int, small: float, large: float, *, moved: float | None = 2.0, dram: float = 2.0):
+    """n launches of a GEMM for each of another that takes `large` us and moves `moved` times the bytes."""
+    bytes_ = {} if moved is None else {"l2_bytes": 400e6, "dram_read_bytes": 100e6, "dram_write_bytes": 10e6}
+    if moved is None:
+        bytes_ = dict.fromkeys(("l2_bytes", "dram_read_bytes", "dram_write_bytes"))
+    more = {
+        key: value and value * (dram if key.startswith("dram") else moved or 1)
+        for key, value in bytes_.items()
+    }
+    one = launch("nvjet_sm90_tst_256x128_NNT", duration_ns=small * 1e3, cycles=1.5e3 * small, **bytes_)
+    other = launch("nvjet_sm90_tst_320x128_NNT", duration_ns=large * 1e3, cycles=1.5e3 * large, **more)
+    return profile(*[one] * (2 * n)), profile(*[other] * 2)
+
+
+def test_one_kernel_twice_that_became_one_is_compared_in_all():
+    """2 x 90 = 180 -> 169: 11 of 180 are 6.1 %; the other way round 11 of 169 are 6.5 %."""
+    before, after = _gemms(2, 90, 169)
+    (row,) = compare_ncu(before, after).rows
+    assert (row.match, row.change, row.delta_ns) == ("fused", "faster", -11_000)
+    assert row.sentence.startswith("2 kernels -> 1: 2 x 90.0 us -> 169 us, 6.1 % less in all")
+    assert (
+        "taken for 2 kernels -> 1: 4 launches were profiled against 2" in row.note
+        and "2.0 x the bytes" in row.note
+    )
+    (back,) = compare_ncu(after, before).rows
+    assert (back.match, back.change, back.delta_ns) == ("split", "slower", 11_000)
+    assert back.sentence.startswith("1 kernel -> 2: 169 us -> 2 x 90.0 us, 6.5 % more in all")
+    (dear,) = compare_ncu(*_gemms(3, 40, 130, moved=2.5, dram=2.1)).rows  # 120 -> 130
+    assert dear.sentence.startswith("3 kernels -> 1: 3 x 40.0 us -> 130 us, 8.3 % more in all")
+    (like,) = compare_ncu(*_gemms(2, 90, 181)).rows
+    assert like.change == "no_clear_change" and like.sentence == (
+        "2 kernels -> 1: 2 x 90.0 us -> 181 us, no clear change in all (+0.6 %)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "moved", "dram"), [(2, 1.0, 1.0), (2, 2.0, 1.4), (2, 1.4, 2.0), (7, 7.0, 7.0), (4, 2.4, 4.0)]
+)
+def test_counts_alone_fuse_nothing(n, moved, dram):
+    """A launch that moves as much as before, or at one of L2 and DRAM does, is one kernel instead of another."""
+    (row,) = compare_ncu(*_gemms(n, 90, 169, moved=moved, dram=dram)).rows
+    assert row.match == "template" and row.sentence.startswith("1.9 x slower (90.0 -> 169 us)")
+    assert "launches were profiled against 2" in row.note
+
+
+def test_without_the_bytes_nothing_is_claimed_that_counts_could_turn_round():
+    (row,) = compare_ncu(*_gemms(2, 90, 169, moved=None)).rows
+    assert row.change == "no_clear_change" and row.reasons == []
+    assert row.sentence.startswith(
+        "90.0 -> 169 us a launch, 4 launches against 2: whether one does the work of 2 was not collected"
+    )
+    (row,) = compare_ncu(*_gemms(2, 90, 200, moved=None)).rows  # longer than both together
+    assert row.change == "slower"
+
+
+def test_a_kernel_of_one_name_is_never_fused_with_itself():
+    small, large = (
+        launch(grid="132,1,1", l2_bytes=1e6),
+        launch(grid="264,1,1", l2_bytes=2e6, dram_read_bytes=1e9),
+    )
+    (row,) = compare_ncu(profile(*[small] * 4), profile(*[large] * 2)).rows
+    assert row.match == "name"
 
 
 def test_other_numbers_of_launches_are_said():

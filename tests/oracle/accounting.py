@@ -132,11 +132,11 @@ def walk_thread(capture: Capture, launch: Call, start: int, end: int) -> list[Pa
 
 def attribute(capture: Capture, op: Op, start: int, end: int) -> list[Part]:
     """Say where the gap [start, end) that `op` ends came from."""
-    if op.node is not None and any(other.start < op.start for other in capture.ops_of[op.launch]):
-        return [("graph_internal", "", end - start)]
     call = capture.launching_call.get(op.launch)
     if call is None:
         return [("unattributed", "", end - start)]
+    if op.node is not None and any(other.start < op.start for other in capture.ops_of[op.launch]):
+        return [("graph_internal", "", end - start)]
     if call.end <= start:
         return [("dependency", "", end - start)]
     launched = min(call.end, end)

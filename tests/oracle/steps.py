@@ -61,14 +61,14 @@ def step_of_ops(capture: Capture, ops: list[Op], steps: list[Step]) -> list[Step
     """Say which step launched each op of a device; the ops are in order of start.
 
     An op without a launch row takes the step of the last op before it on its stream that has one; where
-    none before it does, that of the first op after it.
+    none before it does, it was launched before the capture began and belongs to no step.
     """
     calls = [capture.launching_call.get(op.launch) for op in ops]
     found: list[Step | None] = []
     for index, call in enumerate(calls):
         if call is None:
-            around = [*reversed(range(index)), *range(index + 1, len(ops))]
-            same_stream = [calls[other] for other in around if ops[other].stream == ops[index].stream]
+            before = reversed(range(index))
+            same_stream = [calls[other] for other in before if ops[other].stream == ops[index].stream]
             call = next((other for other in same_stream if other is not None), None)
         if steps == [WHOLE_CAPTURE]:
             found.append(WHOLE_CAPTURE)

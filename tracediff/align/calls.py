@@ -16,6 +16,7 @@ from tracediff.align.order import Index, Ints, time_order
 from tracediff.load.database import columns_of, give_back, sql
 
 LAUNCH, SYNC, OTHER = 0, 1, 2  # what a call does to its thread
+_COPY = 3  # of sql/align/call.sql: a launch, but for what `_kinds` says
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Launches:
     end: Ints
     tid: Ints
     api: npt.NDArray[np.int32]  # id in api_name
+    shared: int = 0  # those with the correlation id of a later call as well, which began after they were over
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,12 @@ def read_calls(
     number = (np.cumsum(owning, dtype=np.int32) - 1).astype(np.int32)
     op_launch = np.where(known, number[at], np.int32(-1)) if len(ids) else np.full(len(op_corr), -1, np.int32)
     outermost = by_corr.index[first[owning]]
-    latest = np.maximum.reduceat(by_corr.of(end), first)[owning] if len(first) else np.empty(0, np.int64)
     tid = np.append(tids, -1)[thread[outermost]]  # thread -1 is the last
-    launches = Launches(start[outermost], latest, tid, name[outermost])
+    several = np.flatnonzero(owning & (np.diff(first, append=len(fresh)) > 1))
+    last = np.append(first[1:], len(fresh))[several] - 1
+    apart = start[by_corr.index[last]] > end[by_corr.index[first[several]]]
+    launches = Launches(start[outermost], end[outermost], tid, name[outermost], int(apart.sum()))
+    del several, last, apart
     return (
         Calls(start, end, name, _kinds(kind, by_corr.index, fresh, owning, waiting), of_thread),
         launches,
@@ -106,6 +111,6 @@ def _kinds(
     own, wait = np.empty(len(kind), np.bool_), np.empty(len(kind), np.bool_)
     own[by_corr], wait[by_corr] = owning[number], waiting[number]
     # A call that put work on a GPU launched it, whatever its name. A copy from the device to pageable memory
-    # returns when the copy is done: it waits for the GPU.
+    # returns when the copy is done: it waits for the GPU. (A graph launch with such a copy among its nodes does not.)
     out = np.where((kind == OTHER) & own, np.int8(LAUNCH), kind)
-    return np.where((kind == LAUNCH) & wait, np.int8(SYNC), out).astype(np.int8)
+    return np.where(kind == _COPY, np.where(wait, np.int8(SYNC), np.int8(LAUNCH)), out).astype(np.int8)

@@ -92,6 +92,14 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     is_kernel = keys["kind"].to_numpy() == 0
     key_of, unit_of = shared["key"], shared["unit"]
     warnings = _without_launch(capture, is_kernel[key_of][ops["sort"]], launch)
+    if launches.shared:
+        warnings.append(
+            Note(
+                "correlation-ids-repeat",
+                f"{capture.name}: {launches.shared} correlation ids in CUPTI_ACTIVITY_KIND_RUNTIME belong to several calls of a"
+                " process, one after the other: the GPU work of all goes to the first, so idle time may be laid to the wrong call",
+            )
+        )
     edges = _edges(unit_of, ops["sort"])
     units: list[Unit] = []
     launchers: dict[int, set[int]] = {}

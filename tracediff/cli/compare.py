@@ -132,7 +132,8 @@ def compare(
     may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
-    from tracediff.cli import latency_options, ncu_pair, trtexec_pair
+    from tracediff.cli import latency_options, trtexec_pair
+    from tracediff.measure import ncu_pair
     from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)

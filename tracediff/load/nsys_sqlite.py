@@ -10,7 +10,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.database import give_back, identifier, quoted, run_sql
+from tracediff.load.database import give_back, identifier, quoted, run_sql, sql
 from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
@@ -18,13 +18,16 @@ from tracediff.model import Note
 # The largest first: what it needs on the way is free again for the others.
 _STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread")
 _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large tables
+_LONGEST = 300  # characters of what the database says: it may quote a value of any length
+_FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
+_LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
 
 
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
     """Create the canonical tables (see sql/load/) from the export at `path` in `db`; what is odd comes back as notes.
 
     `name` is what messages call it. Raises `TracediffError`: those of `nsys_schema.inspect` and `columnar.inspect`, out-of-memory,
-    bad-column.
+    bad-column, bad-time.
     """
     file_name = name or path.name
     in_folder = path.is_dir()
@@ -45,7 +48,8 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
             run_sql(db, step)
             if step in _COLUMNS_GO:
                 give_back(db)
-    except duckdb.Error as error:
+        _check_times(db, file_name)
+    except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
         for name, kind in db.execute(
@@ -55,6 +59,21 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
         if not in_folder:
             db.execute("DETACH source")
     return schema, notes
+
+
+def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Refuse times so far apart that differences and sums of them would not fit into 64 bits."""
+    found = [row for row in db.execute(sql("load/time_extent")).fetchall() if row[1] is not None]
+    for source, low, high, total in found:
+        if not -_FURTHEST < low <= high < _FURTHEST or total >= _FURTHEST:
+            raise _no_time(f"{name}: rows of {source} reach from {low} to {high} ns, {total} ns together")
+    first, last = min((row[1] for row in found), default=0), max((row[2] for row in found), default=0)
+    if last - first > _LONGEST_NS:
+        raise _no_time(f"{name}: its rows reach from {first} to {last} ns, more than a hundred days")
+
+
+def _no_time(message: str) -> TracediffError:
+    return TracediffError("bad-time", message, fix="export it again with the nsys that recorded it")
 
 
 def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[Note]:
@@ -106,8 +125,11 @@ def _stage(
     db.execute(f"CREATE {kind} {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}")
 
 
-def _explain(name: str, path: Path, error: duckdb.Error) -> TracediffError:
-    text = str(error).splitlines()[0].replace(f"{path}/", "")
+def _explain(name: str, path: Path, error: Exception) -> TracediffError:
+    # DuckDB puts the value into its message: bytes that are no text keep Python from making an error of it
+    said = error.object.decode(errors="replace") if isinstance(error, UnicodeDecodeError) else str(error)
+    text = (said.splitlines() or [""])[0].replace(f"{path}/", "")
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     if "locked" in text.lower():
         return locked(name)
     if isinstance(error, duckdb.OutOfMemoryException):

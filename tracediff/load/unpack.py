@@ -33,7 +33,7 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError`: not-a-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`
+    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`
     and `columnar.prepare`.
     """
     if path.is_dir() and columnar.form_of(path):
@@ -46,6 +46,8 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
         return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)
     if path.suffix != ".xz":
         return path
+    if path.stat().st_size == 0:
+        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or pack it again")
     out = scratch / f"{_tag(path)}.sqlite"
     try:
         with lzma.open(path) as packed, out.open("wb") as plain:

@@ -56,6 +56,29 @@ def repeated_captures(sides: Sequence[Side]) -> list[Note]:
     return notes
 
 
+def captures_of_both(baseline: Side, candidate: Side) -> list[Note]:
+    """Warn where one capture stands on both sides: of two programs it says nothing."""
+    before, after = (
+        [(run.name, part) for run in side.runs for part in run.parts] for side in (baseline, candidate)
+    )
+    known = {identity: name for name, part in reversed(before) for identity in _identities(part)}
+    found = (
+        (next((known[one] for one in _identities(part) if one in known), None), name) for name, part in after
+    )
+    both = [(name, other) for name, other in found if name is not None]
+    if not both:
+        return []
+    named = ", ".join(f"{other} is {name}" if other != name else name for name, other in both[:3])
+    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
+    return [
+        Note(
+            "same-capture",
+            f"{baseline.label} and {candidate.label} hold the same capture ({named}{more}): with itself it has not changed,"
+            " whatever the programs did. Give another file where two were meant",
+        )
+    ]
+
+
 def _identities(part: Reduction) -> list[object]:
     """What copies of a capture share: equal bytes, or every step at the same instants of the trace's clock."""
     table = part.periods.select("rank", "device", "start_ns", "end_ns")

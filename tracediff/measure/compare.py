@@ -15,7 +15,7 @@ from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.measure import tables, tables_python
-from tracediff.measure.asides import asides, launched_otherwise, repeated_captures
+from tracediff.measure.asides import asides, captures_of_both, launched_otherwise, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cell_table import Layout, cell_table, told
 from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
@@ -139,7 +139,7 @@ def compare(
     ranges = tables.range_rows(sides, weigher)
     gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
     samples, left_out = tables.samples(steps)
-    warnings = _warnings(sides, strata, runs, with_gil) + repeated_captures(sides)
+    warnings = _warnings(sides, strata, runs, with_gil) + repeated_captures(sides) + captures_of_both(*sides)
     if gaps_left_out:
         warnings.append(
             Note(

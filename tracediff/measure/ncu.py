@@ -12,6 +12,7 @@ from tracediff.align.ncu import Pairing, pair
 from tracediff.load.ncu import Profile
 from tracediff.load.ncu_metrics import METRICS
 from tracediff.measure import ncu_text as text
+from tracediff.measure.ncu_fusion import in_all, regrouped, undecided
 from tracediff.measure.ncu_kernels import Kernel, combine, kernels, key_of
 from tracediff.measure.ncu_reasons import factors, reasons
 from tracediff.measure.ncu_rules import CLEAR_CHANGE
@@ -29,7 +30,7 @@ def compare_ncu(baseline: Profile, candidate: Profile, rows: Sequence[KernelRow]
     """Compare two profiles; `rows`: kernel rows of a comparison of steps, which then say what belongs together."""
     known = kernels(baseline.launches), kernels(candidate.launches)
     orders = [[key_of(launch) for launch in side.launches] for side in (baseline, candidate)]
-    found = [_row(pairing, *known) for pairing in pair(orders[0], orders[1], rows)]
+    found = [_row(pairing, *known, rows) for pairing in pair(orders[0], orders[1], rows)]
     return Ncu(
         baseline=_side(baseline, known[0]),
         candidate=_side(candidate, known[1]),
@@ -46,7 +47,11 @@ def _rank(row: NcuRow) -> tuple[int, float, list[str]]:
     return order, -(abs(row.delta_ns or 0.0) if order == 0 else longest), sides[0].names + sides[0].grids
 
 
-def _row(pairing: Pairing, before: dict[OpKey, Kernel], after: dict[OpKey, Kernel]) -> NcuRow:
+def _row(
+    pairing: Pairing, before: dict[OpKey, Kernel], after: dict[OpKey, Kernel], rows: Sequence[KernelRow]
+) -> NcuRow:
+    said = undecided(pairing, before, after, rows) if pairing.baseline and pairing.candidate else ""
+    pairing, taken = regrouped(pairing, before, after, rows)
     together = pairing.match in ("fused", "split")
     one = combine(pairing.baseline, before, together) if pairing.baseline else None
     other = combine(pairing.candidate, after, together) if pairing.candidate else None
@@ -68,16 +73,18 @@ def _row(pairing: Pairing, before: dict[OpKey, Kernel], after: dict[OpKey, Kerne
     times = one.values.get("duration_ns"), other.values.get("duration_ns")
     if not times[0] or not times[1]:
         return row
-    change = _change(one, other)
+    change = "no_clear_change" if said else _change(one, other)
     why = [] if change == "no_clear_change" else _why(pairing, one, other)
+    if together:
+        said = _of_sums(in_all(pairing, before, after), change, times[0], times[1], why)
     return replace(
         row,
         change=change,
         delta_ns=times[1] - times[0],
-        sentence=_sentence(change, times[0], times[1], why, one, other),
+        sentence=said or _sentence(change, times[0], times[1], why, one, other),
         reasons=why,
         factors=factors(one, other),
-        note=_note(pairing, one, other),
+        note="; ".join(filter(None, (taken, _note(pairing, one, other)))),
     )
 
 
@@ -104,7 +111,7 @@ def _why(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> list[NcuReason]:
     if pairing.match not in ("fused", "split"):
         return found
     counts = len(pairing.baseline), len(pairing.candidate)
-    words = f"{counts[0]} launch{'es' if counts[0] > 1 else ''} -> {counts[1]}"
+    words = f"{counts[0]} kernel{'s' if counts[0] > 1 else ''} -> {counts[1]}"
     return [NcuReason(pairing.match, "cause", words), *found]
 
 
@@ -125,6 +132,15 @@ def _sentence(
     ):
         return f"{head}: the counters that would say why were not collected (ncu --set full)"
     return f"{head}: no rule explains it; occupancy, instructions, traffic and stalls are alike"
+
+
+def _of_sums(sums: str, change: str, before: float, after: float, why: Sequence[NcuReason]) -> str:
+    """The sentence of kernels that became one, or several: what they take in all."""
+    by = 100 * (after - before) / before
+    if change == "no_clear_change":
+        return f"{sums}, no clear change in all ({by:+.1f} %)"
+    head = f"{sums}, {text.percent(abs(by))} % {'less' if by < 0 else 'more'} in all"
+    return "; ".join([head, *(reason.text for reason in why if reason.rule not in ("fused", "split"))])
 
 
 def _alone(side: NcuKernel) -> str:

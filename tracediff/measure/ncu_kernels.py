@@ -67,7 +67,7 @@ def combine(keys: Sequence[OpKey], known: dict[OpKey, Kernel], together: bool) -
     elif together:
         values, stalls = _sum(parts, uses), {}
         opcodes = _totals([(part.opcodes, uses[part.key]) for part in parts])
-        durations = []
+        durations = _sums(parts, uses)
     else:
         weights = [part.launches for part in parts]
         values = _weighted([part.values for part in parts], weights)
@@ -88,6 +88,13 @@ def combine(keys: Sequence[OpKey], known: dict[OpKey, Kernel], together: bool) -
         stalls=dict(sorted(stalls.items(), key=lambda one: (-one[1], one[0]))),
         instructions=classes(opcodes),
     )
+
+
+def _sums(parts: Sequence[Kernel], uses: Counter[OpKey]) -> list[float]:
+    """The least and the most that one round can take; nothing where a kernel was profiled once only: its spread is not known."""
+    if any(len(part.durations) < 2 for part in parts):
+        return []
+    return [sum(end(part.durations) * uses[part.key] for part in parts) for end in (min, max)]
 
 
 def _sum(parts: Sequence[Kernel], uses: Counter[OpKey]) -> dict[str, float]:

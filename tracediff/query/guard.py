@@ -58,7 +58,9 @@ def connect(
             db.execute(f"SET threads = {int(threads)}")
     except duckdb.Error as error:
         db.close()
-        raise TracediffError("bad-limit", f"DuckDB refused a limit: {error}") from error
+        raise TracediffError(
+            "bad-limit", f"DuckDB refused a limit: {error}", fix="--memory-limit 2GiB"
+        ) from error
     db.execute("SET lock_configuration = true")
     return db
 

@@ -12,7 +12,8 @@ SELECT
     eventType::UTINYINT AS event, hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key,
     coalesce(domainId, 0)::INTEGER AS domain, textId::INTEGER AS text_id, text
 FROM staged_NVTX_EVENTS
-WHERE eventType = 75 OR (eventType IN (59, 60) AND "start" IS NOT NULL AND "end" IS NOT NULL);
+WHERE globalTid IS NOT NULL
+  AND (eventType = 75 OR (eventType IN (59, 60) AND "start" IS NOT NULL AND "end" IS NOT NULL));
 
 -- nvtx_domain: NVTX domains by process.
 --   pid    INTEGER

@@ -1,4 +1,4 @@
-"""`--ncu-baseline` and `--ncu-candidate` of `tracediff compare`: kernels of the step by their hardware counters."""
+"""Profiles of Nsight Compute beside a comparison of steps: its kernels by their hardware counters."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""Exports that are not as nsys writes them load with right numbers or fail with a word, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.builders.whole import whole
+from tests.fuzz.mutations import loose, moderate, mutate, mutations
+from tests.fuzz.outcomes import check_result, outcome
+from tests.fuzz.profile import examples
+from tests.oracle import load, periods
+from tests.oracle.test_random import in_order
+from tracediff.errors import TracediffError
+from tracediff.measure.compare import compare
+from tracediff.measure.run import Reading, reduce_file
+from tracediff.measure.sides import Run, Side
+from tracediff.report.jsonreport import render_json
+from tracediff.report.markdown import render_markdown
+
+READING = Reading(threads=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("exports")
+
+
+@pytest.fixture(scope="module")
+def base(folder):
+    return loose(whole().write(folder / "strict.sqlite"), folder / "loose.sqlite")
+
+
+@pytest.fixture(scope="module")
+def intact(base):
+    return side("intact", reduce_file(base, READING))
+
+
+def side(name, reduction):
+    return Side(name, [Run(name, [reduction])])
+
+
+@given(changes=st.lists(mutations, min_size=1, max_size=4))
+@examples(150)
+def test_a_mutated_export(changes, base, intact, folder):
+    path = mutate(base, folder / "mutated.sqlite", changes)
+    reduction = outcome(lambda: reduce_file(path, READING))
+    if isinstance(reduction, TracediffError):
+        assert "mutated.sqlite" in str(reduction) and reduction.fix
+        return
+    assert reduction.residual_ns == 0
+    result = outcome(lambda: compare(intact, side("mutated", reduction)))
+    if not isinstance(result, TracediffError):
+        check_result(result)
+        render_json(result)
+        render_markdown(result)
+
+
+@given(changes=st.lists(moderate, min_size=1, max_size=4))
+@examples(100)
+def test_the_oracle_reads_the_same_of_what_still_makes_sense(changes, base, folder):
+    path = mutate(base, folder / "moderate.sqlite", changes)
+    reduction = outcome(lambda: reduce_file(path, READING))
+    if isinstance(reduction, TracediffError) or "correlation-ids-repeat" in {
+        note.slug for note in reduction.warnings
+    }:
+        return
+    capture = load(path)
+    sure = in_order(capture)
+    wanted = {
+        (one.pid, one.device, one.number, one.start_ns, one.end_ns): one.categories
+        for one in periods(capture)
+        if one.pid in sure and one.start_ns < one.end_ns
+    }
+    found = {
+        (row["pid"], row["device"], row["number"], row["start_ns"], row["end_ns"]): row
+        for row in reduction.periods.iter_rows(named=True)
+        if row["pid"] in sure
+    }
+    assert found.keys() == wanted.keys()
+    for key, categories in wanted.items():
+        assert {name: found[key][name] for name in categories} == categories, key
