@@ -28,7 +28,9 @@ BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 # Options of the command that say what is written, printed or judged, not what is measured.
 OF_OUTPUT = {"overwrite", "top", "quiet", "fail_on", "warn_on", "policy_file", "no_policy", "annotations"}
 # Joined to a finished result by the command alone.
-OF_COMMAND_ALONE = {"trtexec_baseline", "trtexec_candidate"}
+OF_COMMAND_ALONE = {"trtexec_baseline", "trtexec_candidate"} | {
+    f"latencies_{name}" for name in ("baseline", "candidate", "warmup", "column", "unit")
+}
 
 
 @pytest.fixture(scope="module")
