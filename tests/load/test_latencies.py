@@ -193,6 +193,8 @@ def test_what_is_too_large_is_refused_at_once(tmp_path, monkeypatch):
     begin = time.process_time()
     with pytest.raises(TracediffError, match="too many values"):
         read(path, unit="ms")
+    with pytest.raises(TracediffError, match="too many values"):
+        read(put(tmp_path, "objects.json", b"[" + b"{}," * 2_000_001 + b"{}]"))
     assert time.process_time() - begin < 5
     monkeypatch.setattr("tracediff.load.latencies.MAX_BYTES", 100)
     with pytest.raises(TracediffError, match="the most that is read is 100"):

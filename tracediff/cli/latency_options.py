@@ -133,6 +133,11 @@ def reader(options: LatencyOptions) -> Callable[[Result], Result]:
 
         from tracediff.measure.latencies_beside import beside
 
-        return msgspec.structs.replace(result, latencies=beside(found, result))
+        sides = {
+            side: msgspec.structs.replace(getattr(found, side), label=getattr(result.inputs, side).label)
+            for side in ("baseline", "candidate")
+        }
+        named = msgspec.structs.replace(found, **sides)
+        return msgspec.structs.replace(result, latencies=beside(named, result))
 
     return add

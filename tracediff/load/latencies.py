@@ -155,8 +155,8 @@ def _broken(data: bytes) -> str:
 
 
 def _own(data: bytes, column: str | None, where: str) -> Found | None:
-    """What JSON and text readers find; commas bound what a hostile file of numbers may become in memory."""
-    if data.count(b",") > 8_000_000:
+    """What JSON and text readers find; commas and braces bound what a hostile file may become in memory."""
+    if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
         raise TracediffError(
             "latencies-unreadable", f"{where}: too many values", fix="give a file with fewer latencies"
         )

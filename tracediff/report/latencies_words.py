@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tracediff.model import Latencies, LatencyRow, LatencyRun, LatencySide
 from tracediff.report import units, words
+from tracediff.report.escape import shorten
 from tracediff.report.figures import Axis, axis
 
 NONE = "not known"
@@ -61,9 +62,10 @@ def interval_name(found: Latencies) -> str:
 
 
 def facts(found: Latencies) -> str:
-    """p, runs, iterations and the noise floor of the mean."""
+    """P where the verdict does not say it, runs, iterations and the noise floor of the mean."""
     step, s = found.step, scale(found)
-    parts = [] if step.p_value is None else [f"p {units.probability(step.p_value)}"]
+    said = found.verdict in ("improved", "regressed")
+    parts = [] if step.p_value is None or said else [f"p {units.probability(step.p_value)}"]
     parts.append(
         f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
     )
@@ -77,15 +79,25 @@ def facts(found: Latencies) -> str:
 
 def source(side: LatencySide) -> str:
     """Say which files a side is, and how they were read."""
-    names = [run.name for run in side.runs]
+    names = [shorten(run.name, 60) for run in side.runs]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     read = sorted({_read_as(run) for run in side.runs})
     return f"{listed} ({'; '.join(read[:3])})"
 
 
 def _read_as(run: LatencyRun) -> str:
-    column = f", {run.column}" if run.column else ""
-    return f"{run.format}{column}, in {run.unit} by {run.unit_from}"
+    column = f", {shorten(run.column, 60)}" if run.column else ""
+    return f"{run.format}{column}, in {run.unit} by {shorten(run.unit_from, 60)}"
+
+
+def doubts(found: Latencies) -> str:
+    """Name the checks that did not pass; empty where all did."""
+    bad = [check.name.replace("_", " ") for check in found.checks if check.status != "ok"]
+    return (
+        f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass: {', '.join(bad)}"
+        if bad
+        else ""
+    )
 
 
 def outliers(side: LatencySide) -> str:
