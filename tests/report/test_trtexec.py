@@ -68,7 +68,7 @@ def test_the_terminal():
     assert text.startswith("Likely improved  GPU compute time 810 -> 610 us a query (-24.7 %)")
     assert FUSED in text and "LayerNorm: add, cast, mean" in text
     assert (
-        "6 -> 8, of them 0 -> 2 reformats, 1 fused, 1 split, 2 added, 2 with another tactic, 3 with another precision" in text
+        "6 -> 8 layers, of them 0 -> 2 reformats, 1 fused, 1 split, 2 added, 2 with another tactic, 3 with another precision" in text
     )  # fmt: skip
     lines = {" ".join(line.split()) for line in text.splitlines()}
     assert "throughput 1,005.0 /s 1,257.9 /s +252.8 /s +25.2 % likely" in lines

@@ -52,7 +52,7 @@ def print_trtexec(trtexec: Trtexec, console: Console, top: int) -> None:
 
 
 def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
-    print_heading(console, f"Layers: {words.layers_line(trtexec)}")
+    print_heading(console, words.layers_line(trtexec))
     told = words.told(trtexec)
     for row in told[:top]:
         colour = (

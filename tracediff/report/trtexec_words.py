@@ -147,7 +147,7 @@ def layers_line(trtexec: Trtexec) -> str:
     one, other = trtexec.baseline, trtexec.candidate
     counts: Counter[str] = Counter(row.match for row in trtexec.rows if row.match in _TOLD)
     parts = [
-        f"{one.layers:,} -> {other.layers:,}",
+        f"{one.layers:,} -> {other.layers:,} layers",
         f"of them {one.reformats:,} -> {other.reformats:,} reformats",
     ]
     parts += [f"{counts[match]} {MATCHES[match]}" for match in _TOLD if counts[match]]
