@@ -4,7 +4,7 @@ All times are ns a step (floats, because they are means over steps) unless a fie
 `delta_ns` is candidate - baseline, so positive is slower. This module imports nothing of the project.
 
 FORMAT_VERSION history
-    1  first published form; `gates`, `ncu`, `trtexec`, `latencies` were added without a new version
+    1  first published form; `gates`, `ncu`, `trtexec`, `latencies`, `system` were added without a new version
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ class Where(msgspec.Struct, frozen=True):
     api: str | None = None
     phase: str | None = None
     rank: int | None = None
+    os_call: str | None = None  # the OS call in which most of the change lies
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -409,6 +410,71 @@ class Gc(msgspec.Struct, frozen=True):
     """GC table; empty where no `Python GC` range was recorded (see coverage)."""
 
     rows: list[GcRow]
+
+
+class OsCallRow(msgspec.Struct, frozen=True):
+    """Outermost calls of one OS function on a thread role, a step, whether the GPU was idle or not."""
+
+    call: str
+    thread: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+
+
+class OffCpuRow(msgspec.Struct, frozen=True):
+    """How often and how long a thread role was on no CPU, a step, whether the GPU was idle or not."""
+
+    thread: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+
+
+class HostWorkRow(msgspec.Struct, frozen=True):
+    """A part of the host work of a place: idle time of the GPU by what the launching thread's system recorded.
+
+    os_call: inside the named call. off_cpu: in no recorded call and on no CPU. rest: neither. The rows of a place add
+    up to its host work on a side that recorded any of it; None: not recorded on that side.
+    """
+
+    thread: str
+    range: str
+    kind: Literal["os_call", "off_cpu", "rest"]
+    call: str  # of os_call
+    baseline_ns: float | None
+    candidate_ns: float | None
+    baseline_off_cpu_ns: float | None = None  # the part of it on no CPU; None without context switches
+    candidate_off_cpu_ns: float | None = None
+
+
+class MemorySide(msgspec.Struct, frozen=True):
+    """Memory that CUDA allocated and freed: of a step, and the most that a process had on a device within any step."""
+
+    allocations_per_step: float
+    bytes_per_step: float
+    frees_per_step: float
+    freed_bytes_per_step: float
+    peak_bytes: int
+
+
+class MemoryRow(msgspec.Struct, frozen=True):
+    """One kind of memory: device, pinned, managed, ..."""
+
+    kind: str
+    baseline: MemorySide | None
+    candidate: MemorySide | None
+
+
+class System(msgspec.Struct, frozen=True):
+    """What the operating system and CUDA's memory did in a step; empty where not captured (see coverage)."""
+
+    os_calls: list[OsCallRow] = []
+    off_cpu: list[OffCpuRow] = []
+    host_work: list[HostWorkRow] = []
+    memory: list[MemoryRow] = []
 
 
 class Graphs(msgspec.Struct, frozen=True):
@@ -929,6 +995,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ncu: Ncu | None = None  # where files of Nsight Compute were given
     trtexec: Trtexec | None = None  # where files of trtexec were given
     latencies: Latencies | None = None  # where latencies without a profiler were given
+    system: System | None = None  # where a side recorded OS calls, context switches or CUDA's memory
 
 
 def decode(data: bytes) -> Result:

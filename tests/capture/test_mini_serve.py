@@ -49,11 +49,13 @@ def test_every_cause_has_a_flag() -> None:
         " --gil-hog-us 300 --gil-hog-when hidden --other-thread-work-us 7 --fuse-gate-up --split-kernel"
         " --slow-kernel 3"
         " --replace-kernel silu --more-kernels 16 --trtllm-kernel --sync-per-layer --h2d-bytes 1024 --h2d-overlap"
+        " --alloc-bytes 4096"
         " --arrival-every 12 --tp 2 --straggler-us 300 --straggler-rank 1 --label-generation 1"
     )
     options = parse(flags.split())
     assert (options.mode, options.work_us, options.sleep_in) == ("eager", 95, "none")
     assert (options.gil_hog_when, options.replace_kernel, options.straggler_us) == ("hidden", "silu", 300)
+    assert options.alloc_bytes == 4096
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,7 @@ def test_every_cause_has_a_flag() -> None:
         "--arrival-every 0",
         "--trtllm-kernel --dry-run",
         "--trtllm-kernel --cpu --eager",
+        "--alloc-bytes 1 --dry-run",
         "--work-in somewhere",
     ],
 )

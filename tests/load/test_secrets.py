@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.serving import serving
-from tests.tiny import CAPTURES, plain
+from tests.tiny import CAPTURES, FIXTURES
 from tracediff.cli.main import cli
 from tracediff.load.capture import load_capture
+from tracediff.load.unpack import unpack
 
 SECRET = "s3cr3t-t0ken-of-the-user"
 HOST, USER = "host-of-the-customer", "user-of-the-customer"
@@ -99,10 +100,15 @@ def test_no_report_names_a_folder_of_this_machine(reports, tmp_path_factory):
     assert [name for name, text in reports.items() if name != "terminal" and base in text] == []
 
 
-@pytest.mark.parametrize("name", CAPTURES)
-def test_the_bundled_captures_are_scrubbed(name, tmp_path):
+SYSTEM = sorted((FIXTURES / "system").glob("*.sqlite.xz"))
+
+
+@pytest.mark.parametrize(
+    "packed", [*CAPTURES.values(), *SYSTEM], ids=lambda path: path.name.partition(".")[0]
+)
+def test_the_bundled_captures_are_scrubbed(packed, tmp_path):
     """No home folder, no environment variable, no address in any text of a capture."""
-    path = plain(name, tmp_path)
+    path = unpack(packed, tmp_path)
     with sqlite3.connect(path) as db:
         tables = [table for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         texts = {

@@ -80,7 +80,7 @@ _NUMBER_OPTIONS = _words(
     --kv_cache_free_gpu_memory_fraction --tp --pp --ep --tp_size --pp_size --ep_size --steps --layers --hidden
     --slots --context --arrival-every --seed --label-generation --dry-gpu-us --work-us --sleep-us --gc-every
     --gc-objects --gil-hog-us --other-thread-work-us --straggler-us --straggler-rank --slow-kernel
-    --more-kernels --h2d-bytes
+    --more-kernels --h2d-bytes --alloc-bytes
     """
 )
 _WORD_OPTIONS = frozenset(

@@ -91,6 +91,7 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
     def said(yes: bool) -> Captured:
         return "captured" if yes else "not_captured"
 
+    made = {name for (name,) in capture.db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
     # A folder of tables does not say what was asked for: calls and kernels come of the CUDA trace only.
     cuda_seen = any(capture.schema.has(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "RUNTIME"))
@@ -108,7 +109,12 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
         "graphs": said(not (launches and bare == launches)),
         "memcpy": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_MEMCPY")),
         "sync": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")),
+        **{kind: said(table in made) for kind, table in _SYSTEM.items()},
     }
+
+
+# kind of trace -> the table that is made of it where any was recorded
+_SYSTEM = {"os_calls": "os_call", "context_switches": "off_cpu", "gpu_memory": "memory_event"}
 
 
 def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:

@@ -15,7 +15,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load.database import identifier, quoted
-from tracediff.load.nsys_schema import MARKS, STAGED, Schema, version_of
+from tracediff.load.nsys_schema import MARKS, READ, Schema, version_of
 
 PARQUET, ARROW = "parquetdir", "arrowdir"
 FORMS = {".parquet": PARQUET, ".arrow": ARROW}
@@ -53,7 +53,7 @@ def tables(folder: Path) -> dict[str, Path]:
 
 def content(folder: Path) -> list[tuple[str, Path]]:
     """The files that say what an export is, by name: those of the tables that are read, and which others there are."""
-    return [(path.name, path) for table, path in tables(folder).items() if table in STAGED]
+    return [(path.name, path) for table, path in tables(folder).items() if table in READ]
 
 
 def size(folder: Path) -> int:
@@ -106,7 +106,7 @@ def prepare(folder: Path, scratch: Path) -> Path:
         to = scratch / f"{table}.parquet"
         if form == PARQUET:  # DuckDB takes [1] in a path for a pattern
             to.symlink_to(path.resolve())
-        elif table in STAGED:
+        elif table in READ:
             _arrow_to_parquet(path, to, folder)
         elif not _GLOB & set(table):
             to.touch()
@@ -122,7 +122,7 @@ def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
         file.seek(max(path.stat().st_size - len(_STREAM_END), 0))
         if file.read() != _STREAM_END:
             raise _cut_short(path, folder, "its stream has no end")
-    spelled = {column.lower() for column in STAGED[path.stem]}
+    spelled = {column.lower() for column in READ[path.stem]}
     try:
         with path.open("rb") as file:
             there = pl.read_ipc_stream(file, n_rows=0).columns
@@ -149,7 +149,7 @@ def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
     relations = {}
     for table, path in tables(folder).items():
         found[table] = frozenset()
-        if table in STAGED:
+        if table in READ:
             found[table], relations[table] = _columns(db, path, name)
     if not any(mark in found for mark in MARKS):
         raise TracediffError(

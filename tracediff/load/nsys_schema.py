@@ -56,6 +56,18 @@ STAGED: dict[str, dict[str, str]] = {
     "DIAGNOSTIC_EVENT": {"severity": "BIGINT", "text": "VARCHAR"},
 }  # fmt: skip
 
+# Kinds of trace that few exports hold: looked at only where the table is there. Their columns are those that the
+# export itself documents beside each table (nsys 2023.4).
+SYSTEM: dict[str, dict[str, str]] = {
+    "OSRT_API": {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "nameId": "BIGINT"},
+    "SCHED_EVENTS": {"start": "BIGINT", "isSchedIn": "BIGINT", "globalTid": "BIGINT"},
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": {
+        "start": "BIGINT", "globalPid": "BIGINT", "deviceId": "BIGINT", "bytes": "BIGINT", "memKind": "BIGINT",
+        "memoryOperationType": "BIGINT",
+    },
+}  # fmt: skip
+READ = {**STAGED, **SYSTEM}
+
 # One of these makes a SQLite file, or a folder of tables, an nsys export; other tables in it are left alone.
 MARKS = (
     "StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",

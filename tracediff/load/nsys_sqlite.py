@@ -11,7 +11,7 @@ import duckdb
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
 from tracediff.load.database import give_back, identifier, quoted, run_sql, sql
-from tracediff.load.nsys_schema import STAGED, Schema, inspect, locked
+from tracediff.load.nsys_schema import STAGED, SYSTEM, Schema, inspect, locked
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
@@ -21,6 +21,12 @@ _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large table
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
 _LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
+# table of the export -> what is made of it where it is there
+_SYSTEM_STEPS = {
+    "OSRT_API": "load/os_call",
+    "SCHED_EVENTS": "load/off_cpu",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "load/memory_event",
+}
 
 
 def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
@@ -48,6 +54,11 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
             run_sql(db, step)
             if step in _COLUMNS_GO:
                 give_back(db)
+        for table, step in _SYSTEM_STEPS.items():
+            # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
+            if schema.has(table) and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone():
+                _stage(db, table, SYSTEM[table], schema, copied)
+                run_sql(db, step)
         _check_times(db, file_name)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracediff.align.strata import IRREGULAR, Strata
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.sides import Side
+from tracediff.measure.tables_system import KINDS as SYSTEM
 from tracediff.model import Check, Comparability, Stratum
 
 Status = str
@@ -44,6 +45,7 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _same(sides, "clocks", _clocks, "warn", "maximum clocks differ"),
         _graph_mode(sides),
         *(_kind(sides, kind) for kind in ("kernels", "cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
+        *(_kind(sides, kind) for kind in SYSTEM if any(side.captured(kind) for side in sides)),
         _gc(sides),
         _step_labels(sides),
         _window(sides),
@@ -169,6 +171,9 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
         "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"
         " (nsys -t python-gil)",
         "nvtx": "host work cannot be named by range on one side (nsys -t nvtx)",
+        "os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
+        "context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
+        "gpu_memory": "recording allocations slows those of one side down (nsys --cuda-memory-usage)",
     }.get(kind, "what this kind of trace shows is missing on one side")
     return Check(f"trace_{kind}", status, one, other, message)  # type: ignore[arg-type]
 

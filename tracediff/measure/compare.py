@@ -14,7 +14,7 @@ from tracediff.align.kernel_categories import category
 from tracediff.align.kernel_names import family
 from tracediff.align.strata import MIN_STEPS, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
-from tracediff.measure import tables, tables_python
+from tracediff.measure import tables, tables_python, tables_system
 from tracediff.measure.asides import asides, captures_of_both, launched_otherwise, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cell_table import Layout, cell_table, told
@@ -37,6 +37,7 @@ from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_res
 from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.stragglers import explain_collectives
+from tracediff.measure.system_notes import with_system
 from tracediff.measure.tables_ranks import ranks as rank_table
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.timelines import timelines
@@ -113,6 +114,8 @@ def compare(
     known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
     ranks = rank_table(sides, compared, frame.weights, weigher)
     findings = explain_collectives(findings, ranks)
+    system = tables_system.system(sides, weigher, with_gil)
+    findings = with_system(findings, system)
     findings = _with_tails(findings, tail_findings(sides, compared, idle, total_noise, known))
     findings, moved = launched_otherwise(findings, launch)
     verdict, reason = decide(
@@ -191,6 +194,7 @@ def compare(
             )
         ),
         warnings=warnings,
+        system=system,
         samples=samples,
         samples_left_out=left_out,
         timelines=timelines(
@@ -200,7 +204,7 @@ def compare(
 
 
 _KEYS = ["side", "run", "part", "period"]
-KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
+KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables_system.KINDS)
 
 
 def _estimates(

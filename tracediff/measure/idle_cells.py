@@ -49,6 +49,11 @@ class Words:
             place[outside] = self.places.outside(ranges.start, labels, start[outside])
         return (place + 1) | (self.role_of.get(tid, -1) + 1) << _ROLE_AT
 
+    def spelled(self, code: Ints) -> tuple[pl.Series, pl.Series]:
+        """Role and place of each code, '' where there is none; what else is in a cell's code is left alone."""
+        roles, places = pl.Series(["", *self.roles]), pl.Series(["", *self.places.names])
+        return roles.gather(code >> _ROLE_AT & _ROLE_MASK), places.gather(code & _PLACE_MASK)
+
 
 class Cells:
     """The cells of an export, numbered as they turn up."""
@@ -110,15 +115,16 @@ class Cells:
         cause = code >> _CAUSE_AT & _CAUSE_MASK
         waits = cause >= len(IDLE)
         causes = pl.Series(list(IDLE))
-        roles, places = pl.Series(["", *self._words.roles]), pl.Series(["", *self._words.places.names])
+        thread, place = self._words.spelled(code)
+        holder_thread, holder_place = self._words.spelled(holder)
         return pl.DataFrame(
             {
                 "cause": causes.gather(np.where(waits, CODE["gil_wait"], cause)),
                 "under": causes.gather(np.where(waits, cause - len(IDLE), cause)),
-                "thread": roles.gather(code >> _ROLE_AT & _ROLE_MASK),
-                "place": places.gather(code & _PLACE_MASK),
-                "holder": roles.gather(holder >> _ROLE_AT),
-                "holder_place": places.gather(holder & _PLACE_MASK),
+                "thread": thread,
+                "place": place,
+                "holder": holder_thread,
+                "holder_place": holder_place,
                 "copy": (code >> _COPY_AT & 1).astype(np.bool_),
             }
         )

@@ -19,12 +19,15 @@ from tracediff.load.selection import ALL, Selection
 from tracediff.measure.attribution import IDLE
 from tracediff.measure.collectives import collective_waits
 from tracediff.measure.gil import read_gil
+from tracediff.measure.host_work import HostWork
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.idle_cells import Words
 from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.kernels import kernel_table, launch_table, modal_sequences, op_sums, transition_table
+from tracediff.measure.os_trace import OsTrace
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
+from tracediff.measure.reduce_system import system_tables
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.step_events import gil_of_steps, ops_of_periods
 from tracediff.measure.sweep import Sweep, sweep
@@ -77,7 +80,9 @@ def reduce_capture(
     )
     gaps = [one.gaps for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
-    idle = idle_tables(timeline, gaps, periods, Words.of(threads, places, hosts), hosts)
+    words, trace = Words.of(threads, places, hosts), OsTrace(capture)
+    host_work = HostWork(trace, words) if trace.any else None
+    idle = idle_tables(timeline, gaps, periods, words, hosts, host_work)
     causes = np.concatenate(idle.causes)
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     return Reduction(
@@ -109,6 +114,7 @@ def reduce_capture(
         kept=kept,
         **kernels,
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
+        **system_tables(capture, trace, windows, threads, host_work),
     )
 
 

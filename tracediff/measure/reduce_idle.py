@@ -12,6 +12,7 @@ from tracediff.align.timeline import Timeline
 from tracediff.measure.attribution import IDLE, attribute
 from tracediff.measure.gaps import GapTables, worst_index
 from tracediff.measure.grouping import grouped, stretches, sum_by
+from tracediff.measure.host_work import HostWork
 from tracediff.measure.hosts import Hosts
 from tracediff.measure.idle_cells import Cells, Words
 from tracediff.measure.intervals import Index, Ints
@@ -34,9 +35,17 @@ class IdleTables:
 
 
 def idle_tables(
-    timeline: Timeline, gaps: list[Gaps], periods: pl.DataFrame, words: Words, hosts: Hosts
+    timeline: Timeline,
+    gaps: list[Gaps],
+    periods: pl.DataFrame,
+    words: Words,
+    hosts: Hosts,
+    host_work: HostWork | None = None,
 ) -> IdleTables:
-    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories."""
+    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories.
+
+    `host_work` is handed every piece, where the operating system's calls or switches were recorded.
+    """
     names = timeline.keys["name"].to_list()
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     stratum = periods["stratum"].to_numpy()
@@ -47,17 +56,21 @@ def idle_tables(
     for unit, own in zip(timeline.units, gaps, strict=True):
         tables = GapTables(unit, own, first, stratum, cells)
         for low, high in stretches(own.size, _STRETCH):
-            tables.add(attribute(unit, own.take(slice(low, high)), launches, labels, hosts), low, high)
+            some = own.take(slice(low, high))
+            pieces = attribute(unit, some, launches, labels, hosts)
+            tables.add(pieces, low, high)
+            if host_work is not None:
+                host_work.add(pieces, stratum[some.period + first])
         period, cell, ns, count = tables.sums()
         by_cause = period * len(IDLE) + cells.causes()[cell]
         causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
         idle.append((period + first, cell, ns, count))
         longest = worst_index(own)
         # one by one: together they would span the whole capture
-        pieces = [
+        each = [
             attribute(unit, own.take(longest[[at]]), launches, labels, hosts) for at in range(len(longest))
         ]
-        worst.append(tables.worst(longest, pieces, periods, names))
+        worst.append(tables.worst(longest, each, periods, names))
         moments.append(tables.longest(periods, timeline.api_names))
         by_neighbours.append(tables.gaps(names))
         first += len(unit.step)

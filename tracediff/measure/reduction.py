@@ -36,6 +36,11 @@ class Reduction:
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
+    os_calls   stratum, thread, call -> count, ns; like the next four, empty where it was not recorded
+    off_cpu    stratum, thread -> count, ns on no CPU
+    host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), off_cpu -> idle ns of host work
+    memory     stratum, kind -> allocations, bytes, frees, freed_bytes
+    memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
     served     stratum, thread -> windows: the steps in which threads of a role worked, see `windows.served`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
@@ -72,6 +77,11 @@ class Reduction:
     gil: pl.DataFrame
     gil_pairs: pl.DataFrame
     gc: pl.DataFrame
+    os_calls: pl.DataFrame
+    off_cpu: pl.DataFrame
+    host_work: pl.DataFrame
+    memory: pl.DataFrame
+    memory_peaks: pl.DataFrame
     served: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame

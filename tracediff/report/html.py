@@ -21,6 +21,7 @@ from tracediff.report import (
     palette,
     recorder,
     rows,
+    system_words,
     templates,
     timelines,
     trtexec_words,
@@ -151,6 +152,7 @@ def helpers() -> dict[str, Any]:
     return {
         "units": units,
         "words": words,
+        "system_words": system_words,
         "recorder": recorder,
         "names": names,
         "palette": palette,

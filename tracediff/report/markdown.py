@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import latencies_words, names, ncu_words, trtexec_words, units, waterfall, words
+from tracediff.report import (
+    latencies_words,
+    names,
+    ncu_words,
+    system_words,
+    trtexec_words,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
 from tracediff.report.rows import gap_order, kernel_order, range_order
@@ -122,7 +131,9 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         top=top,
         rows=budget.rows,
         problems=words.problems(result)[: budget.rows],
-        missing=[text for kind in words.KINDS if (text := words.missing(result, kind))],
+        missing=[text for kind in words.KINDS if (text := words.missing(result, kind))]
+        + system_words.missing(result),
+        system_words=system_words,
         units=units,
         words=words,
         ncu_words=ncu_words,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, KernelRow, Note, Result
-from tracediff.report import names, units, waterfall, words
+from tracediff.model import Finding, KernelRow, Note, Result, System
+from tracediff.report import names, system_words, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
 from tracediff.report.rows import LIMIT, kernel_order
@@ -43,6 +43,8 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
         from tracediff.report.latencies_terminal import print_latencies
 
         print_latencies(result.latencies, console)
+    if result.system:
+        _system(result.system, console, top)
     _doubts(result, console)
 
 
@@ -222,9 +224,26 @@ def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
     return row.match, count, times[0], times[1], delta.signed, delta.percent
 
 
+def _system(system: System, console: Console, top: int) -> None:
+    """Print which OS calls host work lay in, and what was allocated."""
+    _, rows = system_words.host_work(system, top)
+    if rows:
+        print_heading(console, "Host work by OS call (a step)")
+    for place, what, one, other in rows:
+        print_line(
+            console, shorten(place, 60), (f"  {shorten(what, 60)}  ", "dim"), f"{one} -> {other}", hang=3
+        )
+    memory = system_words.memory(system)
+    if memory:
+        print_heading(console, "CUDA's memory (a step)")
+    for kind, one, other in memory:
+        print_line(console, f"{kind}: {one} -> {other}", hang=3)
+
+
 def _doubts(result: Result, console: Console) -> None:
     problems = words.problems(result)
     missing = [text for kind in words.KINDS if (text := words.missing(result, kind))]
+    missing += system_words.missing(result)
     if problems:
         print_heading(console, "Differences between the captures")
         for problem in problems:

@@ -60,6 +60,10 @@ KINDS: dict[str, str] = {
     "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
     "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graph nodes",
 }  # fmt: skip
+# Kinds that few captures hold: said where one has them.
+SYSTEM_KINDS: dict[str, str] = {
+    "os_calls": "OS calls", "context_switches": "context switches", "gpu_memory": "CUDA's memory",
+}  # fmt: skip
 _CATEGORY_KIND = {"gc": "gc", "gil_wait": "gil"}
 
 
@@ -85,9 +89,7 @@ def missing(result: Result, kind: str) -> str:
     if not side:
         return ""
     where = "on either side" if side == "either side" else f"on the {side}"
-    return (
-        f"{KINDS.get(kind, kind)}: not captured {where}. Capture with {capture_with(result, kind)} to see it."
-    )
+    return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: not captured {where}. Capture with {capture_with(result, kind)} to see it."
 
 
 def category_missing(report: Result | Show, key: str) -> str:
@@ -107,6 +109,7 @@ def place(where: Where) -> list[tuple[str, str]]:
         ("range", where.range),
         ("kernel", where.kernel),
         ("API", where.api),
+        ("OS call", where.os_call),
         ("thread", where.thread),
         ("GIL holder", where.holder_thread),
         ("holder's range", where.holder_range),

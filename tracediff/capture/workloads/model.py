@@ -315,8 +315,12 @@ class TorchDevice:
     # -- what the executor calls -------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Mark the token buffer as not arrived; copy the planted bytes ahead of the launch."""
+        """Mark the token buffer as not arrived; allocate and copy the planted bytes ahead of the launch."""
         self._seen[-1] = -1
+        if self._o.alloc_bytes:
+            # Without the second line the caching allocator would keep the block, and CUDA see one call in all.
+            self._torch.empty(self._o.alloc_bytes, dtype=self._torch.uint8, device=self._dev)
+            self._torch.cuda.empty_cache()
         if self._o.h2d_bytes and not self._o.h2d_overlap:
             self._h2d_to.copy_(self._h2d_from, non_blocking=True)
 

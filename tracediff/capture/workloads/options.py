@@ -64,6 +64,7 @@ class Options:
     sync_per_layer: bool = False
     h2d_bytes: int = 0
     h2d_overlap: bool = False
+    alloc_bytes: int = 0
 
     def profile_window(self) -> tuple[int, int] | None:
         """First and last profiled step of TLLM_PROFILE_START_STOP (`A-B`), both inclusive."""
@@ -150,6 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     device.add_argument("--sync-per-layer", action="store_true", help="with --eager or --piecewise")
     device.add_argument("--h2d-bytes", type=int, default=0, metavar="N", help="copied to the GPU each step")
     device.add_argument("--h2d-overlap", action="store_true", help="on a stream of its own")
+    device.add_argument("--alloc-bytes", type=int, default=0, metavar="N",
+                        help="allocated on the GPU and freed again in each step (cudaMalloc, cudaFree)")  # fmt: skip
     return p
 
 
@@ -174,6 +177,8 @@ def parse(argv: list[str] | None = None) -> Options:
         parser.error("--cpu goes with --eager and one rank")
     if options.trtllm_kernel and (options.cpu or options.dry_run):
         parser.error("--trtllm-kernel needs a GPU")
+    if options.alloc_bytes and (options.cpu or options.dry_run):
+        parser.error("--alloc-bytes needs a GPU")
     if min(options.arrival_every, options.slow_kernel, options.layers) < 1:
         parser.error("--arrival-every, --slow-kernel and --layers start at 1")
     return options

@@ -1,0 +1,129 @@
+"""Tables of what the operating system and CUDA's memory did in the steps; empty where it was not recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracediff.align.threads import Thread
+from tracediff.load.capture import Capture
+from tracediff.load.database import frame
+from tracediff.measure.grouping import Tally, stretches
+from tracediff.measure.host_work import HOST_WORK, HostWork
+from tracediff.measure.intervals import Ints
+from tracediff.measure.os_trace import OsTrace
+from tracediff.measure.windows import Windows
+
+OS_CALLS = {
+    "stratum": pl.Int64, "thread": pl.String, "call": pl.String, "count": pl.Int64, "ns": pl.Int64,
+}  # fmt: skip
+OFF_CPU = {"stratum": pl.Int64, "thread": pl.String, "count": pl.Int64, "ns": pl.Int64}
+MEMORY = {
+    "stratum": pl.Int64, "kind": pl.String, "allocations": pl.Int64, "bytes": pl.Int64, "frees": pl.Int64,
+    "freed_bytes": pl.Int64,
+}  # fmt: skip
+PEAKS = {"kind": pl.String, "bytes": pl.Int64}
+
+
+def system_tables(
+    capture: Capture, trace: OsTrace, windows: Windows, threads: dict[int, Thread], host_work: HostWork | None
+) -> dict[str, pl.DataFrame]:
+    """os_calls, off_cpu, host_work, memory and memory_peaks of `Reduction`."""
+    memory, peaks = _memory(capture, windows)
+    return {
+        "os_calls": _calls(trace, windows, threads),
+        "off_cpu": _off_cpu(trace, windows, threads),
+        "host_work": pl.DataFrame(schema=HOST_WORK) if host_work is None else host_work.table(),
+        "memory": memory,
+        "memory_peaks": peaks,
+    }
+
+
+def _calls(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread, call -> count, ns: of outermost calls, in the step in which each began."""
+    rows = [pl.DataFrame(schema=OS_CALLS)]
+    for tid, thread in threads.items() if trace.calls else ():
+        calls, name = trace.calls_of(tid)
+        tally = Tally()
+        for low, high in stretches(calls.size):
+            here = slice(low, high)
+            start, end = calls.take(here)
+            tally.add(windows.code(thread.pid, start, name[here], len(trace.names)), end - start)
+        code, count, ns = tally.rows()
+        names = pl.Series(trace.names, dtype=pl.String).gather(code % len(trace.names))
+        rows.append(
+            pl.DataFrame(
+                {"stratum": code // len(trace.names), "thread": [thread.role] * len(code), "call": names,
+                 "count": count, "ns": ns},
+                schema=OS_CALLS,
+            )
+        )  # fmt: skip
+    by = ["stratum", "thread", "call"]
+    return pl.concat(rows).group_by(by).agg(pl.col("count", "ns").sum()).sort(by)
+
+
+def _off_cpu(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread -> count, ns: of stretches on no CPU, in the step in which each began."""
+    rows = [pl.DataFrame(schema=OFF_CPU)]
+    for tid, thread in threads.items() if trace.switches else ():
+        off = trace.off_cpu_of(tid)
+        tally = Tally()
+        tally.add(windows.stratum(thread.pid, off.start), off.end - off.start)
+        stratum, count, ns = tally.rows()
+        rows.append(
+            pl.DataFrame(
+                {"stratum": stratum, "thread": [thread.role] * len(stratum), "count": count, "ns": ns},
+                schema=OFF_CPU,
+            )
+        )
+    by = ["stratum", "thread"]
+    return pl.concat(rows).group_by(by).agg(pl.col("count", "ns").sum()).sort(by)
+
+
+def _memory(capture: Capture, windows: Windows) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MEMORY: allocations and frees by the step in which they fell. PEAKS: the most that was allocated at once in any step.
+
+    The level of a process on a device is known from the events before the recording, which nsys writes as well.
+    """
+    sums, peaks = [pl.DataFrame(schema=MEMORY)], [pl.DataFrame(schema=PEAKS)]
+    if capture.coverage["gpu_memory"] == "captured":
+        events = frame(
+            capture.db,
+            "SELECT start_ns, pid, device, kind, freed, bytes FROM memory_event"
+            " ORDER BY pid, device, kind, start_ns, freed, bytes",
+        )
+        for (pid, _, kind), mine in events.group_by("pid", "device", "kind", maintain_order=True):
+            start, size = mine["start_ns"].to_numpy(), mine["bytes"].to_numpy()
+            freed = mine["freed"].to_numpy()
+            stratum = windows.stratum(int(str(pid)), start)
+            here = pl.DataFrame(
+                {
+                    "stratum": stratum, "kind": [str(kind)] * len(stratum), "allocations": (~freed).astype(np.int64),
+                    "bytes": np.where(freed, 0, size), "frees": freed.astype(np.int64),
+                    "freed_bytes": np.where(freed, size, 0),
+                },
+                schema=MEMORY,
+            )  # fmt: skip
+            sums.append(here.filter(pl.col("stratum") >= 0))
+            level = np.cumsum(np.where(freed, -size, size))
+            highest = _highest(windows, int(str(pid)), start, level, stratum >= 0)
+            if highest is not None:
+                peaks.append(pl.DataFrame({"kind": [str(kind)], "bytes": [highest]}, schema=PEAKS))
+    by = ["stratum", "kind"]
+    values = pl.col("allocations", "bytes", "frees", "freed_bytes").sum()
+    return (
+        pl.concat(sums).group_by(by).agg(values).sort(by),
+        pl.concat(peaks).group_by("kind").agg(pl.col("bytes").max()).sort("kind"),
+    )
+
+
+def _highest(
+    windows: Windows, pid: int, start: Ints, level: Ints, inside: npt.NDArray[np.bool_]
+) -> int | None:
+    """The highest level within the steps of a process: where a step begins, or after an event in it; None without steps."""
+    if pid not in windows.of_pid:
+        return None
+    begins = windows.of_pid[pid][0]
+    before = np.searchsorted(start, begins, side="right") - 1
+    return int(max(np.where(before >= 0, level[before], 0).max(initial=0), level[inside].max(initial=0)))
