@@ -122,8 +122,8 @@ def _highest(
     windows: Windows, pid: int, start: Ints, level: Ints, inside: npt.NDArray[np.bool_]
 ) -> int | None:
     """The highest level within the steps of a process: where a step begins, or after an event in it; None without steps."""
-    if pid not in windows.of_pid:
+    begins = windows.of_pid[pid][0] if pid in windows.of_pid else start[:0]
+    if not len(begins):
         return None
-    begins = windows.of_pid[pid][0]
     before = np.searchsorted(start, begins, side="right") - 1
     return int(max(np.where(before >= 0, level[before], 0).max(initial=0), level[inside].max(initial=0)))
