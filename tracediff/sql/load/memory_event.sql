@@ -4,7 +4,7 @@
 --   device   BIGINT
 --   kind     VARCHAR   device, pinned, ...; the numbers are those of ENUM_CUDA_MEM_KIND
 --   freed    BOOLEAN
---   bytes    BIGINT    0 to a pebibyte
+--   bytes    BIGINT    0 to 2^50
 CREATE TABLE memory_event AS
 SELECT start AS start_ns, globalPid >> 24 & 16777215 AS pid, coalesce(deviceId, 0) AS device,
        CASE memKind WHEN 0 THEN 'pageable' WHEN 1 THEN 'pinned' WHEN 2 THEN 'device' WHEN 3 THEN 'array'
