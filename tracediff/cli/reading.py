@@ -21,7 +21,9 @@ whole_capture_option = click.option(
     "--whole-capture", is_flag=True, help="No step labels: count each capture as one step."
 )
 memory_limit_option = click.option(
-    "--memory-limit", metavar="SIZE", help="Memory for DuckDB, e.g. 2GiB; the rest spills to disk."
+    "--memory-limit",
+    metavar="SIZE",
+    help="Memory for DuckDB, e.g. 2GiB; the rest spills to a scratch folder in $TMPDIR.",
 )
 threads_option = click.option("--threads", type=click.IntRange(1), help="Threads for DuckDB.")
 

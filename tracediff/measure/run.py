@@ -31,6 +31,9 @@ from tracediff.measure.sides import Side
 from tracediff.model import LeftOut, Note
 
 _WORTH_PROCESSES = 256 * 2**20  # bytes that the tables of all exports take
+_ONE_THREAD = (
+    32 * 2**20
+)  # of one export: below, threads of DuckDB wait for each other: a third of its processor time
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,8 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
 
         def leased(path: Path, how: Reading) -> Reduction:
             loading, reduced = sizes[path]
+            if loading < _ONE_THREAD:
+                how = replace(how, threads=how.threads or 1)
             with budget.lease(loading) as memory:
                 return reduce(path, how, lambda: memory.shrink(reduced))
 
