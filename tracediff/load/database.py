@@ -6,6 +6,7 @@ DuckDB; its signature is verified on loading and unsigned extensions stay forbid
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Mapping
@@ -88,7 +89,9 @@ def give_back(db: duckdb.DuckDBPyConnection) -> None:
     """
     row = db.execute("SELECT current_setting('memory_limit')").fetchone()
     assert row is not None
-    db.execute(f"SET memory_limit = {quoted(row[0])}")
+    # the setting is rounded: near the limit there may be too little to spill for it
+    with contextlib.suppress(duckdb.OutOfMemoryException):
+        db.execute(f"SET memory_limit = {quoted(row[0])}")
 
 
 def quoted(text: str) -> str:
