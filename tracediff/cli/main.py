@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("tracediff.cli.cache", "Show or clear what is kept of exports read before."),
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
+    "inputs": ("tracediff.cli.inputs", "Say what files are, what they hold, and what could be said of them."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),

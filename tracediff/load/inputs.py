@@ -23,6 +23,7 @@ from tracediff.load import columnar
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
 from tracediff.load.latencies import recognise
+from tracediff.load.recognise import refuse_other
 from tracediff.load.selection import ALL, Selection
 from tracediff.load.trtexec import refuse
 from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
@@ -110,6 +111,8 @@ def resolve(word: str) -> SideFiles:
     elif path.exists():
         refuse(path)
         _no_latencies(path, [path])
+        if not is_export(path):
+            refuse_other(path)
         runs = [RunFiles(path.name, (path,))]
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")

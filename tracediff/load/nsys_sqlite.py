@@ -16,7 +16,7 @@ from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
 # The largest first: what it needs on the way is free again for the others.
-_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread")
+_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread", "load/machine")
 _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large tables
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
@@ -29,11 +29,13 @@ _SYSTEM_STEPS = {
 }
 
 
-def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> tuple[Schema, list[Note]]:
+def load(
+    db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None, steps: tuple[str, ...] = _STEPS
+) -> tuple[Schema, list[Note]]:
     """Create the canonical tables (see sql/load/) from the export at `path` in `db`; what is odd comes back as notes.
 
-    `name` is what messages call it. Raises `TracediffError`: those of `nsys_schema.inspect` and `columnar.inspect`, out-of-memory,
-    bad-column, bad-time.
+    `name` is what messages call it, `steps` the files of sql/ that make the tables. Raises `TracediffError`: those of
+    `nsys_schema.inspect` and `columnar.inspect`, out-of-memory, bad-column, bad-time.
     """
     file_name = name or path.name
     in_folder = path.is_dir()
@@ -45,7 +47,7 @@ def load(db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None) -> 
         copied = set() if in_folder else without_rowid(path, schema)
         for table, columns in STAGED.items():
             _stage(db, table, columns, schema, copied)
-        for step in _STEPS:
+        for step in steps:
             if step == "load/string":
                 notes += _load_strings(db, path, file_name)
                 continue

@@ -39,7 +39,7 @@ def _answer(path: Path, reading: Reading, identity: str, version: str) -> Answer
     try:
         if code_version() != version:
             raise _other_code("runs another version of tracediff, or changed code")
-        if not path.is_file():
+        if not path.exists():
             raise _no_file(path, "there is no such file on it")
         if fingerprint(path) != identity:
             raise _no_file(path, "the file of that path has another content on it")
