@@ -145,6 +145,8 @@ def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
 
     Raises `TracediffError`: not-nsys, empty-file, truncated, table-missing.
     """
+    # every file is read once: what DuckDB would keep of it is memory for nothing
+    db.execute("SET enable_external_file_cache = false")
     found: dict[str, frozenset[str]] = {}
     relations = {}
     for table, path in tables(folder).items():

@@ -38,9 +38,14 @@ class Kind:
     side: bool = False
 
 
+_OBJECT = re.compile(rb"\s*\{")
+
+
 def _result(what: str) -> Callable[[Path, bytes], bool]:
-    kind = re.compile(rb'\A\s*\{\s*"format_version"\s*:\s*\d+\s*,\s*"kind"\s*:\s*"' + what.encode() + rb'"')
-    return lambda path, head: bool(kind.match(head))
+    kind = re.compile(rb'"kind"\s*:\s*"' + what.encode() + rb'"')
+    return lambda path, head: bool(
+        _OBJECT.match(head) and kind.search(head[:200]) and b'"format_version"' in head[:200]
+    )
 
 
 def _saved_result(path: Path, head: bytes) -> bool:
@@ -49,6 +54,21 @@ def _saved_result(path: Path, head: bytes) -> bool:
 
 def _ncu_csv(path: Path, head: bytes) -> bool:
     return b"==PROF==" in head or (b'"ID"' in head and b'"Kernel Name"' in head)
+
+
+def _trtexec(path: Path, head: bytes) -> bool:
+    from tracediff.load.trtexec import recognise as known
+
+    return bool(head) and known(head) is not None
+
+
+def _latencies(path: Path, head: bytes) -> bool:
+    from tracediff.load.latencies import recognise as known
+
+    several = (
+        b'"benchmarks"' in head and b'"machine_info"' in head
+    )  # pytest-benchmark: which of them is not asked here
+    return several or known(path) is not None
 
 
 def _benchmark(path: Path, head: bytes) -> bool:
@@ -78,10 +98,14 @@ KINDS: tuple[Kind, ...] = (
          lambda path, head: head.lstrip()[:1] == b"{" and peek(path) is not None, side=True),
     Kind("show-result", "a saved result of tracediff show", "tracediff report FILE", _result("show")),
     Kind("ncu-result", "a saved result of tracediff ncu", "tracediff report FILE", _result("ncu")),
+    Kind("trtexec-result", "a saved result of tracediff trtexec", "tracediff report FILE", _result("trtexec")),
+    Kind("latencies-result", "a saved result of tracediff latencies", "tracediff report FILE", _result("latencies")),
     Kind("result", "a saved result of tracediff compare", "tracediff report FILE", _saved_result),
     Kind("ncu-csv", "what ncu --csv printed", "tracediff ncu BASELINE CANDIDATE", _ncu_csv),
+    Kind("trtexec", "what trtexec printed or exported", "tracediff trtexec BASELINE CANDIDATE", _trtexec),
     Kind("benchmark", "a benchmark's own report or log",
          "tracediff compare A B --baseline-kpi FILE --candidate-kpi FILE", _benchmark),
+    Kind("latencies", "latencies measured without a profiler", "tracediff latencies BASELINE CANDIDATE", _latencies),
 )  # fmt: skip
 
 

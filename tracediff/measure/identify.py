@@ -15,16 +15,21 @@ from tracediff.errors import TracediffError
 from tracediff.load import columnar
 from tracediff.load.inputs import resolve
 from tracediff.load.kpi import read as read_kpi
+from tracediff.load.latencies import recognise as latencies_of
 from tracediff.load.ncu import read as read_ncu
 from tracediff.load.recognise import Kind, head_of, recognise, report_version
 from tracediff.load.scratch import scratch
+from tracediff.load.trtexec import recognise as trtexec_of
 from tracediff.measure.inputs import contents
 from tracediff.model import Tool
 from tracediff.model_inputs import Contents, Input, Inputs, Problem
 
 _MOST_FILES = 256  # of a folder
 _HOST_ONLY = " --host-only"
-_KNOWN = "tracediff inputs takes exports of nsys, traces of torch.profiler, profiles of Nsight Compute, bundles, results and benchmark reports"
+_KNOWN = (
+    "tracediff inputs takes exports of nsys, traces of torch.profiler, profiles of Nsight Compute, bundles,"
+    " saved results, files of trtexec, latencies and benchmark reports"
+)
 
 
 def identify(paths: Sequence[Path]) -> Inputs:
@@ -126,6 +131,10 @@ def _facts(path: Path, kind: Kind) -> list[str]:
         return [
             f"format: {report.kind}", f"{len(report.metrics)} figures, {len(report.iterations)} iterations",
         ]  # fmt: skip
+    if kind.slug == "trtexec":
+        return [f"file: {trtexec_of(head_of(path))}"]
+    if kind.slug == "latencies":
+        return [f"format: {latencies_of(path) or 'several series'}"]
     return _result_facts(path)
 
 

@@ -75,6 +75,11 @@ def _one(seen: Seen, name: str) -> str:
     return ", ".join(seen.meta.get(name, ()))
 
 
+def _text(raw: bytes) -> str:
+    """A text of an export, which need not be UTF-8: DuckDB gives those as bytes alone."""
+    return raw.decode("utf-8", "replace")
+
+
 def _span(seen: Seen) -> tuple[int | None, int | None]:
     row = seen.db.execute(
         "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM kernel_seen"
@@ -86,18 +91,18 @@ def _span(seen: Seen) -> tuple[int | None, int | None]:
 def _devices(seen: Seen) -> list[Device]:
     """GPUs with kernels; where there are none, those of the machine."""
     used = seen.db.execute(
-        "SELECT DISTINCT k.device, coalesce(d.name, '') FROM kernel_seen AS k LEFT JOIN device AS d USING (device) ORDER BY 1"
+        "SELECT DISTINCT k.device, encode(coalesce(d.name, '')) FROM kernel_seen AS k LEFT JOIN device AS d USING (device) ORDER BY 1"
     ).fetchall()
     if not used:
-        used = seen.db.execute("SELECT device, coalesce(name, '') FROM device ORDER BY 1").fetchall()
-    return [Device(*row) for row in used if row[0] is not None]
+        used = seen.db.execute("SELECT device, encode(coalesce(name, '')) FROM device ORDER BY 1").fetchall()
+    return [Device(number, _text(model)) for number, model in used if number is not None]
 
 
 def _domains(seen: Seen) -> list[Domain]:
     rows = seen.db.execute(
-        "SELECT domain, sum(ranges)::BIGINT FROM range_seen GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 100"
+        "SELECT encode(domain), sum(ranges)::BIGINT FROM range_seen GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 100"
     ).fetchall()
-    return [Domain(*row) for row in rows]
+    return [Domain(_text(name), ranges) for name, ranges in rows]
 
 
 def _traces(seen: Seen) -> list[Trace]:
@@ -167,7 +172,9 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, graph_la
         f"{steps.labels} step labels ({steps.rule})" if steps
         else "no step labels: steps are inferred from launches that repeat, or --step-regex, --whole-capture"
     )  # fmt: skip
-    names = [name for (name,) in seen.db.execute("SELECT DISTINCT name FROM kernel_seen").fetchall()]
+    names = [
+        _text(name) for (name,) in seen.db.execute("SELECT DISTINCT encode(name) FROM kernel_seen").fetchall()
+    ]
     comm = sum(category(name) == "communication" for name in names)
     bare = graph_launches > 0 and not has[_INSIDE] and has["kernels"]
     answers = [

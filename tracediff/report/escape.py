@@ -11,20 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracediff.model import Result
-<<<<<<< HEAD
-from tracediff.model_latencies import LatencyReport
-=======
 from tracediff.model_inputs import Inputs
->>>>>>> c3f4a53 (tracediff inputs: what a file is, what it holds, what is missing and what could be said of it)
+from tracediff.model_latencies import LatencyReport
 from tracediff.model_ncu import NcuReport
 from tracediff.model_show import Show
 from tracediff.model_trtexec import TrtexecReport
 
-<<<<<<< HEAD
-Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport | LatencyReport)
-=======
-Report = TypeVar("Report", bound=Result | Show | NcuReport | Inputs)
->>>>>>> c3f4a53 (tracediff inputs: what a file is, what it holds, what is missing and what could be said of it)
+Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport | LatencyReport | Inputs)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(

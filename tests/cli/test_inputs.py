@@ -1,0 +1,297 @@
+"""`tracediff inputs`: every kind of input named, counted as the loaders count, broken ones said, nothing private told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import shutil
+import sqlite3
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.builders import BROKEN, SCHEMAS, two_steps
+from fixtures.builders.columnar import to_folder
+from tests.tiny import CAPTURES, FIXTURES, label, one_gap
+from tracediff.cli.main import cli
+from tracediff.errors import TracediffError
+from tracediff.load.capture import load_capture
+from tracediff.load.inputs import resolve
+from tracediff.load.recognise import KINDS
+from tracediff.measure.run import Reading, reduce_file
+
+SECRETS = ("hunter2", "node17", "somebody", "/home/somebody/run.sh", "API_TOKEN")
+
+
+def said(*paths, status=0):
+    """The inputs of `--json`, and the text, of which the exit status must be the same."""
+    words = [str(path) for path in paths]
+    done = CliRunner().invoke(cli, ["inputs", *words, "--json"], catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    text = CliRunner().invoke(cli, ["inputs", *words], catch_exceptions=False)
+    assert text.exit_code == status
+    return json.loads(done.stdout)["inputs"], text.stdout
+
+
+def traces(one):
+    return {trace["name"]: trace for trace in one["contents"]["traces"]}
+
+
+def answers(one):
+    return {answer["question"]: answer for answer in one["contents"]["answers"]}
+
+
+@pytest.mark.parametrize("name", ["graph_a1", "eager_a1", "tp2_a1"])
+def test_counts_are_those_of_the_loader(name, tmp_path):
+    (one,), _ = said(CAPTURES[name])
+    capture = load_capture(CAPTURES[name], tmp_path)
+    found = traces(one)
+    want = {
+        "kernels": capture.count("op", "kind = 0"),
+        "kernels inside CUDA graphs": capture.count("op", "kind = 0 AND graph_node IS NOT NULL"),
+        "copies": capture.count("op", "kind = 1"),
+        "memsets": capture.count("op", "kind = 2"),
+        "CUDA calls": capture.count("api_call"),
+        "NVTX ranges": capture.count("range"),
+        "Python's GIL": capture.count("gil"),
+        "Python garbage collection": capture.count("gc"),
+    }
+    assert {kind: found[kind]["count"] for kind in want} == want
+    devices = capture.db.execute("SELECT DISTINCT device FROM op_sort WHERE kind = 0 ORDER BY 1").fetchall()
+    assert [device["device"] for device in one["contents"]["devices"]] == [number for (number,) in devices]
+    assert {device["model"] for device in one["contents"]["devices"]} == {"NVIDIA H200"}
+    assert answers(one)["exposed communication"]["yes"] == (name == "tp2_a1")
+    capture.close()
+    reduction = reduce_file(CAPTURES[name], Reading(threads=1))
+    assert one["contents"]["steps"]["rule"] == reduction.step_source == "tensorrt-llm"
+    assert one["contents"]["steps"]["labels"] == 31  # iterations 20 to 50 were captured
+
+
+def test_a_tiny_trace_by_hand(tmp_path):
+    (one,), text = said(one_gap().write(tmp_path / "run.sqlite"))
+    found = traces(one)
+    assert (one["kind"], one["title"]) == ("sqlite", "an export of Nsight Systems (SQLite)")
+    assert (found["kernels"]["count"], found["CUDA calls"]["count"], found["NVTX ranges"]["count"]) == (
+        2,
+        2,
+        2,
+    )
+    assert (one["contents"]["start_ns"], one["contents"]["end_ns"]) == (-200, 1100)
+    assert one["contents"]["steps"] == {"rule": "tensorrt-llm", "labels": 2, "processes": 1, "phases": True}
+    assert not found["Python's GIL"]["captured"]
+    assert found["Python's GIL"]["flag"] == "-t python-gil"
+    assert answers(one)["time of a step, closed accounting"]["yes"]
+    assert answers(one)["waiting for the GIL"] == {
+        "question": "waiting for the GIL", "yes": False, "reason": "no Python's GIL: -t python-gil",
+    }  # fmt: skip
+    assert "next: tracediff show run.sqlite" in text
+
+
+def test_rows_of_tables_whose_column_is_the_row_number(tmp_path):
+    """ENUM tables number their rows by the value, up to 2^31."""
+    path = one_gap().write(tmp_path / "run.sqlite")
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE ENUM_ODD (id INTEGER PRIMARY KEY, name TEXT)")
+        db.execute("INSERT INTO ENUM_ODD VALUES (1, 'a'), (2147483648, 'b')")
+    db.close()
+    (one,), _ = said(path)
+    assert {table["name"]: table["rows"] for table in one["contents"]["tables"]}["ENUM_ODD"] == 2
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_folder_of_tables_says_what_its_sqlite_says(form, tmp_path):
+    trace = two_steps()
+    export = trace.write(tmp_path / "run.sqlite")
+    (one,), _ = said(export)
+    (other,), _ = said(to_folder(export, tmp_path / "tables", form))
+    assert other["kind"] == {"parquet": "parquetdir", "arrow": "arrowdir"}[form]
+    left_out = ("tables", "graph_mode")  # META_DATA_CAPTURE is not written there
+    a, b = ({k: v for k, v in x["contents"].items() if k not in left_out} for x in (one, other))
+    assert a == b
+    counts = [{table["name"]: table["rows"] for table in x["contents"]["tables"]} for x in (one, other)]
+    assert counts[1] == {name: rows for name, rows in counts[0].items() if name != "META_DATA_CAPTURE"}
+
+
+def test_graphs_traced_as_a_whole(tmp_path):
+    trace = one_gap()
+    trace.api(1, "cudaGraphLaunch", 870, 880, corr=9)
+    (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
+    answer = answers(one)["kernels inside CUDA graphs"]
+    assert (answer["yes"], answer["reason"]) == (False, "1 launches without nodes: --cuda-graph-trace=node")
+
+
+def test_a_capture_of_the_host_alone(tmp_path):
+    from fixtures.builders import TraceBuilder
+
+    trace = TraceBuilder().process(7).thread(7, 1)
+    for number in range(4):
+        trace.range(1, label(number), 1000 * number, 1000 * number + 900)
+    (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
+    assert not answers(one)["time of a step, closed accounting"]["yes"]
+    assert answers(one)["host time of a step (--host-only)"]["yes"]
+    assert one["next"] == "tracediff show run.sqlite --host-only"
+
+
+KNOWN = {
+    "fixtures/torch/loop_a.json.gz": "torch-trace",
+    "fixtures/kpi/bench_streaming.json": "benchmark",
+    "fixtures/kpi/iter_log.log": "benchmark",
+    "fixtures/kpi/serving_summary.json": "benchmark",
+    "fixtures/ncu/gemm_two.csv": "ncu-csv",
+    "fixtures/bundles/aa": "bundle",
+    "fixtures/demo/graph_a": "folder",
+}
+
+
+@pytest.mark.parametrize(("path", "kind"), KNOWN.items())
+def test_bundled_files(path, kind):
+    (one,), text = said(FIXTURES.parent / path)
+    assert (one["kind"], one["known"]) == (kind, True)
+    assert one["facts"] or one["contents"]
+    assert one["title"] in " ".join(text.split())
+    assert one["next"]
+
+
+@pytest.mark.parametrize("folder", ["trtexec", "latencies", "kpi", "ncu"])
+def test_every_fixture_is_known(folder):
+    """Whatever is bundled is of a kind with a command that takes it."""
+    files = [path for path in sorted((FIXTURES / folder).rglob("*"))
+             if path.is_file() and path.suffix not in (".md", ".toml", ".py", ".sh")]  # fmt: skip
+    if not files:
+        pytest.skip("no such fixtures")
+    found, _ = said(*files)
+    assert [one["name"] for one in found if not one["known"]] == []
+    if folder in ("trtexec", "latencies"):
+        assert {one["kind"] for one in found} == {folder}
+
+
+def test_a_folder_tells_its_runs_and_ranks(tmp_path):
+    for name in ("a_rank0", "a_rank1", "b_rank0", "b_rank1"):
+        one_gap().write(tmp_path / f"{name}.sqlite")
+    (one,), _ = said(tmp_path)
+    assert one["facts"] == ["2 runs", "2 of 2 ranks"]
+    assert [member["name"] for member in one["members"]] == [
+        "a_rank0.sqlite", "a_rank1.sqlite", "b_rank0.sqlite", "b_rank1.sqlite",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["compare", "show"])
+def test_results_are_known(command, tmp_path):
+    export = two_steps().write(tmp_path / "run.sqlite")
+    out = tmp_path / "out.json"
+    words = [
+        command,
+        *[str(export)] * (2 if command == "compare" else 1),
+        "--min-steps",
+        "1",
+        "--quiet",
+        "--no-cache",
+    ]
+    done = CliRunner().invoke(cli, [*words, "--json", str(out)])
+    assert out.is_file(), done.output
+    (one,), _ = said(out)
+    assert one["kind"] == {"compare": "result", "show": "show-result"}[command]
+    assert one["next"] == "tracediff report out.json"
+
+
+def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
+    monkeypatch.setattr("tracediff.measure.identify.find_nsys", lambda: None)
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0\0" + b"\0" * 100)
+    (one,), _ = said(path)
+    assert one["facts"][0] == "recorded by nsys 2023.4.4.54"
+    assert (one["kind"], one["known"]) == ("nsys-report", True)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_exports(name, tmp_path):
+    """Each is named with what is wrong, or says what it holds; never a traceback, never a path."""
+    path = BROKEN[name](tmp_path / "broken.sqlite")
+    done = CliRunner().invoke(cli, ["inputs", str(path), "--json"], catch_exceptions=False)
+    (one,) = json.loads(done.stdout)["inputs"]
+    assert done.exit_code == (0 if one["known"] else 1)
+    assert one["known"] == (one["problem"] is None)
+    assert str(tmp_path) not in done.stdout
+    try:
+        load_capture(path, tmp_path).close()
+    except TracediffError as error:
+        if error.slug != "bad-column":  # a value in a column that nothing is counted by
+            assert one["problem"], error.slug
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_schemas_of_every_year(schema, tmp_path):
+    (one,), _ = said(two_steps(schema).write(tmp_path / "run.sqlite"))
+    assert traces(one)["kernels"]["count"] == 3  # one a label, three labels for two whole steps
+
+
+def test_several_files_are_each_said(tmp_path):
+    good = one_gap().write(tmp_path / "run.sqlite")
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "noise.bin").write_bytes(bytes(range(256)) * 9)
+    (tmp_path / "half.sqlite.xz").write_bytes(lzma.compress(good.read_bytes())[:900])
+    (tmp_path / "half.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 99999)[:40])
+    names = ["run.sqlite", "empty.sqlite", "noise.bin", "half.sqlite.xz", "half.json.gz", "gone.sqlite"]
+    found, _ = said(*(tmp_path / name for name in names), status=1)
+    assert [one["name"] for one in found] == names
+    slugs = [one["problem"] and one["problem"]["slug"] for one in found]
+    assert slugs == [None, "empty-file", "unknown-input", "bad-xz", "bad-gzip", "not-a-file"]
+
+
+def test_nothing_private_is_told(tmp_path):
+    """An export as nsys leaves it: environment, command line, user and host in four tables."""
+    path = two_steps().write(tmp_path / "run.sqlite")
+    with sqlite3.connect(path) as db:
+        for table in ("META_DATA_CAPTURE", "META_DATA_EXPORT", "TARGET_INFO_SYSTEM_ENV"):
+            db.execute(f"CREATE TABLE IF NOT EXISTS {table} (name TEXT, value TEXT)")
+            columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+            for name, value in (
+                ("PROCESS_0:ENVIRONMENT_VARIABLE", "API_TOKEN=hunter2"), ("PROCESS_0:USER_NAME", "somebody"),
+                ("PROCESS_0:COMMAND", "/home/somebody/run.sh"), ("EXPORT_HOST", "node17"), ("Hostname", "node17"),
+                ("EXPORT_USER", "somebody"), ("PROCESS_0:WORKING_DIR", "/home/somebody"),
+            ):  # fmt: skip
+                if {"name", "value"} <= columns:
+                    extra = [column for column in columns if column not in ("name", "value")]
+                    places = ", ".join(["?"] * (2 + len(extra)))
+                    db.execute(
+                        f"INSERT INTO {table} ({', '.join(['name', 'value', *extra])}) VALUES ({places})",
+                        [name, value, *[0] * len(extra)],
+                    )
+        db.execute("CREATE TABLE IF NOT EXISTS PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT)")
+        db.execute("INSERT INTO PROCESSES (name) VALUES ('/home/somebody/run.sh')")
+    db.close()
+    assert b"hunter2" in path.read_bytes()
+    for source in (path, to_folder(path, tmp_path / "tables"), to_folder(path, tmp_path / "arrow", "arrow")):
+        done = CliRunner().invoke(cli, ["inputs", str(source), "--json"], catch_exceptions=False)
+        text = CliRunner().invoke(cli, ["inputs", str(source), "--tables"], catch_exceptions=False)
+        assert done.exit_code == text.exit_code == 0
+        assert not [secret for secret in SECRETS if secret in done.stdout + text.stdout]
+
+
+def test_names_that_would_move_a_terminal(tmp_path):
+    trace = one_gap()
+    export = trace.write(tmp_path / "run.sqlite")
+    with sqlite3.connect(export) as db:
+        db.execute("UPDATE TARGET_INFO_GPU SET name = '\x1b[31mGPU\x07'")
+    db.close()
+    _, text = said(export)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_a_side_of_another_kind_is_sent_to_its_command(tmp_path):
+    with pytest.raises(TracediffError) as refused:
+        resolve(str(FIXTURES / "ncu" / "gemm_two.csv"))
+    assert refused.value.slug == "other-input"
+    assert refused.value.fix == "tracediff ncu BASELINE CANDIDATE"
+    named = shutil.copy(FIXTURES / "kpi" / "bench_streaming.json", tmp_path / "trace.json")
+    with pytest.raises(TracediffError) as refused:
+        resolve(str(named))
+    assert "benchmark" in refused.value.message
+
+
+def test_every_kind_has_a_title_and_a_command():
+    slugs = [kind.slug for kind in KINDS]
+    assert len(set(slugs)) == len(slugs)
+    assert all(kind.title and kind.use.startswith("tracediff ") for kind in KINDS)
