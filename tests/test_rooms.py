@@ -17,6 +17,7 @@ LEAVES = (
     "errors",
     "model",
     "model_latencies",
+    "model_inputs",
     "model_ncu",
     "model_show",
     "model_trtexec",
@@ -53,7 +54,9 @@ def allowed(inside: str) -> set[str]:
     """What a room may import of the project."""
     if inside in LEAVES:
         return (
-            {"model"} if inside in ("model_latencies", "model_ncu", "model_show", "model_trtexec") else set()
+            {"model"}
+            if inside in ("model_inputs", "model_latencies", "model_ncu", "model_show", "model_trtexec")
+            else set()
         )
     if inside == "cli":
         return {"", *LEAVES, *ROOMS, "cli"}

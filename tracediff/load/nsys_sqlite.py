@@ -16,7 +16,15 @@ from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
 # The largest first: what it needs on the way is free again for the others.
-_STEPS = ("load/string", "load/nvtx", "load/op", "load/op_sort", "load/api_call", "load/thread", "load/machine")
+_STEPS = (
+    "load/string",
+    "load/nvtx",
+    "load/op",
+    "load/op_sort",
+    "load/api_call",
+    "load/thread",
+    "load/machine",
+)
 _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large tables
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
@@ -56,12 +64,13 @@ def load(
             run_sql(db, step)
             if step in _COLUMNS_GO:
                 give_back(db)
-        for table, step in _SYSTEM_STEPS.items():
-            # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
-            if schema.has(table) and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone():
-                _stage(db, table, SYSTEM[table], schema, copied)
-                run_sql(db, step)
-        _check_times(db, file_name)
+        if steps is _STEPS:
+            for table, step in _SYSTEM_STEPS.items():
+                # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
+                if schema.has(table) and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone():
+                    _stage(db, table, SYSTEM[table], schema, copied)
+                    run_sql(db, step)
+            _check_times(db, file_name)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
