@@ -67,7 +67,10 @@ def load(
         if steps is _STEPS:
             for table, step in _SYSTEM_STEPS.items():
                 # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
-                if schema.has(table) and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone():
+                if (
+                    schema.has(table)
+                    and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone()
+                ):
                     _stage(db, table, SYSTEM[table], schema, copied)
                     run_sql(db, step)
             _check_times(db, file_name)
