@@ -210,6 +210,21 @@ def test_calls_that_share_a_correlation_id_are_said(tmp_path):
     assert reduction.residual_ns == 0
 
 
+@pytest.mark.parametrize("corr", [-1, -(1 << 32) + 1, (1 << 32) + 11, 2**63 - 1, -(2**63)])
+def test_a_correlation_id_of_more_than_32_bits_is_none(corr, tmp_path):
+    """Added to the number of the process it would be the id of another one's call, 1 << 32 further on."""
+    other = two_steps().process(101).thread(101, 901)
+    other.api(901, "cudaLaunchKernel", 50, 60, corr=11).kernel(11, 2600, 2610, name="other")
+    path = edit(written(tmp_path, other), f"UPDATE {KERNEL} SET correlationId = {corr} WHERE start = 1200")
+    reduction = reduce(path)
+    assert "1 of 4 kernels" in next(
+        n.message for n in reduction.warnings if n.slug == "kernels-without-launch"
+    )
+    # the kernel at 1200 goes with the op before it on its stream: step 20 lasts from 200 to the copy of step 21 at 1500
+    expected = {"compute": 600, "memcpy": 40, "unattributed": 660}
+    assert spent(reduction) == expected
+
+
 def test_a_driver_call_inside_its_runtime_call_shares_its_id_rightly(tmp_path):
     path = written(tmp_path, two_steps().api(101, "cuLaunchKernel", 1110, 1140, corr=11))
     reduction = reduce(path)

@@ -310,7 +310,7 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | Latenc
                 return model_latencies.decode(data)
         elif version == known:
             return decode(data)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TracediffError(
             "not-a-result",
             f"{path.name} is not a result of tracediff: {error}",

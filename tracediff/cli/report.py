@@ -28,6 +28,21 @@ def report(
     result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
 ) -> None:
     """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec` or `latencies` wrote with --json, in any format."""
+    try:
+        _render(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        # what tracediff wrote fits together: numbers of rows, lists of one length
+        raise TracediffError(
+            "not-a-result",
+            f"{result.name} holds values that do not fit together ({type(error).__name__})",
+            fix="tracediff compare A B --json FILE",
+        ) from error
+
+
+def _render(
+    result: Path, outputs: dict[str, Path], gating: Gating, *, overwrite: bool, top: int, quiet: bool
+) -> None:
+    """Everything is rendered before anything is written."""
     from tracediff.cli.compare import finish
     from tracediff.cli.ncu import write_ncu
     from tracediff.cli.trtexec import write_trtexec

@@ -12,7 +12,7 @@ SELECT
     greatest(coalesce("end", "start"), "start")::BIGINT AS end_ns,
     globalTid::BIGINT AS tid,
     (globalTid >> 24 & 16777215)::INTEGER AS pid,
-    correlationId::BIGINT AS corr,
+    CASE WHEN correlationId BETWEEN 0 AND 4294967295 THEN correlationId END::BIGINT AS corr,
     nameId::INTEGER AS name
 FROM staged_CUPTI_ACTIVITY_KIND_RUNTIME
 WHERE "start" IS NOT NULL;
