@@ -1,171 +1,206 @@
-"""`python -m benchmarks [--sizes 0.1 1 5]`: build inputs, measure, print a Markdown table of ratios.
+"""`python -m benchmarks`: this project, the floor and other tools on the same files in one run, as a table of ratios.
 
-Inputs are real captures repeated in time (fixtures/builders/replicate.py): `graph` has few API calls, `eager` 2.4 API
-calls and 6.5 NVTX rows a kernel. Every figure is of a whole command with the processes that it starts: wall seconds,
-and the peak of their resident memory together. `warm` is the same comparison again, with what the first one kept.
+Inputs are real captures repeated in time. Figures are of whole commands with all processes that they start.
 """
 
 from __future__ import annotations
 
 import argparse
-import lzma
-import math
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-SHAPES = {
-    "graph": [
-        ROOT / "fixtures/demo/graph_a/graph_a1.sqlite.xz",
-        ROOT / "fixtures/demo/graph_a/graph_a2.sqlite.xz",
-    ],
-    "eager": [ROOT / "fixtures/captures/eager_a1.sqlite.xz", ROOT / "fixtures/captures/eager_a2.sqlite.xz"],
-}
+from benchmarks import results
+from benchmarks.contenders import CONTENDERS
+from benchmarks.inputs import ROOT, SHAPES, NoRoomError, Pair, pair
+from benchmarks.measuring import Figure, NotMeasuredError, measure
+from benchmarks.results import Group, Row
+from benchmarks.tools import MissingToolError, Tools
+
+PAGE = ROOT / "docs/performance.md"
+KEPT = ROOT / "benchmarks/results.json"
+_MEMORY = 0.85  # of the machine's, then a contender is stopped before the machine is
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One command: wall seconds and peak resident memory in MiB, of all its processes together."""
+@dataclass
+class Bounds:
+    """How long one contender, and the whole run, may take."""
 
-    seconds: float
-    peak_mib: float
+    limit_s: float
+    end: float  # time.monotonic()
 
-
-def measure(command: list[str], cache: Path | None = None) -> Figure:
-    """Run a command to its end; raises CalledProcessError where it fails. `cache`: folder of what is kept, None: nothing."""
-    begin = time.perf_counter()
-    child = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env={**os.environ, "TRACEDIFF_CACHE": str(cache) if cache else "off"},
-    )  # fmt: skip
-    peak = 0
-    while child.poll() is None:
-        peak = max(peak, resident(child.pid))
-        time.sleep(0.02)
-    seconds = time.perf_counter() - begin
-    errors = child.stderr.read() if child.stderr else b""
-    if child.returncode != 0:
-        raise subprocess.CalledProcessError(child.returncode, command, stderr=errors)
-    return Figure(seconds, peak / 2**20)
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory of a process and all that it started; pages that they share count for each of them."""
-    total = 0
-    try:
-        total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            total += sum(resident(int(one)) for one in (task / "children").read_text().split())
-    except (OSError, IndexError):
-        pass  # ended meanwhile
-    return total
-
-
-def build(shape: str, kernels: int, folder: Path) -> list[Path]:
-    """Two replicated exports of at least so many kernels each."""
-    from fixtures.builders.replicate import replicate
-
-    out = []
-    for packed in SHAPES[shape]:
-        path = folder / f"{shape}_{packed.name.split('.')[0]}_{kernels}.sqlite"
-        plain = folder / packed.name.removesuffix(".xz")
-        plain.write_bytes(lzma.decompress(packed.read_bytes()))
-        replicate(plain, path, kernels)
-        out.append(path)
-    return out
-
-
-def read_bytes(paths: list[Path]) -> float:
-    """Seconds to read the files once, in order."""
-    begin = time.perf_counter()
-    for path in paths:
-        with path.open("rb", buffering=0) as file:
-            while file.read(1 << 22):
-                pass
-    return time.perf_counter() - begin
+    def allowed(self, expected: float | None) -> float:
+        """Seconds that a command may take now. Raises `NotMeasuredError` where more are expected."""
+        left = min(self.limit_s, self.end - time.monotonic())
+        if expected is not None and expected > left:
+            raise NotMeasuredError(
+                f"not run: would take about {_words(expected)}, {_words(max(left, 0))} allowed"
+            )
+        if left < 1:
+            raise NotMeasuredError("not run: the time of the whole run was up")
+        return left
 
 
 def main() -> None:
-    """Measure and print."""
-    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("--sizes", nargs="+", type=float, default=[0.1, 1.0], help="million kernels a side")
-    options.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
-    options.add_argument(
-        "--rounds", type=int, default=1, help="repeat each measurement and keep the fastest of each"
-    )
-    chosen = options.parse_args()
+    """Measure, print, keep."""
+    chosen = _options().parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    folder = Path(tempfile.mkdtemp(prefix="tracediff-benchmark-"))
-    print(
-        "| shape | M kernels a side | MB a side | read bytes s | bare scan s | tracediff s | / scan | warm s | / scan | peak MiB"
-        " | scan MiB | naive s |"
+    known = results.load(chosen.out)
+    if chosen.measure:
+        bounds = Bounds(chosen.limit, time.monotonic() + chosen.budget)
+        with tempfile.TemporaryDirectory(prefix="tracediff-benchmark-") as name:
+            known = _measure_all(chosen, bounds, Path(name), known)
+        print(*results.growth(known), sep="\n")
+    if chosen.page:
+        results.fill(PAGE, known)
+
+
+def _options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    say = options.add_argument
+    say(
+        "--sizes",
+        nargs="+",
+        type=float,
+        default=[0.1, 1.0],
+        help="million kernels a side of the exports of nsys",
     )
-    print("|-|-|-|-|-|-|-|-|-|-|-|-|")
-    try:
-        for shape in chosen.shapes:
-            points = []
-            for size in chosen.sizes:
-                pair = build(shape, int(size * 1e6), folder)
-                names = [str(path) for path in pair]
-                tool = [
-                    sys.executable,
-                    "-m",
-                    "tracediff",
-                    "compare",
-                    *names,
-                    "--json",
-                    str(folder / "out.json"),
-                    "-f",
-                    "-q",
+    say(
+        "--trace-sizes",
+        nargs="+",
+        type=float,
+        default=[0.01, 0.1],
+        help="the same of the traces of torch.profiler",
+    )
+    say("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    say("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    say(
+        "--rounds",
+        type=int,
+        default=1,
+        help="measure so often, all contenders in turn, and keep the fastest of each",
+    )
+    say(
+        "--limit",
+        type=float,
+        default=900,
+        help="seconds that a contender may take; one that would take more is not run",
+    )
+    say("--budget", type=float, default=86_400, help="seconds that the whole run may take")
+    say(
+        "--data",
+        type=Path,
+        help="a folder whose inputs are used, and where those built are kept; else a temporary one",
+    )
+    say("--tools", type=Path, help="a folder where the other tools are kept installed; else a temporary one")
+    say(
+        "--out",
+        type=Path,
+        default=KEPT,
+        help="JSON, and Markdown beside it; pairs measured before are kept in it",
+    )
+    say("--page", action="store_true", help="write the results to docs/performance.md")
+    say("--no-measure", dest="measure", action="store_false", help="only write what was measured before")
+    return options
+
+
+def _measure_all(chosen: argparse.Namespace, bounds: Bounds, folder: Path, known: list[Group]) -> list[Group]:
+    tools = Tools((chosen.tools or folder / "tools").absolute())
+    data = (chosen.data or folder / "data").absolute()
+    data.mkdir(parents=True, exist_ok=True)
+    print(*results.HEAD, sep="\n")
+    for shape in chosen.shapes:
+        for size in sorted(chosen.trace_sizes if shape == "torch" else chosen.sizes):
+            scratch = folder / "pair"
+            group = Group(shape, size, 0, results.machine())
+            try:
+                inputs = pair(shape, int(size * 1e6), data, scratch)
+                group.megabytes = round(inputs.megabytes, 1)
+                _settle(inputs)
+                _measure_pair(group, inputs, chosen, tools, bounds, known)
+            except NoRoomError as error:
+                group.rows = [
+                    Row(name, note=f"not run: {error}")
+                    for name in chosen.contenders
+                    if shape in CONTENDERS[name].shapes
                 ]
-                raw = min(read_bytes(pair) for _ in range(chosen.rounds))
-                floor = min(
-                    (
-                        measure([sys.executable, "-m", "benchmarks.floor", *names])
-                        for _ in range(chosen.rounds)
-                    ),
-                    key=_seconds,
-                )
-                ours = min((measure(tool) for _ in range(chosen.rounds)), key=_seconds)
-                time.sleep(2)  # a large file changed just now is not kept
-                measure(tool, folder / "cache")
-                warm = min((measure(tool, folder / "cache") for _ in range(chosen.rounds)), key=_seconds)
-                naive = min(
-                    (
-                        measure([sys.executable, "-m", "benchmarks.naive", *names])
-                        for _ in range(chosen.rounds)
-                    ),
-                    key=_seconds,
-                )
-                points.append((size, ours.seconds))
-                print(
-                    f"| {shape} | {size:g} | {pair[0].stat().st_size / 1e6:.0f} | {raw:.2f} | {floor.seconds:.2f} |"
-                    f" {ours.seconds:.2f} | {ours.seconds / floor.seconds:.2f} | {warm.seconds:.2f} |"
-                    f" {warm.seconds / floor.seconds:.2f} | {ours.peak_mib:.0f} | {floor.peak_mib:.0f} |"
-                    f" {naive.seconds:.2f} |",
-                    flush=True,
-                )
-                for path in folder.glob("*.sqlite"):
-                    path.unlink()
-            if len(points) > 1:
-                (small, fast), (large, slow) = points[0], points[-1]
-                print(
-                    f"\n{shape}: time grows as size ^ {math.log(slow / fast) / math.log(large / small):.2f}\n",
-                    flush=True,
-                )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+                if chosen.data is None:
+                    shutil.rmtree(data)
+                    data.mkdir()
+            group.machine["tools"] = tools.versions()
+            print(*results.table(group), sep="\n", flush=True)
+            known = results.merged(known, [group])
+            results.save(chosen.out, known)
+    return known
 
 
-def _seconds(figure: Figure) -> float:
-    return figure.seconds
+def _settle(inputs: Pair) -> None:
+    """Neither the cache nor the page cache is measured on a file that was written a moment ago."""
+    os.sync()
+    changed = max(path.stat().st_ctime for path in (inputs.baseline, inputs.candidate))
+    time.sleep(max(0.0, changed + 3 - time.time()))
+
+
+def _measure_pair(
+    group: Group, inputs: Pair, chosen: argparse.Namespace, tools: Tools, bounds: Bounds, known: list[Group]
+) -> None:
+    """Measure every contender, `--rounds` times in turn; the fastest of each is kept."""
+    names = [
+        name for name in CONTENDERS if name in chosen.contenders and group.shape in CONTENDERS[name].shapes
+    ]
+    rows: dict[str, Row] = {}
+    for number in range(chosen.rounds):
+        for leavings in (inputs.scratch / "cache", *inputs.scratch.glob("*/*.nsys-cache")):
+            shutil.rmtree(leavings, ignore_errors=True)
+        for name in names:
+            row = _one(name, group, inputs, tools, bounds, rows, known)
+            before = rows.get(name)
+            if number == 0 or (before and row.seconds and before.seconds and row.seconds < before.seconds):
+                rows[name] = row
+    group.rows = list(rows.values())
+
+
+def _one(
+    name: str,
+    group: Group,
+    inputs: Pair,
+    tools: Tools,
+    bounds: Bounds,
+    rows: dict[str, Row],
+    known: list[Group],
+) -> Row:
+    contender = CONTENDERS[name]
+    try:
+        if contender.after is not None and (
+            contender.after not in rows or rows[contender.after].seconds is None
+        ):
+            raise NotMeasuredError(f"not run: {CONTENDERS[contender.after].title} was not")
+        guess = results.expected(known, group.shape, name, group.size)
+        figures: list[Figure] = []
+        if contender.needs is not None:
+            tools.get(contender.needs)
+        state = inputs.state()
+        for command in contender.commands(inputs, tools):
+            limit = bounds.allowed(guess) - sum(one.seconds for one in figures)
+            most = _MEMORY * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
+            env = contender.environment(inputs, tools)
+            figures.append(measure(command, ROOT, env=env, limit_s=limit, most_mib=most))
+        if inputs.state() != state:
+            raise NotMeasuredError("it wrote to its input")
+    except (NotMeasuredError, MissingToolError) as error:
+        return Row(name, note=str(error))
+    seconds, cpu_s = sum(one.seconds for one in figures), sum(one.cpu_s for one in figures)
+    return Row(name, round(seconds, 3), round(cpu_s, 3), round(max(one.peak_mib for one in figures), 1))
+
+
+def _words(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 if __name__ == "__main__":

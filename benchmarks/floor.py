@@ -1,7 +1,9 @@
-"""The floor: a bare scan of the columns that a comparison reads, through the same DuckDB scanner with the same settings."""
+"""Floors: what any program must do that reads these files. `python -m benchmarks.floor bytes|scan|parse FILE...`"""
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -9,8 +11,15 @@ from tracediff.load.database import connect, identifier, quoted
 from tracediff.load.nsys_schema import STAGED, inspect
 
 
+def read(path: Path) -> None:
+    """Every byte once, in order."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 22):
+            pass
+
+
 def scan(path: Path) -> None:
-    """Read every column of STAGED that the export has into memory."""
+    """Every column of STAGED that the export has into memory, through the same DuckDB scanner with the same settings."""
     schema = inspect(path)
     db = connect()
     db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
@@ -24,6 +33,13 @@ def scan(path: Path) -> None:
     db.close()
 
 
+def parse(path: Path) -> None:
+    """A trace of torch.profiler through Python's own JSON parser."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        json.load(file)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        scan(Path(name))
+    act = {"bytes": read, "scan": scan, "parse": parse}[sys.argv[1]]
+    for name in sys.argv[2:]:
+        act(Path(name))

@@ -128,9 +128,7 @@ def inspect(path: Path, name: str | None = None) -> Schema:
     except sqlite3.Error as error:
         if "locked" in str(error):
             raise locked(name) from error
-        raise TracediffError(
-            "truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN
-        ) from error
+        raise damaged(name, error) from error
     if not any(mark in tables for mark in MARKS):
         raise TracediffError(
             "not-nsys",
@@ -148,6 +146,11 @@ def locked(name: str) -> TracediffError:
     return TracediffError(
         "locked", f"{name} is being written by another program", fix="wait until nsys export has finished"
     )
+
+
+def damaged(name: str, error: sqlite3.Error) -> TracediffError:
+    """The error of a file that SQLite does not read."""
+    return TracediffError("truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN)
 
 
 def _check_length(path: Path, head: bytes, name: str) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import lzma
 import shutil
+import sqlite3
 from pathlib import Path
 
 from tracediff.capture.nsys import export_sqlite
 from tracediff.errors import TracediffError
-from tracediff.load import columnar, kineto
+from tracediff.load import columnar, kineto, wal
 from tracediff.load.kineto_json import peek
+from tracediff.load.nsys_schema import damaged
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
@@ -33,8 +35,8 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`
-    and `columnar.prepare`.
+    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`,
+    `columnar.prepare` and `wal.copy_of`.
     """
     if path.is_dir() and columnar.form_of(path):
         return columnar.prepare(path, scratch / f"{_tag(path)}_pqtdir")
@@ -45,18 +47,22 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     if kineto.is_trace_name(path):
         return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)
     if path.suffix != ".xz":
-        return path
+        return wal.copy_of(path, scratch / f"{_tag(path)}.sqlite") if wal.is_wal(path) else path
     if path.stat().st_size == 0:
         raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or pack it again")
     out = scratch / f"{_tag(path)}.sqlite"
     try:
         with lzma.open(path) as packed, out.open("wb") as plain:
             shutil.copyfileobj(packed, plain, 1 << 20)
+        wal.end(out)
     except (lzma.LZMAError, EOFError) as error:
         out.unlink(missing_ok=True)
         raise TracediffError(
             "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
         ) from error
+    except sqlite3.Error as error:
+        out.unlink(missing_ok=True)
+        raise damaged(path.name, error) from error
     except PermissionError:
         out.unlink(missing_ok=True)
         raise

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 2 * 2**30  # of all entries together
 _HASHED_WHOLE = 64 * 2**20  # larger exports are told by the file system's word, and by a sample
 _RACY_NS = 2_000_000_000  # the clock of some file systems ticks so coarsely
+_WRITTEN_WITHIN_S = 3600  # an entry is written in less
 _SUFFIX = ".reduction"
 
 
@@ -114,6 +115,10 @@ class Cache:
         return self._where / f"{key}{_SUFFIX}"
 
     def _make_room(self) -> None:
+        for part in self._where.glob(f".*{_SUFFIX}.part"):  # of a process that was killed
+            with contextlib.suppress(OSError):
+                if time.time() - part.stat().st_mtime > _WRITTEN_WITHIN_S:
+                    part.unlink()
         kept = entries(self._where)
         total = sum(one.bytes for one in kept)
         for one in kept:
