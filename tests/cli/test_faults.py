@@ -99,6 +99,17 @@ def test_killed_in_the_middle(place, pair, env, tmp_path):
     assert only_whole_entries(tmp_path / "cache") == 2
 
 
+# The command line, which says when its work begins: before, an interrupt is Python's own affair.
+TOLD = """
+import sys
+from tracediff.cli.main import cli, main
+real = cli.main
+cli.main = lambda *args, **options: (print("begun", flush=True), real(*args, **options))
+sys.argv = ["tracediff", *sys.argv[1:]]
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ended_at_any_moment(number, pair, env, tmp_path):
@@ -108,23 +119,25 @@ def test_ended_at_any_moment(number, pair, env, tmp_path):
     assert compare(*pair, "--json", expected, env=env).returncode == 0
     took = time.monotonic() - began
     ended = 0
-    for part in (0.2, 0.4, 0.6, 0.8, 0.95):
+    for part in (0.0, 0.2, 0.4, 0.6, 0.8):
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
         out.unlink(missing_ok=True)
         child = subprocess.Popen(
-            [sys.executable, "-m", "tracediff", "compare", *pair, "--json", str(out), "-q"],
-            env=env, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-c", TOLD, "compare", *pair, "--json", str(out), "-q"],
+            env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        assert child.stdout is not None and child.stdout.readline() == "begun\n"
         time.sleep(part * took)
         child.send_signal(number)
         _, errors = child.communicate(timeout=120)
-        assert "Traceback" not in errors
-        assert child.returncode in (0, -number, 130)
+        # Python itself drops an interrupt that meets a callback of its own, says so and goes on
+        assert "Traceback" not in errors or "Exception ignored in" in errors, errors
+        assert child.returncode in (0, -signal.SIGKILL if number == signal.SIGKILL else 130), (part, errors)
         ended += child.returncode != 0
         if out.exists():
             assert content(out) == content(expected)
         only_whole_entries(tmp_path / "cache")
-    assert ended >= 2
+    assert ended >= 1
     assert compare(*pair, "--json", out, "-f", env=env).returncode == 0
     assert content(out) == content(expected)
 
@@ -231,6 +244,18 @@ def test_an_export_that_may_not_be_read(pair, tmp_path, env, without_root):
     assert done.returncode == 1
     assert "run_rank1.sqlite" in done.stderr and "Traceback" not in done.stderr
     assert "[no-permission]" in done.stderr
+    out = tmp_path / "out.json"
+    done = subprocess.run(
+        [*command, "--skip-unreadable", "--json", str(out)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (left_out,) = [note["message"] for note in content(out)["warnings"] if note["slug"] == "exports-left-out"]
+    assert "run_rank1.sqlite" in left_out and "run_rank0.sqlite" not in left_out
 
 
 def _writer(path: Path, statements: list[str]) -> None:
@@ -376,3 +401,24 @@ def test_an_export_that_changes_between_two_runs_is_read_anew(pair, env, tmp_pat
     assert {name: means[0][name] - means[1][name] for name in means[0]} == pytest.approx(
         dict.fromkeys(means[0], 1000)
     )
+
+
+def test_an_interrupt_that_a_library_turns_into_another_error_is_one(pair, env):
+    """As numpy and DuckDB do when it comes while they are imported."""
+    code = (
+        "import sys\n"
+        "def broken(*args, **options):\n"
+        "    try: raise KeyboardInterrupt\n"
+        "    except KeyboardInterrupt as error: raise ImportError('cannot load') from error\n"
+        "import tracediff.measure.run as run; run.reduce_capture = broken\n"
+        "from tracediff.cli.main import main; sys.argv = ['tracediff', *sys.argv[1:]]; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "compare", *pair, "-q"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "aborted")

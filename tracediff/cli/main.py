@@ -88,11 +88,25 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except Exception as error:
+        if not _interrupted(error):
+            raise
+        click.echo("aborted", err=True)
+        _leave(130)
 
 
 def _fail(error: TracediffError) -> None:
     click.echo(f"error: {error}", err=True)
     sys.exit(error.exit_code)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: libraries that it meets while they are imported make another one of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Terminated(SystemExit):
