@@ -243,6 +243,16 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     refused("trtexec-large", read_times, put(tmp_path, made.times([0.8] * 9)))
 
 
+def test_a_file_of_many_small_things_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("tracediff.load.trtexec_json.OBJECTS", 4)
+    assert len(read_times(put(tmp_path, made.times([0.8] * 4))).start) == 4
+    refused("trtexec-large", read_times, put(tmp_path, made.times([0.8] * 5)))
+    refused("trtexec-large", read_layers, put(tmp_path, made.layers(["a"] * 70)))
+    monkeypatch.setattr("tracediff.load.trtexec_json.LAYERS", 2)
+    refused("trtexec-large", read_layers, put(tmp_path, made.layers(["a"] * 3)))
+    refused("trtexec-large", read_profile, put(tmp_path, made.profile(1, [("a", 1.0)] * 3)))
+
+
 # Sides
 
 

@@ -20,7 +20,9 @@ from tracediff.errors import TracediffError
 Floats = npt.NDArray[np.float64]
 HEAD = 1 << 16  # bytes by which a file is recognised
 MOST = 1e12  # ms (and queries a second): no figure is so large
-LARGEST = 512 << 20  # bytes of a JSON file: some millions of iterations
+LAYERS = 100_000  # of an engine
+LARGEST = 256 << 20  # bytes of a JSON file
+OBJECTS = 1_000_000  # in a JSON file: iterations, or layers and their tensors
 OPTIONS = (
     "--exportTimes=times.json --exportProfile=profile.json --exportLayerInfo=layers.json --separateProfileRun"
     " --profilingVerbosity=detailed > log.txt"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from tracediff.errors import TracediffError
-from tracediff.load.trtexec import LARGEST, MOST, Floats, LayerInfo, Profiled, Times, text_of
+from tracediff.load.trtexec import LARGEST, LAYERS, MOST, OBJECTS, Floats, LayerInfo, Profiled, Times, text_of
 
 MS = 1e6  # ns
 _DIGITS = 6  # significant ones that an ostream writes
@@ -55,8 +55,8 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 class _Tensor(msgspec.Struct):
-    format: Any = msgspec.field(name="Format/Datatype", default="")
-    datatype: Any = msgspec.field(name="Datatype", default="")
+    format: str = msgspec.field(name="Format/Datatype", default="")
+    datatype: str = msgspec.field(name="Datatype", default="")
 
 
 class _Layer(msgspec.Struct, rename="pascal"):
@@ -140,6 +140,8 @@ def read_profile(path: Path) -> tuple[int | None, tuple[Profiled, ...]]:
         raise _bad(path, f"its count of iterations is {count}")
     if not layers:
         raise _empty(path, "layer")
+    if len(layers) > LAYERS:
+        raise _many(path, LAYERS, "layers")
     found = []
     for entry in layers:
         total, average = entry.timeMs, entry.averageMs
@@ -160,6 +162,8 @@ def read_layers(path: Path) -> tuple[LayerInfo, ...]:
     layers = _decoded(path, _Layers).layers
     if not layers:
         raise _empty(path, "layer")
+    if len(layers) > LAYERS:
+        raise _many(path, LAYERS, "layers")
     return tuple(LayerInfo(one) if isinstance(one, str) else _info(one) for one in layers)
 
 
@@ -168,7 +172,7 @@ def _info(layer: _Layer) -> LayerInfo:
         (tensors[0].format or tensors[0].datatype) if tensors else ""
         for tensors in (layer.inputs, layer.outputs)
     ]
-    formats = [one.strip() if isinstance(one, str) else "" for one in ends]
+    formats = [one.strip() for one in ends]
     value = f"{layer.tactic_value:#x}" if isinstance(layer.tactic_value, int) else layer.tactic_value
     tactic = " ".join(filter(None, (layer.tactic_name, value if _says(value) else "")))
     return LayerInfo(
@@ -208,6 +212,8 @@ def _decoded(path: Path, kind: type[_Read]) -> _Read:
             f"{path.name} has {size >> 20} MiB: more than {LARGEST >> 20} are not read",
             fix="measure fewer iterations (--duration, --iterations)",
         )
+    if data.count(b"{") > OBJECTS or data.count(b",") > 16 * OBJECTS:
+        raise _many(path, OBJECTS, "iterations, layers or tensors")
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return msgspec.json.decode(data, type=kind)
@@ -222,6 +228,13 @@ def _decoded(path: Path, kind: type[_Read]) -> _Read:
             f"{path.name} begins like a file of trtexec, but cannot be read: {first}",
             fix="copy it whole, or export it again",
         ) from first
+
+
+def _many(path: Path, most: int, what: str) -> TracediffError:
+    return TracediffError(
+        "trtexec-large", f"{path.name} holds more than {most:,} {what}",
+        fix="measure fewer iterations (--duration, --iterations)",
+    )  # fmt: skip
 
 
 def _short(name: str | None) -> str:
