@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from io import StringIO
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from fixtures.builders import TraceBuilder
 from tests.serving import US, serving
@@ -15,6 +17,9 @@ from tracediff.measure.compare import compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.sides import Run, Side
 from tracediff.model import Result
+from tracediff.report.html import render_html
+from tracediff.report.markdown import render_markdown
+from tracediff.report.terminal import render_terminal
 
 WAIT = "clock_nanosleep"
 
@@ -254,3 +259,21 @@ def test_the_order_of_rows_does_not_matter(tmp_path):
     for table in ("os_calls", "off_cpu", "host_work", "memory", "memory_peaks"):
         assert getattr(one, table).equals(getattr(two, table)), table
         assert not getattr(one, table).is_empty()
+
+
+def test_names_of_calls_are_text_in_every_report(compared_traces):
+    evil = "<script>alert(1)</script> | `x`\n\x1b[31m"
+    # in `_schedule` of the fourth step, which the device is idle for
+    one = serving().os_call(1, evil, (3 * 707 + 10) * US, (3 * 707 + 20) * US)
+    other = serving(schedule_us=150).os_call(1, evil, (3 * 757 + 10) * US, (3 * 757 + 90) * US)
+    result = compared_traces(one, other)
+    assert [row.call for row in result.system.os_calls] == [evil]
+    console = Console(file=StringIO(), width=100)
+    render_terminal(result, console)
+    texts = [render_html(result), render_markdown(result), console.file.getvalue()]
+    assert all("alert(1)" in text for text in texts)
+    assert "<script>alert" not in texts[0]
+    # Markdown: within a span of code, on one line, and no end of the cell
+    (line,) = [line for line in texts[1].splitlines() if line.startswith("| `_schedule` | ``<script>")]
+    assert line.count("|") - line.count("\\|") == 5
+    assert not any("\x1b[31m" in text for text in texts)
