@@ -559,6 +559,41 @@ class RankRow(msgspec.Struct, frozen=True):
         None  # what the other ranks waited, in sum, while this one was the last
     )
     candidate_caused_wait_ns: float | None = None
+    baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
+    candidate_own_ns: float | None = None
+    own_delta_ns: float | None = None
+    baseline_last: float | None = (
+        None  # share of the steps of all ranks in which its own time was the longest
+    )
+    candidate_last: float | None = None
+    baseline_behind_ns: float | None = None  # in those, by how much it was longer than the median rank's
+    candidate_behind_ns: float | None = None
+    outlier: float | None = (
+        None  # how far own_delta_ns is from the median rank's, in robust standard deviations
+    )
+
+
+class RankSkew(msgspec.Struct, frozen=True):
+    """How far the ranks of a side are apart, by their own time of the steps that they share."""
+
+    side: Literal["baseline", "candidate"]
+    ranks: int
+    steps: int
+    late_ns: float  # the last rank after the median one, mean of the steps
+    slowest: int | None  # the rank that was last most often; None where all are alike
+    slowest_share: float  # in which part of the steps
+
+
+class KernelRanks(msgspec.Struct, frozen=True):
+    """A kernel that takes longer on one rank than on the others; ns a step."""
+
+    side: Literal["baseline", "candidate"]
+    names: list[str]
+    kind: str  # compute | comm | memcpy
+    mean_ns: float  # over all ranks
+    most_ns: float
+    most_on: int  # the rank
+    imbalance: float  # most / mean, 1: alike
 
 
 class KpiRow(msgspec.Struct, frozen=True):
@@ -983,7 +1018,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     threads: list[ThreadRow]
     response_path: list[ResponseStage]
     strata: list[Stratum]
-    ranks: list[RankRow]
+    ranks: list[RankRow]  # in order of ranks; reports show outliers first
     kpi: Kpi | None
     comparability: Comparability
     coverage: Coverage
@@ -992,6 +1027,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
     gates: Gates | None = None  # where any were judged
+    rank_skew: list[RankSkew] = []  # a row a side with several ranks
+    kernel_ranks: list[KernelRanks] = []  # the most time first
     ncu: Ncu | None = None  # where files of Nsight Compute were given
     trtexec: Trtexec | None = None  # where files of trtexec were given
     latencies: Latencies | None = None  # where latencies without a profiler were given

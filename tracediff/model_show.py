@@ -258,6 +258,10 @@ class ShowRank(msgspec.Struct, frozen=True):
     comm_wait_ns: float | None
     comm_transfer_ns: float | None
     caused_wait_ns: float | None
+    own_ns: float | None = None  # the step less exposed communication
+    last: float | None = None  # share of the steps in which its own time was the longest
+    behind_ns: float | None = None  # in those, after the median rank
+    outlier: float | None = None  # how far own_ns is from the median rank's, in robust standard deviations
 
 
 class ShowFigure(msgspec.Struct, frozen=True):

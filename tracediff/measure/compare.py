@@ -38,6 +38,7 @@ from tracediff.measure.off_path import off_path_notes
 from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.stragglers import explain_collectives
 from tracediff.measure.system_notes import with_system
+from tracediff.measure.tables_ranks import joint_steps, kernel_ranks, skews
 from tracediff.measure.tables_ranks import ranks as rank_table
 from tracediff.measure.tails import tail_findings
 from tracediff.measure.timelines import timelines
@@ -112,7 +113,9 @@ def compare(
     )
     compared = steps.join(frame.steps.select(*_KEYS, "group"), on=_KEYS)
     known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
-    ranks = rank_table(sides, compared, frame.weights, weigher)
+    joint = joint_steps(compared)
+    ranks = rank_table(sides, compared, frame.weights, weigher, joint)
+    uneven, uneven_left_out = kernel_ranks(kernels, compared)
     findings = explain_collectives(findings, ranks)
     system = tables_system.system(sides, weigher, with_gil)
     findings = with_system(findings, system)
@@ -147,6 +150,13 @@ def compare(
         warnings.append(
             Note(
                 "gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the smallest changes are not listed"
+            )
+        )
+    if uneven_left_out:
+        warnings.append(
+            Note(
+                "kernel-rank-rows-left-out",
+                f"{uneven_left_out} kernels that differ least between ranks are not listed",
             )
         )
     # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting
@@ -185,6 +195,8 @@ def compare(
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
         strata=strata.rows,
         ranks=ranks,
+        rank_skew=skews(joint),
+        kernel_ranks=uneven,
         kpi=kpi,
         comparability=comparability,
         coverage=Coverage(

@@ -136,11 +136,12 @@ def ranks(
     sides: Sequence[Side], located: pl.DataFrame, frame: Frame, weigher: tables.Weigher
 ) -> list[ShowRank]:
     """Step time of each rank and its collectives. `located`: the steps of the mean with their group."""
-    rows = tables_ranks.ranks(sides, located, frame.weights, weigher)
+    joint = tables_ranks.joint_steps(located)
+    rows = tables_ranks.ranks(sides, located, frame.weights, weigher, joint)
     return [
         ShowRank(
             row.rank, row.device, row.baseline_ns, row.baseline_comm_wait_ns, row.baseline_comm_transfer_ns,
-            row.baseline_caused_wait_ns,
+            row.baseline_caused_wait_ns, row.baseline_own_ns, row.baseline_last, row.baseline_behind_ns, row.outlier,
         )
         for row in rows
         if row.baseline_ns is not None

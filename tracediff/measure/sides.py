@@ -121,10 +121,14 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
 
 def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
     """A table of all reductions with side, run and part columns before it."""
-    return pl.concat(
-        [tagged(getattr(part, table), side, run, number) for side, run, number, part in parts_of(sides)],
-        how="vertical_relaxed",
-    )
+    parts = parts_of(sides)
+    frames = [getattr(part, table) for *_, part in parts]
+    rows = [len(one) for one in frames]
+    numbers = np.repeat(
+        np.array([one[:3] for one in parts], np.int64), rows, axis=0
+    )  # one pass, whatever the ranks
+    head = [pl.Series(name, numbers[:, place]) for place, name in enumerate(("side", "run", "part"))]
+    return pl.DataFrame(head).hstack(pl.concat(frames, how="vertical_relaxed", rechunk=True))
 
 
 def exact_strata(sides: Sequence[Side]) -> pl.DataFrame:

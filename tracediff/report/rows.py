@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tracediff.model import GapRow, KernelRow, RangeRow
+from tracediff.model import GapRow, KernelRow, RangeRow, RankRow
+from tracediff.model_show import ShowRank
 from tracediff.report import names
 
 LIMIT = 500  # rows a table shows at most; the JSON holds the rest
+RANKS = 64  # the same of ranks: further ones are like the others
+OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 
 Row = TypeVar("Row")
 
@@ -41,3 +44,9 @@ def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:
 def range_order(row: RangeRow) -> tuple[float, str, str, str]:
     """Order range rows by the size of their change, then by what they are."""
     return -abs(row.delta_ns), row.range, row.domain, row.thread
+
+
+def rank_order(row: RankRow | ShowRank) -> tuple[float, int, int]:
+    """Order ranks: outliers first, those that are furthest from the others; then by their number."""
+    far = abs(row.outlier or 0.0)
+    return (-far if far >= OUTLIER else 0.0), row.rank, row.device

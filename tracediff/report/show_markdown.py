@@ -10,6 +10,7 @@ from tracediff.model_show import Show
 from tracediff.report import names, show_words, units, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
+from tracediff.report.rows import rank_order
 from tracediff.report.templates import markdown_environment
 from tracediff.report.timelines import workload_name
 
@@ -128,10 +129,11 @@ def _render(report: Show, top: int, rows: int, width: int) -> str:
                 ],
             ),
             ranks=_table(
-                report.ranks, rows, lambda row: [row.ns],
+                sorted(report.ranks, key=rank_order), rows, lambda row: [row.ns],
                 lambda row, s: [
                     count(row.rank), count(row.device),
-                    *_time(s, row.ns, row.comm_wait_ns, row.comm_transfer_ns, row.caused_wait_ns),
+                    *_time(s, row.ns, row.own_ns), _figure("-" if row.last is None else units.share(row.last)),
+                    *_time(s, row.comm_wait_ns, row.comm_transfer_ns, row.caused_wait_ns),
                 ],
             ),
             phases=_table(

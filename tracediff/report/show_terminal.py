@@ -10,7 +10,7 @@ from rich.text import Text
 from tracediff.model_show import Show
 from tracediff.report import names, show_words, units, words
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.rows import LIMIT
+from tracediff.report.rows import RANKS, rank_order
 from tracediff.report.terminal import has_unicode, print_heading, print_line, print_warnings
 
 _BAR = 40  # columns of the longest bar
@@ -200,7 +200,7 @@ def _host(report: Show, console: Console, top: int) -> None:
 def _ranks(report: Show, console: Console) -> None:
     if len(report.ranks) < 2:
         return
-    shown = report.ranks[:LIMIT]
+    shown = sorted(report.ranks, key=rank_order)[:RANKS]
     scale = units.scale_for([row.ns for row in shown])
 
     def number(ns: float | None) -> str:
@@ -210,6 +210,8 @@ def _ranks(report: Show, console: Console) -> None:
         (
             f"device {row.device}",
             scale.number(row.ns),
+            number(row.own_ns),
+            "-" if row.last is None else units.share(row.last),
             number(row.comm_wait_ns),
             number(row.comm_transfer_ns),
             number(row.caused_wait_ns),
@@ -217,8 +219,9 @@ def _ranks(report: Show, console: Console) -> None:
         for row in shown
     ]
     print_heading(console, f"Ranks ({scale.unit} a step)")
-    header = ("", "step", "waits for peers", "transfers", "made others wait")
+    header = ("", "step", "own time", "last in", "waits for peers", "transfers", "made others wait")
     _table(console, "rank", [f"rank {row.rank}" for row in shown], [header, *cells])
+    _more(len(report.ranks) - len(shown), console)
 
 
 def _benchmark(report: Show, console: Console, top: int) -> None:

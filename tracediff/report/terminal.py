@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Finding, KernelRow, Note, Result, System
-from tracediff.report import names, system_words, units, waterfall, words
+from tracediff.report import names, rank_words, system_words, units, waterfall, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
 from tracediff.report.rows import LIMIT, kernel_order
@@ -33,6 +33,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
         from tracediff.report.ncu_terminal import print_rows
 
         print_rows(result.ncu, console, top)
+    _ranks(result, console)
     if result.trtexec:
         from tracediff.report.trtexec_terminal import print_trtexec
 
@@ -213,6 +214,18 @@ def _kernels(result: Result, console: Console, top: int) -> None:
         console.print(Text(text.rstrip(), style), soft_wrap=True)
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+
+
+def _ranks(result: Result, console: Console) -> None:
+    """Which ranks stand out; the table of all of them is in the other formats."""
+    told = rank_words.outliers(result)
+    if not told:
+        return
+    print_heading(console, f"Ranks ({len(result.ranks)})")
+    for text in told:
+        print_line(console, text)
+    for one in result.rank_skew:
+        print_line(console, (words.sentence(rank_words.skew(one)), "dim"))
 
 
 def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
