@@ -15,7 +15,7 @@ from tracediff.cli.main import COMMANDS, cli
 PAGE = Path(__file__).parent / "cli.md"
 # Command -> pages that say more about it.
 MORE = {
-    "compare": ("tutorial.md", "reading.md", "method.md", "ci.md", "inputs.md"),
+    "compare": ("tutorial.md", "reading.md", "method.md", "ci.md", "inputs.md", "ranks.md"),
     "timeline": ("timeline.md",),
     "show": ("show.md",),
     "query": ("sql.md", "recipes.md"),
