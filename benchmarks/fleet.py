@@ -16,8 +16,9 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.__main__ import measure
+from benchmarks.measuring import measure
 
+ROOT = Path(__file__).parent.parent
 STEPS = 10
 US = 1000
 LATE_US = 150
@@ -96,9 +97,10 @@ def main() -> None:
             ]
             tool += ["--skip-unreadable", "--json", str(out), "-f", "-q"]
             remote = ["--scheduler", chosen.scheduler] if chosen.scheduler else []
-            cold = measure([*tool, *remote], folder / "cache")
+            how = {"env": {"TRACEDIFF_CACHE": str(folder / "cache")}, "limit_s": 7200, "most_mib": 16_384}
+            cold = measure([*tool, *remote], ROOT, **how)
             first = out.read_bytes()
-            warm = measure(tool, folder / "cache")
+            warm = measure(tool, ROOT, **how)
             assert out.read_bytes() == first
             result = json.loads(first)
             order = sorted(result["ranks"], key=lambda row: -abs(row["outlier"] or 0))
