@@ -110,7 +110,7 @@ def measured(path: Path, intact: Side) -> None:
 
 
 @given(damage=damages(), packed=st.booleans())
-@examples(50)
+@examples(30)
 def test_an_export_with_wrong_bytes(damage, packed, folder, export, intact):
     path = folder / ("damaged.sqlite.xz" if packed else "damaged.sqlite")
     path.write_bytes(damaged(lzma.compress(export, preset=0) if packed else export, damage))
@@ -134,7 +134,7 @@ def torch(folder):
 
 
 @given(changed=changes)
-@examples(50)
+@examples(30)
 def test_a_trace_of_torch_with_other_values(changed, folder, torch):
     path = folder / "changed.json"
     path.write_text(text_of(torch[0], changed))
@@ -142,7 +142,7 @@ def test_a_trace_of_torch_with_other_values(changed, folder, torch):
 
 
 @given(damage=damages(), packed=st.booleans())
-@examples(40)
+@examples(25)
 def test_a_trace_of_torch_with_wrong_bytes(damage, packed, folder, torch):
     path = folder / ("broken.json.gz" if packed else "broken.json")
     content = json.dumps(torch[0]).encode()
@@ -213,7 +213,7 @@ def reported(path: Path) -> None:
 
 
 @given(changed=changes)
-@examples(40)
+@examples(25)
 def test_a_saved_result_with_other_values(changed, folder, saved):
     path = folder / "result.json"
     path.write_text(text_of(saved, changed))
@@ -221,7 +221,7 @@ def test_a_saved_result_with_other_values(changed, folder, saved):
 
 
 @given(damage=damages())
-@examples(40)
+@examples(25)
 def test_a_saved_result_with_wrong_bytes(damage, folder, saved):
     path = folder / "result.json"
     path.write_bytes(damaged(json.dumps(saved).encode(), damage))

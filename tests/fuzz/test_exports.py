@@ -43,7 +43,7 @@ def side(name, reduction):
 
 
 @given(changes=st.lists(mutations, min_size=1, max_size=4))
-@examples(60)
+@examples(40)
 def test_a_mutated_export(changes, base, intact, folder):
     path = mutate(base, folder / "mutated.sqlite", changes)
     reduction = outcome(lambda: reduce_file(path, READING))
@@ -59,7 +59,7 @@ def test_a_mutated_export(changes, base, intact, folder):
 
 
 @given(changes=st.lists(moderate, min_size=1, max_size=4))
-@examples(50)
+@examples(30)
 def test_the_oracle_reads_the_same_of_what_still_makes_sense(changes, base, folder):
     path = mutate(base, folder / "moderate.sqlite", changes)
     reduction = outcome(lambda: reduce_file(path, READING))

@@ -132,7 +132,7 @@ def _read_calls(db: sqlite3.Connection, strings: dict[int | None, str]) -> list[
     calls = []
     rows = _rows(db, "CUPTI_ACTIVITY_KIND_RUNTIME")
     for row in (row for row in rows if row["globalTid"] is not None):
-        name = re.sub(r"(_pt(sz|ds))?(_v\d+)?$", "", strings[row["nameId"]])
+        name = re.sub(r"(_pt(sz|ds))?(_v\d+)?$", "", strings.get(row["nameId"], ""))
         calls.append(Call(name, row["start"], row["end"], row["globalTid"], row["correlationId"]))
     return calls
 
