@@ -136,3 +136,20 @@ def test_no_column_of_percentages_goes_without_a_name() -> None:
         if re.search(r"\| [+-]?[\d.]+ %|\\~ \|", row)
     ]
     assert len(named) >= 4 and all("" not in head for head in named)
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_figures_of_a_benchmark_and_their_note(width: int) -> None:
+    text = render(sample.full(), width=width)
+    part = " ".join(text[text.index("Benchmark figures") :].split())
+    assert "output tokens/s, tok/s 15,420 13,720 -1700 -11.0 % worse 93 %" in part
+    assert "inter-token latency p50, ms 1.04 1.17 +0.13 +12.5 % worse 101 %" in part
+    assert "The benchmark ran unprofiled." in part
+
+
+def test_benchmarks_with_nothing_in_common_are_not_passed_over() -> None:
+    result = sample.full()
+    assert result.kpi
+    kpi = msgspec.structs.replace(result.kpi, rows=[], note="The sides come from different tools.")
+    assert "different tools" in render(msgspec.structs.replace(result, kpi=kpi))
+    assert "different tools" in render_markdown(msgspec.structs.replace(result, kpi=kpi))

@@ -20,7 +20,7 @@ from tracediff.report import (
 )
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
-from tracediff.report.rows import gap_order, kernel_order, range_order
+from tracediff.report.rows import benchmark_rows, gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
 LIMIT = 65_536  # characters of a GitHub comment
@@ -169,22 +169,7 @@ def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
 
 def _kpi(result: Result, most: int) -> list[list[Markdown]]:
     """Write a benchmark's figures; those that the step time explains come first."""
-    rows = sorted(result.kpi.rows if result.kpi else [], key=lambda row: row.explained is None)
-    out = []
-    for row in rows[:most]:
-        better = "" if not row.delta else "better" if (row.delta > 0) == (row.better == "higher") else "worse"
-        texts = [
-            row.metric + (f", {row.unit}" if row.unit else ""), _figure(row.baseline), _figure(row.candidate),
-            ("+" if row.delta > 0 else "") + _figure(row.delta), f"{units.percent(row.delta, row.baseline)} {better}",
-            "" if row.explained is None else units.share(row.explained),
-        ]  # fmt: skip
-        out.append([markdown_prose(text, 200) for text in texts])
-    return out
-
-
-def _figure(value: float) -> str:
-    """Write a benchmark's figure with four digits."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return [[markdown_prose(text, 200) for text in texts] for texts in benchmark_rows(result)[:most]]
 
 
 def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:

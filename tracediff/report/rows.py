@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tracediff.model import GapRow, KernelRow, RangeRow, RankRow
+from tracediff.model import GapRow, KernelRow, KpiRow, RangeRow, RankRow, Result
 from tracediff.model_show import ShowRank
-from tracediff.report import names
+from tracediff.report import names, units
 
 LIMIT = 500  # rows a table shows at most; the JSON holds the rest
 RANKS = 64  # the same of ranks: further ones are like the others
@@ -50,3 +50,26 @@ def rank_order(row: RankRow | ShowRank) -> tuple[float, int, int]:
     """Order ranks: outliers first, those that are furthest from the others; then by their number."""
     far = abs(row.outlier or 0.0)
     return (-far if far >= OUTLIER else 0.0), row.rank, row.device
+
+
+def benchmark_rows(result: Result) -> list[list[str]]:
+    """Write a benchmark's figures: figure and unit, baseline, candidate, delta, change, share that the step explains.
+
+    Those that the step time explains come first.
+    """
+    found = sorted(result.kpi.rows if result.kpi else [], key=lambda row: row.explained is None)
+    return [_benchmark_row(row) for row in found]
+
+
+def _benchmark_row(row: KpiRow) -> list[str]:
+    better = "" if not row.delta else "better" if (row.delta > 0) == (row.better == "higher") else "worse"
+    return [
+        row.metric + (f", {row.unit}" if row.unit else ""), _figure(row.baseline), _figure(row.candidate),
+        ("+" if row.delta > 0 else "") + _figure(row.delta), f"{units.percent(row.delta, row.baseline)} {better}",
+        "" if row.explained is None else units.share(row.explained),
+    ]  # fmt: skip
+
+
+def _figure(value: float) -> str:
+    """Write a benchmark's figure with four digits."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -34,6 +34,10 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
 
         print_rows(result.ncu, console, top)
     _ranks(result, console)
+    if result.kpi:
+        from tracediff.report.kpi_terminal import print_benchmark
+
+        print_benchmark(result, console, top)
     if result.trtexec:
         from tracediff.report.trtexec_terminal import print_trtexec
 
