@@ -105,10 +105,9 @@ def test_every_table_is_that_of_nsys(tmp_path):
 
 def test_what_is_captured_is_told_apart_from_what_is_not(tmp_path):
     reduction = reduced(tmp_path, steps(TorchTrace()))
-    assert reduction.coverage == {
-        "kernels": "captured", "cuda_api": "captured", "nvtx": "captured", "gil": "not_captured", "gc": "not_captured",
-        "graphs": "captured", "memcpy": "captured", "sync": "captured",
-    }  # fmt: skip
+    captured = {kind for kind, state in reduction.coverage.items() if state == "captured"}
+    assert captured == {"kernels", "cuda_api", "nvtx", "graphs", "memcpy", "sync"}
+    assert set(reduction.coverage.values()) == {"captured", "not_captured"}
     assert reduction.graph_mode == "node"
     assert reduction.meta["CudaDriverVersion"] == ("13000",)
     assert reduction.meta["EXPORT_PRODUCT_VERSION"] == ("torch.profiler, CUPTI 28",)
