@@ -468,13 +468,70 @@ class MemoryRow(msgspec.Struct, frozen=True):
     candidate: MemorySide | None
 
 
+class GpuMetricMean(msgspec.Struct, frozen=True):
+    """Means of samples, in the unit of the metric; None: some run of the side has fewer than 20 samples of the kind.
+
+    The interval is of one row alone, at 95 % over runs; None with fewer than two runs a side, where nothing says how much runs differ.
+    """
+
+    baseline: float | None
+    candidate: float | None
+    delta: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+class GpuMetricSide(msgspec.Struct, frozen=True):
+    """Samples of a metric in the compared steps of a side: in a step, and in all by what the GPU did around them."""
+
+    samples_per_step: float
+    busy_samples: int
+    idle_samples: int
+    mixed_samples: int  # in neither mean
+    refused_samples: int  # values that cannot be (a percentage above 100), in no mean
+
+
+class GpuMetricRow(msgspec.Struct, frozen=True):
+    """One metric that nsys sampled on one device of a rank: the GPU's, whichever process used it."""
+
+    rank: int
+    device: int
+    metric: str
+    unit: str  # % (of the peak) or MHz
+    baseline: GpuMetricSide | None
+    candidate: GpuMetricSide | None
+    steps: GpuMetricMean  # over the compared steps
+    busy: GpuMetricMean  # while kernels ran
+    idle: GpuMetricMean  # while nothing ran
+
+
+class GpuSamplingSide(msgspec.Struct, frozen=True):
+    """How a device was sampled on a side."""
+
+    told: bool  # whether the export holds samples and says which are of this device; else its metrics are not shown
+    gpu: int | None  # nsys's number of the GPU; None where not told, or where runs differ
+    interval_ns: int | None  # between samples: median, the longest of the runs
+    unread_metrics: int = 0  # in a unit whose scale is documented nowhere
+
+
+class GpuSampling(msgspec.Struct, frozen=True):
+    """How GPU metrics of a rank's device were sampled; None: not captured."""
+
+    rank: int
+    device: int
+    baseline: GpuSamplingSide | None
+    candidate: GpuSamplingSide | None
+
+
 class System(msgspec.Struct, frozen=True):
-    """What the operating system and CUDA's memory did in a step; empty where not captured (see coverage)."""
+    """What the operating system, CUDA's memory and the GPU's counters did in a step; empty where not captured (see coverage)."""
 
     os_calls: list[OsCallRow] = []
     off_cpu: list[OffCpuRow] = []
     host_work: list[HostWorkRow] = []
     memory: list[MemoryRow] = []
+    gpu_metrics: list[GpuMetricRow] = []
+    gpu_sampling: list[GpuSampling] = []
 
 
 class Graphs(msgspec.Struct, frozen=True):
@@ -1032,7 +1089,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ncu: Ncu | None = None  # where files of Nsight Compute were given
     trtexec: Trtexec | None = None  # where files of trtexec were given
     latencies: Latencies | None = None  # where latencies without a profiler were given
-    system: System | None = None  # where a side recorded OS calls, context switches or CUDA's memory
+    system: System | None = (
+        None  # where a side recorded OS calls, context switches, CUDA's memory or GPU metrics
+    )
 
 
 def decode(data: bytes) -> Result:

@@ -65,6 +65,9 @@ SYSTEM: dict[str, dict[str, str]] = {
         "start": "BIGINT", "globalPid": "BIGINT", "deviceId": "BIGINT", "bytes": "BIGINT", "memKind": "BIGINT",
         "memoryOperationType": "BIGINT",
     },
+    "GPU_METRICS": {"timestamp": "BIGINT", "typeId": "BIGINT", "metricId": "BIGINT", "value": "DOUBLE"},
+    "TARGET_INFO_GPU_METRICS": {"typeId": "BIGINT", "metricId": "BIGINT", "metricName": "VARCHAR"},
+    "TARGET_INFO_CUDA_DEVICE": {"gpuId": "BIGINT", "cudaId": "BIGINT", "pid": "BIGINT"},
 }  # fmt: skip
 READ = {**STAGED, **SYSTEM}
 

@@ -29,11 +29,12 @@ _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large table
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
 _LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
-# table of the export -> what is made of it where it is there
-_SYSTEM_STEPS = {
-    "OSRT_API": "load/os_call",
-    "SCHED_EVENTS": "load/off_cpu",
-    "CUDA_GPU_MEMORY_USAGE_EVENTS": "load/memory_event",
+# table of the export -> what is made of it where it is there, and of which other tables
+_SYSTEM_STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "OSRT_API": ("load/os_call", ()),
+    "SCHED_EVENTS": ("load/off_cpu", ()),
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("load/memory_event", ()),
+    "GPU_METRICS": ("load/gpu_sample", ("TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE")),
 }
 
 
@@ -65,14 +66,18 @@ def load(
             if step in _COLUMNS_GO:
                 give_back(db)
         if steps is _STEPS:
-            for table, step in _SYSTEM_STEPS.items():
+            for table, (step, others) in _SYSTEM_STEPS.items():
                 # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
                 if (
                     schema.has(table)
                     and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone()
                 ):
-                    _stage(db, table, SYSTEM[table], schema, copied)
-                    run_sql(db, step)
+                    for one in (table, *others):
+                        _stage(db, one, SYSTEM[one], schema, copied)
+                    if table == "GPU_METRICS":
+                        notes += _load_gpu_samples(db, step, file_name)
+                    else:
+                        run_sql(db, step)
             _check_times(db, file_name)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
@@ -84,6 +89,22 @@ def load(
         if not in_folder:
             db.execute("DETACH source")
     return schema, notes
+
+
+def _load_gpu_samples(db: duckdb.DuckDBPyConnection, step: str, name: str) -> list[Note]:
+    """Tables gpu_sample, gpu_metric, gpu_of; without them where values are of another type than the table says."""
+    try:
+        run_sql(db, step)
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        for made in ("gpu_sample", "gpu_metric", "gpu_of"):
+            db.execute(f"DROP TABLE IF EXISTS {made}")
+        said = (str(error).splitlines() or [""])[0][:_LONGEST]
+        return [
+            Note("gpu-metrics-unreadable", f"{name}: GPU_METRICS is left out, all else is measured: {said}")
+        ]
+    return []
 
 
 def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -173,6 +173,7 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
         "nvtx": "host work cannot be named by range on one side (nsys -t nvtx)",
         "os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
         "context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
+        "gpu_metrics": "sampling GPU metrics costs one side time (nsys --gpu-metrics-devices=all)",
         "gpu_memory": "recording allocations slows those of one side down (nsys --cuda-memory-usage)",
     }.get(kind, "what this kind of trace shows is missing on one side")
     return Check(f"trace_{kind}", status, one, other, message)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from tracediff.measure.kernels import kernel_table, launch_table, modal_sequence
 from tracediff.measure.os_trace import OsTrace
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
+from tracediff.measure.reduce_metrics import metric_tables
 from tracediff.measure.reduce_system import system_tables
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.step_events import gil_of_steps, ops_of_periods
@@ -115,6 +116,7 @@ def reduce_capture(
         **kernels,
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
         **system_tables(capture, trace, windows, threads, host_work),
+        **metric_tables(capture, timeline.units, periods),
     )
 
 

@@ -41,6 +41,8 @@ class Reduction:
     host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), off_cpu -> idle ns of host work
     memory     stratum, kind -> allocations, bytes, frees, freed_bytes
     memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
+    gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
+    gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
     served     stratum, thread -> windows: the steps in which threads of a role worked, see `windows.served`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
@@ -82,6 +84,8 @@ class Reduction:
     host_work: pl.DataFrame
     memory: pl.DataFrame
     memory_peaks: pl.DataFrame
+    gpu_metrics: pl.DataFrame
+    gpu_sampling: pl.DataFrame
     served: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame

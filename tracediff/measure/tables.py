@@ -83,6 +83,12 @@ class Weigher:
             .sort("side", *by)
         )
 
+    def compared(self, table: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a table by exact stratum that lie in compared steps."""
+        return table.join(
+            self._factor, on=["side", "run", "part", "stratum"], how="semi", maintain_order="left"
+        )
+
     def pivot(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
         """The same with both sides in one row: *by, value_b, value_c (null where a side has no such row)."""
         weighed = self.weigh(table, by, values)

@@ -1,4 +1,4 @@
-"""The tables of what few captures hold: OS calls, context switches, CUDA's memory."""
+"""The tables of what few captures hold: OS calls, context switches, CUDA's memory, GPU metrics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import polars as pl
 
 from tracediff.measure.sides import Side, parts_of, stacked
 from tracediff.measure.tables import Weigher
+from tracediff.measure.tables_metrics import metric_rows
 from tracediff.model import HostWorkRow, MemoryRow, MemorySide, OffCpuRow, OsCallRow, System
 
-KINDS = ("os_calls", "context_switches", "gpu_memory")
+KINDS = ("os_calls", "context_switches", "gpu_memory", "gpu_metrics")
 _MEMORY = ("allocations", "bytes", "frees", "freed_bytes")
 _Row = dict[str, float | None]
 
@@ -20,12 +21,13 @@ def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | 
     held = {kind: _both(sides, kind) for kind in KINDS}
     if not any(any(one) for one in held.values()):
         return None
-    calls, switches, memory = (held[kind] for kind in KINDS)
+    calls, switches, memory, metrics = (held[kind] for kind in KINDS)
     return System(
         _os_calls(weigher, calls) if any(calls) else [],
         _off_cpu(weigher, switches) if any(switches) else [],
         _host_work(sides, weigher, calls, switches, with_gil) if any(calls + switches) else [],
         _memory(sides, weigher, memory) if any(memory) else [],
+        *(metric_rows(sides, weigher, metrics) if any(metrics) else ()),
     )
 
 

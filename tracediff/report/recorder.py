@@ -10,13 +10,14 @@ CAPTURE_WITH: dict[str, str] = {
     "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
     "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
     "os_calls": "-t osrt", "context_switches": "--cpuctxsw=process-tree", "gpu_memory": "--cuda-memory-usage=true",
+    "gpu_metrics": "--gpu-metrics-devices=all (before nsys 2024.6: --gpu-metrics-device=all)",
 }  # fmt: skip
 # The same where torch.profiler recorded all.
 _WITH_TORCH: dict[str, str] = {
     **dict.fromkeys(("kernels", "cuda_api", "memcpy", "sync", "graphs"), "ProfilerActivity.CUDA"),
     "nvtx": "record_function", "gil": "nsys -t python-gil", "gc": "record_python_gc_info=True",
     "os_calls": "nsys -t osrt", "context_switches": "nsys --cpuctxsw=process-tree",
-    "gpu_memory": "nsys --cuda-memory-usage=true",
+    "gpu_memory": "nsys --cuda-memory-usage=true", "gpu_metrics": "nsys --gpu-metrics-devices=all",
 }  # fmt: skip
 _TORCH = "torch.profiler"
 

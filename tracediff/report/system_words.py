@@ -1,8 +1,19 @@
-"""What the operating system and CUDA's memory did in a step, as short rows for Markdown and the terminal."""
+"""What the operating system, CUDA's memory and the GPU's counters did in a step, as short rows for Markdown and the terminal."""
 
 from __future__ import annotations
 
-from tracediff.model import HostWorkRow, MemorySide, Result, System
+from collections.abc import Sequence
+
+from tracediff.model import (
+    GpuMetricMean,
+    GpuMetricRow,
+    GpuSampling,
+    GpuSamplingSide,
+    HostWorkRow,
+    MemorySide,
+    Result,
+    System,
+)
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -57,3 +68,83 @@ def _side(side: MemorySide | None) -> str:
         if count
     ]
     return f"{', '.join(flow) or _NONE}; peak {units.size(side.peak_bytes)}"
+
+
+FEW = "few samples"
+METRIC_PARTS = {"steps": "whole steps", "busy": "while kernels run", "idle": "while nothing runs"}
+
+
+def metric_device(row: GpuMetricRow | GpuSampling) -> str:
+    """Where a metric was sampled."""
+    return f"rank {row.rank}, device {row.device}"
+
+
+def metric_sides(row: GpuMetricRow, part: str) -> tuple[str, str]:
+    """Both means of a part of a row: a number of its unit, `few samples` or `not captured`."""
+    mean: GpuMetricMean = getattr(row, part)
+    one, other = (
+        NOT_CAPTURED if side is None else FEW if value is None else f"{value:.1f}"
+        for side, value in ((row.baseline, mean.baseline), (row.candidate, mean.candidate))
+    )
+    return one, other
+
+
+def metric_delta(mean: GpuMetricMean) -> str:
+    """The difference, with its interval where runs give one; empty where there is none."""
+    if mean.delta is None:
+        return ""
+    said = _signed(mean.delta)
+    if mean.ci_low is not None and mean.ci_high is not None:
+        said += f" [{_signed(mean.ci_low)}, {_signed(mean.ci_high)}]"
+    return said
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+
+
+def metrics(system: System, limit: int) -> list[tuple[str, str, list[str]]]:
+    """Rows of (metric, device, "baseline -> candidate" of each of `METRIC_PARTS`), the well-known metrics first."""
+    return [
+        (row.metric, metric_device(row), [" -> ".join(metric_sides(row, part)) for part in METRIC_PARTS])
+        for row in system.gpu_metrics[:limit]
+    ]
+
+
+def sampling(system: System) -> list[str]:
+    """How each device was sampled, a line a side where the sides differ, and what is not shown of it."""
+    lines = []
+    for row in system.gpu_sampling:
+        said = [
+            _sampled(side, _a_step(system.gpu_metrics, row, name))
+            for name, side in (("baseline", row.baseline), ("candidate", row.candidate))
+        ]
+        if said[0] == said[1]:
+            lines.append(f"{metric_device(row)}: {said[0]}")
+        else:
+            lines += [
+                f"{metric_device(row)}, {name}: {text}"
+                for name, text in zip(("baseline", "candidate"), said, strict=True)
+            ]
+    return lines
+
+
+def _a_step(rows: Sequence[GpuMetricRow], device: GpuSampling, side: str) -> float | None:
+    found = [
+        one.samples_per_step
+        for row in rows
+        if (row.rank, row.device) == (device.rank, device.device) and (one := getattr(row, side)) is not None
+    ]
+    return max(found, default=None)
+
+
+def _sampled(side: GpuSamplingSide | None, a_step: float | None) -> str:
+    if side is None:
+        return NOT_CAPTURED
+    if not side.told or side.interval_ns is None:
+        return "not shown: the export does not say which of the sampled GPUs this device is"
+    gpu = "" if side.gpu is None else f"GPU {side.gpu} of nsys, "
+    said = f"{gpu}a sample each {side.interval_ns / 1e3:.1f} us, {units.count(a_step or 0.0)} a step"
+    if side.unread_metrics:
+        said += f"; metrics in other units than % and MHz, not read: {side.unread_metrics}"
+    return said

@@ -255,6 +255,24 @@ def _system(system: System, console: Console, top: int) -> None:
         print_heading(console, "CUDA's memory (a step)")
     for kind, one, other in memory:
         print_line(console, f"{kind}: {one} -> {other}", hang=3)
+    _gpu_metrics(system, console, top)
+
+
+_METRICS = 6  # the well-known ones of one device
+
+
+def _gpu_metrics(system: System, console: Console, top: int) -> None:
+    """Print the first metrics, and how they were sampled."""
+    if system.gpu_sampling:
+        print_heading(console, "GPU metrics (means of samples)")
+    one = len(system.gpu_sampling) == 1
+    for metric, device, (steps, busy, idle) in system_words.metrics(system, min(top, _METRICS)):
+        where = "" if one else f"  {device}"
+        print_line(
+            console, shorten(metric, 60), (where, "dim"), f"  {steps}; in kernels {busy}; idle {idle}", hang=3
+        )
+    for line in system_words.sampling(system)[:top]:
+        print_line(console, (line, "dim"), hang=3)
 
 
 def _doubts(result: Result, console: Console) -> None:

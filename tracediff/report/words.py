@@ -63,6 +63,7 @@ KINDS: dict[str, str] = {
 # Kinds that few captures hold: said where one has them.
 SYSTEM_KINDS: dict[str, str] = {
     "os_calls": "OS calls", "context_switches": "context switches", "gpu_memory": "CUDA's memory",
+    "gpu_metrics": "GPU metrics",
 }  # fmt: skip
 _CATEGORY_KIND = {"gc": "gc", "gil_wait": "gil"}
 
