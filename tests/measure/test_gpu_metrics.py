@@ -240,6 +240,23 @@ def test_runs_give_an_interval_and_one_run_does_not(compared_traces):
     assert lone.busy.delta == pytest.approx(10) and lone.busy.ci_low is None
 
 
+def test_ranks_exported_apart_have_rows_of_their_own(tmp_path):
+    sides = []
+    for name, values in (("baseline", (60, 40)), ("candidate", (66, 44))):
+        parts = []
+        for rank, value in enumerate(values):
+            folder = tmp_path / f"{name}{rank}"
+            folder.mkdir()
+            parts.append(reduced(sampled_serving(value), folder))
+        sides.append(Side(name, [Run(name, parts)]))
+    rows = compare(*sides).system.gpu_metrics
+    assert [(row.rank, row.device) for row in rows] == [(0, 0), (1, 0)]
+    assert means(rows[0].busy) == pytest.approx((60, 66, 6)) and means(rows[1].busy) == pytest.approx(
+        (40, 44, 4)
+    )
+    assert [row.baseline.samples_per_step for row in rows] == pytest.approx([849 / 12] * 2)
+
+
 def test_one_side_without_them(compared_traces):
     result = compared_traces(serving(), sampled_serving(60))
     row = only_row(result)
