@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model import Tool
+from tracediff.model import Note, Tool
 
 INPUTS_VERSION = 1
 
@@ -90,7 +90,11 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """One file or folder. `facts`: short words on kinds that hold no trace; `members`: what a folder holds."""
+    """One file or folder.
+
+    `facts`: short words on kinds that hold no trace; `members`: what a folder holds; `warnings`: how a folder was read;
+    `next`: commands, with the path as it was given.
+    """
 
     name: str
     kind: str
@@ -100,6 +104,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[str] = []
     contents: Contents | None = None
     members: list[Input] = []
+    warnings: list[Note] = []
     problem: Problem | None = None
     next: str = ""
 

@@ -85,7 +85,8 @@ def test_a_tiny_trace_by_hand(tmp_path):
     assert answers(one)["waiting for the GIL"] == {
         "question": "waiting for the GIL", "yes": False, "reason": "no Python's GIL: -t python-gil",
     }  # fmt: skip
-    assert "next: tracediff show run.sqlite" in text
+    assert one["next"].startswith(f"tracediff show {tmp_path}/run.sqlite; tracediff compare ")
+    assert "next: tracediff show" in text
 
 
 def test_rows_of_tables_whose_column_is_the_row_number(tmp_path):
@@ -130,7 +131,7 @@ def test_a_capture_of_the_host_alone(tmp_path):
     (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
     assert not answers(one)["time of a step, closed accounting"]["yes"]
     assert answers(one)["host time of a step (--host-only)"]["yes"]
-    assert one["next"] == "tracediff show run.sqlite --host-only"
+    assert one["next"] == f"tracediff show {tmp_path}/run.sqlite --host-only"
 
 
 KNOWN = {
@@ -192,7 +193,7 @@ def test_results_are_known(command, tmp_path):
     assert out.is_file(), done.output
     (one,), _ = said(out)
     assert one["kind"] == {"compare": "result", "show": "show-result"}[command]
-    assert one["next"] == "tracediff report out.json"
+    assert one["next"] == f"tracediff report {out}"
 
 
 def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
@@ -206,13 +207,13 @@ def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_exports(name, tmp_path):
-    """Each is named with what is wrong, or says what it holds; never a traceback, never a path."""
+    """Each is named with what is wrong, or says what it holds; never a traceback, a path only in the command."""
     path = BROKEN[name](tmp_path / "broken.sqlite")
     done = CliRunner().invoke(cli, ["inputs", str(path), "--json"], catch_exceptions=False)
     (one,) = json.loads(done.stdout)["inputs"]
     assert done.exit_code == (0 if one["known"] else 1)
     assert one["known"] == (one["problem"] is None)
-    assert str(tmp_path) not in done.stdout
+    assert str(tmp_path) not in json.dumps({**one, "next": ""})
     try:
         load_capture(path, tmp_path).close()
     except TracediffError as error:
@@ -295,3 +296,16 @@ def test_every_kind_has_a_title_and_a_command():
     slugs = [kind.slug for kind in KINDS]
     assert len(set(slugs)) == len(slugs)
     assert all(kind.title and kind.use.startswith("tracediff ") for kind in KINDS)
+
+
+def test_the_next_command_names_the_path_as_it_was_given(tmp_path, monkeypatch):
+    """Also where a blank is in it, for members of a folder, and with a label before it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my runs").mkdir()
+    one_gap().write(tmp_path / "my runs" / "a.sqlite")
+    (folder,), _ = said("my runs")
+    assert folder["next"].startswith("tracediff compare 'my runs' CANDIDATE")
+    assert folder["members"][0]["next"].startswith("tracediff show 'my runs/a.sqlite'; ")
+    (labelled,), _ = said("main=my runs/a.sqlite")
+    assert labelled["name"] == "a.sqlite"
+    assert labelled["next"].startswith("tracediff show 'my runs/a.sqlite'; ")

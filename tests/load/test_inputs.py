@@ -156,3 +156,49 @@ def test_one_run_of_a_bundle_is_a_side_and_so_are_runs_beside_another_manifest(t
     assert len(resolve(str(run)).runs) == 1
     touch(tmp_path, "runs/a.sqlite", "manifest.json")
     assert runs(resolve(str(tmp_path / "runs"))) == {"a.sqlite": ["a.sqlite"]}
+
+
+def notes(side) -> dict[str, str]:
+    return {note.slug: note.message for note in side.notes}
+
+
+def test_repeats_in_a_subfolder_are_said_to_be_taken_as_ranks(tmp_path):
+    side = resolve(str(touch(tmp_path / "par", "main/a1.sqlite", "main/a2.sqlite", "main/a3.sqlite")))
+    assert runs(side) == {"main": ["a1.sqlite", "a2.sqlite", "a3.sqlite"]}
+    said = notes(side)["taken-as-ranks"]
+    assert "3 exports of `par/main`" in said
+    assert "give the folder `par/main` itself" in said
+    assert not resolve(str(tmp_path / "par" / "main")).notes
+
+
+def test_two_runs_of_ranks_in_one_subfolder_are_said_too(tmp_path):
+    names = [f"main/{run}_rank{rank}.sqlite" for run in "ab" for rank in (0, 1)]
+    assert "4 exports of `par/main`" in notes(resolve(str(touch(tmp_path / "par", *names))))["taken-as-ranks"]
+
+
+def test_ranks_by_name_in_subfolders_are_no_warning(tmp_path):
+    folder = touch(tmp_path / "par", *(f"r{run}/x_rank{rank}.sqlite" for run in (1, 2) for rank in (0, 1)))
+    assert not resolve(str(folder)).notes
+
+
+def test_what_is_not_taken_of_a_folder_is_counted_by_kind(tmp_path):
+    folder = touch(
+        tmp_path / "mixed", "a.sqlite", "b.sqlite", "b.nsys-rep", "sub/c.sqlite", "notes.txt", "bench.json"
+    )
+    for number in range(5):
+        (folder / f"t{number}.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+    said = notes(resolve(str(folder)))["files-not-taken"]
+    assert "only 2 exports of nsys" in said
+    assert "5 torch.profiler traces (t0.json, t1.json, t2.json and 2 more)" in said
+    assert "1 folder with exports (sub)" in said
+    assert "b.nsys-rep" not in said  # the same run as b.sqlite
+    assert "notes.txt" not in said
+
+
+def test_a_folder_of_tables_beside_the_sqlite_of_its_name_is_not_taken(tmp_path):
+    folder = touch(
+        tmp_path / "runs", "a.sqlite", "a_pqtdir/META_DATA_EXPORT.parquet", "a_pqtdir/StringIds.parquet"
+    )
+    side = resolve(str(folder))
+    assert runs(side) == {"a.sqlite": ["a.sqlite"]}
+    assert "1 export of nsys (a_pqtdir)" in notes(side)["files-not-taken"]

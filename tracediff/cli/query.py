@@ -99,7 +99,8 @@ def query(
         limit = ROWS if form in (None, "markdown") and parquet is None else 0
     with Tables(sides, reading(), measured=needs_measuring(text), progress=progress()) as tables:
         answers = tables.run(text, limit or None)
-        notes = tables.not_captured(text)
+        notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
+        notes += tables.not_captured(text)
     if answers:
         _write(answers[-1], "parquet" if parquet else form or "text", parquet or output, overwrite, full)
     for note in notes:

@@ -55,6 +55,8 @@ def shell(
     sides = sides_of(captures)
     with Tables(sides, reading(), progress=progress()) as tables:
         session = _Session(tables, limit)
+        for note in (note for side in sides for note in side.notes):
+            click.echo(f"note: {note.message} [{note.slug}]", err=True)
         for error in tables.missing.values():
             click.echo(f"note: tables of measured steps are not there: {error}", err=True)
         if sys.stdin.isatty():

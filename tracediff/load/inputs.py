@@ -20,6 +20,7 @@ from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
 from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
+from tracediff.load.folder_notes import as_ranks, not_taken
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
 from tracediff.load.latencies import recognise
@@ -27,6 +28,7 @@ from tracediff.load.recognise import refuse_other
 from tracediff.load.selection import ALL, Selection
 from tracediff.load.trtexec import refuse
 from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
+from tracediff.model import Note
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 
@@ -50,6 +52,7 @@ class SideFiles:
     label: str
     runs: tuple[RunFiles, ...]
     only: Selection = ALL  # what is measured of it
+    notes: tuple[Note, ...] = ()  # what of its folder was not taken, or taken as what it may not be
 
 
 def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideFiles, Bundle | None]:
@@ -85,7 +88,8 @@ def resolve(word: str) -> SideFiles:
 
     Raises `TracediffError`: not-a-file, empty-folder, bundle-as-side, trtexec-as-side.
     """
-    label, path = _split_label(word)
+    label, path = split_label(word)
+    notes: list[Note] = []
     if is_bundle(path):
         raise TracediffError(
             "bundle-as-side",
@@ -108,6 +112,7 @@ def resolve(word: str) -> SideFiles:
                 f"{path.name or path}: no export in this folder ({', '.join(SUFFIXES)})",
                 fix="nsys export --type sqlite REPORT.nsys-rep",
             )
+        notes = _notes(path, runs)
     elif path.exists():
         refuse(path)
         _no_latencies(path, [path])
@@ -116,7 +121,20 @@ def resolve(word: str) -> SideFiles:
         runs = [RunFiles(path.name, (path,))]
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
-    return SideFiles(label, tuple(runs))
+    return SideFiles(label, tuple(runs), notes=tuple(notes))
+
+
+def _notes(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
+    """What is to be said of how a folder was read."""
+    unclear = [run for run in runs if len(run.files) > 1 and run.ranks is None]
+    # the files of a folder of files are a run each, or differ in rank<N>: only those of subfolders become one run
+    deeper = [run for run in unclear if any(file.parent != folder for file in run.files)]
+    named = _named(folder)
+    files = [file for run in runs for file in run.files]
+    return [
+        *as_ranks(named, [(f"{named.name}/{run.name}", len(run.files)) for run in deeper]),
+        *not_taken(named, files),
+    ]
 
 
 def _no_latencies(word: Path, files: list[Path]) -> None:
@@ -166,7 +184,8 @@ def _readable(bundle: Path) -> bool:
     return True
 
 
-def _split_label(word: str) -> tuple[str, Path]:
+def split_label(word: str) -> tuple[str, Path]:
+    """A word of the command line -> what to call it in reports, and the path."""
     label, equals, rest = word.partition("=")
     if equals and label and not Path(word).exists() and "/" not in label:
         return label, Path(rest)

@@ -79,7 +79,7 @@ def numbered(files: RunFiles, parts: Sequence[tuple[Part, Reduction]], only: Sel
 
 def notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut]) -> list[Note]:
     """What a result must say of a side that was not measured whole."""
-    notes = []
+    notes = list(side.notes)
     only = side.only
     parts = [part for run in runs for part in run.parts]
     ranks = sum(part.measured.ranks for part in parts)

@@ -136,7 +136,11 @@ def _ranks(sides: tuple[Side, Side]) -> Check:
 
     one, other = ranks(sides[0]), ranks(sides[1])
     if one != other:
-        return Check("ranks", "fail", one, other, "another number of ranks: steps do other work")
+        # the only hint that repeats in a folder of folders were taken for ranks
+        hints = [note.message for side in sides for note in side.notes if note.slug == "taken-as-ranks"]
+        return Check(
+            "ranks", "fail", one, other, ". ".join(["another number of ranks: steps do other work", *hints])
+        )
     if measured(sides[0]) != measured(sides[1]):
         return Check(
             "ranks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from tracediff.capture.bundle import read_bundle
 from tracediff.capture.nsys import find_nsys
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.inputs import resolve
+from tracediff.load.inputs import resolve, split_label
 from tracediff.load.kpi import read as read_kpi
 from tracediff.load.latencies import recognise as latencies_of
 from tracediff.load.ncu import read as read_ncu
@@ -34,7 +35,10 @@ _KNOWN = (
 
 def identify(paths: Sequence[Path]) -> Inputs:
     """Every path in turn; what is wrong with one is said there and raised nowhere."""
-    return Inputs(tool=Tool("tracediff", tracediff.__version__), inputs=[describe(path) for path in paths])
+    return Inputs(
+        tool=Tool("tracediff", tracediff.__version__),
+        inputs=[describe(split_label(str(path))[1]) for path in paths],
+    )
 
 
 def describe(path: Path) -> Input:
@@ -101,7 +105,7 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
                    if path.is_file() and path.name.endswith(suffix)), "")  # fmt: skip
     return Input(
         name=name, kind=kind.slug, title=title + packed, bytes=_size(path), known=True, facts=facts, contents=found,
-        next=_next(name, kind, found),
+        next=_next(_word(path), kind, found),
     )  # fmt: skip
 
 
@@ -159,13 +163,20 @@ def _result_facts(path: Path) -> list[str]:
     return [*facts, f"verdict {head.verdict}"] if head.verdict else facts
 
 
-def _next(name: str, kind: Kind, found: Contents | None) -> str:
+def _word(path: Path) -> str:
+    """The path as a word of the shell."""
+    word = shlex.quote(str(path))
+    return f"./{word}" if word.startswith("-") else word
+
+
+def _next(word: str, kind: Kind, found: Contents | None) -> str:
     if found is None:
-        return kind.use.replace("FILE", name).replace("FOLDER", name)
+        place = next(one for one in ("BASELINE", "FOLDER", "FILE") if one in kind.use)
+        return kind.use.replace(place, word, 1)
     has = {one.name: one.captured for one in found.traces}
     if not has["kernels"]:
-        return f"tracediff show {name}{_HOST_ONLY}" if found.steps else ""
-    return f"tracediff show {name}; tracediff compare {name} CANDIDATE"
+        return f"tracediff show {word}{_HOST_ONLY}" if found.steps else ""
+    return f"tracediff show {word}; tracediff compare {word} CANDIDATE"
 
 
 def _folder(path: Path, name: str) -> Input:
@@ -181,7 +192,7 @@ def _folder(path: Path, name: str) -> Input:
     return Input(
         name=name, kind="folder", title="a folder of exports", bytes=sum(_size(file) for file in files),
         known=all(one.known for one in members), facts=facts, members=members,
-        next=f"tracediff compare {name} CANDIDATE" + (
+        warnings=list(side.notes), next=f"tracediff compare {_word(path)} CANDIDATE" + (
             "" if len(side.runs) > 1 else " (with one run a side, noise from run to run is not known)"
         ),
     )  # fmt: skip

@@ -29,6 +29,8 @@ def _input(one: Input, console: Console, tables: bool, indent: int) -> None:
             print_line(console, f"fix: {one.problem.fix}", indent=inner)
     if one.facts:
         print_line(console, "; ".join(one.facts), indent=inner)
+    for warning in one.warnings:
+        print_line(console, (f"{warning.message} [{warning.slug}]", "yellow"), indent=inner)
     if one.contents is not None:
         _contents(one.contents, console, tables, inner)
     for member in one.members:
