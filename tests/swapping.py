@@ -39,7 +39,7 @@ def swapped(value, name: str = ""):
 
 
 def _signed(name: str) -> bool:
-    return name.startswith("delta") or name.startswith("ci_") or name in ("batch_mix_ns", "speed_ns")
+    return name.startswith(("delta", "ci_")) or name in ("batch_mix_ns", "speed_ns", "outlier")
 
 
 def _partner(key: str) -> str:

@@ -618,7 +618,7 @@ class RankRow(msgspec.Struct, frozen=True):
     candidate_caused_wait_ns: float | None = None
     baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
     candidate_own_ns: float | None = None
-    own_delta_ns: float | None = None
+    delta_own_ns: float | None = None
     baseline_last: float | None = (
         None  # share of the steps of all ranks in which its own time was the longest
     )
@@ -626,7 +626,7 @@ class RankRow(msgspec.Struct, frozen=True):
     baseline_behind_ns: float | None = None  # in those, by how much it was longer than the median rank's
     candidate_behind_ns: float | None = None
     outlier: float | None = (
-        None  # how far own_delta_ns is from the median rank's, in robust standard deviations
+        None  # how far delta_own_ns is from the median rank's, in robust standard deviations
     )
 
 

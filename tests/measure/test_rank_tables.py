@@ -47,7 +47,7 @@ def test_the_late_rank_is_the_outlier_though_every_step_is_as_long(tmp_path):
     result = compare(side(tmp_path, "a", [{}] * 5, 0), side(tmp_path, "b", [{}, {}, ALL, {}, {}], 60))
     assert [row.rank for row in result.ranks] == [0, 1, 2, 3, 4]
     assert [row.delta_ns for row in result.ranks] == pytest.approx([60 * US] * 5)  # they all wait
-    assert [row.own_delta_ns for row in result.ranks] == pytest.approx([0, 0, 60 * US, 0, 0], abs=1e-6)
+    assert [row.delta_own_ns for row in result.ranks] == pytest.approx([0, 0, 60 * US, 0, 0], abs=1e-6)
     assert [row.candidate_last for row in result.ranks] == [0, 0, 1, 0, 0]
     assert [row.candidate_behind_ns for row in result.ranks] == [None, None, 60 * US, None, None]
     assert [row.baseline_last for row in result.ranks] == [0] * 5  # all alike: nobody is last
