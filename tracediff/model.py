@@ -818,6 +818,9 @@ class NcuKernel(msgspec.Struct, frozen=True):
     ] = []  # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
     stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
     instructions: dict[str, float] = {}  # class of SASS instructions -> warp instructions a launch
+    # Of a side that is added up, what does not add up: what a launch has (of one kernel the mean over its launches, of
+    # several what all have alike), None where the kernels differ. `stalls` among the keys: they were collected.
+    per_launch: dict[str, float | None] = {}
 
 
 class NcuReason(msgspec.Struct, frozen=True):
@@ -854,7 +857,7 @@ class NcuMissing(msgspec.Struct, frozen=True):
 class NcuSide(msgspec.Struct, frozen=True):
     """One file of Nsight Compute."""
 
-    file: str  # base name
+    file: str  # base name, or the label that was given
     source: Literal["report", "csv-raw", "csv-details"]
     device: str
     launches: int

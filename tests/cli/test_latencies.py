@@ -81,7 +81,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(run, pair, tmp_path):
 
 @pytest.mark.parametrize(
     ("word", "slug", "code"),
-    [("none.csv", "not-a-file", 1), ("empty", "latencies-empty-folder", 1), ("good.sqlite", "latencies-unreadable", 1),
+    [("none.csv", "not-a-file", 1), ("empty", "latencies-empty-folder", 1), ("good.sqlite", "other-input", 2),
      ("nan.csv", "latencies-bad-value", 1)],
 )  # fmt: skip
 def test_bad_input(run, pair, good, tmp_path, word, slug, code):
@@ -138,3 +138,45 @@ def test_a_report_of_latencies_has_no_steps(run, pair):
     expect_error(run("report", "a.json", "--tables", "x"), "one-capture", 2)
     expect_error(run("report", "a.json", "--fail-on", "step:+3%"), "one-capture", 2)
     expect_error(run("comment", "a.json", "--github", "--dry-run"), "not-a-result")
+
+
+def test_one_column_a_side(run, tmp_path):
+    put(tmp_path / "mix" / "a.csv", 10)
+    (tmp_path / "mix" / "b.csv").write_text("ttft_ms\n5\n6\n")
+    error = expect_error(run("latencies", "mix", "mix/a.csv"), "latencies-column")
+    assert "latency_ms in a.csv, ttft_ms in b.csv" in error
+    put(tmp_path / "same" / "a.csv", 10)
+    (tmp_path / "same" / "b.csv").write_text("Latency (us)\n10000\n10001\n")
+    assert run("latencies", "same", "mix/a.csv")[0] == 0
+
+
+def test_beside_traces_the_fix_names_the_options_of_compare(run, good, tmp_path):
+    (tmp_path / "bare.txt").write_text("5\n6\n")
+    (tmp_path / "two.csv").write_text("a_ms,b_ms\n5,6\n")
+    for name, option in (("bare.txt", "--latencies-unit ms"), ("two.csv", "--latencies-column NAME")):
+        words = ("--latencies-baseline", name, "--latencies-candidate", name)
+        assert f"fix: {option}" in expect_error(
+            run("compare", good, good, *words), "latencies-" + option[12:].split()[0]
+        )
+
+
+def test_what_is_no_latencies_is_named(run, good, tmp_path):
+    from tests.tiny import ROOT
+
+    put(tmp_path / "x" / "a.csv", 10)
+    for path, command in (
+        (ROOT / "fixtures/ncu/gemm_two.csv", "tracediff ncu"),
+        (ROOT / "fixtures/trtexec/fp16/times.json", "tracediff trtexec"),
+        (good, "tracediff compare"),
+    ):
+        assert f"fix: {command}" in expect_error(run("latencies", "x/a.csv", str(path)), "other-input", 2)
+    (tmp_path / "bare.csv").write_text("0,4.95\n1,4.96\n")
+    error = expect_error(run("latencies", "x/a.csv", "bare.csv"), "latencies-decimal-comma")
+    assert "two columns and no header" in error and "begin with a line of names" in error
+
+
+def test_a_side_may_be_named(run, pair, tmp_path):
+    code, _, err = run("latencies", "main=before", "pr=after", "--json", "a.json")
+    assert code == 0, err
+    found = json.loads((tmp_path / "a.json").read_text())["latencies"]
+    assert (found["baseline"]["label"], found["candidate"]["label"]) == ("main", "pr")

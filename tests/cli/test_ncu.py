@@ -122,3 +122,24 @@ def test_one_side_only_is_refused_before_the_work(run, good, pair):
     expect_error(
         run("compare", good, good, "--ncu-baseline", pair[0], "--ncu-candidate", "none.csv"), "ncu-no-file"
     )
+
+
+def test_what_is_no_profile_is_named_with_a_fix(run, pair, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "times.csv").write_text("latency_ms\n5\n6\n")
+    for name, slug, said, code in (
+        ("empty.csv", "ncu-empty", "empty.csv is empty", 1),
+        ("folder", "ncu-no-file", "a profile is one file", 1),
+        ("nope.csv", "ncu-no-file", "fix: check the path", 1),
+        ("times.csv", "other-input", "fix: tracediff latencies", 2),
+    ):
+        error = expect_error(run("ncu", pair[0], name), slug, code)
+        assert said in error and "fix: " in error
+
+
+def test_a_side_may_be_named(run, pair, tmp_path):
+    code, _, err = run("ncu", f"main={pair[0]}", pair[1], "--json", "a.json")
+    assert code == 0, err
+    found = json.loads((tmp_path / "a.json").read_text())["ncu"]
+    assert found["baseline"]["file"] == "main" and found["candidate"]["file"] == "after.csv"

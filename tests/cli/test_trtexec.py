@@ -95,3 +95,21 @@ def test_one_side_only_is_refused_before_the_work(run, good):
     expect_error(run("compare", good, good, "--trtexec-baseline", SIDES[0]), "trtexec-one-side", 2)
     words = ("--trtexec-baseline", SIDES[0], "--trtexec-candidate", "none")
     expect_error(run("compare", good, good, *words), "trtexec-no-file")
+
+
+def test_folders_with_commas_and_logs_cut_short(run, tmp_path):
+    from tests.tiny import ROOT
+
+    made_by = ROOT / "fixtures/trtexec"
+    error = expect_error(
+        run("trtexec", f"{made_by}/fp32,{made_by}/fp16/log.txt", f"{made_by}/fp16"), "trtexec-no-file"
+    )
+    assert "folders cannot be listed with commas" in error
+    (tmp_path / "cut.txt").write_bytes((made_by / "fp16/log.txt").read_bytes()[:900])
+    assert "or the log is cut short" in expect_error(
+        run("trtexec", "cut.txt", "cut.txt"), "trtexec-no-summary"
+    )
+    code, _, err = run("trtexec", f"main={made_by}/fp32", f"pr={made_by}/fp16", "--json", "a.json")
+    # a path behind the label has slashes, the label none
+    assert code == 0, err
+    assert json.loads((tmp_path / "a.json").read_text())["trtexec"]["baseline"]["label"] == "main"

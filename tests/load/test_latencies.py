@@ -173,7 +173,7 @@ REFUSED = {
     "prose.txt": ("it was\nlong ago\n", "latencies-unknown-format", "no latencies of a form"),
     "utf16.csv": ("latency_ms\n1\n".encode("utf-16"), "latencies-unreadable", "no UTF-8"),
     "latin.csv": (b"latency_ms\n1 \xe4\n", "latencies-unreadable", "no UTF-8"),
-    "binary.csv": (b"SQLite format 3\x00" + bytes(200), "latencies-unreadable", "no UTF-8"),
+    "binary.csv": (b"SQLite format 3\x00" + bytes(200), "other-input", "a SQLite file"),
 }  # fmt: skip
 
 

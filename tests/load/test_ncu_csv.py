@@ -115,7 +115,7 @@ HEADER = RAW.splitlines()[0]
 @pytest.mark.parametrize(
     ("text", "slug"),
     [
-        ("", "ncu-unknown-file"),
+        ("", "ncu-empty"),
         ("a,b\n1,2\n", "ncu-unknown-file"),
         ('"ID","Name"\n"0","x"\n', "ncu-csv-shape"),
         ('==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n', "ncu-csv-shape"),

@@ -368,7 +368,7 @@ def test_queued_calls_and_few_iterations():
 def test_every_check_is_always_there():
     one = compare_latencies(noisy(np.random.default_rng(16)), noisy(np.random.default_rng(17)))
     assert [each.name for each in one.checks] == [
-        "warm_up", "drift", "outliers", "autocorrelation", "modes", "iterations", "clock", "synchronised", "runs", "copies",
+        "warm_up", "drift", "outliers", "autocorrelation", "modes", "iterations", "clock", "synchronised", "runs", "copies", "columns",
     ]  # fmt: skip
     assert all(each.baseline and each.candidate and each.message for each in one.checks)
     crowded = compare_latencies(read_side([FIXTURES / "crowded"]), read_side([FIXTURES / "same_1"]))
@@ -438,3 +438,45 @@ def test_what_both_say_together(traces):
         compare_latencies(flat(step.baseline_ns, 0.95, 3), flat(step.candidate_ns, 0.95, 3)), traces
     )
     assert "without the profiler +" in same.note
+
+
+def test_a_synchronised_cell_says_which_rule_fired(traces):
+    short = compare_latencies(flat(traces.step.baseline_ns, 0.01), flat(traces.step.candidate_ns, 0.95))
+    found = check(beside(short, traces), "synchronised")
+    assert found.status == "warn"
+    assert "of the GPU work of a traced step" in found.baseline and "below 50 %" in found.baseline
+    assert "no sign" not in found.baseline and found.candidate.startswith(
+        "no sign of calls that only enqueue"
+    )
+
+
+def test_a_step_that_became_long_does_not_hide_a_contradiction(traces):
+    """The candidate's step takes 1.78 of the baseline's, and its iteration 0.8 of it: 2.2 apart, by the change alone."""
+    step = traces.step
+    found = compare_latencies(flat(step.baseline_ns, 0.95, 5), flat(step.baseline_ns, 0.8, 5))
+    assert found.verdict == "improved" and step.candidate_ns > 2 * found.step.candidate_ns
+    likely = msgspec.structs.replace(traces, verdict="likely_regressed")
+    together = beside(found, likely)
+    assert [one.corresponds for one in together.traced] == [True, False]
+    assert "They contradict one another." in together.note
+    assert together.note.endswith("the cost of profiling is not known there.")
+
+
+def test_without_an_interval_nothing_is_claimed():
+    found = compare_latencies([run([5.0 * MS])], [run([5.5 * MS])])
+    assert row(found, "mean").ci_low_ns is None and found.verdict == "inconclusive"
+    assert "interval is not known" in found.verdict_reason
+    assert all(one.level == "within_noise" for one in found.rows)
+
+
+def test_columns_of_other_names_are_warned_of():
+    def side(column):
+        return [LatencyFile("a.csv", "csv", column, "ms", "", column, np.linspace(9, 11, 40) * MS)]
+
+    for one, other, status in (
+        ("ttft_ms", "latency_ms", "warn"),
+        ("latency_us", "Latency (ms)", "ok"),
+        ("latency_ms", "", "ok"),
+    ):
+        found = check(compare_latencies(side(one), side(other)), "columns")
+        assert (found.status, found.baseline, found.candidate) == (status, one, other or "no name")

@@ -155,3 +155,21 @@ def test_the_page_in_a_browser(tmp_path, width, scheme):
         assert one.page.locator("details.card").count() == 4
         one.close()
         check_looks(browser, path, width, scheme)
+
+
+def test_a_side_that_is_added_up_says_what_a_launch_has():
+    """39 figures of a fused row were once called not collected, though the file has them."""
+    from tests.measure.test_ncu import _gemms
+
+    found = compare_ncu(*_gemms(2, 90, 169))
+    one = NcuReport(tool=Tool("tracediff", "0"), ncu=found)
+    for text in (render_ncu_html(one), render_ncu_markdown(one), terminal(one)):
+        assert "12 % a launch" in text.replace("\u202f", " ").replace("\u00a0", " ")
+        assert "does not add up" in text
+    (row,) = found.rows
+    assert [
+        line.label for _, lines in words.figures(row) for line in lines if words.NONE in line.before
+    ] == []
+    assert words.bound(row.baseline) == "latency, a launch"
+    assert words.limited(row.baseline).endswith(", a launch")
+    assert {bar.figure.before for bar in words.stalls(row)} == {words.APART}

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from tracediff.align.kernel_categories import category
 from tracediff.align.kernels import Match, OpKey, match_kernels, normalise
 from tracediff.model import KernelRow
 
+_ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip
 _CONFIDENCE_OF_PLACE = 0.5  # one kernel on each side, alike in nothing
 
 
@@ -50,6 +52,17 @@ def pair(
             one = [key for key in one if key not in mine]
             other = [key for key in other if key not in theirs]
     return pairings + _linked_lone(_alone(baseline, candidate, one, other), kernels)
+
+
+def related(one: str, other: str) -> bool:
+    """Whether one kernel may do the work of another: of one category, or with a word of their names in common."""
+    return category(one) == category(other) or bool(_words(one) & _words(other))
+
+
+def _words(name: str) -> set[str]:
+    """Words of three letters or more of a kernel's template, without those that any kernel may have."""
+    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", normalise(name))
+    return {word.lower() for word in found if len(word) > 2} - _ANY
 
 
 def _by_time(kernels: Sequence[KernelRow]) -> list[tuple[int, KernelRow]]:

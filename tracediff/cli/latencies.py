@@ -9,6 +9,8 @@ import click
 
 from tracediff.cli.latency_options import LatencyOptions, compare_sides, reading_options
 from tracediff.cli.outputs import latency_output_options, print_guarded
+from tracediff.cli.reading import complete_files
+from tracediff.load.labels import own_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,13 +31,13 @@ Examples:
 Exit status: 0 done, 1 error, 2 usage.
 """
 )
-@click.argument("baseline", type=click.Path(path_type=Path))
-@click.argument("candidate", type=click.Path(path_type=Path))
+@click.argument("baseline", shell_complete=complete_files)
+@click.argument("candidate", shell_complete=complete_files)
 @reading_options
 @latency_output_options
 def latencies(
-    baseline: Path,
-    candidate: Path,
+    baseline: str,
+    candidate: str,
     column: str | None,
     unit: str | None,
     warmup: str,
@@ -47,7 +49,7 @@ def latencies(
 
     Each side is a file (one run) or a folder with a file a run: CSV, JSON, JSON lines, a number a line, or what
     pytest-benchmark, hyperfine, vLLM and TensorRT-LLM write. With repeats a change can be confirmed; with one run a side it is likely
-    at best.
+    at best. label=PATH names a side.
     """
     import tracediff
     from tracediff.model import Tool
@@ -55,14 +57,18 @@ def latencies(
     from tracediff.report.write import check_outputs
 
     check_outputs(outputs.values(), overwrite)
-    options = LatencyOptions(column, unit, warmup, (baseline,), (candidate,))
-    found = compare_sides(options, (_label(baseline), _label(candidate)))
+    (one, before), (other, after) = _named(baseline), _named(candidate)
+    options = LatencyOptions(column, unit, warmup, (before,), (after,))
+    found = compare_sides(options, (one, other))
     report = LatencyReport(tool=Tool("tracediff", tracediff.__version__), latencies=found)
     write_latencies(report, outputs, overwrite=overwrite, quiet=quiet)
 
 
-def _label(path: Path) -> str:
-    return path.name if path.name not in ("", "..") else path.resolve().name
+def _named(word: str) -> tuple[str, Path]:
+    """The label of a side, the path's name where none is given, and the path."""
+    label, rest = own_label(word)
+    path = Path(rest)
+    return label or (path.name if path.name not in ("", "..") else path.resolve().name), path
 
 
 def write_latencies(report: LatencyReport, outputs: dict[str, Path], *, overwrite: bool, quiet: bool) -> None:

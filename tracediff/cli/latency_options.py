@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,14 @@ def compare_sides(options: LatencyOptions, labels: tuple[str, str]) -> Latencies
     return compare_latencies(sides[0], sides[1], labels, options.warm_up)
 
 
+def _name_here(error: TracediffError) -> None:
+    """Name the options of an error as `tracediff compare` calls them."""
+    error.message, error.fix = (
+        re.sub(r"--(?=(?:column|unit|warmup)\b)", "--latencies-", text)
+        for text in (error.message, error.fix or "")
+    )
+
+
 def reader(options: LatencyOptions) -> Callable[[Result], Result]:
     """Read both sides now, and return what adds their comparison to a result.
 
@@ -126,7 +135,11 @@ def reader(options: LatencyOptions) -> Callable[[Result], Result]:
             fix="give --latencies-baseline and --latencies-candidate",
             exit_code=2,
         )
-    found = compare_sides(options, ("baseline", "candidate"))
+    try:
+        found = compare_sides(options, ("baseline", "candidate"))
+    except TracediffError as error:
+        _name_here(error)
+        raise
 
     def add(result: Result) -> Result:
         import msgspec

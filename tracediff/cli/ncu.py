@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.outputs import ncu_output_options, write_alone
+from tracediff.cli.reading import complete_files
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,26 +32,26 @@ A file is a report (.ncu-rep, with the package of `pip install 'tracediff-gpu[nc
 Exit status: 0 done, 1 error, 2 usage.
 """
 )
-@click.argument("baseline", type=click.Path(path_type=Path))
-@click.argument("candidate", type=click.Path(path_type=Path))
+@click.argument("baseline", shell_complete=complete_files)
+@click.argument("candidate", shell_complete=complete_files)
 @ncu_output_options
 def ncu(
-    baseline: Path, candidate: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool
+    baseline: str, candidate: str, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool
 ) -> None:
     """Compare two profiles of Nsight Compute: which kernels got faster or slower, and by which rule why.
 
     Duration, throughput, occupancy and what limits it, stalls, traffic, instructions; what was not collected is said,
-    with the option of ncu that collects it.
+    with the option of ncu that collects it. label=FILE names a side.
     """
     import tracediff
-    from tracediff.load.ncu import read
+    from tracediff.load.ncu import read_named
     from tracediff.measure.ncu import compare_ncu
     from tracediff.model import Tool
     from tracediff.model_ncu import NcuReport
     from tracediff.report.write import check_outputs
 
     check_outputs(outputs.values(), overwrite)
-    found = compare_ncu(read(baseline), read(candidate))
+    found = compare_ncu(read_named(baseline), read_named(candidate))
     report = NcuReport(tool=Tool("tracediff", tracediff.__version__), ncu=found)
     write_ncu(report, outputs, overwrite=overwrite, top=top, quiet=quiet)
 

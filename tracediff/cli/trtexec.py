@@ -42,7 +42,7 @@ def trtexec(
     """Compare two engines by what trtexec measured: throughput, latencies, and which layers changed and how.
 
     A side is a folder with the files of one run, a folder of such folders (several runs), a file, or files with commas
-    between them. Files are known by what they hold: log, --exportTimes, --exportProfile, --exportLayerInfo.
+    between them. Files are known by what they hold: log, --exportTimes, --exportProfile, --exportLayerInfo. label=PATH names a side.
     """
     import tracediff
     from tracediff.load.trtexec import read

@@ -23,6 +23,7 @@ from tracediff.load import columnar
 from tracediff.load.folder_notes import as_ranks, not_taken
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
+from tracediff.load.labels import own_label
 from tracediff.load.latencies import recognise
 from tracediff.load.recognise import refuse_other
 from tracediff.load.selection import ALL, Selection
@@ -186,8 +187,8 @@ def _readable(bundle: Path) -> bool:
 
 def split_label(word: str) -> tuple[str, Path]:
     """A word of the command line -> what to call it in reports, and the path."""
-    label, equals, rest = word.partition("=")
-    if equals and label and not Path(word).exists() and "/" not in label:
+    label, rest = own_label(word)
+    if label is not None:
         return label, Path(rest)
     path = Path(word)
     name = _named(path).name

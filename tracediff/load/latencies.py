@@ -60,8 +60,19 @@ def read(path: Path, *, column: str | None = None, unit: str | None = None) -> L
     """Read a file. `column`: which column, key, benchmark or command; `unit`: ns, us, ms or s, where the file says none.
 
     Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
-    latencies-unit, latencies-bad-value, latencies-decimal-comma, latencies-no-data.
+    latencies-unit, latencies-bad-value, latencies-decimal-comma, latencies-no-data; other-input where it is a file for
+    another command.
     """
+    try:
+        return _read(path, column, unit)
+    except TracediffError:
+        from tracediff.load.recognise import refuse_other
+
+        refuse_other(path, lambda kind: kind.slug in ("latencies", "benchmark"), "no latencies")
+        raise
+
+
+def _read(path: Path, column: str | None, unit: str | None) -> LatencyFile:
     data = _bytes(path)
     where = path.name
     found = _find(data, path, column)

@@ -75,11 +75,16 @@ def _numbers(cells: Sequence[tuple[int, str]], form: str, name: str, where: str)
     return Found(form, name, values)
 
 
-def _comma(where: str, line: int, cell: str) -> TracediffError:
+def _comma(where: str, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
+    """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
+    other = ", or two columns and no header" if or_columns else ""
+    names = (
+        "; with two columns begin with a line of names, such as iteration,latency_ms" if or_columns else ""
+    )
     return TracediffError(
         "latencies-decimal-comma",
-        f"{where}: line {line} has a decimal comma: {shown(cell)}",
-        fix="write decimal points, as with LC_ALL=C",
+        f"{where}: line {line} has a decimal comma{other}: {shown(cell)}",
+        fix=f"write decimal points, as with LC_ALL=C{names}",
     )
 
 
@@ -93,7 +98,7 @@ def _csv(kept: Sequence[tuple[int, str]], delimiter: str, column: str | None, wh
     header = [cell.strip() for cell in table[0]]
     if all(is_number(cell) or _DECIMAL_COMMA.match(cell) for cell in header):
         if delimiter == "," and len(header) == 2:
-            raise _comma(where, kept[0][0], kept[0][1].strip())
+            raise _comma(where, kept[0][0], kept[0][1].strip(), or_columns=True)
         if any(_DECIMAL_COMMA.match(cell) for cell in header):
             raise _comma(where, kept[0][0], next(cell for cell in header if _DECIMAL_COMMA.match(cell)))
         raise TracediffError(

@@ -72,6 +72,12 @@ def unit_in(name: str) -> str | None:
     return _UNIT_OF.get(found[-1])
 
 
+def quantity(name: str) -> str:
+    """Return what a name says is measured, without its unit: `Latency (ms)` and `latency_us` are the same, `ttft_ms` is not."""
+    found = words(name)
+    return " ".join(found[:-1] if len(found) > 1 and found[-1] in _UNIT_OF else found)
+
+
 def is_latency(name: str) -> bool:
     """Whether a name speaks of a duration: by its unit, or by a word such as latency or time."""
     found = set(words(name))

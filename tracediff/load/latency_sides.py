@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.load.latencies import SUFFIXES, LatencyFile, read
+from tracediff.load.latency_names import quantity
 
 MAX_RUNS = 1000
 
@@ -16,7 +17,7 @@ def read_side(
 ) -> list[LatencyFile]:
     """Read files, and the files of folders in the order of their names.
 
-    Raises `TracediffError`: not-a-file, latencies-empty-folder, and those of `read`.
+    Raises `TracediffError`: not-a-file, latencies-empty-folder, latencies-column, and those of `read`.
     """
     files = [file for path in paths for file in _files(path)]
     if len(files) > MAX_RUNS:
@@ -25,7 +26,21 @@ def read_side(
             f"{len(files)} files on a side, the most is {MAX_RUNS}",
             fix="name the runs of one side",
         )
-    return [read(file, column=column, unit=unit) for file in files]
+    return _of_one_column([read(file, column=column, unit=unit) for file in files])
+
+
+def _of_one_column(files: list[LatencyFile]) -> list[LatencyFile]:
+    """Refuse runs that measured different things; a file of numbers alone says nothing of what they are."""
+    named = [file for file in files if file.column]
+    other = next((file for file in named if quantity(file.column) != quantity(named[0].column)), None)
+    if other is not None:
+        raise TracediffError(
+            "latencies-column",
+            f"the files of one side have different columns: {named[0].column[:60]} in {named[0].name},"
+            f" {other.column[:60]} in {other.name}",
+            fix="--column NAME with one that every file has, or a folder for each",
+        )
+    return files
 
 
 def _files(path: Path) -> list[Path]:

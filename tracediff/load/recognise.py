@@ -153,16 +153,23 @@ def report_version(head: bytes) -> str:
     return found[1].decode().replace("@", ".") if found else ""
 
 
-def refuse_other(path: Path) -> None:
-    """Raise `TracediffError` (other-input) where a file is known and no side of a comparison of steps."""
+def refuse_other(
+    path: Path,
+    takes: Callable[[Kind], bool] = lambda kind: kind.side,
+    wanted: str = "no trace of a program's steps",
+) -> None:
+    """Raise `TracediffError` (other-input) where a file is known and no side of a comparison of steps.
+
+    Another command says what it `takes`, and in words what the file is not.
+    """
     try:
         kind = recognise(path)
     except (TracediffError, OSError):
         return  # the loader says what is wrong with it
-    if kind is not None and not kind.side:
+    if kind is not None and not takes(kind):
         raise TracediffError(
             "other-input",
-            f"{path.name} is {kind.title}, and no trace of a program's steps",
+            f"{path.name} is {kind.title}, and {wanted}",
             fix=kind.use,
             exit_code=2,
         )

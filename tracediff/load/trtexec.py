@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.errors import TracediffError
+from tracediff.load.labels import own_label
 
 Floats = npt.NDArray[np.float64]
 HEAD = 1 << 16  # bytes by which a file is recognised
@@ -157,11 +158,17 @@ def refuse(path: Path) -> None:
 
 
 def read(word: str) -> Side:
-    """Read the runs of a side: a folder, a folder of folders, a file, or files with commas between them.
+    """Read the runs of a side: a folder, a folder of folders, a file, or files with commas between them; label=PATH names it.
 
     Raises `TracediffError`: trtexec-no-file, trtexec-unknown-file, trtexec-two-of-a-kind, trtexec-nothing, and those
     of trtexec_json and trtexec_log.
     """
+    label, rest = own_label(word)
+    side = _read(rest)
+    return side if label is None else replace(side, label=label)
+
+
+def _read(word: str) -> Side:
     path = Path(word)
     if path.is_dir():
         name = path.resolve().name
@@ -172,6 +179,12 @@ def read(word: str) -> Side:
     paths = [path] if path.exists() else [Path(one) for one in word.split(",") if one]
     found = {}
     for one in paths:
+        if one.is_dir():
+            raise TracediffError(
+                "trtexec-no-file",
+                f"{one}: a folder, and folders cannot be listed with commas",
+                fix="name a folder alone (a folder of folders is a side of several runs), or files with commas",
+            )
         found[one] = kind_of(one)
         if not one.is_file():
             raise TracediffError(
@@ -236,8 +249,8 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
     if not seen:
         raise TracediffError(
             "trtexec-no-summary",
-            f"{skipped[0].name} has no performance summary: the engine was built, not run",
-            fix="run it without --buildOnly and --skipInference",
+            f"{skipped[0].name} has no performance summary: the engine was built, not run, or the log is cut short",
+            fix="run it without --buildOnly and --skipInference, and copy the whole log",
         )
     files = tuple(word for kind, word in _KINDS.items() if kind in seen)
     return replace(run, files=files, skipped=tuple(path.name for path in skipped))

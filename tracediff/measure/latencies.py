@@ -10,7 +10,7 @@ from tracediff.errors import TracediffError
 from tracediff.load.latencies import LatencyFile
 from tracediff.measure.bootstrap import Floats, RunSteps, bootstrap_ci
 from tracediff.measure.cells import Estimates, levels, moderated_noise
-from tracediff.measure.latency_checks import Run, check_sides, outlying
+from tracediff.measure.latency_checks import Run, check_columns, check_sides, outlying
 from tracediff.measure.ncu_text import both, time
 from tracediff.measure.quantile_bootstrap import quantile_interval
 from tracediff.measure.statistics import run_level_p
@@ -56,6 +56,8 @@ def compare_latencies(
     counts = [sum(len(run.values) for run in side) for side in sides]
     step = step_estimate(cells, 0, float(cells.noise[0]), Pair(*counts))
     verdict, _ = decide(step, cells, 0, [], comparable=True, reason="")
+    if np.isnan(cells.low[0]):
+        verdict = "inconclusive"  # nothing is known of how much an iteration varies
     rows = _rows(cells, step, verdict)
     return Latencies(
         _side(labels[0], kept[0], sides[0]),
@@ -64,7 +66,7 @@ def compare_latencies(
         _reason(verdict, step, rows),
         step,
         rows,
-        check_sides(sides, doubles, warm_up),
+        [*check_sides(sides, doubles, warm_up), check_columns(*kept)],
     )
 
 
@@ -216,6 +218,8 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     )
     if verdict == "no_change":
         return f"{change}, within 1 % of the iteration.{tail}"
+    if rows[0].ci_low_ns is None:
+        return f"{change}; its interval is not known from so few iterations, so no more can be said."
     beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
     noise = (
         f"the scatter of the {'runs' if min(runs.baseline, runs.candidate) > 1 else 'iterations'}"

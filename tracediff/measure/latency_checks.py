@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from tracediff.load.latencies import LatencyFile
+from tracediff.load.latency_names import quantity
 from tracediff.measure.bootstrap import Floats
 from tracediff.measure.ncu_text import time
 from tracediff.measure.warm_up import MIN_ITERATIONS, WarmUp, spread
@@ -268,3 +271,14 @@ def _copies(sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]]) ->
         texts = [f"{text}; {len(across)} on both sides" for text in texts]
     status = "warn" if across or any(doubles) else "ok"
     return Check("copies", status, texts[0], texts[1], "files that are the same byte for byte are no repeats")  # type: ignore[arg-type]
+
+
+def check_columns(baseline: Sequence[LatencyFile], candidate: Sequence[LatencyFile]) -> Check:
+    """Return whether both sides measured what is called the same, whatever its unit; numbers without a name say nothing."""
+    names = [sorted({file.column for file in side if file.column}) for side in (baseline, candidate)]
+    seen = [{quantity(name) for name in side} for side in names]
+    texts = [", ".join(name[:60] for name in side[:3]) or "no name" for side in names]
+    status: Literal["ok", "warn"] = "warn" if seen[0] and seen[1] and seen[0] != seen[1] else "ok"
+    return Check(
+        "columns", status, texts[0], texts[1], "columns or keys of other names may be other quantities"
+    )

@@ -7,8 +7,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from tracediff.align.kernel_categories import category
 from tracediff.align.kernels import OpKey
-from tracediff.align.ncu import Pairing, pair
+from tracediff.align.ncu import Pairing, pair, related
 from tracediff.load.ncu import Profile
 from tracediff.load.ncu_metrics import METRICS
 from tracediff.measure import ncu_text as text
@@ -150,6 +151,11 @@ def _alone(side: NcuKernel) -> str:
 
 def _note(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> str:
     notes = []
+    if pairing.match == "sequence" and not related(one.names[0], other.names[0]):
+        notes.append(
+            f"another kind of kernel ({category(one.names[0])}, {category(other.names[0])}) with no word of its name in common:"
+            " paired by its place alone"
+        )
     if min(one.launches, other.launches) < 2:
         notes.append("one launch on a side: how much its duration varies is not known")
     if (

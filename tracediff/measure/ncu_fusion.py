@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tracediff.align.kernels import OpKey
-from tracediff.align.ncu import Pairing
+from tracediff.align.ncu import Pairing, related
 from tracediff.measure import ncu_text as text
 from tracediff.measure.ncu_kernels import Kernel
 from tracediff.model import KernelRow
@@ -32,6 +32,8 @@ def regrouped(
     """
     times = _times(pairing, before, after, rows)
     if abs(times) < 2:
+        return pairing, ""
+    if not related(pairing.baseline[0].name, pairing.candidate[0].name):
         return pairing, ""
     one, other = before[pairing.baseline[0]], after[pairing.candidate[0]]
     small, large = (one, other) if times > 0 else (other, one)

@@ -87,6 +87,7 @@ def combine(keys: Sequence[OpKey], known: dict[OpKey, Kernel], together: bool) -
         limited_by=limits(values) if whole else [],
         stalls=dict(sorted(stalls.items(), key=lambda one: (-one[1], one[0]))),
         instructions=classes(opcodes),
+        per_launch={} if whole else _per_launch(parts),
     )
 
 
@@ -104,6 +105,18 @@ def _sum(parts: Sequence[Kernel], uses: Counter[OpKey]) -> dict[str, float]:
         if metric.additive and all(name in part.values for part in parts)
     ]
     return {name: sum(part.values[name] * uses[part.key] for part in parts) for name in names}
+
+
+def _per_launch(parts: Sequence[Kernel]) -> dict[str, float | None]:
+    """What does not add up, as a launch has it; None where the kernels differ."""
+    found: dict[str, float | None] = {}
+    for name, metric in BY_KEY.items():
+        if not metric.additive and all(name in part.values for part in parts):
+            alike = {part.values[name] for part in parts}
+            found[name] = alike.pop() if len(alike) == 1 else None
+    if all(part.stalls for part in parts):
+        found["stalls"] = None
+    return found
 
 
 def _totals(parts: Sequence[tuple[dict[str, float], int]]) -> dict[str, float]:

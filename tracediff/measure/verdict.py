@@ -133,6 +133,8 @@ def decide(
 
 
 def _interval_excludes_zero(step: Step, cells: Estimates, column: int) -> bool:
+    if math.isnan(cells.low[column]) or math.isnan(cells.high[column]):
+        return False  # the step then has the noise floor around the delta, which proves nothing
     trimmed = _trimmed_delta(step, cells, column)
     low, high = (step.ci_low_ns, step.ci_high_ns) if trimmed is None else trimmed[1:]
     return low > 0 or high < 0

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from tracediff.load.ncu_metrics import BY_KEY
 from tracediff.measure import ncu_text as text
+from tracediff.measure.ncu_rules import bound as bound_of
+from tracediff.measure.ncu_rules import limits
 from tracediff.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.report import names, units
 from tracediff.report.escape import shorten
 
 NONE = "not collected"
+APART = "does not add up"
 SAME = "same"
 BOUNDS = {
     "compute": "compute",
@@ -113,14 +116,10 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
 
 def figures(row: NcuRow) -> list[tuple[str, list[Figure]]]:
     """Group -> the figures that one side at least has."""
-    one, other = _values(row.baseline), _values(row.candidate)
+    have = _have(row)
     found = []
     for title, keys in GROUPS:
-        lines = [
-            _figure(label, key, one.get(key), other.get(key), row)
-            for key, label in keys
-            if key in one or key in other
-        ]
+        lines = [_figure(label, key, row) for key, label in keys if key in have]
         if lines:
             found.append((title, lines))
     return found
@@ -130,11 +129,28 @@ def _values(side: NcuKernel | None) -> dict[str, float]:
     return side.values if side else {}
 
 
-def _figure(label: str, key: str, before: float | None, after: float | None, row: NcuRow) -> Figure:
+def _have(row: NcuRow) -> set[str]:
+    """Keys that one side at least has, be it a launch's."""
+    sides = [side for side in (row.baseline, row.candidate) if side]
+    return {key for side in sides for key in (*side.values, *side.per_launch)}
+
+
+def side_value(side: NcuKernel | None, key: str) -> str:
+    """Write a value of a side; of one that is added up, what a launch has."""
+    if side is None:
+        return ""
+    if key in side.values or key not in side.per_launch:
+        return value(key, side.values.get(key))
+    number = side.per_launch[key]
+    return APART if number is None else f"{value(key, number)} a launch"
+
+
+def _figure(label: str, key: str, row: NcuRow) -> Figure:
+    before, after = _values(row.baseline).get(key), _values(row.candidate).get(key)
     return Figure(
         label,
-        value(key, before) if row.baseline else "",
-        value(key, after) if row.candidate else "",
+        side_value(row.baseline, key),
+        side_value(row.candidate, key),
         change(before, after, BY_KEY[key].unit == "%"),
         (before, after),
     )
@@ -142,7 +158,7 @@ def _figure(label: str, key: str, before: float | None, after: float | None, row
 
 def missing(row: NcuRow) -> list[str]:
     """Labels of what neither side of the row has."""
-    have = _values(row.baseline).keys() | _values(row.candidate).keys()
+    have = _have(row)
     return [label for _, keys in GROUPS for key, label in keys if key not in have]
 
 
@@ -155,6 +171,7 @@ def stalls(row: NcuRow, limit: int = 8) -> list[Bar]:
         limit,
         lambda name: name.replace("_", " "),
         lambda cycles: f"{cycles:.{1 if cycles >= 9.95 else 2}f}",
+        apart="stalls",
     )
 
 
@@ -170,6 +187,7 @@ def _bars(
     limit: int,
     label: Callable[[str], str],
     write: Callable[[float], str],
+    apart: str = "",
 ) -> list[Bar]:
     names_ = sorted(
         sides[0].keys() | sides[1].keys(),
@@ -179,7 +197,11 @@ def _bars(
     most = max((side.get(name, 0.0) for side in sides for name in shown), default=0.0)
     # A side with a breakdown has every state and class: what is not in it is 0, not missing.
     pairs = [[side.get(name, 0.0) if side else None for side in sides] for name in shown]
-    words = [[NONE if number is None else write(number) for number in pair] for pair in pairs]
+    none = [APART if side and apart in side.per_launch else NONE for side in (row.baseline, row.candidate)]
+    words = [
+        [write(number) if number is not None else no for number, no in zip(pair, none, strict=True)]
+        for pair in pairs
+    ]
     have = row.baseline is not None, row.candidate is not None
     return [
         Bar(
@@ -239,14 +261,37 @@ def shape(side: NcuKernel) -> str:
 
 def bound(side: NcuKernel | None) -> str:
     """What a side is bound by."""
-    return "" if side is None else BOUNDS.get(side.bound or "", NONE)
+    if side is None:
+        return ""
+    if not side.per_launch:
+        return BOUNDS.get(side.bound or "", NONE)
+    of_launch = bound_of(_launch(side))
+    return f"{BOUNDS[of_launch]}, a launch" if of_launch else _apart(side, "compute_pct", "memory_pct")
+
+
+def _launch(side: NcuKernel) -> dict[str, float]:
+    return {key: number for key, number in side.per_launch.items() if number is not None}
+
+
+def _apart(side: NcuKernel, *keys: str) -> str:
+    return APART if all(key in side.per_launch for key in keys) else NONE
 
 
 def limited(side: NcuKernel | None) -> str:
     """What limits the occupancy of a side."""
+    if side is not None and side.per_launch:
+        of_launch = _launch(side)
+        differ = any(number is None for key, number in side.per_launch.items() if key != "stalls")
+        if differ or "theoretical_occupancy_pct" not in of_launch:
+            return _apart(side, "theoretical_occupancy_pct")
+        return f"{_limits(limits(of_launch))}, a launch"
     if side is None or "theoretical_occupancy_pct" not in side.values:
         return "" if side is None else NONE
-    return ", ".join(LIMITS.get(name, name) for name in side.limited_by) or "nothing: the most warps fit"
+    return _limits(side.limited_by)
+
+
+def _limits(found: Sequence[str]) -> str:
+    return ", ".join(LIMITS.get(name, name) for name in found) or "nothing: the most warps fit"
 
 
 def two(before: str, after: str) -> str:
@@ -256,10 +301,7 @@ def two(before: str, after: str) -> str:
 
 def occupancy(row: NcuRow) -> str:
     """Achieved occupancy of both sides."""
-    sides = [
-        "" if side is None else value("achieved_occupancy_pct", side.values.get("achieved_occupancy_pct"))
-        for side in (row.baseline, row.candidate)
-    ]
+    sides = [side_value(side, "achieved_occupancy_pct") for side in (row.baseline, row.candidate)]
     if all(side.endswith(" %") for side in sides):
         return f"{sides[0].removesuffix(' %')} -> {sides[1]}"
     return two(*sides)
