@@ -423,6 +423,20 @@ class OsCallRow(msgspec.Struct, frozen=True):
     candidate_ns: float | None
 
 
+class CommCallRow(msgspec.Struct, frozen=True):
+    """Outermost calls of a thread role into a library of communication, host time a step, the GPU idle or not."""
+
+    library: Literal["MPI", "NCCL"]
+    call: str
+    thread: str
+    baseline_count: float | None  # None: not captured
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+    baseline_bytes: float | None = None  # as the capture counts them; None where it does not hold them
+    candidate_bytes: float | None = None
+
+
 class OffCpuRow(msgspec.Struct, frozen=True):
     """How often and how long a thread role was on no CPU, a step, whether the GPU was idle or not."""
 
@@ -436,14 +450,15 @@ class OffCpuRow(msgspec.Struct, frozen=True):
 class HostWorkRow(msgspec.Struct, frozen=True):
     """A part of the host work of a place: idle time of the GPU by what the launching thread's system recorded.
 
-    os_call: inside the named call. off_cpu: in no recorded call and on no CPU. rest: neither. The rows of a place add
-    up to its host work on a side that recorded any of it; None: not recorded on that side.
+    mpi_call: inside the named call into MPI, with the OS calls that it makes. os_call: inside the named call and in none
+    of MPI. off_cpu: in no recorded call and on no CPU. rest: neither. The rows of a place add up to its host work on a
+    side that recorded any of it; None: not recorded on that side.
     """
 
     thread: str
     range: str
-    kind: Literal["os_call", "off_cpu", "rest"]
-    call: str  # of os_call
+    kind: Literal["mpi_call", "os_call", "off_cpu", "rest"]
+    call: str  # of mpi_call, os_call
     baseline_ns: float | None
     candidate_ns: float | None
     baseline_off_cpu_ns: float | None = None  # the part of it on no CPU; None without context switches
@@ -524,7 +539,7 @@ class GpuSampling(msgspec.Struct, frozen=True):
 
 
 class System(msgspec.Struct, frozen=True):
-    """What the operating system, CUDA's memory and the GPU's counters did in a step; empty where not captured (see coverage)."""
+    """What the operating system, communication, CUDA's memory and the GPU's counters did in a step; empty where not captured (see coverage)."""
 
     os_calls: list[OsCallRow] = []
     off_cpu: list[OffCpuRow] = []
@@ -532,6 +547,7 @@ class System(msgspec.Struct, frozen=True):
     memory: list[MemoryRow] = []
     gpu_metrics: list[GpuMetricRow] = []
     gpu_sampling: list[GpuSampling] = []
+    comm_calls: list[CommCallRow] = []
 
 
 class Graphs(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from tracediff.model import (
     GapSide,
     KernelSide,
     LaunchSide,
+    MemorySide,
     Note,
     RangeSide,
     SideInput,
@@ -299,6 +300,52 @@ class ShowTimelines(msgspec.Struct, frozen=True):
     ranks_left_out: int = 0
 
 
+class ShowCall(msgspec.Struct, frozen=True):
+    """Outermost calls of a thread role: host time a step, the GPU idle or not."""
+
+    library: Literal["OS", "MPI", "NCCL"]
+    call: str
+    thread: str
+    count: float
+    ns: float
+    bytes: float | None = None  # None: not in the capture
+
+
+class ShowOffCpu(msgspec.Struct, frozen=True):
+    """How often and how long a thread role was on no CPU."""
+
+    thread: str
+    count: float
+    ns: float
+
+
+class ShowHostWork(msgspec.Struct, frozen=True):
+    """A part of the host work of a place, as in `HostWorkRow`."""
+
+    thread: str
+    range: str
+    kind: Literal["mpi_call", "os_call", "off_cpu", "rest"]
+    call: str
+    ns: float
+    off_cpu_ns: float | None = None  # None without context switches
+
+
+class ShowMemory(msgspec.Struct, frozen=True):
+    """One kind of CUDA's memory."""
+
+    kind: str
+    memory: MemorySide
+
+
+class ShowSystem(msgspec.Struct, frozen=True):
+    """What the operating system, communication and CUDA's memory did in a step; empty where not captured."""
+
+    host_work: list[ShowHostWork] = []
+    calls: list[ShowCall] = []
+    off_cpu: list[ShowOffCpu] = []
+    memory: list[ShowMemory] = []
+
+
 class Show(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report of one capture needs."""
 
@@ -330,6 +377,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     kpi: ShowKpi | None
     coverage: dict[str, Captured]
     warnings: list[Note]
+    system: ShowSystem | None = None  # where any of it was captured
     samples: list[ShowSample] = []
     samples_left_out: int = 0
     timelines: ShowTimelines | None = None

@@ -115,11 +115,9 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
 
 # kind of trace -> the table that is made of it where any was recorded
 _SYSTEM = {
-    "os_calls": "os_call",
-    "context_switches": "off_cpu",
-    "gpu_memory": "memory_event",
-    "gpu_metrics": "gpu_sample",
-}
+    "os_calls": "os_call", "context_switches": "off_cpu", "gpu_memory": "memory_event", "mpi": "mpi_call",
+    "nccl": "nccl_call", "gpu_metrics": "gpu_sample",
+}  # fmt: skip
 
 
 def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:

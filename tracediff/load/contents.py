@@ -32,6 +32,7 @@ TABLES = {
     "GPU context switches": ("GPU_CONTEXT_SWITCH_EVENTS",),
     "GPU metrics": ("GPU_METRICS",),
     "GPU memory usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
+    "MPI calls": ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"),
 }
 
 

@@ -68,6 +68,10 @@ SYSTEM: dict[str, dict[str, str]] = {
     "GPU_METRICS": {"timestamp": "BIGINT", "typeId": "BIGINT", "metricId": "BIGINT", "value": "DOUBLE"},
     "TARGET_INFO_GPU_METRICS": {"typeId": "BIGINT", "metricId": "BIGINT", "metricName": "VARCHAR"},
     "TARGET_INFO_CUDA_DEVICE": {"gpuId": "BIGINT", "cudaId": "BIGINT", "pid": "BIGINT"},
+    **{
+        table: {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "textId": "BIGINT", "size": "BIGINT"}
+        for table in ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
+    },
 }  # fmt: skip
 READ = {**STAGED, **SYSTEM}
 

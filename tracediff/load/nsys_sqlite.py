@@ -29,13 +29,16 @@ _COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large table
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
 _LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
-# table of the export -> what is made of it where it is there, and of which other tables
-_SYSTEM_STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "OSRT_API": ("load/os_call", ()),
-    "SCHED_EVENTS": ("load/off_cpu", ()),
-    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("load/memory_event", ()),
-    "GPU_METRICS": ("load/gpu_sample", ("TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE")),
-}
+# what is made of tables of the export -> those tables: it is made where one of the first kind has rows, with all of them
+_SYSTEM_STEPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "load/os_call": (("OSRT_API",), ()),
+    "load/off_cpu": (("SCHED_EVENTS",), ()),
+    "load/memory_event": (("CUDA_GPU_MEMORY_USAGE_EVENTS",), ()),
+    "load/gpu_sample": (("GPU_METRICS",), ("TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE")),
+    "load/mpi_call": (
+        ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"), (),
+    ),
+}  # fmt: skip
 
 
 def load(
@@ -66,18 +69,16 @@ def load(
             if step in _COLUMNS_GO:
                 give_back(db)
         if steps is _STEPS:
-            for table, (step, others) in _SYSTEM_STEPS.items():
-                # an export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded
-                if (
-                    schema.has(table)
-                    and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone()
-                ):
-                    for one in (table, *others):
-                        _stage(db, one, SYSTEM[one], schema, copied)
-                    if table == "GPU_METRICS":
+            for step, (events, others) in _SYSTEM_STEPS.items():
+                if any(_has_rows(db, table, schema) for table in events):
+                    for table in events + others:
+                        _stage(db, table, SYSTEM[table], schema, copied)
+                    if step == "load/gpu_sample":
                         notes += _load_gpu_samples(db, step, file_name)
                     else:
                         run_sql(db, step)
+            if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
+                run_sql(db, "load/nccl_call")
             _check_times(db, file_name)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
@@ -105,6 +106,14 @@ def _load_gpu_samples(db: duckdb.DuckDBPyConnection, step: str, name: str) -> li
             Note("gpu-metrics-unreadable", f"{name}: GPU_METRICS is left out, all else is measured: {said}")
         ]
     return []
+
+
+def _has_rows(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> bool:
+    """An export of all tables (nsys export --lazy=false) holds empty ones of what was not recorded."""
+    return (
+        schema.has(table)
+        and db.execute(f"SELECT 1 FROM {schema.relation(table)} LIMIT 1").fetchone() is not None
+    )
 
 
 def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:

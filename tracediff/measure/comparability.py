@@ -178,6 +178,8 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
         "os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
         "context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
         "gpu_metrics": "sampling GPU metrics costs one side time (nsys --gpu-metrics-devices=all)",
+        "mpi": "recording every MPI call slows the host of one side down (nsys -t mpi)",
+        "nccl": "one side holds no NVTX ranges of NCCL: it was not used there, or its ranges were off",
         "gpu_memory": "recording allocations slows those of one side down (nsys --cuda-memory-usage)",
     }.get(kind, "what this kind of trace shows is missing on one side")
     return Check(f"trace_{kind}", status, one, other, message)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Tables of what the operating system and CUDA's memory did in the steps; empty where it was not recorded."""
+"""Tables of what the operating system, communication and CUDA's memory did in the steps; empty where not recorded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from tracediff.load.database import frame
 from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.host_work import HOST_WORK, HostWork
 from tracediff.measure.intervals import Ints
-from tracediff.measure.os_trace import OsTrace
+from tracediff.measure.os_trace import Calls, OsTrace
 from tracediff.measure.windows import Windows
 
 OS_CALLS = {
     "stratum": pl.Int64, "thread": pl.String, "call": pl.String, "count": pl.Int64, "ns": pl.Int64,
+}  # fmt: skip
+_SIZES = {"stratum": pl.Int64, "thread": pl.String, "call": pl.String, "sized": pl.Int64, "bytes": pl.Int64}
+COMM_CALLS = {
+    "stratum": pl.Int64, "library": pl.String, "thread": pl.String, "call": pl.String, "count": pl.Int64,
+    "ns": pl.Int64, "sized": pl.Int64, "bytes": pl.Int64,
 }  # fmt: skip
 OFF_CPU = {"stratum": pl.Int64, "thread": pl.String, "count": pl.Int64, "ns": pl.Int64}
 MEMORY = {
@@ -29,10 +34,11 @@ PEAKS = {"kind": pl.String, "bytes": pl.Int64}
 def system_tables(
     capture: Capture, trace: OsTrace, windows: Windows, threads: dict[int, Thread], host_work: HostWork | None
 ) -> dict[str, pl.DataFrame]:
-    """os_calls, off_cpu, host_work, memory and memory_peaks of `Reduction`."""
+    """os_calls, comm_calls, off_cpu, host_work, memory and memory_peaks of `Reduction`."""
     memory, peaks = _memory(capture, windows)
     return {
-        "os_calls": _calls(trace, windows, threads),
+        "os_calls": _calls(trace.os, windows, threads),
+        "comm_calls": _comm_calls(trace, windows, threads),
         "off_cpu": _off_cpu(trace, windows, threads),
         "host_work": pl.DataFrame(schema=HOST_WORK) if host_work is None else host_work.table(),
         "memory": memory,
@@ -40,27 +46,52 @@ def system_tables(
     }
 
 
-def _calls(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+def _calls(calls: Calls, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
     """stratum, thread, call -> count, ns: of outermost calls, in the step in which each began."""
     rows = [pl.DataFrame(schema=OS_CALLS)]
-    for tid, thread in threads.items() if trace.calls else ():
-        calls, name = trace.calls_of(tid)
+    for tid, thread in threads.items() if calls.captured else ():
+        found, name = calls.of(tid)
         tally = Tally()
-        for low, high in stretches(calls.size):
+        for low, high in stretches(found.size):
             here = slice(low, high)
-            start, end = calls.take(here)
-            tally.add(windows.code(thread.pid, start, name[here], len(trace.names)), end - start)
-        code, count, ns = tally.rows()
-        names = pl.Series(trace.names, dtype=pl.String).gather(code % len(trace.names))
-        rows.append(
-            pl.DataFrame(
-                {"stratum": code // len(trace.names), "thread": [thread.role] * len(code), "call": names,
-                 "count": count, "ns": ns},
-                schema=OS_CALLS,
-            )
-        )  # fmt: skip
+            start, end = found.take(here)
+            tally.add(windows.code(thread.pid, start, name[here], len(calls.names)), end - start)
+        rows.append(_named(calls, thread, tally, OS_CALLS))
+    return _summed(rows, ["stratum", "thread", "call"])
+
+
+def _named(calls: Calls, thread: Thread, tally: Tally, schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    """A tally by stratum and call of a thread; `schema` names its count and its sum last."""
+    code, count, total = tally.rows()
+    names = pl.Series(calls.names, dtype=pl.String).gather(code % len(calls.names))
+    columns = [code // len(calls.names), [thread.role] * len(code), names, count, total]
+    return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema=schema)
+
+
+def _summed(rows: list[pl.DataFrame], by: list[str]) -> pl.DataFrame:
+    table = pl.concat(rows)
+    return table.group_by(by).agg(pl.exclude(by).sum()).sort(by)
+
+
+def _comm_calls(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """COMM_CALLS: outermost calls of each library, in the step in which each began; `sized`: those whose bytes are known."""
     by = ["stratum", "thread", "call"]
-    return pl.concat(rows).group_by(by).agg(pl.col("count", "ns").sum()).sort(by)
+    rows = [pl.DataFrame(schema=COMM_CALLS)]
+    for library, calls in (("MPI", trace.mpi), ("NCCL", trace.nccl)):
+        sizes = [pl.DataFrame(schema=_SIZES)]
+        for tid, thread in threads.items() if calls.captured else ():
+            found, name, held = calls.sized(tid)
+            tally = Tally()
+            code = windows.code(thread.pid, found.start, name, len(calls.names))
+            tally.add(np.where(held >= 0, code, -1), held)
+            sizes.append(_named(calls, thread, tally, _SIZES))
+        timed = _calls(calls, windows, threads).join(_summed(sizes, by), on=by, how="left")
+        rows.append(
+            timed.with_columns(pl.col("sized", "bytes").fill_null(0), library=pl.lit(library)).select(
+                *COMM_CALLS
+            )
+        )
+    return pl.concat(rows).sort("library", *by)
 
 
 def _off_cpu(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:

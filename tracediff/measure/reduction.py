@@ -36,9 +36,10 @@ class Reduction:
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
-    os_calls   stratum, thread, call -> count, ns; like the next four, empty where it was not recorded
+    os_calls   stratum, thread, call -> count, ns; like the next five, empty where it was not recorded
+    comm_calls stratum, library (MPI, NCCL), thread, call -> count, ns, sized (calls whose bytes are known), bytes
     off_cpu    stratum, thread -> count, ns on no CPU
-    host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), off_cpu -> idle ns of host work
+    host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), mpi (the call is one of MPI), off_cpu -> idle ns of host work
     memory     stratum, kind -> allocations, bytes, frees, freed_bytes
     memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
     gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
@@ -80,6 +81,7 @@ class Reduction:
     gil_pairs: pl.DataFrame
     gc: pl.DataFrame
     os_calls: pl.DataFrame
+    comm_calls: pl.DataFrame
     off_cpu: pl.DataFrame
     host_work: pl.DataFrame
     memory: pl.DataFrame

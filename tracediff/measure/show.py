@@ -32,6 +32,7 @@ from tracediff.measure.kernel_strata import strata_of_rows
 from tracediff.measure.kernel_table import KernelCells, kernel_cells, kernel_side
 from tracediff.measure.kpi import mean_figures
 from tracediff.measure.show_idle import idle_causes
+from tracediff.measure.show_system import show_system
 from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.timelines import StepWriter, choose
 from tracediff.model import KernelStratum, Note, Tool
@@ -143,6 +144,7 @@ def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport]
         kpi=_kpi(kpi),
         coverage={kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS},
         warnings=_warnings(side, strata, gaps_left_out),
+        system=show_system(side, weigher),
         samples=show_rows.samples(samples),
         samples_left_out=samples_left_out,
         timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),

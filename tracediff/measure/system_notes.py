@@ -49,7 +49,7 @@ def _host_work(finding: Finding, rows: list[HostWorkRow]) -> Finding:
 def _said(row: HostWorkRow) -> str:
     assert row.baseline_ns is not None
     assert row.candidate_ns is not None
-    what = f"in {row.call}" if row.kind == "os_call" else "on no CPU and in no recorded OS call"
+    what = f"in {row.call}" if row.call else "on no CPU and in no recorded OS call"
     return f"{row.baseline_ns / 1e3:.1f} -> {row.candidate_ns / 1e3:.1f} us {what}"
 
 

@@ -11,6 +11,7 @@ CAPTURE_WITH: dict[str, str] = {
     "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
     "os_calls": "-t osrt", "context_switches": "--cpuctxsw=process-tree", "gpu_memory": "--cuda-memory-usage=true",
     "gpu_metrics": "--gpu-metrics-devices=all (before nsys 2024.6: --gpu-metrics-device=all)",
+    "mpi": "-t mpi", "nccl": "-t nvtx",
 }  # fmt: skip
 # The same where torch.profiler recorded all.
 _WITH_TORCH: dict[str, str] = {
@@ -18,6 +19,7 @@ _WITH_TORCH: dict[str, str] = {
     "nvtx": "record_function", "gil": "nsys -t python-gil", "gc": "record_python_gc_info=True",
     "os_calls": "nsys -t osrt", "context_switches": "nsys --cpuctxsw=process-tree",
     "gpu_memory": "nsys --cuda-memory-usage=true", "gpu_metrics": "nsys --gpu-metrics-devices=all",
+    "mpi": "nsys -t mpi", "nccl": "nsys -t nvtx",
 }  # fmt: skip
 _TORCH = "torch.profiler"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracediff.model_show import Show
-from tracediff.report import names, show_words, units, words
+from tracediff.report import names, show_words, system_words, units, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.rows import rank_order
@@ -127,6 +127,27 @@ def _render(report: Show, top: int, rows: int, width: int) -> str:
                 lambda row, s: [
                     markdown_prose(row.stage, width), name(row.thread), *_time(s, row.ns), markdown_prose("yes" if row.keeps_up else "no", width)
                 ],
+            ),
+            host_work=_table(
+                report.system.host_work if report.system else [], rows, lambda row: [row.ns],
+                lambda row, s: [
+                    name(row.range or "-"), name(row.thread), name(system_words.what(row.kind, row.call)), *_time(s, row.ns)
+                ],
+            ),
+            calls=_table(
+                report.system.calls if report.system else [], rows, lambda row: [row.ns],
+                lambda row, s: [
+                    name(row.call), markdown_prose(row.library, width), name(row.thread), count(row.count), *_time(s, row.ns),
+                    _figure("-" if row.bytes is None else units.size(round(row.bytes))),
+                ],
+            ),
+            off_cpu=_table(
+                report.system.off_cpu if report.system else [], rows, lambda row: [row.ns],
+                lambda row, s: [name(row.thread), count(row.count), *_time(s, row.ns)],
+            ),
+            memory=_table(
+                report.system.memory if report.system else [], rows, lambda row: [],
+                lambda row, s: [name(row.kind), _figure(system_words.of_memory(row.memory))],
             ),
             ranks=_table(
                 sorted(report.ranks, key=rank_order), rows, lambda row: [row.ns],

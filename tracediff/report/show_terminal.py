@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model_show import Show
-from tracediff.report import names, show_words, units, words
+from tracediff.model_show import Show, ShowSystem
+from tracediff.report import names, show_words, system_words, units, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.rows import RANKS, rank_order
 from tracediff.report.terminal import has_unicode, print_heading, print_line, print_warnings
@@ -36,6 +36,8 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     _idle(report, console, top)
     _kernels(report, console, top)
     _host(report, console, top)
+    if report.system:
+        _system(report.system, console, top)
     _ranks(report, console)
     _benchmark(report, console, top)
     print_warnings(report.warnings, show_words.all_missing(report), console)
@@ -195,6 +197,30 @@ def _host(report: Show, console: Console, top: int) -> None:
             [row.stage for row in report.response_path],
             [("thread", "time", "keeps up"), *stages],
         )
+
+
+def _system(system: ShowSystem, console: Console, top: int) -> None:
+    """Print which calls host work lay in, the calls of communication, what was allocated."""
+    parts = [row for row in system.host_work if row.kind != "rest"][:top]
+    if parts:
+        scale = units.scale_for([row.ns for row in parts])
+        print_heading(console, f"Host work by call ({scale.unit} a step)")
+        cells = [(system_words.what(row.kind, row.call), scale.number(row.ns)) for row in parts]
+        _table(console, "range", [row.range or row.thread for row in parts], [("what", "time"), *cells])
+    comm = [
+        row for row in system.calls if row.library != "OS"
+    ]  # threads that wait are in OS calls all the time
+    calls = comm[:top]
+    if calls:
+        scale = units.scale_for([row.ns for row in calls])
+        print_heading(console, "Calls of MPI and NCCL (host, a step)")
+        named = [(row.library, system_words.comm_side(scale, row.count, row.ns, row.bytes)) for row in calls]
+        _table(console, "call", [f"{row.call}, {row.thread}" for row in calls], [("", "a step"), *named])
+    _more(len(comm) - len(calls), console)
+    if system.memory:
+        print_heading(console, "CUDA's memory (a step)")
+    for row in system.memory:
+        print_line(console, f"{row.kind}: {system_words.of_memory(row.memory)}", hang=3)
 
 
 def _ranks(report: Show, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""What the operating system, CUDA's memory and the GPU's counters did in a step, as short rows for Markdown and the terminal."""
+"""What the operating system, communication, CUDA's memory and the GPU's counters did in a step, as short rows for Markdown and the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tracediff.model import (
     GpuMetricRow,
     GpuSampling,
     GpuSamplingSide,
-    HostWorkRow,
     MemorySide,
     Result,
     System,
@@ -37,26 +36,54 @@ def host_work(system: System, limit: int) -> tuple[units.Scale, list[tuple[str, 
     rows = [row for row in system.host_work if row.kind != "rest"][:limit]
     scale = units.scale_for([value for row in rows for value in (row.baseline_ns, row.candidate_ns)])
     return scale, [
-        (row.range or row.thread, _what(row), _time(row.baseline_ns, scale), _time(row.candidate_ns, scale))
+        (
+            row.range or row.thread,
+            what(row.kind, row.call),
+            _time(row.baseline_ns, scale),
+            _time(row.candidate_ns, scale),
+        )
         for row in rows
     ]
 
 
-def _what(row: HostWorkRow) -> str:
-    return row.call if row.kind == "os_call" else KINDS[row.kind]
+def what(kind: str, call: str) -> str:
+    """A part of host work as people read it: the call, or what else was recorded."""
+    return call or KINDS[kind]
 
 
 def _time(ns: float | None, scale: units.Scale) -> str:
     return NOT_CAPTURED if ns is None else scale.time(ns)
 
 
+def comm_calls(system: System, limit: int) -> list[tuple[str, str, str, str]]:
+    """Rows of (call, thread, baseline, candidate), those that changed most first."""
+    rows = system.comm_calls[:limit]
+    scale = units.scale_for([value for row in rows for value in (row.baseline_ns, row.candidate_ns)])
+    return [
+        (
+            row.call, row.thread, comm_side(scale, row.baseline_count, row.baseline_ns, row.baseline_bytes),
+            comm_side(scale, row.candidate_count, row.candidate_ns, row.candidate_bytes),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def comm_side(scale: units.Scale, count: float | None, ns: float | None, size: float | None) -> str:
+    """Calls, host time and, where they are known, bytes of a step."""
+    if count is None or ns is None:
+        return NOT_CAPTURED
+    called = f"{units.count(count)} calls, {scale.time(ns)}"
+    return called if size is None else f"{called}, {units.size(round(size))}"
+
+
 def memory(system: System) -> list[tuple[str, str, str]]:
     """Rows of (kind, baseline, candidate) of memory that a step allocates or frees, or whose peak differs."""
-    rows = [(row.kind, _side(row.baseline), _side(row.candidate)) for row in system.memory]
+    rows = [(row.kind, of_memory(row.baseline), of_memory(row.candidate)) for row in system.memory]
     return [row for row in rows if row[1] != row[2] or not row[1].startswith(_NONE)]
 
 
-def _side(side: MemorySide | None) -> str:
+def of_memory(side: MemorySide | None) -> str:
+    """What a step allocates and frees of one kind, and the peak."""
     if side is None:
         return NOT_CAPTURED
     flow = [

@@ -242,13 +242,20 @@ def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
 
 
 def _system(system: System, console: Console, top: int) -> None:
-    """Print which OS calls host work lay in, and what was allocated."""
+    """Print which calls host work lay in, those of communication, and what was allocated."""
     _, rows = system_words.host_work(system, top)
     if rows:
-        print_heading(console, "Host work by OS call (a step)")
+        print_heading(console, "Host work by call (a step)")
     for place, what, one, other in rows:
         print_line(
             console, shorten(place, 60), (f"  {shorten(what, 60)}  ", "dim"), f"{one} -> {other}", hang=3
+        )
+    calls = system_words.comm_calls(system, top)
+    if calls:
+        print_heading(console, "Calls of MPI and NCCL (host, a step)")
+    for call, thread, one, other in calls:
+        print_line(
+            console, shorten(call, 60), (f"  {shorten(thread, 60)}  ", "dim"), f"{one} -> {other}", hang=3
         )
     memory = system_words.memory(system)
     if memory:

@@ -64,6 +64,7 @@ KINDS: dict[str, str] = {
 SYSTEM_KINDS: dict[str, str] = {
     "os_calls": "OS calls", "context_switches": "context switches", "gpu_memory": "CUDA's memory",
     "gpu_metrics": "GPU metrics",
+    "mpi": "MPI calls", "nccl": "NCCL's calls (its NVTX ranges)",
 }  # fmt: skip
 _CATEGORY_KIND = {"gc": "gc", "gil_wait": "gil"}
 

@@ -1,0 +1,35 @@
+"""What few captures hold, of one side: OS calls, calls of communication, context switches, CUDA's memory."""
+
+from __future__ import annotations
+
+from tracediff.measure import tables_system
+from tracediff.measure.sides import Side
+from tracediff.measure.tables import Weigher
+from tracediff.model_show import ShowCall, ShowHostWork, ShowMemory, ShowOffCpu, ShowSystem
+
+
+def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
+    """The tables of a comparison, of one side, the most time first; None where nothing of it was captured."""
+    found = tables_system.system((side,), weigher, with_gil=True)
+    if found is None:
+        return None
+    calls = [
+        ShowCall("OS", row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0)
+        for row in found.os_calls
+    ] + [
+        ShowCall(
+            row.library, row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0, row.baseline_bytes
+        )
+        for row in found.comm_calls
+    ]  # fmt: skip
+    return ShowSystem(
+        [
+            ShowHostWork(
+                row.thread, row.range, row.kind, row.call, row.baseline_ns or 0.0, row.baseline_off_cpu_ns
+            )
+            for row in found.host_work
+        ],
+        sorted(calls, key=lambda row: (-row.ns, row.library, row.thread, row.call)),
+        [ShowOffCpu(row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0) for row in found.off_cpu],
+        [ShowMemory(row.kind, row.baseline) for row in found.memory if row.baseline is not None],
+    )
