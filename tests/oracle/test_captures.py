@@ -31,7 +31,10 @@ MEANS: dict[str, dict[str, float]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CAPTURES.values(), ids=list(CAPTURES))
 def test_every_period_closes(path: Path) -> None:
-    found = periods(load(unpacked(path)))
+    capture = load(unpacked(path))
+    if path.parent.name == "system" and not capture.ops:
+        pytest.skip("recorded without a GPU: there is no period to close")
+    found = periods(capture)
     assert found
     for period in found:
         assert period.residual_ns == 0
