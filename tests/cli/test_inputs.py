@@ -119,7 +119,7 @@ def test_graphs_traced_as_a_whole(tmp_path):
     trace.api(1, "cudaGraphLaunch", 870, 880, corr=9)
     (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
     answer = answers(one)["kernels inside CUDA graphs"]
-    assert (answer["yes"], answer["reason"]) == (False, "1 launches without nodes: --cuda-graph-trace=node")
+    assert (answer["yes"], answer["reason"]) == (False, "1 launch without nodes: --cuda-graph-trace=node")
 
 
 def test_a_capture_of_the_host_alone(tmp_path):
@@ -237,7 +237,7 @@ def test_several_files_are_each_said(tmp_path):
     found, _ = said(*(tmp_path / name for name in names), status=1)
     assert [one["name"] for one in found] == names
     slugs = [one["problem"] and one["problem"]["slug"] for one in found]
-    assert slugs == [None, "empty-file", "unknown-input", "bad-xz", "bad-gzip", "not-a-file"]
+    assert slugs == [None, "empty-file", "unknown-input", "bad-xz", "truncated", "not-a-file"]
 
 
 def test_nothing_private_is_told(tmp_path):
@@ -309,3 +309,83 @@ def test_the_next_command_names_the_path_as_it_was_given(tmp_path, monkeypatch):
     (labelled,), _ = said("main=my runs/a.sqlite")
     assert labelled["name"] == "a.sqlite"
     assert labelled["next"].startswith("tracediff show 'my runs/a.sqlite'; ")
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [("trtexec", "trtexec"), ("latencies/same_1", "latencies"), ("ncu", "ncu"), ("kpi", "compare")],
+)
+def test_folders_of_other_files_say_what_they_hold(folder, command):
+    path = FIXTURES / folder
+    (one,), _ = said(path)
+    assert one["problem"] is None
+    assert one["bytes"] == sum(member["bytes"] for member in one["members"]) > 0
+    nexts = one["next"] or one["members"][0]["next"]
+    assert nexts.startswith(f"tracediff {command} ")
+    with pytest.raises(TracediffError) as refused:
+        resolve(str(path))
+    assert "nsys export" not in (refused.value.fix or "")
+    assert f"tracediff {command} " in (refused.value.fix or "")
+
+
+def test_a_bundle_has_the_bytes_of_its_files():
+    folder = FIXTURES / "bundles" / "aa"
+    (one,), _ = said(folder)
+    assert one["bytes"] == sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) > 0
+
+
+UNREADABLE = {
+    "latency.csv": ("latency_ms\n1.5\nfoo\n", "latencies-bad-value"),
+    "profile.json": ('[\n{ "count" : 5 }\n, { "name" : "a", "timeMs" : 1', "trtexec-damaged"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_the_loader_refuses_has_no_next_command(name, tmp_path):
+    text, slug = UNREADABLE[name]
+    (tmp_path / name).write_text(text)
+    (one,), _ = said(tmp_path / name, status=1)
+    assert (one["problem"]["slug"], one["next"]) == (slug, "")
+
+
+ASKED = {
+    "hyperfine.json": (
+        '{"results": [{"command": "a", "times": [1, 2]}, {"command": "b", "times": [2, 3]}]}',
+        "--column NAME",
+    ),
+    "two.csv": ("ttft_ms,e2e_ms\n1,2\n3,4\n", "--column NAME"),
+    "plain.txt": ("1.5\n2.5\n", "--unit ns|us|ms|s"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_latencies_that_need_an_option_say_so(name, tmp_path):
+    text, option = ASKED[name]
+    (tmp_path / name).write_text(text)
+    (one,), _ = said(tmp_path / name)
+    assert one["kind"] == "latencies"
+    assert one["next"] == f"tracediff latencies {tmp_path / name} CANDIDATE {option}"
+
+
+def test_no_flag_is_named_for_graphs_that_were_never_launched():
+    (one,), _ = said(FIXTURES / "torch" / "nsys_eager_base.sqlite.xz")
+    assert answers(one)["kernels inside CUDA graphs"]["reason"] == "no graph was launched"
+    assert traces(one)["kernels inside CUDA graphs"]["flag"] == ""
+
+
+def test_the_recorder_is_said_once_and_one_is_singular(tmp_path):
+    _, text = said(FIXTURES / "torch" / "loop_a.json.gz")
+    assert "recorded by torch.profiler CUPTI 130001;" in " ".join(text.split())
+    from tracediff.report.inputs_terminal import _held
+
+    assert [_held(1, "kernels", "kernels"), _held(1, "copies", "copies"), _held(1, "nodes", "kernels inside CUDA graphs")] == [
+        "1 kernel", "1 copy", "kernels inside CUDA graphs (1 node)",
+    ]  # fmt: skip
+
+
+def test_a_trace_of_another_name_is_to_be_renamed(tmp_path):
+    path = tmp_path / "g.trace"
+    shutil.copy(FIXTURES / "torch" / "loop_a.json.gz", path)
+    with pytest.raises(TracediffError) as refused:
+        resolve(str(path))
+    assert refused.value.fix == "rename it to g.json.gz"

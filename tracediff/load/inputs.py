@@ -20,6 +20,7 @@ from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
 from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
+from tracediff.load.folder_kinds import refuse_folder
 from tracediff.load.folder_notes import as_ranks, not_taken
 from tracediff.load.kineto import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
@@ -108,6 +109,7 @@ def resolve(word: str) -> SideFiles:
             for one in sorted(path.iterdir()):
                 refuse(one)
             _no_latencies(path, sorted(path.iterdir())[:20])
+            refuse_folder(path)
             raise TracediffError(
                 "empty-folder",
                 f"{path.name or path}: no export in this folder ({', '.join(SUFFIXES)})",

@@ -64,7 +64,7 @@ def read(path: Path, *, column: str | None = None, unit: str | None = None) -> L
     another command.
     """
     try:
-        return _read(path, column, unit)
+        return parse(path, column, unit)
     except TracediffError:
         from tracediff.load.recognise import refuse_other
 
@@ -72,7 +72,8 @@ def read(path: Path, *, column: str | None = None, unit: str | None = None) -> L
         raise
 
 
-def _read(path: Path, column: str | None, unit: str | None) -> LatencyFile:
+def parse(path: Path, column: str | None = None, unit: str | None = None) -> LatencyFile:
+    """`read` without asking what else the file may be: what recognises files asks this."""
     data = _bytes(path)
     where = path.name
     found = _find(data, path, column)

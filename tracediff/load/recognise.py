@@ -63,12 +63,22 @@ def _trtexec(path: Path, head: bytes) -> bool:
 
 
 def _latencies(path: Path, head: bytes) -> bool:
+    from tracediff.load.latencies import SUFFIXES, parse
     from tracediff.load.latencies import recognise as known
 
-    several = (
-        b'"benchmarks"' in head and b'"machine_info"' in head
-    )  # pytest-benchmark: which of them is not asked here
-    return several or known(path) is not None
+    if known(path) is not None:
+        return True
+    if not path.is_file() or path.suffix.lower() not in SUFFIXES or path.stat().st_size > HEAD << 6:
+        return False
+    try:
+        parse(path)
+    except TracediffError as error:
+        # one of several series, or a unit, is asked for with an option; a table with a bad cell is said to be one
+        asked = (error.fix or "").startswith(
+            ("--column", "--unit")
+        ) and "no column or key" not in error.message
+        return asked or (error.slug == "latencies-bad-value" and path.suffix.lower() in (".csv", ".tsv"))
+    return True
 
 
 def _benchmark(path: Path, head: bytes) -> bool:
@@ -124,7 +134,17 @@ def head_of(path: Path) -> bytes:
             if packed == "gzip":
                 with gzip.open(file) as stream:
                     return stream.read(HEAD)
-        except (lzma.LZMAError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except EOFError as error:
+            if packed == "gzip":  # as the loader of traces says it
+                raise TracediffError(
+                    "truncated",
+                    f"{path.name} is cut short: its gzip stream has no end",
+                    fix="copy or pack it again",
+                ) from error
+            raise TracediffError(
+                "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
+            ) from error
+        except (lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
             raise TracediffError(
                 f"bad-{packed}",
                 f"{path.name} is not a whole .{packed[:2]} file: {error}",
@@ -166,6 +186,15 @@ def refuse_other(
         kind = recognise(path)
     except (TracediffError, OSError):
         return  # the loader says what is wrong with it
+    if kind is not None and kind.slug == "torch-trace" and takes(kind):
+        with path.open("rb") as file:
+            suffix = ".json.gz" if packing(file.read(8)) == "gzip" else ".json"
+        raise TracediffError(
+            "other-input",
+            f"{path.name} is {kind.title}, and its name does not say so",
+            fix=f"rename it to {path.stem}{suffix}",
+            exit_code=2,
+        )
     if kind is not None and not takes(kind):
         raise TracediffError(
             "other-input",

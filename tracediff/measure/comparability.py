@@ -60,7 +60,8 @@ def _values(side: Side, value: Callable[[Reduction], str]) -> str:
 
 
 def _meta(name: str) -> Callable[[Reduction], str]:
-    return lambda part: "+".join(part.meta.get(name, ())) or "?"
+    # a machine without a driver says 0: that is no version
+    return lambda part: "+".join(one for one in part.meta.get(name, ()) if one != "0") or "?"
 
 
 def _profiler(sides: tuple[Side, Side]) -> Check:
@@ -258,4 +259,4 @@ def _dropped(sides: tuple[Side, Side]) -> Check:
 
 
 def _runs(count: int) -> str:
-    return "complete" if not count else f"{count} warnings"
+    return "complete" if not count else f"{count} warning{'s' if count > 1 else ''}"

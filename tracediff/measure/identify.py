@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -14,18 +15,22 @@ from tracediff.capture.bundle import read_bundle
 from tracediff.capture.nsys import find_nsys
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
+from tracediff.load.folder_kinds import held, said
 from tracediff.load.inputs import resolve, split_label
 from tracediff.load.kpi import read as read_kpi
-from tracediff.load.latencies import recognise as latencies_of
+from tracediff.load.latencies import read as read_latencies
 from tracediff.load.ncu import read as read_ncu
 from tracediff.load.recognise import Kind, head_of, recognise, report_version
 from tracediff.load.scratch import scratch
+from tracediff.load.trtexec import read as read_trtexec
 from tracediff.load.trtexec import recognise as trtexec_of
 from tracediff.measure.inputs import contents
 from tracediff.model import Tool
 from tracediff.model_inputs import Contents, Input, Inputs, Problem
 
 _MOST_FILES = 256  # of a folder
+_COUNTED = 10_000  # entries of a folder whose bytes are summed
+_CHECKED = 64 << 20  # bytes of a file that the command's own loader reads here
 _HOST_ONLY = " --host-only"
 _KNOWN = (
     "tracediff inputs takes exports of nsys, traces of torch.profiler, profiles of Nsight Compute, bundles,"
@@ -79,14 +84,17 @@ def _broken(path: Path, name: str, kind: str, title: str, error: TracediffError)
 
 def _size(path: Path) -> int:
     try:
+        if path.is_dir() and columnar.form_of(path) is None:
+            return sum(one.stat().st_size for one in islice(path.rglob("*"), _COUNTED) if one.is_file())
         return columnar.size(path) if path.is_dir() else path.stat().st_size if path.is_file() else 0
-    except OSError:
+    except (OSError, TracediffError):
         return 0
 
 
 def _known(path: Path, name: str, kind: Kind) -> Input:
     found: Contents | None = None
     facts: list[str] = []
+    options = ""
     title = kind.title
     try:
         if kind.side:
@@ -97,6 +105,8 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
                 title = "an export of Nsight Systems (SQLite)" if kind.slug == "sqlite" else title
             else:
                 facts.append("nsys is not at hand: what the report holds is not known before it is exported")
+        elif kind.slug == "latencies":
+            facts, options = _latencies(path)
         else:
             facts = _facts(path, kind)
     except TracediffError as error:
@@ -105,7 +115,7 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
                    if path.is_file() and path.name.endswith(suffix)), "")  # fmt: skip
     return Input(
         name=name, kind=kind.slug, title=title + packed, bytes=_size(path), known=True, facts=facts, contents=found,
-        next=_next(_word(path), kind, found),
+        next=_next(_word(path), kind, found) + options,
     )  # fmt: skip
 
 
@@ -127,19 +137,35 @@ def _facts(path: Path, kind: Kind) -> list[str]:
             return []  # read by NVIDIA's own module, where that is installed
         profile = read_ncu(path)
         names = len({launch.name for launch in profile.launches})
-        return [f"{len(profile.launches)} launches of {names} kernels"] + (
-            [f"on {profile.device}"] if profile.device else []
-        )
+        return [
+            f"{len(profile.launches)} launch{'es' if len(profile.launches) != 1 else ''} of {_count(names, 'kernel')}"
+        ] + ([f"on {profile.device}"] if profile.device else [])
     if kind.slug == "benchmark":
         report = read_kpi(path)
         return [
-            f"format: {report.kind}", f"{len(report.metrics)} figures, {len(report.iterations)} iterations",
+            f"format: {report.kind}", _count(len(report.metrics), "figure") + ", " + _count(len(report.iterations), "iteration"),
         ]  # fmt: skip
     if kind.slug == "trtexec":
+        if path.stat().st_size <= _CHECKED:
+            read_trtexec(str(path))
         return [f"file: {trtexec_of(head_of(path))}"]
-    if kind.slug == "latencies":
-        return [f"format: {latencies_of(path) or 'several series'}"]
     return _result_facts(path)
+
+
+def _latencies(path: Path) -> tuple[list[str], str]:
+    """What is said of a file of latencies, and the options that its command needs. Raises `TracediffError`."""
+    try:
+        found = read_latencies(path)
+    except TracediffError as error:
+        if (error.fix or "").startswith("--unit"):
+            return [error.message], " --unit ns|us|ms|s"
+        if (error.fix or "").startswith("--column"):
+            return [error.message], " --column NAME"
+        raise
+    return [
+        f"format: {found.format}",
+        f"{len(found.ns)} {'latency' if len(found.ns) == 1 else 'latencies'}",
+    ], ""
 
 
 class _Head(msgspec.Struct):
@@ -181,10 +207,17 @@ def _next(word: str, kind: Kind, found: Contents | None) -> str:
 
 def _folder(path: Path, name: str) -> Input:
     """A folder of exports: its runs and ranks, and what each of its files is."""
-    side = resolve(str(path))
+    try:
+        side = resolve(str(path))
+    except TracediffError as error:
+        if error.slug not in ("empty-folder", "trtexec-as-side", "latencies-as-side", "other-input"):
+            raise
+        if found := held(path):
+            return _other_folder(path, name, found)
+        raise
     files = [file for run in side.runs for file in run.files]
     ranks = Counter(len(run.files) for run in side.runs)
-    facts = [f"{len(side.runs)} runs" if len(side.runs) != 1 else "1 run"]
+    facts = [_count(len(side.runs), "run")]
     facts += [f"{count} of {size} ranks" for size, count in sorted(ranks.items()) if size > 1]
     if len(files) > _MOST_FILES:
         facts.append(f"the first {_MOST_FILES} of {len(files)} files are looked into")
@@ -196,3 +229,19 @@ def _folder(path: Path, name: str) -> Input:
             "" if len(side.runs) > 1 else " (with one run a side, noise from run to run is not known)"
         ),
     )  # fmt: skip
+
+
+def _other_folder(path: Path, name: str, found: dict[Kind, list[Path]]) -> Input:
+    """A folder of files that other commands take; those of trtexec and of latencies are given as the folder itself."""
+    members = [describe(file) for files in found.values() for file in files]
+    whole = [kind for kind in found if kind.slug in ("trtexec", "latencies")]
+    known = all(one.known for one in members)
+    return Input(
+        name=name, kind="folder", title="a folder without exports", bytes=sum(one.bytes for one in members), known=known,
+        facts=[said(found)], members=members,
+        next="; ".join(_next(_word(path), kind, None) for kind in whole) if known else "",
+    )  # fmt: skip
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -44,15 +44,16 @@ _INSIDE = "kernels inside CUDA graphs"
 def contents(path: Path, scratch: Path) -> Contents:
     """What an export of nsys or a trace of torch.profiler holds. Raises `TracediffError`: those of `load_capture`."""
     with looked_into(path, scratch) as seen:
-        traces = _traces(seen)
+        recorder = "torch.profiler" if seen.torch else "Nsight Systems"
         steps = _steps(seen)
         graphs = seen.number(
             "SELECT sum(calls) FROM call_seen WHERE regexp_matches(name, '^cu(da)?GraphLaunch')"
         )
+        traces = _traces(seen, graphs)
         start, end = _span(seen)
         return Contents(
-            recorder="torch.profiler" if seen.torch else "Nsight Systems",
-            recorder_version=_one(seen, "EXPORT_PRODUCT_VERSION"),
+            recorder=recorder,
+            recorder_version=_one(seen, "EXPORT_PRODUCT_VERSION").removeprefix(recorder).strip(" ,"),
             schema_version=seen.schema.version,
             driver_version="" if (driver := _one(seen, "NvDriverVersion")) == "0" else driver,  # no driver
             start_ns=start,
@@ -105,7 +106,8 @@ def _domains(seen: Seen) -> list[Domain]:
     return [Domain(_text(name), ranges) for name, ranges in rows]
 
 
-def _traces(seen: Seen) -> list[Trace]:
+def _traces(seen: Seen, graphs: int) -> list[Trace]:
+    """Every kind of trace; `graphs`: launches of CUDA graphs, without which no flag would record kernels inside of them."""
     counts = {
         "kernels": seen.number("SELECT sum(kernels) FROM kernel_seen"),
         _INSIDE: seen.number("SELECT sum(kernels) FROM kernel_seen WHERE node"),
@@ -118,6 +120,8 @@ def _traces(seen: Seen) -> list[Trace]:
     for name, (unit, flag) in _TRACES.items():
         count = counts[name] if name in counts else seen.any_rows(name)
         how = _TORCH_FLAGS.get(name, "nsys: torch.profiler does not record it") if seen.torch else flag
+        if name == _INSIDE and not graphs and counts["kernels"]:
+            how = ""
         found.append(Trace(name, count > 0, count, unit, "" if count else how))
     return found
 
@@ -185,7 +189,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, graph_la
         Answer("kernels inside CUDA graphs", has[_INSIDE] or (has["kernels"] and not graph_launches),
                f"{traces[_INSIDE].count} nodes" if has[_INSIDE]
                else "no graph was launched" if not graph_launches
-               else f"{graph_launches} launches without nodes: --cuda-graph-trace=node"),
+               else f"{graph_launches} {'launch' if graph_launches == 1 else 'launches'} without nodes: --cuda-graph-trace=node"),
         Answer("exposed communication", comm > 0,
                f"{comm} names of communication kernels" if comm else "no communication kernels in it"),
         needs("copies", "copies", reason="their time and bytes"),

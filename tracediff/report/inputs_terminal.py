@@ -9,6 +9,8 @@ from tracediff.report.escape import neutral
 from tracediff.report.terminal import print_line
 from tracediff.report.units import count, size
 
+# units whose singular is not the plural without s
+_ONE = {"copies": "copy", "switches": "switch", "holds and waits": "hold or wait"}
 _LARGEST = 8  # tables and domains that are listed
 
 
@@ -61,7 +63,7 @@ def _contents(found: Contents, console: Console, tables: bool, indent: int) -> N
     for answer in found.answers:
         mark = ("yes ", "green") if answer.yes else ("no  ", "yellow")
         print_line(console, mark, f"{answer.question}: {answer.reason}", indent=indent + 2, hang=4)
-    missing = [f"{one.name}: {one.flag}" for one in found.traces if not one.captured]
+    missing = [f"{one.name}: {one.flag}" for one in found.traces if one.flag]
     if missing:
         print_line(console, ("not captured, and what records it", "bold"), indent=indent)
         for text in missing:
@@ -90,6 +92,9 @@ def _recorded(found: Contents) -> list[str]:
 
 
 def _held(number: int, unit: str, name: str) -> str:
+    if number == 1:
+        one = _ONE.get(unit, unit.removesuffix("s"))
+        return f"1 {name.removesuffix(unit)}{one}" if name.endswith(unit) else f"{name} (1 {one})"
     return f"{count(number)} {name}" if name.endswith(unit) else f"{name} ({count(number)} {unit})"
 
 
