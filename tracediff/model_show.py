@@ -337,13 +337,27 @@ class ShowMemory(msgspec.Struct, frozen=True):
     memory: MemorySide
 
 
+class ShowMetric(msgspec.Struct, frozen=True):
+    """Means of one GPU metric that nsys sampled, on one device of a rank; None: too few samples in some run."""
+
+    rank: int
+    device: int
+    metric: str
+    unit: str  # % (of the peak) or MHz
+    samples_per_step: float
+    steps: float | None  # over whole steps
+    busy: float | None  # while kernels run
+    idle: float | None  # while nothing runs
+
+
 class ShowSystem(msgspec.Struct, frozen=True):
-    """What the operating system, communication and CUDA's memory did in a step; empty where not captured."""
+    """What the OS, communication, CUDA's memory and the GPU's counters did in a step; empty where not captured."""
 
     host_work: list[ShowHostWork] = []
     calls: list[ShowCall] = []
     off_cpu: list[ShowOffCpu] = []
     memory: list[ShowMemory] = []
+    gpu_metrics: list[ShowMetric] = []
 
 
 class Show(msgspec.Struct, frozen=True, kw_only=True):

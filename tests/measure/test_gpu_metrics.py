@@ -13,13 +13,17 @@ from fixtures.builders import TraceBuilder
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import one_gap, reduced
-from tracediff.measure.compare import compare
+from tracediff.measure.compare import Options, compare
 from tracediff.measure.run import Reading, reduce_file
+from tracediff.measure.show import show
 from tracediff.measure.sides import Run, Side
 from tracediff.measure.store import pack, unpack
 from tracediff.model import Result
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
+from tracediff.report.show_html import render_show_html
+from tracediff.report.show_markdown import render_show_markdown
+from tracediff.report.show_terminal import render_show_terminal
 from tracediff.report.terminal import render_terminal
 
 SMS = "SMs Active [Throughput %]"
@@ -317,3 +321,17 @@ def test_names_of_metrics_are_text_in_every_report(compared_traces):
     texts = reports(compared_traces(serving().gpu_metric(evil, values), serving().gpu_metric(evil, values)))
     assert all("alert(1)" in text for text in texts)
     assert "<script>alert" not in texts[0] and not any("\x1b[31m" in text for text in texts)
+
+
+def test_one_capture_alone_shows_them_in_every_form(tmp_path):
+    side = Side("one", [Run("run", [reduced(sampled(one_gap()), tmp_path)])])
+    report = show(side, Options(min_steps=1))
+    assert report.system is not None
+    (row,) = report.system.gpu_metrics
+    # the one step [0, 1000): 9 samples of 80 are too few for a mean while kernels run; 89 of 2, and 2 of 41
+    assert (row.metric, row.samples_per_step, row.busy, row.idle) == (SMS, 100.0, None, 2.0)
+    assert row.steps == (9 * 80 + 89 * 2 + 2 * 41) / 100
+    out = StringIO()
+    render_show_terminal(report, Console(file=out, width=100))
+    for text in (out.getvalue(), render_show_markdown(report), render_show_html(report)):
+        assert "SMs Active" in text and "few samples" in text and "9.8" in text

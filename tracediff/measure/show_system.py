@@ -1,11 +1,11 @@
-"""What few captures hold, of one side: OS calls, calls of communication, context switches, CUDA's memory."""
+"""What few captures hold, of one side: OS calls, communication, context switches, CUDA's memory, GPU metrics."""
 
 from __future__ import annotations
 
 from tracediff.measure import tables_system
 from tracediff.measure.sides import Side
 from tracediff.measure.tables import Weigher
-from tracediff.model_show import ShowCall, ShowHostWork, ShowMemory, ShowOffCpu, ShowSystem
+from tracediff.model_show import ShowCall, ShowHostWork, ShowMemory, ShowMetric, ShowOffCpu, ShowSystem
 
 
 def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
@@ -32,4 +32,18 @@ def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
         sorted(calls, key=lambda row: (-row.ns, row.library, row.thread, row.call)),
         [ShowOffCpu(row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0) for row in found.off_cpu],
         [ShowMemory(row.kind, row.baseline) for row in found.memory if row.baseline is not None],
+        [
+            ShowMetric(
+                row.rank,
+                row.device,
+                row.metric,
+                row.unit,
+                row.baseline.samples_per_step,
+                row.steps.baseline,
+                row.busy.baseline,
+                row.idle.baseline,
+            )
+            for row in found.gpu_metrics
+            if row.baseline is not None
+        ],
     )

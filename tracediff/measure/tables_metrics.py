@@ -107,7 +107,7 @@ def _row(
 
 def _means(mine: pl.DataFrame, states: Sequence[str], runs: list[int]) -> _Means:
     """The mean of each run's samples in these states; None for a run with fewer than `MIN_SAMPLES`."""
-    found: _Means = {side: [None] * count for side, count in enumerate(runs)}
+    found: _Means = {0: [], 1: []} | {side: [None] * count for side, count in enumerate(runs)}
     sums = (
         mine.filter(pl.col("state").is_in(states))
         .group_by("side", "run")

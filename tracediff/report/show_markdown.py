@@ -149,6 +149,12 @@ def _render(report: Show, top: int, rows: int, width: int) -> str:
                 report.system.memory if report.system else [], rows, lambda row: [],
                 lambda row, s: [name(row.kind), _figure(system_words.of_memory(row.memory))],
             ),
+            metrics=_table(
+                report.system.gpu_metrics if report.system else [], rows, lambda row: [],
+                lambda row, s: [
+                    name(row.metric), _figure(system_words.metric_device(row)), *map(_figure, system_words.of_metric(row)),
+                ],
+            ),
             ranks=_table(
                 sorted(report.ranks, key=rank_order), rows, lambda row: [row.ns],
                 lambda row, s: [

@@ -221,6 +221,15 @@ def _system(system: ShowSystem, console: Console, top: int) -> None:
         print_heading(console, "CUDA's memory (a step)")
     for row in system.memory:
         print_line(console, f"{row.kind}: {system_words.of_memory(row.memory)}", hang=3)
+    metrics = system.gpu_metrics[:top]
+    if metrics:
+        print_heading(console, "GPU metrics (means of samples)")
+        heads = tuple(system_words.METRIC_PARTS.values())
+        _table(
+            console, "metric", [f"{row.metric}, {system_words.metric_device(row)}" for row in metrics],
+            [heads, *(tuple(system_words.of_metric(row)) for row in metrics)],
+        )  # fmt: skip
+    _more(len(system.gpu_metrics) - len(metrics), console)
 
 
 def _ranks(report: Show, console: Console) -> None:

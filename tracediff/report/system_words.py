@@ -13,6 +13,7 @@ from tracediff.model import (
     Result,
     System,
 )
+from tracediff.model_show import ShowMetric
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -101,7 +102,7 @@ FEW = "few samples"
 METRIC_PARTS = {"steps": "whole steps", "busy": "while kernels run", "idle": "while nothing runs"}
 
 
-def metric_device(row: GpuMetricRow | GpuSampling) -> str:
+def metric_device(row: GpuMetricRow | GpuSampling | ShowMetric) -> str:
     """Where a metric was sampled."""
     return f"rank {row.rank}, device {row.device}"
 
@@ -128,6 +129,11 @@ def metric_delta(mean: GpuMetricMean) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+
+
+def of_metric(row: ShowMetric) -> list[str]:
+    """The means of one side, in the order of `METRIC_PARTS`."""
+    return [FEW if value is None else f"{value:.1f}" for value in (row.steps, row.busy, row.idle)]
 
 
 def metrics(system: System, limit: int) -> list[tuple[str, str, list[str]]]:
