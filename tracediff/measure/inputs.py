@@ -61,7 +61,7 @@ def contents(path: Path, scratch: Path) -> Contents:
             devices=_devices(seen),
             processes=seen.number(
                 "SELECT count(DISTINCT pid) FROM (SELECT pid FROM kernel_seen UNION SELECT pid FROM call_seen"
-                " UNION SELECT (tid >> 24 & 16777215)::INTEGER FROM range_seen WHERE NOT gil)"
+                " UNION SELECT (tid >> 24 & 16777215)::INTEGER FROM range_seen)"
             ),
             traces=traces,
             domains=_domains(seen),
