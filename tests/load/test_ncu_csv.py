@@ -116,7 +116,8 @@ HEADER = RAW.splitlines()[0]
     ("text", "slug"),
     [
         ("", "ncu-empty"),
-        ("a,b\n1,2\n", "ncu-unknown-file"),
+        ("a,b\nx,y\n", "ncu-unknown-file"),
+        ("a,b\n1,2\n", "other-input"),  # columns of numbers: latencies, for all that is known
         ('"ID","Name"\n"0","x"\n', "ncu-csv-shape"),
         ('==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n', "ncu-csv-shape"),
         (HEADER + "\n", "ncu-csv-shape"),  # no row of units
