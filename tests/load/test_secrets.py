@@ -121,6 +121,6 @@ def test_the_bundled_captures_are_scrubbed(packed, tmp_path):
     db.close()
     assert texts
     pattern = re.compile(
-        r"/home/|/root\b|/Users/|\b\d{1,3}(\.\d{1,3}){3}\b|@[a-z]+\.|ENVIRONMENT_VARIABLE|PASSWORD|TOKEN=|ssh-"
+        r"/home/|/root\b|/Users/|\b\d{1,3}(\.\d{1,3}){3}\b|@[a-z]+\.|PASSWORD|TOKEN=|ssh-|ENVIRONMENT_VARIABLE"
     )
     assert [text for text in texts if pattern.search(text)] == []
