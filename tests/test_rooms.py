@@ -20,6 +20,7 @@ LEAVES = (
     "model_inputs",
     "model_ncu",
     "model_show",
+    "model_show_system",
     "model_trtexec",
 )  # everything may import them; they import nothing else of the project
 VERSION_ONLY = "tracediff"  # `import tracediff` for its version number
@@ -53,9 +54,12 @@ def room(dotted: str) -> str:
 def allowed(inside: str) -> set[str]:
     """What a room may import of the project."""
     if inside in LEAVES:
+        if inside == "model_show":
+            return {"model", "model_show_system"}
         return (
             {"model"}
-            if inside in ("model_inputs", "model_latencies", "model_ncu", "model_show", "model_trtexec")
+            if inside
+            in ("model_inputs", "model_latencies", "model_ncu", "model_show_system", "model_trtexec")
             else set()
         )
     if inside == "cli":
