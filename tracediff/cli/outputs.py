@@ -285,31 +285,24 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | Latenc
         format_version: int
         kind: str = ""
 
+    # what is no comparison of steps: kind -> its version, and what reads it
+    forms: dict[str, tuple[int, Callable[[bytes], Result | Show | NcuReport | TrtexecReport | LatencyReport]]]
+    forms = {
+        "show": (model_show.SHOW_VERSION, model_show.decode),
+        "ncu": (model_ncu.NCU_VERSION, model_ncu.decode),
+        "trtexec": (model_trtexec.TRTEXEC_VERSION, model_trtexec.decode),
+        "latencies": (model_latencies.LATENCIES_VERSION, model_latencies.decode),
+    }
     try:
         data = path.read_bytes()
     except OSError as error:
         raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
     try:
         found = msgspec.json.decode(data, type=Versioned)
-        version, known = found.format_version, FORMAT_VERSION
-        if found.kind == "show":
-            known = model_show.SHOW_VERSION
-            if version == known:
-                return model_show.decode(data)
-        elif found.kind == "ncu":
-            known = model_ncu.NCU_VERSION
-            if version == known:
-                return model_ncu.decode(data)
-        elif found.kind == "trtexec":
-            known = model_trtexec.TRTEXEC_VERSION
-            if version == known:
-                return model_trtexec.decode(data)
-        elif found.kind == "latencies":
-            known = model_latencies.LATENCIES_VERSION
-            if version == known:
-                return model_latencies.decode(data)
-        elif version == known:
-            return decode(data)
+        version = found.format_version
+        known, read = forms.get(found.kind, (FORMAT_VERSION, decode))
+        if version == known:
+            return read(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TracediffError(
             "not-a-result",
