@@ -7,13 +7,13 @@ expressions do inside is not seen by that, so those are read: no unbounded repea
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.line_count import lines_run
 from tracediff.align import kernel_categories, kernel_names, kernel_syntax, myelin
 from tracediff.align.kernel_names import family, normalise, short
 
@@ -28,29 +28,12 @@ REPEATED = [
 STARTS = ("", "at::native::f<", "__myl_", "nvjet_", "triton_poi_", "_ZN2at", "fmhaSm1", "kernel_cutlass_")
 
 
-def lines_run(function: Callable[[str], object], name: str) -> int:
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function(name)
-    finally:
-        sys.settrace(before)
-    return count
-
-
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_work_grows_linearly(function: Callable[[str], object]) -> None:
     for start in STARTS:
         for piece in REPEATED:
             small, large = ((start + piece * n)[:n] for n in (500, 2000))
-            assert lines_run(function, large) <= 4.5 * lines_run(function, small) + 200, (start, piece)
+            assert lines_run(function, large)[0] <= 4.5 * lines_run(function, small)[0] + 200, (start, piece)
 
 
 def patterns_of(module: ModuleType) -> Iterator[re.Pattern[str]]:

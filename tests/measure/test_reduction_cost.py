@@ -8,15 +8,12 @@ of its own, which takes some 90 lines, and 50 more where the step is one to meas
 from __future__ import annotations
 
 import lzma
-import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from fixtures.builders.replicate import replicate
-from tracediff.measure.reduction import Reduction
+from tests.line_count import lines_run
 from tracediff.measure.run import Reading, reduce_file
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -25,23 +22,6 @@ SHAPES = {
     "eager": FIXTURES / "captures/eager_a1.sqlite.xz",
 }
 KERNELS = 5083  # of either capture
-
-
-def lines_run(path: Path, reading: Reading) -> tuple[int, Reduction]:
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        reduction = reduce_file(path, reading)
-    finally:
-        sys.settrace(before)
-    return count, reduction
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -60,7 +40,7 @@ def test_no_line_is_run_for_a_row(exports, whole, a_kernel):
     one, four = exports
     reading = Reading(threads=1, whole_capture=whole)
     reduce_file(one, reading)  # what is imported and remembered once
-    few, small = lines_run(one, reading)
-    many, large = lines_run(four, reading)
+    few, small = lines_run(reduce_file, one, reading)
+    many, large = lines_run(reduce_file, four, reading)
     assert len(large.periods) == (1 if whole else len(small.periods) * 4 + 3)
     assert many - few < a_kernel * 3 * KERNELS
