@@ -11,7 +11,7 @@ import pytest
 from tests.cli.checks import expect_error, files
 from tests.serving import serving
 from tests.tiny import FIXTURES
-from tracediff.model_show import Show, decode
+from tracediff.model.show import Show, decode
 from tracediff.report.tables import file_names
 
 FORMATS = {"--html": "out.html", "--md": "out.md", "--json": "out.json", "--tables": "tables"}

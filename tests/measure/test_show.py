@@ -22,7 +22,7 @@ from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.show import show
 from tracediff.measure.sides import Run, Side
 from tracediff.model import Result
-from tracediff.model_show import Show, decode, encode
+from tracediff.model.show import Show, decode, encode
 
 BUSY = ("compute", "comm", "memcpy")
 REAL = {

@@ -16,7 +16,7 @@ from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
 from tracediff.measure.latencies import compare_latencies
 from tracediff.model import Tool
-from tracediff.model_latencies import LatencyReport, decode, encode
+from tracediff.model.latencies import LatencyReport, decode, encode
 from tracediff.report import latencies_words as words
 from tracediff.report.html import render_html
 from tracediff.report.latencies_html import render_latencies_html

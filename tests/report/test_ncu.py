@@ -18,7 +18,7 @@ from tests.report.tags import tags
 from tracediff.load.ncu_metrics import BY_KEY
 from tracediff.measure.ncu import compare_ncu
 from tracediff.model import Tool
-from tracediff.model_ncu import NcuReport, decode, encode
+from tracediff.model.ncu import NcuReport, decode, encode
 from tracediff.report import ncu_words as words
 from tracediff.report.html import render_html
 from tracediff.report.ncu_html import render_ncu_html

@@ -17,7 +17,7 @@ from tests.report.tags import tags
 from tracediff.load.trtexec import read
 from tracediff.measure.trtexec import compare_trtexec
 from tracediff.model import Tool
-from tracediff.model_trtexec import TrtexecReport, decode, encode
+from tracediff.model.trtexec import TrtexecReport, decode, encode
 from tracediff.report import trtexec_words as words
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown

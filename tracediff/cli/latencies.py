@@ -15,7 +15,7 @@ from tracediff.load.labels import own_label
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tracediff.model_latencies import LatencyReport
+    from tracediff.model.latencies import LatencyReport
 
 
 @click.command(
@@ -53,7 +53,7 @@ def latencies(
     """
     import tracediff
     from tracediff.model import Tool
-    from tracediff.model_latencies import LatencyReport
+    from tracediff.model.latencies import LatencyReport
     from tracediff.report.write import check_outputs
 
     check_outputs(outputs.values(), overwrite)
@@ -98,6 +98,6 @@ def _render(name: str, report: LatencyReport) -> bytes:
         from tracediff.report.latencies_markdown import render_latencies_markdown
 
         return render_latencies_markdown(report).encode()
-    from tracediff.model_latencies import encode
+    from tracediff.model.latencies import encode
 
     return encode(report)

@@ -13,7 +13,7 @@ from tracediff.cli.reading import complete_files
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tracediff.model_ncu import NcuReport
+    from tracediff.model.ncu import NcuReport
 
 
 @click.command(
@@ -47,7 +47,7 @@ def ncu(
     from tracediff.load.ncu import read_named
     from tracediff.measure.ncu import compare_ncu
     from tracediff.model import Tool
-    from tracediff.model_ncu import NcuReport
+    from tracediff.model.ncu import NcuReport
     from tracediff.report.write import check_outputs
 
     check_outputs(outputs.values(), overwrite)
@@ -76,6 +76,6 @@ def _render(name: str, report: NcuReport, top: int) -> bytes:
         from tracediff.report.ncu_markdown import render_ncu_markdown
 
         return render_ncu_markdown(report, top=top).encode()
-    from tracediff.model_ncu import encode
+    from tracediff.model.ncu import encode
 
     return encode(report)

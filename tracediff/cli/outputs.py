@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tracediff.model import Result
-    from tracediff.model_latencies import LatencyReport
-    from tracediff.model_ncu import NcuReport
-    from tracediff.model_show import Show
-    from tracediff.model_trtexec import TrtexecReport
+    from tracediff.model.latencies import LatencyReport
+    from tracediff.model.ncu import NcuReport
+    from tracediff.model.show import Show
+    from tracediff.model.trtexec import TrtexecReport
 
 _FORMATS = {
     "html": ("FILE", "One offline page."),
@@ -116,7 +116,7 @@ def _files(name: str, path: Path, of_one: bool) -> Iterable[Path]:
     """Every file that an output consists of; of tables in a folder that does not exist yet, none."""
     if name == "tables":
         from tracediff.model import Result
-        from tracediff.model_show import Show
+        from tracediff.model.show import Show
         from tracediff.report.tables import file_names
 
         return [path / file for file in file_names(Show if of_one else Result)] if path.is_dir() else []
@@ -240,7 +240,7 @@ def _of_one(name: str, report: Show, top: int) -> bytes:
         from tracediff.report.show_markdown import render_show_markdown
 
         return render_show_markdown(report, top=top).encode()
-    from tracediff.model_show import encode
+    from tracediff.model.show import encode
 
     return encode(report)
 
@@ -248,9 +248,9 @@ def _of_one(name: str, report: Show, top: int) -> bytes:
 def read_result(path: Path) -> Result:
     """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
     from tracediff.model import Result
-    from tracediff.model_latencies import LatencyReport
-    from tracediff.model_ncu import NcuReport
-    from tracediff.model_trtexec import TrtexecReport
+    from tracediff.model.latencies import LatencyReport
+    from tracediff.model.ncu import NcuReport
+    from tracediff.model.trtexec import TrtexecReport
 
     found = read_saved(path)
     names: dict[type[object], str] = {
@@ -278,8 +278,7 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | Latenc
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff import model_latencies, model_ncu, model_show, model_trtexec
-    from tracediff.model import FORMAT_VERSION, decode
+    from tracediff.model import FORMAT_VERSION, decode, latencies, ncu, show, trtexec
 
     class Versioned(msgspec.Struct):
         format_version: int
@@ -288,10 +287,10 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | Latenc
     # what is no comparison of steps: kind -> its version, and what reads it
     forms: dict[str, tuple[int, Callable[[bytes], Result | Show | NcuReport | TrtexecReport | LatencyReport]]]
     forms = {
-        "show": (model_show.SHOW_VERSION, model_show.decode),
-        "ncu": (model_ncu.NCU_VERSION, model_ncu.decode),
-        "trtexec": (model_trtexec.TRTEXEC_VERSION, model_trtexec.decode),
-        "latencies": (model_latencies.LATENCIES_VERSION, model_latencies.decode),
+        "show": (show.SHOW_VERSION, show.decode),
+        "ncu": (ncu.NCU_VERSION, ncu.decode),
+        "trtexec": (trtexec.TRTEXEC_VERSION, trtexec.decode),
+        "latencies": (latencies.LATENCIES_VERSION, latencies.decode),
     }
     try:
         data = path.read_bytes()

@@ -47,9 +47,9 @@ def _render(
     from tracediff.cli.ncu import write_ncu
     from tracediff.cli.trtexec import write_trtexec
     from tracediff.model import Result
-    from tracediff.model_latencies import LatencyReport
-    from tracediff.model_ncu import NcuReport
-    from tracediff.model_trtexec import TrtexecReport
+    from tracediff.model.latencies import LatencyReport
+    from tracediff.model.ncu import NcuReport
+    from tracediff.model.trtexec import TrtexecReport
     from tracediff.report.write import check_outputs
 
     found = read_saved(result)

@@ -13,7 +13,7 @@ from tracediff.cli.reading import complete_files
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tracediff.model_trtexec import TrtexecReport
+    from tracediff.model.trtexec import TrtexecReport
 
 
 @click.command(
@@ -48,7 +48,7 @@ def trtexec(
     from tracediff.load.trtexec import read
     from tracediff.measure.trtexec import compare_trtexec
     from tracediff.model import Tool
-    from tracediff.model_trtexec import TrtexecReport
+    from tracediff.model.trtexec import TrtexecReport
     from tracediff.report.write import check_outputs
 
     check_outputs(outputs.values(), overwrite)
@@ -79,6 +79,6 @@ def _render(name: str, report: TrtexecReport, top: int) -> bytes:
         from tracediff.report.trtexec_markdown import render_trtexec_markdown
 
         return render_trtexec_markdown(report, top=top).encode()
-    from tracediff.model_trtexec import encode
+    from tracediff.model.trtexec import encode
 
     return encode(report)

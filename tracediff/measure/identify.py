@@ -26,7 +26,7 @@ from tracediff.load.trtexec import read as read_trtexec
 from tracediff.load.trtexec import recognise as trtexec_of
 from tracediff.measure.inputs import contents
 from tracediff.model import Tool
-from tracediff.model_inputs import Contents, Input, Inputs, Problem
+from tracediff.model.contents import Contents, Input, Inputs, Problem
 
 _MOST_FILES = 256  # of a folder
 _COUNTED = 10_000  # entries of a folder whose bytes are summed

@@ -10,7 +10,7 @@ from tracediff.align.kernel_categories import category
 from tracediff.align.step_sources import PRESETS, SOURCES, StepLabels
 from tracediff.load.contents import Seen, looked_into
 from tracediff.load.database import quoted
-from tracediff.model_inputs import Answer, Contents, Device, Domain, Steps, Table, Trace
+from tracediff.model.contents import Answer, Contents, Device, Domain, Steps, Table, Trace
 
 _GC_FLAG = "-t nvtx, with the program labelling its collections (TensorRT-LLM: TLLM_PROFILE_RECORD_GC=1; docs/capture.md)"
 # Kind of trace -> (what is counted, what of nsys profile records it). Flags of 2024.6 and newer behind "or".

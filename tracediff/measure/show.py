@@ -36,7 +36,7 @@ from tracediff.measure.show_system import show_system
 from tracediff.measure.sides import Side, side_input, steps_table
 from tracediff.measure.timelines import StepWriter, choose
 from tracediff.model import KernelStratum, Note, Tool
-from tracediff.model_show import (
+from tracediff.model.show import (
     Fact,
     Show,
     ShowCategory,

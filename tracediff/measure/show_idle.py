@@ -12,7 +12,7 @@ from tracediff.measure.evidence import api_sql, idle_sql
 from tracediff.measure.finding_drafts import longest_first, main_place
 from tracediff.measure.findings import IdleCell, idle_words
 from tracediff.measure.sides import Side, stacked
-from tracediff.model_show import IdleCause, ShowMoment
+from tracediff.model.show import IdleCause, ShowMoment
 
 if TYPE_CHECKING:
     from tracediff.measure.show import Means

@@ -18,7 +18,7 @@ from tracediff.model import (
     ThreadRow,
     WorstGap,
 )
-from tracediff.model_show import (
+from tracediff.model.show import (
     ShowApi,
     ShowGap,
     ShowGc,

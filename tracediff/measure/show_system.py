@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracediff.measure import tables_system
 from tracediff.measure.sides import Side
 from tracediff.measure.tables import Weigher
-from tracediff.model_show_system import ShowCall, ShowHostWork, ShowMemory, ShowMetric, ShowOffCpu, ShowSystem
+from tracediff.model.show_system import ShowCall, ShowHostWork, ShowMemory, ShowMetric, ShowOffCpu, ShowSystem
 
 
 def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:

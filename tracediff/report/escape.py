@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracediff.model import Result
-from tracediff.model_inputs import Inputs
-from tracediff.model_latencies import LatencyReport
-from tracediff.model_ncu import NcuReport
-from tracediff.model_show import Show
-from tracediff.model_trtexec import TrtexecReport
+from tracediff.model.contents import Inputs
+from tracediff.model.latencies import LatencyReport
+from tracediff.model.ncu import NcuReport
+from tracediff.model.show import Show
+from tracediff.model.trtexec import TrtexecReport
 
 Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport | LatencyReport | Inputs)
 

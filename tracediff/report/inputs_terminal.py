@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from tracediff.model_inputs import Contents, Input, Inputs
+from tracediff.model.contents import Contents, Input, Inputs
 from tracediff.report.escape import neutral
 from tracediff.report.terminal import print_line
 from tracediff.report.units import count, size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracediff.model import Latencies
-from tracediff.model_latencies import LatencyReport
+from tracediff.model.latencies import LatencyReport
 from tracediff.report import latencies_words, templates, words
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers, own_files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracediff.model_latencies import LatencyReport
+from tracediff.model.latencies import LatencyReport
 from tracediff.report import latencies_words, templates, words
 from tracediff.report.escape import markdown_cell, markdown_code, neutral
 

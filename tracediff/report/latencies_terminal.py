@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Latencies
-from tracediff.model_latencies import LatencyReport
+from tracediff.model.latencies import LatencyReport
 from tracediff.report import latencies_words, words
 from tracediff.report.escape import neutral
 from tracediff.report.terminal import TONES, has_unicode, print_heading, print_line

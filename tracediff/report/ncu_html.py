@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracediff.measure import ncu_rules
 from tracediff.model import Ncu, NcuRow
-from tracediff.model_ncu import NcuReport
+from tracediff.model.ncu import NcuReport
 from tracediff.report import ncu_words, templates
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers, own_files

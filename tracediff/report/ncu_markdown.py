@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracediff.model_ncu import NcuReport
+from tracediff.model.ncu import NcuReport
 from tracediff.report import ncu_words, templates
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, neutral
 

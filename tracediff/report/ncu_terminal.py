@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Ncu, NcuRow
-from tracediff.model_ncu import NcuReport
+from tracediff.model.ncu import NcuReport
 from tracediff.report import ncu_words as words
 from tracediff.report.escape import neutral
 from tracediff.report.rows import LIMIT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracediff.model import Result
-from tracediff.model_show import Show
+from tracediff.model.show import Show
 
 # Kind of trace -> what to add to the capture, as a command-line flag of nsys or a variable of the program.
 CAPTURE_WITH: dict[str, str] = {

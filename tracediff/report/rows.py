@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tracediff.model import GapRow, KernelRow, KpiRow, RangeRow, RankRow, Result
-from tracediff.model_show import ShowRank
+from tracediff.model.show import ShowRank
 from tracediff.report import names, units
 
 LIMIT = 500  # rows a table shows at most; the JSON holds the rest

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tracediff.model import FORMAT_VERSION, Result
-from tracediff.model_latencies import LATENCIES_VERSION, LatencyReport
-from tracediff.model_ncu import NCU_VERSION, NcuReport
-from tracediff.model_show import SHOW_VERSION, Show
-from tracediff.model_trtexec import TRTEXEC_VERSION, TrtexecReport
+from tracediff.model.latencies import LATENCIES_VERSION, LatencyReport
+from tracediff.model.ncu import NCU_VERSION, NcuReport
+from tracediff.model.show import SHOW_VERSION, Show
+from tracediff.model.trtexec import TRTEXEC_VERSION, TrtexecReport
 
 
 def build_schema() -> dict[str, Any]:

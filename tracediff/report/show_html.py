@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracediff.measure.evidence import kernel_sql
-from tracediff.model_show import Show, ShowPhase
+from tracediff.model.show import Show, ShowPhase
 from tracediff.report import figures, names, show_words, templates, timelines
 from tracediff.report.escape import neutral
 from tracediff.report.gil_grid import grid_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracediff.model_show import Show
+from tracediff.model.show import Show
 from tracediff.report import names, show_words, system_words, units, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.markdown import LIMIT, cut_to_limit, length

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model_show import Show
-from tracediff.model_show_system import ShowSystem
+from tracediff.model.show import Show
+from tracediff.model.show_system import ShowSystem
 from tracediff.report import names, show_words, system_words, units, words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.rows import RANKS, rank_order

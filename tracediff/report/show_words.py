@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracediff.model_show import IdleCause, Show, ShowCategory, ShowStratum
+from tracediff.model.show import IdleCause, Show, ShowCategory, ShowStratum
 from tracediff.report import palette, recorder, units, words
 from tracediff.report.timelines import workload_name
 

@@ -13,7 +13,7 @@ from tracediff.model import (
     Result,
     System,
 )
-from tracediff.model_show_system import ShowMetric
+from tracediff.model.show_system import ShowMetric
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}

@@ -18,7 +18,7 @@ import msgspec
 import polars as pl
 
 from tracediff.model import Result, TimelineLane, TimelineStep
-from tracediff.model_show import Show
+from tracediff.model.show import Show
 from tracediff.report import palette
 from tracediff.report.escape import neutral
 

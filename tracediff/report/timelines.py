@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tracediff.measure.intervals import Ints
 from tracediff.measure.merging import merge
 from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
-from tracediff.model_show import Show, ShowStratum, ShowTimeline
+from tracediff.model.show import Show, ShowStratum, ShowTimeline
 from tracediff.report import names, palette, units
 from tracediff.report.escape import shorten
 from tracediff.report.waterfall import nice_ticks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracediff.model_trtexec import TrtexecReport
+from tracediff.model.trtexec import TrtexecReport
 from tracediff.report import templates, trtexec_words
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers, own_files

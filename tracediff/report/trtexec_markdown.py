@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracediff.model_trtexec import TrtexecReport
+from tracediff.model.trtexec import TrtexecReport
 from tracediff.report import templates, trtexec_words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, neutral
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Trtexec
-from tracediff.model_trtexec import TrtexecReport
+from tracediff.model.trtexec import TrtexecReport
 from tracediff.report import trtexec_words as words
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.terminal import print_heading, print_line, print_warnings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracediff.model import Cause, Evidence, Finding, Result, SideInput, Step, Verdict, Where
-from tracediff.model_show import Show
+from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.recorder import capture_with
 

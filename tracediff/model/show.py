@@ -25,7 +25,7 @@ from tracediff.model import (
     TimelineStep,
     Tool,
 )
-from tracediff.model_show_system import ShowSystem
+from tracediff.model.show_system import ShowSystem
 
 SHOW_VERSION = 1
 

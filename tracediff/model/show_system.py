@@ -1,6 +1,6 @@
 """What few captures hold, of one side: OS calls, communication, context switches, CUDA's memory, GPU metrics.
 
-A part of the report of one capture (`model_show`). All times are ns a step.
+A part of the report of one capture (`model.show`). All times are ns a step.
 """
 
 from __future__ import annotations
