@@ -104,9 +104,35 @@ def test_damaged_xz(run, good, tmp_path):
 def test_a_report_without_nsys(run, good, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("NSYS", str(tmp_path / "nowhere"))
-    (tmp_path / "a.nsys-rep").write_bytes(b"report")
+    (tmp_path / "a.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54")
     text = expect_error(run("compare", good, tmp_path / "a.nsys-rep"), "nsys-missing")
     assert "fix:" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is a PNG picture"),
+        ("Nothing but a note: Messwerte in \u00b5s\n".encode(), "is text"),
+        (b"SQLite format 3\0" + bytes(84), "is a SQLite file"),
+        (b"NVR\0" + bytes(40), "is a report of Nsight Compute"),
+    ],
+)
+def test_what_is_no_report_is_named_with_and_without_nsys(run, good, tmp_path, monkeypatch, content, what):
+    monkeypatch.setenv("NSYS", str(tmp_path / "nowhere"))
+    report = tmp_path / "a.nsys-rep"
+    report.write_bytes(content)
+    text = " ".join(expect_error(run("compare", good, report), "not-a-report").split())
+    assert f"a.nsys-rep {what}" in text
+    monkeypatch.setenv("NSYS", "/bin/false")
+    assert f"a.nsys-rep {what}" in " ".join(expect_error(run("show", report), "not-a-report").split())
+
+
+def test_an_unknown_binary_is_left_to_nsys(run, good, tmp_path, monkeypatch):
+    """Another release of nsys may begin its reports with other bytes."""
+    monkeypatch.setenv("NSYS", str(tmp_path / "nowhere"))
+    (tmp_path / "a.nsys-rep").write_bytes(b"\0\1 of a later nsys")
+    expect_error(run("compare", good, tmp_path / "a.nsys-rep"), "nsys-missing")
 
 
 @pytest.mark.parametrize(

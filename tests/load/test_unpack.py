@@ -156,7 +156,7 @@ def nsys(tmp_path, monkeypatch, export):
 @pytest.fixture
 def report(tmp_path):
     path = tmp_path / "it's a report.nsys-rep"
-    path.write_bytes(b"only nsys reads this")
+    path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54 and what only nsys reads")
     return path
 
 

@@ -465,8 +465,22 @@ def test_a_step_that_became_long_does_not_hide_a_contradiction(traces):
 def test_without_an_interval_nothing_is_claimed():
     found = compare_latencies([run([5.0 * MS])], [run([5.5 * MS])])
     assert row(found, "mean").ci_low_ns is None and found.verdict == "inconclusive"
-    assert "interval is not known" in found.verdict_reason
+    assert "fewer than 5 iterations" in found.verdict_reason
     assert all(one.level == "within_noise" for one in found.rows)
+
+
+@pytest.mark.parametrize("few", [1, 4])
+def test_repeats_of_one_side_do_not_speak_for_a_few_iterations_of_the_other(few):
+    """Five runs of 200 iterations around 5 ms, and one run of 6 ms, 20 % more: its own scatter is not known."""
+    rng = np.random.default_rng(3)
+    repeats = [run(rng.normal(5 * MS, 0.05 * MS, 200).tolist(), f"run{number}.csv") for number in range(5)]
+    lone = [run([6.0 * MS, 6.01 * MS, 5.99 * MS, 6.02 * MS][:few], "lone.csv")]
+    for sides in ((lone, repeats), (repeats, lone)):
+        found = compare_latencies(*sides)
+        assert found.verdict == "inconclusive" and "fewer than 5 iterations" in found.verdict_reason
+        assert all(one.level == "within_noise" and one.ci_low_ns is None for one in found.rows)
+    enough = compare_latencies(repeats, [run(rng.normal(6 * MS, 0.05 * MS, 5).tolist(), "five.csv")])
+    assert enough.verdict == "likely_regressed"
 
 
 def test_columns_of_other_names_are_warned_of():

@@ -13,7 +13,7 @@ import click
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from tracediff.model import Latencies, Result
+    from tracediff.model import Latencies, LatencySide, Result
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,17 @@ def _name_here(error: TracediffError) -> None:
     )
 
 
+def _here(side: LatencySide, label: str) -> LatencySide:
+    """A side by the label of its traces, and with the option that gave its unit as `tracediff compare` calls it."""
+    import msgspec
+
+    runs = [
+        msgspec.structs.replace(run, unit_from="--latencies-unit") if run.unit_from == "--unit" else run
+        for run in side.runs
+    ]
+    return msgspec.structs.replace(side, label=label, runs=runs)
+
+
 def reader(options: LatencyOptions) -> Callable[[Result], Result]:
     """Read both sides now, and return what adds their comparison to a result.
 
@@ -147,7 +158,7 @@ def reader(options: LatencyOptions) -> Callable[[Result], Result]:
         from tracediff.measure.latencies_beside import beside
 
         sides = {
-            side: msgspec.structs.replace(getattr(found, side), label=getattr(result.inputs, side).label)
+            side: _here(getattr(found, side), getattr(result.inputs, side).label)
             for side in ("baseline", "candidate")
         }
         named = msgspec.structs.replace(found, **sides)

@@ -17,6 +17,7 @@ from tracediff.errors import TracediffError
 from tracediff.load import columnar, kineto, wal
 from tracediff.load.kineto_json import peek
 from tracediff.load.nsys_schema import damaged
+from tracediff.load.report_file import refuse_no_report
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
@@ -35,7 +36,7 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `export_sqlite`, `kineto.convert`,
+    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `refuse_no_report`, `export_sqlite`, `kineto.convert`,
     `columnar.prepare` and `wal.copy_of`.
     """
     if path.is_dir() and columnar.form_of(path):
@@ -43,6 +44,7 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
+        refuse_no_report(path)
         return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
     if kineto.is_trace_name(path):
         return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)

@@ -21,6 +21,7 @@ from tracediff.load.kpi import read as read_kpi
 from tracediff.load.latencies import read as read_latencies
 from tracediff.load.ncu import read as read_ncu
 from tracediff.load.recognise import Kind, head_of, recognise, report_version
+from tracediff.load.report_file import refuse_no_report
 from tracediff.load.scratch import scratch
 from tracediff.load.trtexec import read as read_trtexec
 from tracediff.load.trtexec import recognise as trtexec_of
@@ -70,6 +71,8 @@ def describe(path: Path) -> Input:
 
 
 def _unknown(path: Path, name: str) -> TracediffError:
+    if path.suffix == ".nsys-rep":
+        refuse_no_report(path)
     if path.stat().st_size == 0:
         return TracediffError("empty-file", f"{name} is empty (0 bytes)", fix="copy or export it again")
     return TracediffError("unknown-input", f"{name} is nothing that is known here", fix=_KNOWN)

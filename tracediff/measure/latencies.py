@@ -34,6 +34,8 @@ ASSUMED = {"mean": 0.05, "median": 0.05, "p90": 0.1, "p99": 0.2, "min": 0.05}
 """Half-width assumed of the difference of two runs of one program, as a part of the larger side, where no side has repeats."""
 NEEDED = {"p90": 20, "p99": 100}
 """Iterations of a single run from which its quantile has an interval."""
+LEAST = 5
+"""Iterations of the only run of a side from which its figures have intervals: the first decides the mean of fewer."""
 DRAWN = 200  # steps of probability of the quantiles that are drawn
 _LISTED = 10  # outliers of a run
 
@@ -113,9 +115,14 @@ def _estimates(sides: Sequence[Sequence[Run]]) -> Estimates:
 
 
 def _intervals(sides: Sequence[Sequence[Run]], runs_b: Floats, runs_c: Floats) -> tuple[Floats, Floats]:
-    """Bounds of the difference of each figure, nan where they cannot be said."""
+    """Bounds of the difference of each figure, nan where they cannot be said.
+
+    Repeats of one side do not say how the few iterations of the other's only run vary.
+    """
     iterations = [[RunSteps({0: run.values[:, None]}) for run in side] for side in sides]
     low, high = np.full(len(STATISTICS), np.nan), np.full(len(STATISTICS), np.nan)
+    if any(len(side) == 1 and len(side[0].values) < LEAST for side in sides):
+        return low, high
     if max(len(runs_b), len(runs_c)) > 1:
         by_run = [[RunSteps({0: run[None, :]}) for run in runs] for runs in (runs_b, runs_c)]
         low, high = bootstrap_ci(by_run[0], by_run[1], {0: 1.0})
@@ -219,7 +226,7 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     if verdict == "no_change":
         return f"{change}, within 1 % of the iteration.{tail}"
     if rows[0].ci_low_ns is None:
-        return f"{change}; its interval is not known from so few iterations, so no more can be said."
+        return f"{change}; a side is a single run of fewer than {LEAST} iterations: how much they vary is not known, so no more can be said."
     beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
     noise = (
         f"the scatter of the {'runs' if min(runs.baseline, runs.candidate) > 1 else 'iterations'}"
