@@ -27,10 +27,6 @@ from tracediff.report.tables import names
 BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 # Options of the command that say what is written, printed or judged, not what is measured.
 OF_OUTPUT = {"overwrite", "top", "quiet", "fail_on", "warn_on", "policy_file", "no_policy", "annotations"}
-# Joined to a finished result by the command alone.
-OF_COMMAND_ALONE = {"trtexec_baseline", "trtexec_candidate"} | {
-    f"latencies_{name}" for name in ("baseline", "candidate", "warmup", "column", "unit")
-}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +79,7 @@ def test_everything_public_is_explained(thing):
 
 def test_the_options_are_those_of_the_command():
     outputs = {one.name for one in command.params if one.name.startswith("out_")}
-    of_command = {one.name for one in command.params} - outputs - OF_OUTPUT - OF_COMMAND_ALONE
+    of_command = {one.name for one in command.params} - outputs - OF_OUTPUT
     renamed = {"kpi_baseline": "baseline_kpi", "kpi_candidate": "candidate_kpi", "cached": "cache"}
     parameters = inspect.signature(api.compare).parameters
     assert {renamed.get(name, name) for name in of_command} == set(parameters)
@@ -110,6 +106,56 @@ def test_the_same_result_as_the_command(comparison, tmp_path):
     assert (tmp_path / "api.json").read_bytes() == out.read_bytes()
     assert decode(out.read_bytes()) == comparison.result
     assert comparison.verdict == json.loads(out.read_bytes())["verdict"]
+
+
+def test_what_is_given_beside_the_traces_is_that_of_the_command(tmp_path):
+    given = {
+        "ncu_baseline": "ncu/spill255.csv", "ncu_candidate": "ncu/spill32.csv",
+        "trtexec_baseline": "trtexec/fp32", "trtexec_candidate": "trtexec/fp16",
+        "latencies_baseline": "latencies/same_1", "latencies_candidate": "latencies/more_5",
+    }  # fmt: skip
+    paths = {name: str(ROOT / "fixtures" / path) for name, path in given.items()}
+    found = tracediff.compare(BEFORE, AFTER, latencies_warmup="0", **paths)
+    words = [word for name, path in paths.items() for word in (f"--{name.replace('_', '-')}", path)]
+    command_line = [
+        sys.executable,
+        "-m",
+        "tracediff",
+        "compare",
+        BEFORE,
+        AFTER,
+        "--latencies-warmup",
+        "0",
+        "-q",
+    ]
+    subprocess.run(
+        [*command_line, *words, "--json", tmp_path / "command.json"],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+    )
+    found.to_json(tmp_path / "api.json")
+    assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
+    assert found.latencies_rows["statistic"].to_list() == ["mean", "median", "p90", "p99", "min"]
+    assert len(found.trtexec_rows) > 0 and len(found.ncu_rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"latencies_unit": "h"}, "unit"),
+        ({"latencies_warmup": "-1"}, "warm-up"),
+    ],
+)
+def test_options_on_latencies_that_are_none(options, what):
+    with pytest.raises(ValueError, match=what):
+        tracediff.compare(BEFORE, AFTER, latencies_baseline="a", latencies_candidate="b", **options)
+
+
+def test_latencies_of_one_side_are_an_error_before_any_trace_is_read():
+    with pytest.raises(tracediff.TracediffError) as caught:
+        tracediff.compare("nowhere", "nowhere", latencies_baseline=str(ROOT / "fixtures/latencies/same_1"))
+    assert caught.value.slug == "latencies-one-side"
 
 
 def test_profiles_of_nsight_compute(tmp_path):

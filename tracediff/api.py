@@ -18,9 +18,9 @@ import polars as pl
 from tracediff.align.strata import MIN_STEPS
 from tracediff.errors import TracediffError
 from tracediff.load.selection import selections
-from tracediff.measure.ncu_pair import reader
+from tracediff.measure.beside import Beside, LatencyOptions
 from tracediff.measure.session import Asked, compare_inputs, reading_of
-from tracediff.model import Result, Verdict
+from tracediff.model import Result, Verdict, encode
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
 
@@ -86,9 +86,7 @@ class Comparison:
 
     def to_json(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the result; `tracediff report` renders it again. Raises `TracediffError`: output-exists, ..."""
-        from tracediff.report.jsonreport import render_json
-
-        _write(path, render_json(self.result), overwrite)
+        _write(path, encode(self.result), overwrite)
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name.startswith("_"):
@@ -194,6 +192,13 @@ def compare(
     host_only: bool = False,
     ncu_baseline: PathLike | None = None,
     ncu_candidate: PathLike | None = None,
+    trtexec_baseline: PathLike | None = None,
+    trtexec_candidate: PathLike | None = None,
+    latencies_baseline: Paths = (),
+    latencies_candidate: Paths = (),
+    latencies_column: str | None = None,
+    latencies_unit: Literal["ns", "us", "ms", "s"] | None = None,
+    latencies_warmup: str = "auto",
     force: bool = False,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -209,21 +214,28 @@ def compare(
     Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
     be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What was read before is
     taken from the cache, unless `cache` is false. What is left out is
-    warned of (`UserWarning`). `ncu_baseline` and `ncu_candidate` are profiles of Nsight Compute, compared in the tables
-    `ncu_rows` and `ncu_figures`.
+    warned of (`UserWarning`). What is given beside the traces is compared in tables of its own: profiles of Nsight Compute
+    (`ncu_rows`, `ncu_rows_reasons`), files of trtexec (`trtexec_figures`, `trtexec_rows`, `trtexec_groups`), latencies measured
+    without a profiler (`latencies_rows`, `latencies_checks`; a path a run, or a folder).
 
     Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ncu-one-side, ...,
-    and
-    ValueError where `steps`, `window` or `ranks` are spelled otherwise than on the command line.
+    and ValueError where `steps`, `window`, `ranks`, `latencies_unit` or `latencies_warmup` are spelled otherwise than on
+    the command line.
     """
-    with_counters = reader(*(None if one is None else Path(one) for one in (ncu_baseline, ncu_candidate)))
+    latencies = LatencyOptions(
+        latencies_column,
+        latencies_unit,
+        latencies_warmup,
+        _paths(latencies_baseline),
+        _paths(latencies_candidate),
+    )
     asked = Asked(
         baseline=os.fspath(baseline),
-        candidate=None if candidate is None else os.fspath(candidate),
+        candidate=_word(candidate),
         step_regex=step_regex,
         whole_capture=whole_capture,
         min_steps=min_steps,
-        noise=None if noise is None else os.fspath(noise),
+        noise=_word(noise),
         kpi_baseline=_paths(baseline_kpi),
         kpi_candidate=_paths(candidate_kpi),
         host_only=host_only,
@@ -234,9 +246,14 @@ def compare(
         only=selections(steps, window, ranks),
         skip_unreadable=skip_unreadable,
         scheduler=scheduler,
+        beside=Beside(
+            (_path(ncu_baseline), _path(ncu_candidate)),
+            (_word(trtexec_baseline), _word(trtexec_candidate)),
+            latencies,
+        ),
     )
     result = compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))
-    return Comparison(with_counters(result))
+    return Comparison(result)
 
 
 def open(
@@ -257,6 +274,14 @@ def open(
     reading = reading_of(step_regex, whole_capture, host_only, memory_limit, threads)
     words = [os.fspath(one) for one in (capture, candidate) if one is not None]
     return Captures(Tables(sides_of(words), reading))
+
+
+def _word(given: PathLike | None) -> str | None:
+    return None if given is None else os.fspath(given)
+
+
+def _path(given: PathLike | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:

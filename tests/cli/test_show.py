@@ -6,12 +6,13 @@ import json
 import shutil
 
 import jsonschema
+import msgspec
 import pytest
 
 from tests.cli.checks import expect_error, files
 from tests.serving import serving
 from tests.tiny import FIXTURES
-from tracediff.model.show import Show, decode
+from tracediff.model.show import Show
 from tracediff.report.tables import file_names
 
 FORMATS = {"--html": "out.html", "--md": "out.md", "--json": "out.json", "--tables": "tables"}
@@ -46,7 +47,7 @@ def test_a_folder_of_runs_with_a_label_and_figures(run, tmp_path) -> None:
         "2 runs, 12 steps" in out
         and "standard deviation 14.1 us over 2 runs (707.0 to 727.0 us)" in " ".join(out.split())
     )
-    report = decode((tmp_path / "a.json").read_bytes())
+    report = msgspec.json.decode((tmp_path / "a.json").read_bytes(), type=Show)
     assert [run.name for run in report.input.runs] == ["run0.sqlite", "run1.sqlite"]
     assert report.kpi is not None and report.kpi.source == "serving_summary.json" and report.kpi.rows
     assert str(tmp_path) not in (tmp_path / "a.json").read_text()

@@ -17,7 +17,7 @@ from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.sides import Run, Side
-from tracediff.report.jsonreport import render_json
+from tracediff.model import encode
 from tracediff.report.markdown import render_markdown
 
 READING = Reading(threads=1)
@@ -54,7 +54,7 @@ def test_a_mutated_export(changes, base, intact, folder):
     result = outcome(lambda: compare(intact, side("mutated", reduction)))
     if not isinstance(result, TracediffError):
         check_result(result)
-        render_json(result)
+        encode(result)
         render_markdown(result)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -21,8 +22,8 @@ from tracediff.measure.compare import Options, compare
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.show import show
 from tracediff.measure.sides import Run, Side
-from tracediff.model import Result
-from tracediff.model.show import Show, decode, encode
+from tracediff.model import Result, encode
+from tracediff.model.show import Show
 
 BUSY = ("compute", "comm", "memcpy")
 REAL = {
@@ -302,7 +303,7 @@ def test_benchmark_figures_are_means_of_the_reports(tmp_path) -> None:
 
 def test_it_is_read_back_as_it_was(tmp_path) -> None:
     report = shown("straggler")
-    assert decode(encode(report)) == report
+    assert msgspec.json.decode(encode(report), type=Show) == report
     again = show(Side("tp2_strag_1", real("straggler").runs))
     assert encode(again) == encode(report)
 

@@ -12,19 +12,18 @@ import pytest
 
 from tests.report import sample
 from tracediff.errors import TracediffError
-from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, decode
+from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, decode, encode
 from tracediff.report import templates
 from tracediff.report.annotations import render_annotations
 from tracediff.report.benchmark import render_benchmark
-from tracediff.report.jsonreport import render_json
 from tracediff.report.junit import render_junit
 
 
 def test_json_reads_back_to_the_same_result() -> None:
     result = sample.full()
-    data = render_json(result)
+    data = encode(result)
     assert decode(data) == result
-    assert data == render_json(sample.full())
+    assert data == encode(sample.full())
 
 
 def gate(text: str, outcome: Outcome, message: str, severity: Severity = "error") -> GateOutcome:

@@ -22,7 +22,8 @@ from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.serving import US
 from tracediff.measure.show import show
-from tracediff.model.show import Show, ShowCategory, ShowStep, encode
+from tracediff.model import encode
+from tracediff.model.show import Show, ShowCategory, ShowStep
 from tracediff.report import show_words, tables
 from tracediff.report.schema import build_schema
 from tracediff.report.show_html import render_show_html

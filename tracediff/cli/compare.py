@@ -10,7 +10,7 @@ import click
 
 from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
-from tracediff.cli.latency_options import LatencyOptions, beside_options
+from tracediff.cli.latency_options import beside_options
 from tracediff.cli.outputs import check, output_options, write_outputs
 from tracediff.cli.reading import (
     complete_files,
@@ -25,6 +25,7 @@ from tracediff.cli.selecting import reading_where, selection_options
 
 if TYPE_CHECKING:
     from tracediff.load.selection import Selection
+    from tracediff.measure.beside import LatencyOptions
     from tracediff.model import Result
 
 
@@ -132,24 +133,20 @@ def compare(
     may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
-    from tracediff.cli import latency_options, trtexec_pair
-    from tracediff.measure import ncu_pair
+    from tracediff.measure.beside import Beside
     from tracediff.measure.session import Asked, compare_inputs
 
     check(outputs, overwrite)
-    with_counters = ncu_pair.reader(ncu_baseline, ncu_candidate)
-    with_engines = trtexec_pair.reader(trtexec_baseline, trtexec_candidate)
-    with_latencies = latency_options.reader(latencies)
     result = compare_inputs(
         Asked(
             baseline, candidate, step_regex, whole_capture, min_steps, noise, kpi_baseline, kpi_candidate, host_only,
             force, memory_limit, threads, cached, only, skip_unreadable, scheduler,
+            Beside((ncu_baseline, ncu_candidate), (trtexec_baseline, trtexec_candidate), latencies),
         ),
         keep=bool({"html", "json", "tables"} & outputs.keys()),  # what draws steps
         progress=progress(quiet),
         warn=lambda text: click.echo(f"warning: {text}", err=True),
     )  # fmt: skip
-    result = with_latencies(with_engines(with_counters(result)))
     sys.exit(finish(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
 
 

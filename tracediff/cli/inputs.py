@@ -33,7 +33,7 @@ def inputs(files: tuple[Path, ...], as_json: bool, tables: bool) -> None:
 
     report = identify(files)
     if as_json:
-        from tracediff.model.contents import encode
+        from tracediff.model import encode
 
         click.echo(encode(report), nl=False)
     else:

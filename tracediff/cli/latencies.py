@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.latency_options import LatencyOptions, compare_sides, reading_options
-from tracediff.cli.outputs import latency_output_options, print_guarded
+from tracediff.cli.latency_options import reading_options
+from tracediff.cli.outputs import check, output_options_of, write_outputs
 from tracediff.cli.reading import complete_files
 from tracediff.load.labels import own_label
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tracediff.model.latencies import LatencyReport
+from tracediff.report.kinds import BY_NAME
 
 
 @click.command(
@@ -34,7 +29,7 @@ Exit status: 0 done, 1 error, 2 usage.
 @click.argument("baseline", shell_complete=complete_files)
 @click.argument("candidate", shell_complete=complete_files)
 @reading_options
-@latency_output_options
+@output_options_of("latencies")
 def latencies(
     baseline: str,
     candidate: str,
@@ -52,16 +47,16 @@ def latencies(
     at best. label=PATH names a side.
     """
     import tracediff
+    from tracediff.measure.beside import LatencyOptions, compare_latencies
     from tracediff.model import Tool
     from tracediff.model.latencies import LatencyReport
-    from tracediff.report.write import check_outputs
 
-    check_outputs(outputs.values(), overwrite)
+    check(outputs, overwrite, BY_NAME["latencies"])
     (one, before), (other, after) = _named(baseline), _named(candidate)
     options = LatencyOptions(column, unit, warmup, (before,), (after,))
-    found = compare_sides(options, (one, other))
+    found = compare_latencies(options, (one, other))
     report = LatencyReport(tool=Tool("tracediff", tracediff.__version__), latencies=found)
-    write_latencies(report, outputs, overwrite=overwrite, quiet=quiet)
+    write_outputs(report, outputs, overwrite=overwrite, quiet=quiet)
 
 
 def _named(word: str) -> tuple[str, Path]:
@@ -69,35 +64,3 @@ def _named(word: str) -> tuple[str, Path]:
     label, rest = own_label(word)
     path = Path(rest)
     return label or (path.name if path.name not in ("", "..") else path.resolve().name), path
-
-
-def write_latencies(report: LatencyReport, outputs: dict[str, Path], *, overwrite: bool, quiet: bool) -> None:
-    """Render everything first, then write and print."""
-    from tracediff.report.latencies_terminal import render_latencies_terminal
-    from tracediff.report.write import write_atomically
-
-    rendered = {path: _render(name, report) for name, path in outputs.items()}
-    for path, data in rendered.items():
-        write_atomically(path, data, overwrite)
-
-    def show(console: Console) -> None:
-        render_latencies_terminal(report, console)
-
-    if not quiet:
-        print_guarded(show)
-    for name, path in outputs.items():
-        click.echo(f"wrote {path} ({name})", err=True)
-
-
-def _render(name: str, report: LatencyReport) -> bytes:
-    if name == "html":
-        from tracediff.report.latencies_html import render_latencies_html
-
-        return render_latencies_html(report).encode()
-    if name == "md":
-        from tracediff.report.latencies_markdown import render_latencies_markdown
-
-        return render_latencies_markdown(report).encode()
-    from tracediff.model.latencies import encode
-
-    return encode(report)

@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracediff.errors import TracediffError
+from tracediff.report.kinds import (
+    BY_NAME,
+    COMPARISON,
+    Kind,
+    kind_of,
+    named,
+    print_report,
+    render,
+    version,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tracediff.model import Result
-    from tracediff.model.latencies import LatencyReport
-    from tracediff.model.ncu import NcuReport
-    from tracediff.model.show import Show
-    from tracediff.model.trtexec import TrtexecReport
+    from tracediff.report.kinds import Report
 
 _FORMATS = {
     "html": ("FILE", "One offline page."),
@@ -37,9 +44,7 @@ _TOP = click.option(
     show_default=True,
     help="Rows of a table in the terminal and the comment.",
 )
-OF_ONE = ("html", "md", "json", "tables")  # formats of the report of one capture
-OF_NCU = ("html", "md", "json")  # of the report of kernels by their counters, and of engines by trtexec
-OF_LATENCIES = ("html", "md", "json")  # of the report of latencies
+_ALONE = {"md": ("FILE", "Markdown.")}  # of a report that compares no steps
 
 
 def output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,31 +52,12 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
     return _options(command, _FORMATS)
 
 
-def show_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same with the formats of the report of one capture."""
-    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/result.md).")}
-    return _options(command, {name: (_FORMATS | words)[name] for name in OF_ONE})
-
-
-def ncu_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same with the formats of the report of kernels by their counters."""
-    return _alone_options(command, "docs/ncu.md")
-
-
-def trtexec_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same for the report of engines by trtexec."""
-    return _alone_options(command, "docs/trtexec.md")
-
-
-def _alone_options(command: Callable[..., None], page: str) -> Callable[..., None]:
-    words = {"md": ("FILE", "Markdown."), "json": ("FILE", f"The report itself (see {page}).")}
-    return _options(command, {name: (_FORMATS | words)[name] for name in OF_NCU})
-
-
-def latency_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same with the formats of the report of latencies, which has no tables to cut: no --top."""
-    words = {"md": ("FILE", "Markdown."), "json": ("FILE", "The report itself (see docs/latencies.md).")}
-    return _options(command, {name: (_FORMATS | words)[name] for name in OF_LATENCIES}, top=False)
+def output_options_of(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The same with the formats of another kind of report; without `top` where no table is ever cut."""
+    kind = BY_NAME[name]
+    words = _FORMATS | _ALONE | {"json": ("FILE", f"The report itself (see {kind.page}).")}
+    formats = {form: words[form] for form in kind.formats}
+    return lambda command: _options(command, formats, top=kind.cut)
 
 
 def _options(
@@ -103,23 +89,21 @@ def _options(
     return decorated
 
 
-def check(outputs: dict[str, Path], overwrite: bool, *, of_one: bool = False) -> None:
-    """Raise now for what would stop a file from being written after the work is done; `of_one`: of one capture."""
+def check(outputs: dict[str, Path], overwrite: bool, kind: Kind = COMPARISON) -> None:
+    """Raise now for what would stop a file of a report of this kind from being written after the work is done."""
     from tracediff.report.write import check_folder, check_outputs
 
     if "tables" in outputs:
         check_folder(outputs["tables"])
-    check_outputs((path for name in outputs for path in _files(name, outputs[name], of_one)), overwrite)
+    check_outputs((path for name in outputs for path in _files(name, outputs[name], kind)), overwrite)
 
 
-def _files(name: str, path: Path, of_one: bool) -> Iterable[Path]:
+def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
     """Every file that an output consists of; of tables in a folder that does not exist yet, none."""
     if name == "tables":
-        from tracediff.model import Result
-        from tracediff.model.show import Show
         from tracediff.report.tables import file_names
 
-        return [path / file for file in file_names(Show if of_one else Result)] if path.is_dir() else []
+        return [path / file for file in file_names(named(kind.struct))] if path.is_dir() else []
     if name == "postmortem":
         from tracediff.report.postmortem_files import file_names as parts
 
@@ -128,54 +112,22 @@ def _files(name: str, path: Path, of_one: bool) -> Iterable[Path]:
 
 
 def write_outputs(
-    result: Result | Show, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool
+    report: Report, outputs: dict[str, Path], *, overwrite: bool, quiet: bool, top: int = 10
 ) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import make_folder, write_atomically
 
-    rendered = {name: _render(name, path, result, top) for name, path in outputs.items()}
+    rendered = {name: _render(name, path, report, top) for name, path in outputs.items()}
     for name, files in rendered.items():
         if name == "tables":
             make_folder(outputs[name])
         for file, data in files.items():
             write_atomically(file, data, overwrite)
-    if not quiet:
-        _print(result, top)
+    if quiet:
+        return
+    print_guarded(lambda console: print_report(report, console, top=top))
     for name, path in outputs.items():
         click.echo(f"wrote {path} ({name})", err=True)
-
-
-def write_alone(
-    rendered: dict[str, bytes],
-    outputs: dict[str, Path],
-    show: Callable[[Console], None],
-    *,
-    overwrite: bool,
-    quiet: bool,
-) -> None:
-    """Write and print a report that is no `Result`, already rendered in each format."""
-    from tracediff.report.write import write_atomically
-
-    for name, data in rendered.items():
-        write_atomically(outputs[name], data, overwrite)
-    if not quiet:
-        print_guarded(show)
-    for name, path in outputs.items():
-        click.echo(f"wrote {path} ({name})", err=True)
-
-
-def _print(result: Result | Show, top: int) -> None:
-    from tracediff.model import Result
-    from tracediff.report.show_terminal import render_show_terminal
-    from tracediff.report.terminal import render_terminal
-
-    def render(console: Console) -> None:
-        if isinstance(result, Result):
-            render_terminal(result, console, top=top)
-        else:
-            render_show_terminal(result, console, top=top)
-
-    print_guarded(render)
 
 
 def print_guarded(render: Callable[[Console], None]) -> None:
@@ -193,115 +145,64 @@ def print_guarded(render: Callable[[Console], None]) -> None:
     click.echo(guard(printed.get()), nl=False)
 
 
-def _render(name: str, path: Path, result: Result | Show, top: int) -> dict[Path, bytes]:
+def _render(name: str, path: Path, report: Report, top: int) -> dict[Path, bytes]:
+    from tracediff.model import Result
+    from tracediff.model.show import Show
+
     if name == "tables":
         from tracediff.report.tables import files
 
-        return {path / file: data for file, data in files(result)}
-    from tracediff.model import Result
-
-    if not isinstance(result, Result):
-        return {path: _of_one(name, result, top)}
+        assert isinstance(report, Result | Show)
+        return {path / file: data for file, data in files(report)}
     if name == "postmortem":
         from tracediff.report.postmortem_files import render_postmortem
 
-        return render_postmortem(result, path)
-    return {path: _one_file(name, result, top)}
-
-
-def _one_file(name: str, result: Result, top: int) -> bytes:
-    if name == "html":
-        from tracediff.report.html import render_html
-
-        return render_html(result).encode()
-    if name == "md":
-        from tracediff.report.markdown import render_markdown
-
-        return render_markdown(result, top=top).encode()
-    if name == "junit":
-        from tracediff.report.junit import render_junit
-
-        return render_junit(result)
-    if name == "benchmark-json":
-        from tracediff.report.benchmark import render_benchmark
-
-        return render_benchmark(result)
-    from tracediff.report.jsonreport import render_json
-
-    return render_json(result)
-
-
-def _of_one(name: str, report: Show, top: int) -> bytes:
-    if name == "html":
-        from tracediff.report.show_html import render_show_html
-
-        return render_show_html(report).encode()
-    if name == "md":
-        from tracediff.report.show_markdown import render_show_markdown
-
-        return render_show_markdown(report, top=top).encode()
-    from tracediff.model.show import encode
-
-    return encode(report)
+        assert isinstance(report, Result)
+        return render_postmortem(report, path)
+    return {path: render(report, name, top=top)}
 
 
 def read_result(path: Path) -> Result:
     """Read what `tracediff compare --json` wrote. Raises `TracediffError`: one-capture, and those of `read_saved`."""
     from tracediff.model import Result
-    from tracediff.model.latencies import LatencyReport
-    from tracediff.model.ncu import NcuReport
-    from tracediff.model.trtexec import TrtexecReport
+    from tracediff.model.show import Show
 
     found = read_saved(path)
-    names: dict[type[object], str] = {
-        NcuReport: "kernels by their counters",
-        TrtexecReport: "engines by trtexec",
-        LatencyReport: "latencies",
-    }
-    if what := names.get(type(found)):
-        raise TracediffError(
-            "not-a-result",
-            f"{path.name} compares {what}, not steps",
-            fix="tracediff compare A B --json FILE",
-        )
-    if not isinstance(found, Result):
+    if isinstance(found, Result):
+        return found
+    if isinstance(found, Show):
         raise TracediffError(
             "one-capture",
             f"{path.name} is the report of one capture: it compares nothing",
             fix="tracediff compare A B --json FILE",
             exit_code=2,
         )
-    return found
+    raise TracediffError(
+        "not-a-result",
+        f"{path.name} {kind_of(found).says}, not steps",
+        fix="tracediff compare A B --json FILE",
+    )
 
 
-def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | LatencyReport:
+def read_saved(path: Path) -> Report:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
-
-    from tracediff.model import FORMAT_VERSION, decode, latencies, ncu, show, trtexec
 
     class Versioned(msgspec.Struct):
         format_version: int
         kind: str = ""
 
-    # what is no comparison of steps: kind -> its version, and what reads it
-    forms: dict[str, tuple[int, Callable[[bytes], Result | Show | NcuReport | TrtexecReport | LatencyReport]]]
-    forms = {
-        "show": (show.SHOW_VERSION, show.decode),
-        "ncu": (ncu.NCU_VERSION, ncu.decode),
-        "trtexec": (trtexec.TRTEXEC_VERSION, trtexec.decode),
-        "latencies": (latencies.LATENCIES_VERSION, latencies.decode),
-    }
     try:
         data = path.read_bytes()
     except OSError as error:
         raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
     try:
         found = msgspec.json.decode(data, type=Versioned)
-        version = found.format_version
-        known, read = forms.get(found.kind, (FORMAT_VERSION, decode))
-        if version == known:
-            return read(data)
+        kind = BY_NAME.get(found.kind, COMPARISON)
+        known = version(kind)
+        if found.format_version == known:
+            report: Report = msgspec.json.decode(data, type=named(kind.struct))
+            return report
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TracediffError(
             "not-a-result",
@@ -310,6 +211,6 @@ def read_saved(path: Path) -> Result | Show | NcuReport | TrtexecReport | Latenc
         ) from error
     raise TracediffError(
         "result-version",
-        f"{path.name} has format {version}, this tracediff reads {known}",
+        f"{path.name} has format {found.format_version}, this tracediff reads {known}",
         fix=f"run the {'report' if found.kind == 'show' else 'comparison'} again with this version",
     )

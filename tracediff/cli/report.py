@@ -8,16 +8,9 @@ from pathlib import Path
 import click
 
 from tracediff.cli.gating import Gating, gate_options
-from tracediff.cli.outputs import (
-    OF_LATENCIES,
-    OF_NCU,
-    OF_ONE,
-    check,
-    output_options,
-    read_saved,
-    write_outputs,
-)
+from tracediff.cli.outputs import check, output_options, read_saved, write_outputs
 from tracediff.errors import TracediffError
+from tracediff.report.kinds import Kind, kind_of
 
 
 @click.command(epilog="Example: tracediff report result.json --html report.html --postmortem incident.md")
@@ -44,50 +37,29 @@ def _render(
 ) -> None:
     """Everything is rendered before anything is written."""
     from tracediff.cli.compare import finish
-    from tracediff.cli.ncu import write_ncu
-    from tracediff.cli.trtexec import write_trtexec
     from tracediff.model import Result
-    from tracediff.model.latencies import LatencyReport
-    from tracediff.model.ncu import NcuReport
-    from tracediff.model.trtexec import TrtexecReport
-    from tracediff.report.write import check_outputs
 
     found = read_saved(result)
-    if isinstance(found, NcuReport):
-        _refuse(result.name, outputs, OF_NCU, "compares kernels by their counters")
-        check_outputs(outputs.values(), overwrite)
-        write_ncu(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
-        return
-    if isinstance(found, TrtexecReport):
-        _refuse(result.name, outputs, OF_NCU, "compares engines by trtexec")
-        check_outputs(outputs.values(), overwrite)
-        write_trtexec(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
-        return
-    if isinstance(found, LatencyReport):
-        from tracediff.cli.latencies import write_latencies
-
-        _refuse(result.name, outputs, OF_LATENCIES, "compares latencies")
-        check_outputs(outputs.values(), overwrite)
-        write_latencies(found, outputs, overwrite=overwrite, quiet=quiet)
-        return
-    check(outputs, overwrite, of_one=not isinstance(found, Result))
+    kind = kind_of(found)
     if isinstance(found, Result):
+        check(outputs, overwrite)
         sys.exit(finish(found, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
-    _refuse(result.name, outputs, OF_ONE, "is the report of one capture")
+    _refuse(result.name, outputs, kind)
+    check(outputs, overwrite, kind)
     write_outputs(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
 
 
-def _refuse(name: str, outputs: dict[str, Path], formats: tuple[str, ...], what: str) -> None:
+def _refuse(name: str, outputs: dict[str, Path], kind: Kind) -> None:
     """Raise `TracediffError` (one-capture) for an option that only a comparison of steps has."""
     given = click.get_current_context().params
-    options = [f"--{one}" for one in outputs if one not in formats]
+    options = [f"--{one}" for one in outputs if one not in kind.formats]
     options += [
         f"--{one.replace('_', '-')}" for one in ("fail_on", "warn_on", "annotations") if given.get(one)
     ]
     if options:
         raise TracediffError(
             "one-capture",
-            f"{name} {what}: {', '.join(options)} needs a comparison of steps",
+            f"{name} {kind.says}: {', '.join(options)} needs a comparison of steps",
             fix="tracediff compare A B --json FILE",
             exit_code=2,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.cache import cache_option
-from tracediff.cli.outputs import check, show_output_options, write_outputs
+from tracediff.cli.outputs import check, output_options_of, write_outputs
 from tracediff.cli.reading import (
     complete_files,
     memory_limit_option,
@@ -20,6 +20,7 @@ from tracediff.cli.reading import (
     whole_capture_option,
 )
 from tracediff.cli.selecting import reading_where, selection_options
+from tracediff.report.kinds import BY_NAME
 
 if TYPE_CHECKING:
     from tracediff.load.selection import Selection
@@ -38,7 +39,7 @@ Exit status: 0 done, 1 error, 2 usage.
 """
 )
 @click.argument("capture", shell_complete=complete_files)
-@show_output_options
+@output_options_of("show")
 @step_regex_option
 @whole_capture_option
 @selection_options
@@ -87,7 +88,7 @@ def show(
     from tracediff.measure.session import reading_of, selected
     from tracediff.measure.show import show as show_side
 
-    check(outputs, overwrite, of_one=True)
+    check(outputs, overwrite, BY_NAME["show"])
     if host_only and whole_capture:
         raise click.UsageError("--host-only needs step labels: it goes without --whole-capture")
     if only[0] != only[1]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.outputs import trtexec_output_options, write_alone
+from tracediff.cli.outputs import check, output_options_of, write_outputs
 from tracediff.cli.reading import complete_files
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tracediff.model.trtexec import TrtexecReport
+from tracediff.report.kinds import BY_NAME
 
 
 @click.command(
@@ -35,7 +30,7 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("baseline", shell_complete=complete_files)
 @click.argument("candidate", shell_complete=complete_files)
-@trtexec_output_options
+@output_options_of("trtexec")
 def trtexec(
     baseline: str, candidate: str, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool
 ) -> None:
@@ -49,36 +44,8 @@ def trtexec(
     from tracediff.measure.trtexec import compare_trtexec
     from tracediff.model import Tool
     from tracediff.model.trtexec import TrtexecReport
-    from tracediff.report.write import check_outputs
 
-    check_outputs(outputs.values(), overwrite)
+    check(outputs, overwrite, BY_NAME["trtexec"])
     found = compare_trtexec(read(baseline), read(candidate))
     report = TrtexecReport(tool=Tool("tracediff", tracediff.__version__), trtexec=found)
-    write_trtexec(report, outputs, overwrite=overwrite, top=top, quiet=quiet)
-
-
-def write_trtexec(
-    report: TrtexecReport, outputs: dict[str, Path], *, overwrite: bool, top: int, quiet: bool
-) -> None:
-    """Render everything first, then write and print."""
-    from tracediff.report.trtexec_terminal import render_trtexec_terminal
-
-    def show(console: Console) -> None:
-        render_trtexec_terminal(report, console, top=top)
-
-    rendered = {name: _render(name, report, top) for name in outputs}
-    write_alone(rendered, outputs, show, overwrite=overwrite, quiet=quiet)
-
-
-def _render(name: str, report: TrtexecReport, top: int) -> bytes:
-    if name == "html":
-        from tracediff.report.trtexec_html import render_trtexec_html
-
-        return render_trtexec_html(report).encode()
-    if name == "md":
-        from tracediff.report.trtexec_markdown import render_trtexec_markdown
-
-        return render_trtexec_markdown(report, top=top).encode()
-    from tracediff.model.trtexec import encode
-
-    return encode(report)
+    write_outputs(report, outputs, overwrite=overwrite, top=top, quiet=quiet)

@@ -15,6 +15,7 @@ from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve, resolve_pair
 from tracediff.load.kpi import read
 from tracediff.load.selection import ALL, Selection, spell_ranks, spell_steps, spell_window
+from tracediff.measure.beside import NOTHING, Beside, readers
 from tracediff.measure.bundle_kpi import with_bundle_kpi
 from tracediff.measure.compare import Options, compare
 from tracediff.measure.kpi import compare_kpi
@@ -45,6 +46,7 @@ class Asked:
     )  # what is measured of each side; of --noise as of the baseline
     skip_unreadable: bool = False
     scheduler: str | None = None
+    beside: Beside = NOTHING
 
 
 def compare_inputs(
@@ -57,9 +59,10 @@ def compare_inputs(
     """Find the files, read them, compare the sides.
 
     `keep`: with the events of some steps, to draw. `progress` is told each file's name before it is read, `warn` what
-    was left out. Raises `TracediffError`: those of `resolve_pair`, `reduce_sides`, `compare` and `read`, host-only-steps,
-    kpi-one-side.
+    was left out. Raises `TracediffError`: those of `readers`, `resolve_pair`, `reduce_sides`, `compare` and `read`,
+    host-only-steps, kpi-one-side.
     """
+    further = readers(asked.beside)
     reading = reading_of(
         asked.step_regex,
         asked.whole_capture,
@@ -82,8 +85,12 @@ def compare_inputs(
         noise=sides[2] if asked.noise else None,
     )  # fmt: skip
     if asked.kpi_baseline or asked.kpi_candidate:
-        return _with_kpi(result, asked.kpi_baseline, asked.kpi_candidate)
-    return result if bundle is None else with_bundle_kpi(result, bundle, warn)
+        result = _with_kpi(result, asked.kpi_baseline, asked.kpi_candidate)
+    elif bundle is not None:
+        result = with_bundle_kpi(result, bundle, warn)
+    for add in further:
+        result = add(result)
+    return result
 
 
 def reading_of(

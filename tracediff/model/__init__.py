@@ -8,7 +8,18 @@ a module of its own, which is imported by its name: `show` (one capture), `conte
 from __future__ import annotations
 
 from tracediff.model.accounting import CATEGORIES, Accounting
-from tracediff.model.common import Captured, Cause, Evidence, Note, Outcome, Pair, Severity, Tool, Verdict
+from tracediff.model.common import (
+    Captured,
+    Cause,
+    Evidence,
+    Note,
+    Outcome,
+    Pair,
+    Severity,
+    Tool,
+    Verdict,
+    encode,
+)
 from tracediff.model.comparability import Check, Comparability, Coverage
 from tracediff.model.findings import Finding, FindingEvidence, Moment, Where
 from tracediff.model.gaps import GapRow, GapSide, WorstGap
@@ -29,7 +40,7 @@ from tracediff.model.launch import ApiRow, Graphs, Launch, LaunchSide, Transitio
 from tracediff.model.ncu import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
 from tracediff.model.python import Gc, GcRow, Gil, GilPairRow, GilRow
 from tracediff.model.ranks import KernelRanks, RankRow, RankSkew
-from tracediff.model.result import FORMAT_VERSION, Result, decode, encode
+from tracediff.model.result import FORMAT_VERSION, Result, decode
 from tracediff.model.steps import Mix, Phase, PhaseSide, Step, StepSample, Stratum
 from tracediff.model.system import (
     CommCallRow,

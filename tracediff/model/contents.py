@@ -116,8 +116,3 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["inputs"] = "inputs"
     tool: Tool
     inputs: list[Input]
-
-
-def encode(report: Inputs) -> bytes:
-    """The report as JSON, keys in the order of the structs: the same files give the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

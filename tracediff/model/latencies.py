@@ -100,13 +100,3 @@ class LatencyReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["latencies"] = "latencies"
     tool: Tool
     latencies: Latencies
-
-
-def decode(data: bytes) -> LatencyReport:
-    """Read a report back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    return msgspec.json.decode(data, type=LatencyReport)
-
-
-def encode(report: LatencyReport) -> bytes:
-    """The report as JSON, keys in the order of the structs: the same report gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

@@ -94,13 +94,3 @@ class NcuReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["ncu"] = "ncu"
     tool: Tool
     ncu: Ncu
-
-
-def decode(data: bytes) -> NcuReport:
-    """Read a report back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    return msgspec.json.decode(data, type=NcuReport)
-
-
-def encode(report: NcuReport) -> bytes:
-    """The report as JSON, keys in the order of the structs: the same report gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

@@ -77,8 +77,3 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def decode(data: bytes) -> Result:
     """Read a result back from JSON; raises `msgspec.ValidationError` where it is not one."""
     return msgspec.json.decode(data, type=Result)
-
-
-def encode(result: Result) -> bytes:
-    """The result as JSON, keys in the order of the structs: the same result gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"

@@ -335,13 +335,3 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[ShowSample] = []
     samples_left_out: int = 0
     timelines: ShowTimelines | None = None
-
-
-def decode(data: bytes) -> Show:
-    """Read a report back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    return msgspec.json.decode(data, type=Show)
-
-
-def encode(report: Show) -> bytes:
-    """The report as JSON, keys in the order of the structs: the same report gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

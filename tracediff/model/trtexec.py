@@ -118,13 +118,3 @@ class TrtexecReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["trtexec"] = "trtexec"
     tool: Tool
     trtexec: Trtexec
-
-
-def decode(data: bytes) -> TrtexecReport:
-    """Read a report back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    return msgspec.json.decode(data, type=TrtexecReport)
-
-
-def encode(report: TrtexecReport) -> bytes:
-    """The report as JSON, keys in the order of the structs: the same report gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

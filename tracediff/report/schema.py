@@ -7,46 +7,32 @@ from typing import Any
 
 import msgspec
 
-from tracediff.model import FORMAT_VERSION, Result
-from tracediff.model.latencies import LATENCIES_VERSION, LatencyReport
-from tracediff.model.ncu import NCU_VERSION, NcuReport
-from tracediff.model.show import SHOW_VERSION, Show
-from tracediff.model.trtexec import TRTEXEC_VERSION, TrtexecReport
+from tracediff.report.kinds import ALONE, COMPARISON, named, version
 
 
 def build_schema() -> dict[str, Any]:
     """Return the schema (2020-12); unknown keys are allowed, for a later version may add some."""
-    (result, show, ncu, trtexec, latencies), structs = msgspec.json.schema_components(
-        [Result, Show, NcuReport, TrtexecReport, LatencyReport], ref_template="#/$defs/{name}"
+    kinds = (COMPARISON, *ALONE)
+    found, structs = msgspec.json.schema_components(
+        [named(kind.struct) for kind in kinds], ref_template="#/$defs/{name}"
     )
-    structs["Result"]["properties"]["format_version"] = {"const": FORMAT_VERSION}
-    structs["Show"]["properties"]["format_version"] = {"const": SHOW_VERSION}
-    structs["Show"]["properties"]["kind"] = {"const": "show"}
-    structs["NcuReport"]["properties"]["format_version"] = {"const": NCU_VERSION}
-    structs["NcuReport"]["properties"]["kind"] = {"const": "ncu"}
-    structs["TrtexecReport"]["properties"]["format_version"] = {"const": TRTEXEC_VERSION}
-    structs["TrtexecReport"]["properties"]["kind"] = {"const": "trtexec"}
-    structs["LatencyReport"]["properties"]["format_version"] = {"const": LATENCIES_VERSION}
-    structs["LatencyReport"]["properties"]["kind"] = {"const": "latencies"}
+    for kind in kinds:
+        fields = structs[named(kind.struct).__name__]["properties"]
+        fields["format_version"] = {"const": version(kind)}
+        if kind.name:
+            fields["kind"] = {"const": kind.name}
+    chosen: dict[str, Any] = found[0]
+    for kind, struct in reversed(list(zip(ALONE, found[1:], strict=True))):
+        chosen = {
+            "if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]},
+            "then": struct,
+            "else": chosen,
+        }
+    versions = "".join(f"; of {kind.short}, {version(kind)}" for kind in ALONE)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"tracediff result, format_version {FORMAT_VERSION}; of one capture, {SHOW_VERSION}; of counters, {NCU_VERSION};"
-        f" of trtexec, {TRTEXEC_VERSION}; of latencies, {LATENCIES_VERSION}",
-        "if": {"properties": {"kind": {"const": "show"}}, "required": ["kind"]},
-        "then": show,
-        "else": {
-            "if": {"properties": {"kind": {"const": "ncu"}}, "required": ["kind"]},
-            "then": ncu,
-            "else": {
-                "if": {"properties": {"kind": {"const": "trtexec"}}, "required": ["kind"]},
-                "then": trtexec,
-                "else": {
-                    "if": {"properties": {"kind": {"const": "latencies"}}, "required": ["kind"]},
-                    "then": latencies,
-                    "else": result,
-                },
-            },
-        },
+        "title": f"tracediff result, format_version {version(COMPARISON)}{versions}",
+        **chosen,
         "$defs": dict(sorted(structs.items())),
     }
 

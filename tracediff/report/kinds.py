@@ -1,0 +1,116 @@
+"""The kinds of report that `--json` saves, an entry each: what reads it, what renders it, in which formats.
+
+Structs and renderers are named here and imported where they are used: a command pays for its own kind alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tracediff.model import Result
+    from tracediff.model.latencies import LatencyReport
+    from tracediff.model.ncu import NcuReport
+    from tracediff.model.show import Show
+    from tracediff.model.trtexec import TrtexecReport
+
+    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport
+
+
+class Kind(NamedTuple):
+    """One kind. Names are MODULE:NAME in the package."""
+
+    name: str  # `kind` in the saved file
+    struct: str
+    says: str  # what a file of it does, as messages put it
+    short: str  # the same in the title of the JSON Schema
+    page: str  # where its JSON is described
+    renderers: dict[str, str]  # of the formats of one file, json apart
+    terminal: str
+    tables: bool = False  # every table as CSV and Parquet
+    cut: bool = True  # long tables are cut in Markdown and in the terminal: --top
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Formats, in the order of the options."""
+        also = ("json", "tables") if self.tables else ("json",)
+        return (*self.renderers, *also)
+
+
+# A comparison of steps is the kind that says none. It has formats of several files too: see cli/outputs.py.
+COMPARISON = Kind(
+    "", "model:Result", "compares steps", "", "docs/result.md",
+    {
+        "html": "report.html:render_html", "md": "report.markdown:render_markdown",
+        "junit": "report.junit:render_junit", "benchmark-json": "report.benchmark:render_benchmark",
+    },
+    "report.terminal:render_terminal", tables=True,
+)  # fmt: skip
+ALONE = (
+    Kind(
+        "show", "model.show:Show", "is the report of one capture", "one capture", "docs/result.md",
+        {"html": "report.show_html:render_show_html", "md": "report.show_markdown:render_show_markdown"},
+        "report.show_terminal:render_show_terminal", tables=True,
+    ),
+    Kind(
+        "ncu", "model.ncu:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
+        {"html": "report.ncu_html:render_ncu_html", "md": "report.ncu_markdown:render_ncu_markdown"},
+        "report.ncu_terminal:render_ncu_terminal",
+    ),
+    Kind(
+        "trtexec", "model.trtexec:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
+        {"html": "report.trtexec_html:render_trtexec_html", "md": "report.trtexec_markdown:render_trtexec_markdown"},
+        "report.trtexec_terminal:render_trtexec_terminal",
+    ),
+    Kind(
+        "latencies", "model.latencies:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
+        {
+            "html": "report.latencies_html:render_latencies_html",
+            "md": "report.latencies_markdown:render_latencies_markdown",
+        },
+        "report.latencies_terminal:render_latencies_terminal", cut=False,
+    ),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in (COMPARISON, *ALONE)}
+
+
+def named(name: str) -> Any:
+    """What MODULE:NAME of the package is."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"tracediff.{module}"), attribute)
+
+
+def version(kind: Kind) -> int:
+    """The format version that this tracediff writes and reads."""
+    import msgspec
+
+    fields = msgspec.structs.fields(named(kind.struct))
+    found = next(field.default for field in fields if field.name == "format_version")
+    assert isinstance(found, int)
+    return found
+
+
+def kind_of(report: Report) -> Kind:
+    """The kind of a report."""
+    return BY_NAME[getattr(report, "kind", "")]
+
+
+def render(report: Report, form: str, *, top: int) -> bytes:
+    """Return a report in a format of one file; `top`: rows of a table in Markdown."""
+    if form == "json":
+        from tracediff.model import encode
+
+        return encode(report)
+    kind = kind_of(report)
+    options = {"top": top} if form == "md" and kind.cut else {}
+    text: str | bytes = named(kind.renderers[form])(report, **options)
+    return text.encode() if isinstance(text, str) else text
+
+
+def print_report(report: Report, console: Console, *, top: int) -> None:
+    """Print a report for reading; `top`: rows of a table."""
+    kind = kind_of(report)
+    named(kind.terminal)(report, console, **({"top": top} if kind.cut else {}))
