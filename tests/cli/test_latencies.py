@@ -162,7 +162,14 @@ def test_beside_traces_the_fix_names_the_options_of_compare(run, good, tmp_path)
 
 def test_beside_traces_a_unit_is_told_by_the_option_of_compare(run, good, tmp_path):
     (tmp_path / "bare.txt").write_text("5\n6\n5\n6\n5\n6\n")
-    words = ("--latencies-baseline", "bare.txt", "--latencies-candidate", "bare.txt", "--latencies-unit", "ms")
+    words = (
+        "--latencies-baseline",
+        "bare.txt",
+        "--latencies-candidate",
+        "bare.txt",
+        "--latencies-unit",
+        "ms",
+    )
     assert run("compare", good, good, *words, "--json", "r.json")[0] == 0
     told = [side["runs"][0]["unit_from"] for side in _sides(tmp_path / "r.json")]
     assert told == ["--latencies-unit", "--latencies-unit"]
