@@ -70,8 +70,8 @@ def test_how_many_fit_together():
 
 def test_needed_counts_the_rows_of_the_large_tables(tmp_path):
     path = one_gap().write(tmp_path / "trace.sqlite")
-    # two kernels, two calls, and two ranges with the name of their domain; most with the calls just loaded
-    assert needed(path) == (3 * 32 + 2 * 100 + 2 * 53, 3 * 16 + 2 * 100 + 2 * 30)
+    # two kernels, two calls, and two ranges with the name of their domain
+    assert needed(path) == (3 * 8 + 2 * 125 + 2 * 40, 3 * 2 + 2 * 125 + 2 * 30)
 
 
 def test_needed_leaves_complaints_to_the_loader(tmp_path):

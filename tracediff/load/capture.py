@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tracediff.load.database import connect, sql
 from tracediff.load.nsys_schema import Schema
 from tracediff.load.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
+
+_LARGE = 64 * 2**20  # bytes of an export: tables of a smaller one are soonest made in memory
 
 
 @dataclass
@@ -52,7 +55,7 @@ def load_capture(
     Raises `TracediffError` (see nsys_schema, unpack).
     """
     plain = unpack(path, scratch, annotations_only=annotations_only)
-    db = connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill")
+    db = open_database(plain, scratch, memory_limit=memory_limit, threads=threads)
     try:
         schema, notes = nsys_sqlite.load(db, plain, path.name)
         notes += kineto.notes(plain) if kineto.is_trace_name(path) else []
@@ -78,6 +81,19 @@ def load_capture(
         if plain != path:
             remove(plain)
     return capture
+
+
+def open_database(
+    export: Path, scratch: Path, *, memory_limit: str | None = None, threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A database for the tables of an unpacked export: of a large one in a file under `scratch`, where there is room.
+
+    Raises `TracediffError`: those of `connect`.
+    """
+    size = columnar.size(export) if export.is_dir() else export.stat().st_size
+    on_disk = _LARGE <= size <= shutil.disk_usage(scratch).free  # they take a seventh of it, or less
+    file = scratch / "tables.duckdb" if on_disk else None
+    return connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill", file=file)
 
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:

@@ -193,6 +193,12 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
             f"{name} does not fit into the memory allowed: {text}",
             fix="raise --memory-limit",
         )
+    if isinstance(error, duckdb.IOException) and "space left" in str(error).lower():
+        return TracediffError(
+            "disk-full",
+            f"the tables of {name} do not fit on the disk of temporary files",
+            fix="set TMPDIR to a folder with space",
+        )
     if "invalid string encoding" in text.lower() or "invalid unicode" in text.lower():
         return TracediffError(
             "bad-column",

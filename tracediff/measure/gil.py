@@ -52,6 +52,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
         start, end = raw["start_ns"][mine], raw["end_ns"][mine]
         waited.add(windows.code(threads[tid].pid, start, number, len(tids)), end - start)
         waits[tid] = union(start, end)
+    del raw
     begins = {
         pid: np.sort(np.concatenate([waits[tid].start for tid in waits if threads[tid].pid == pid]))
         for pid in {thread.pid for thread in threads.values()}

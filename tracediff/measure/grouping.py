@@ -55,21 +55,33 @@ def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:
 
 def quantiles(group: Index, values: Index, counts: Ints, at: tuple[float, ...]) -> list[Floats]:
     """Quantiles of the values of each group, linear between neighbours; `counts`: how many values each group has."""
-    narrow = (
-        group.astype(np.uint16) if len(counts) <= 1 << 16 else group
-    )  # 16 bits: sorted without a comparison
-    ordered = values[np.argsort(narrow, kind="stable")]
-    out = [np.zeros(len(counts)) for _ in at]
-    stop = np.cumsum(counts)
-    for number in np.flatnonzero(counts).tolist():
-        count = int(counts[number])
-        ranks = [q * (count - 1) for q in at]
-        places = sorted({place for rank in ranks for place in (int(rank), min(int(rank) + 1, count - 1))})
-        part = np.partition(ordered[stop[number] - count : stop[number]], places)
-        for one, rank in zip(out, ranks, strict=True):
-            below, above = int(part[int(rank)]), int(part[min(int(rank) + 1, count - 1)])
-            one[number] = below + (above - below) * (rank - int(rank))
+    ordered = _by_group(group, values)
+    some = np.flatnonzero(counts)
+    first, last = (np.cumsum(counts) - counts)[some], counts[some] - 1
+    out = []
+    for q in at:
+        rank = q * last
+        below = rank.astype(np.int64)
+        low, high = ordered[first + below], ordered[first + np.minimum(below + 1, last)]
+        found = np.zeros(len(counts))
+        found[some] = low + (high - low) * (rank - below)
+        out.append(found)
     return out
+
+
+def _by_group(group: Index, values: Index) -> Ints:
+    """The values in order of their group and size. Both in one number, where it holds them, take the least memory."""
+    least, most = int(values.min(initial=0)), int(values.max(initial=0))
+    if most - least >= 1 << 32 or int(group.max(initial=0)) >= 1 << 31:
+        return values[np.lexsort((values, group))].astype(np.int64)
+    both = group.astype(np.int64)
+    both <<= 32
+    both += values
+    both -= least
+    both.sort()
+    both &= (1 << 32) - 1
+    both += least
+    return both
 
 
 class Tally:

@@ -18,11 +18,11 @@ from tracediff.load import columnar
 _MOST = 2 * 2**30
 _BASE = 350 * 2**20  # the interpreter, DuckDB, polars
 
-# Bytes a row; measured. The large tables are loaded one after the other: while NVTX rows are read, then with the ops,
-# then with the calls; last, when the database is down to what is still needed.
+# Bytes a row; measured. The tables of a large export lie in a file (load/capture.py), of which little is in memory: what
+# counts are arrays of ops and calls, and of waits for the GIL, which are rows of ranges; they go before gaps are cut.
 _KERNELS, _CALLS, _RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-_LOADING = ({_RANGES: 62}, {_RANGES: 32, _KERNELS: 130}, {_RANGES: 32, _KERNELS: 100, _CALLS: 53})
-_REDUCED = {_RANGES: 16, _KERNELS: 100, _CALLS: 30}
+_LOADED = {_RANGES: 8, _KERNELS: 125, _CALLS: 40}
+_REDUCED = {_RANGES: 2, _KERNELS: 125, _CALLS: 30}
 _PACKED = 20  # an export grows by this when it is unpacked or made from a report
 # Traces of torch.profiler: some 300 bytes of text an event, of which gzip leaves some 20.
 _PACKED_TRACE = {".json": 0.5, ".gz": 8.0}
@@ -78,7 +78,7 @@ def needed(path: Path) -> tuple[int, int]:
         grows = _PACKED_TRACE.get(path.suffix, _PACKED)
         size = int(path.stat().st_size * grows) if path.is_file() else 0
         return size, size
-    return max(_size(rows, stage) for stage in _LOADING), _size(rows, _REDUCED)
+    return _size(rows, _LOADED), _size(rows, _REDUCED)
 
 
 def _size(rows: dict[str, int], cost: dict[str, int]) -> int:

@@ -143,6 +143,7 @@ _GC = {"stratum": pl.Int64, "thread": pl.String, "generation": pl.String, "count
 
 def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
     """stratum, waiter, holder, holder_place -> ns: whose wait met whose hold."""
+    names = len(places.names) + 1  # and none
     rows = []
     for tid, thread in sorted(threads.items()):
         waits = hosts.thread(tid).gil_wait
@@ -156,12 +157,12 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
             else np.full(len(pieces.part), -1)
         )
         who = handed_over(who, pieces.query)
-        for other in np.unique(who):
+        for other in np.unique(who).tolist():
             index = np.flatnonzero(who == other)
             start, end, wait = pieces.start[index], pieces.end[index], pieces.query[index]
             place = np.full(len(index), -1, np.int64)
             if other >= 0:
-                ranges, labels = hosts.thread(int(other)).places
+                ranges, labels = hosts.thread(other).places
                 inner = cut(Intervals(start, end), ranges)
                 start, end, wait = inner.start, inner.end, wait[inner.query]
                 place = (
@@ -169,26 +170,25 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
                     if len(labels)
                     else np.full(len(start), -1, np.int64)
                 )
+            tally = Tally()  # by stratum and place
             # all parts of a wait belong to the step in which it began, as in the sums of waits
-            stratum = windows.stratum(thread.pid, waits.start[wait])
-            inside = stratum >= 0
+            tally.add(windows.code(thread.pid, waits.start[wait], place + 1, names), end - start)
+            code, _, ns = tally.rows()
             rows.append(
                 pl.DataFrame(
                     {
-                        "stratum": stratum[inside],
-                        "waiter": [thread.role] * int(inside.sum()),
-                        "holder": [threads[int(other)].role if int(other) in threads else "nobody recorded"]
-                        * int(inside.sum()),
-                        "holder_place": [places.name(int(one)) for one in place[inside]],
-                        "ns": (end - start)[inside],
+                        "stratum": code // names,
+                        "waiter": [thread.role] * len(code),
+                        "holder": [threads[other].role if other in threads else "nobody recorded"]
+                        * len(code),
+                        "holder_place": pl.Series(["", *places.names], dtype=pl.String).gather(code % names),
+                        "ns": ns,
                     },
                     schema=_PAIRS,
                 )
             )
-    if not rows:
-        return pl.DataFrame(schema=_PAIRS)
     by = ["stratum", "waiter", "holder", "holder_place"]
-    return pl.concat(rows).group_by(by).agg(pl.col("ns").sum()).sort(by)
+    return pl.concat([pl.DataFrame(schema=_PAIRS), *rows]).group_by(by).agg(pl.col("ns").sum()).sort(by)
 
 
 _PAIRS = {

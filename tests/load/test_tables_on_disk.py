@@ -1,0 +1,60 @@
+"""The tables of a large export lie in a file of the scratch folder: the same numbers, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from tests.tiny import one_gap
+from tracediff.load import capture as captures
+from tracediff.load.capture import open_database
+from tracediff.load.nsys_sqlite import _explain
+from tracediff.measure.run import Reading, reduce_file
+
+EAGER = Path(__file__).parents[2] / "fixtures/captures/eager_a1.sqlite.xz"
+
+
+def test_numbers_are_the_same_from_a_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    in_memory = reduce_file(EAGER, Reading(keep=True))
+    opened = []
+
+    def noted(*args, **options):
+        opened.append(options["file"].parent.parent)
+        return connect(*args, **options)
+
+    connect = captures.connect
+    monkeypatch.setattr(captures, "connect", noted)
+    monkeypatch.setattr(captures, "_LARGE", 0)
+    on_disk = reduce_file(EAGER, Reading(keep=True))
+    for one in fields(in_memory):
+        here, there = getattr(in_memory, one.name), getattr(on_disk, one.name)
+        assert here.equals(there) if isinstance(here, pl.DataFrame) else repr(here) == repr(there), one.name
+    assert opened == [tmp_path]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("large", "free", "on_disk"), [(1, 1, True), (1, 0, False), (2, 2, False)])
+def test_a_file_needs_a_large_export_and_room_on_the_disk(large, free, on_disk, tmp_path, monkeypatch):
+    export = one_gap().write(tmp_path / "trace.sqlite")
+    size = export.stat().st_size
+    monkeypatch.setattr(captures, "_LARGE", large * size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(size, 0, free * size))
+    with open_database(export, tmp_path) as db:
+        files = db.execute("SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL").fetchone()
+    assert files == (1 if on_disk else 0,)
+
+
+def test_a_full_disk_is_named():
+    said = duckdb.IOException(
+        'IO Error: Could not write file "/tmp/x/tables.duckdb": No space left on device'
+    )
+    error = _explain("a.sqlite", Path("/data/a.sqlite"), said)
+    assert (error.slug, str(error.fix)) == ("disk-full", "set TMPDIR to a folder with space")
+    assert "/tmp/x" not in str(error)
