@@ -16,7 +16,7 @@ from tests.serving import runs_of, serving
 from tests.tiny import CAPTURES
 from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
-from tracediff.measure.gates import judge, parse_gate
+from tracediff.measure.gates import _percent, judge, parse_gate
 from tracediff.measure.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
 
@@ -383,3 +383,9 @@ def test_reports_are_written_whatever_the_gate_says(run, tmp_path):
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     failed = [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None]
     assert len(failed) == 1 and "step:+5%" in failed[0]
+
+
+def test_an_amount_that_rounds_to_nothing_in_percent_has_no_sign_there():
+    """-30 ns of 356 us is -0.0 %: neither more nor less."""
+    assert (_percent(-30 / 356_000), _percent(0.0)) == ("0.0 %", "0.0 %")
+    assert (_percent(0.416), _percent(-0.035), _percent(15.495)) == ("+41.6 %", "-3.5 %", "+1,549.5 %")

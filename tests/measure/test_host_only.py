@@ -8,6 +8,7 @@ from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, label, one_gap, reduced, spent
 from tracediff.errors import TracediffError
 from tracediff.measure.compare import compare
+from tracediff.measure.gates import judge, parse_gate
 from tracediff.measure.sides import Run, Side
 
 
@@ -99,6 +100,36 @@ def test_without_labels_there_are_no_steps(steps: int, slug: str, tmp_path):
     with pytest.raises(TracediffError) as refused:
         reduced(trace, tmp_path, host_only=True)
     assert refused.value.slug == slug
+
+
+def test_range_names_of_a_loop_of_ones_own_are_labels(tmp_path):
+    """What `tracediff inputs` finds by the same rules: "turn 3" is no label, "step 3" is; three steps of 1000 ns."""
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(4):
+        trace.range(1, f"step {number}", 1000 * number, 1000 * number + 900)
+        trace.range(1, f"turn {number}", 1000 * number + 100, 1000 * number + 800)
+    reduction = reduced(trace, tmp_path, host_only=True)
+    assert reduction.periods["number"].to_list() == [0, 1, 2]
+    assert [spent(reduction, period) for period in range(3)] == [{"host_work": 1000}] * 3
+
+
+def test_ranges_that_are_no_labels_are_named(tmp_path):
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(4):
+        trace.range(1, f"turn {number}", 1000 * number, 1000 * number + 900)
+    with pytest.raises(TracediffError) as refused:
+        reduced(trace, tmp_path, host_only=True)
+    assert refused.value.slug == "no-steps" and "'turn N'" in refused.value.fix
+
+
+def test_what_was_not_captured_passes_no_gate(tmp_path):
+    """No kernels and no CUDA calls: their counts are not zero, they are not known."""
+    result = compare(side("baseline", hosts(), tmp_path), side("candidate", hosts(), tmp_path))
+    for metric in ("launches", "graph_launches", "kernels", "syncs"):
+        told = judge(parse_gate(f"{metric}:+1"), result)
+        assert (told.outcome, told.message, told.delta) == (
+            "inconclusive", f"{metric} were not captured on both sides", None,
+        )  # fmt: skip
 
 
 def test_kernels_are_asked_for_unless_the_host_is_wanted(tmp_path):

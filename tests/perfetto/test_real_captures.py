@@ -123,8 +123,8 @@ def test_every_op_of_the_export_is_there(pair: str, side: int, tmp_path) -> None
             low = int(step.args["capture_start_ns"])
             high = low + int(step.args["step_ns"])
             expected = db.execute(
-                f"SELECT count(*), sum(min(e, ?2) - max(s, ?1)) FROM ({rows}) WHERE s < ?2 AND e > ?1 AND d = ?3",
-                (low, high, device),
+                f"SELECT count(*), sum(min(e, :high) - max(s, :low)) FROM ({rows}) WHERE s < :high AND e > :low AND d = :device",
+                {"low": low, "high": high, "device": device},
             ).fetchone()
             ops = [one for one in trace.of(SIDES[side], "stream") if one.path[1] == step.path[1] and step.start <= one.start < step.end]  # fmt: skip
             assert (len(ops), sum(one.end - one.start for one in ops)) == expected

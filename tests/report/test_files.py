@@ -106,6 +106,15 @@ def test_benchmark_figures() -> None:
     assert "step/gc" not in only  # not captured is no zero
 
 
+def test_junit_of_a_policy_that_lets_inconclusive_pass() -> None:
+    """The exit status is 0 then; sides that are not comparable end with 4 all the same."""
+    gates = Gates([GATES[2]], pass_inconclusive=True)
+    for verdict, errors, skipped in (("inconclusive", "0", "1"), ("not_comparable", "1", "0")):
+        result = msgspec.structs.replace(sample.full(), gates=gates, verdict=verdict)
+        root = ElementTree.fromstring(render_junit(result))
+        assert (root.attrib["errors"], root.attrib["skipped"]) == (errors, skipped)
+
+
 def test_junit_without_gates() -> None:
     assert ElementTree.fromstring(render_junit(sample.full())).attrib["tests"] == "0"
 

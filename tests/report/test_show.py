@@ -104,7 +104,7 @@ def test_spread_and_counts_in_words() -> None:
         " and 12 generation requests): fewer than 3 steps a run (--min-steps)."
     ]
     assert show_words.all_missing(report) == [
-        "Python GC: not captured. Capture with TLLM_PROFILE_RECORD_GC=1 to see it."
+        "Python GC: none seen: none ran, or none was recorded. Capture with TLLM_PROFILE_RECORD_GC=1 (in TensorRT-LLM) to see it."
     ]
 
 

@@ -39,7 +39,11 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
             fix=_seen(capture),
         )
     for source in PRESETS:
-        if _label(capture, source) > 1 and _with_work(capture) > 1:
+        if _label(capture, source) < 2:
+            continue
+        if not capture.count("op_row"):  # the host alone is looked at: no label has GPU work
+            return source.name
+        if _with_work(capture) > 1:
             # a server in front of the engine may carry labels too; it has no GPU work to cut into steps
             capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
             return source.name
@@ -50,16 +54,21 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
         "no-steps",
         f"{capture.name}: no step labels among its NVTX ranges (table NVTX_EVENTS)",
         fix="capture with -t nvtx and labelled steps (TensorRT-LLM labels them by itself), name them with"
-        " --step-regex, or give --whole-capture to count each capture as one step",
+        r" --step-regex (for example 'step (\d+)'), or give --whole-capture to count each capture as one step"
+        + (f"; its ranges, N for a number: {', '.join(names)}" if (names := _range_names(capture)) else ""),
     )
 
 
 def _seen(capture: Capture) -> str:
     """What the ranges of the capture are called: names of a trace, so nothing unprintable is left in them."""
-    names = [name for (name,) in capture.db.execute(sql("align/range_names")).fetchall()]
+    names = _range_names(capture)
     if not names:
         return "the capture has no NVTX ranges: record it with -t nvtx"
-    return f"match a part of a range's name; among them, N for a number: {', '.join(map(ascii, names))}"
+    return f"match a part of a range's name; among them, N for a number: {', '.join(names)}"
+
+
+def _range_names(capture: Capture) -> list[str]:
+    return [ascii(name) for (name,) in capture.db.execute(sql("align/range_names")).fetchall()]
 
 
 def _label(capture: Capture, source: StepLabels) -> int:

@@ -291,11 +291,19 @@ def _not_writable(bundle: Path, error: OSError) -> TracediffError:
     )
 
 
+# What nsys says after the program has ended; what the program said last comes before.
+_OF_NSYS = (
+    "Importer error status", "Unable to retrieve the importer version", "Generating '", "Generated:", "Imported:",
+    "The target application terminated",
+)  # fmt: skip
+
+
 def _exit_error(code: int, log: Path, who: str) -> TracediffError:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     # Only the end of the log on the terminal: the whole may be long, and it is kept.
-    tail = f": {lines[-1][:200]}" if lines else ""
+    said = [line for line in lines if not line.startswith(_OF_NSYS)]
+    tail = f": {(said or lines)[-1][:200]}" if lines else ""
     return TracediffError("capture-exit-code", f"{who} ended {how}{tail}", fix=f"read {log.name}")
 
 

@@ -96,7 +96,8 @@ def capture(
     nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
         click.echo(f"warning: {note}", err=True)
-    if gpus() is None:
+    no_gpu = gpus() is None
+    if no_gpu:
         click.echo("warning: nvidia-smi lists no GPU: no kernels will be captured here", err=True)
     if only_plan:
         for line in shown(plan, nsys, bundle.resolve()):
@@ -110,7 +111,7 @@ def capture(
     click.echo(f"{bundle}: {len(manifest['runs'])} runs, {seconds:.0f} s", err=True)
     if plan.keep_reports:
         click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
-    click.echo(f"  next: tracediff compare {bundle}", err=True)
+    click.echo(f"  next: tracediff compare {bundle}{' --host-only' if no_gpu else ''}", err=True)
 
 
 def _nsys(only_plan: bool) -> Nsys:
@@ -139,7 +140,9 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
     if not baseline or not candidate:
         raise TracediffError(
             "plan-missing",
-            "nothing to capture",
+            f"{'--candidate' if baseline else '--baseline'} is missing"
+            if baseline or candidate
+            else "nothing to capture",
             fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
             exit_code=2,
         )

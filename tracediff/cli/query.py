@@ -24,7 +24,7 @@ _MORE = "--limit 0 gives all"
     epilog="""
 \b
 Examples:
-  tracediff query run.sqlite "SELECT step, phase, period_ns FROM period ORDER BY period_ns DESC LIMIT 5"
+  tracediff query run.sqlite "SELECT number, phase, period_ns FROM period ORDER BY period_ns DESC LIMIT 5"
   tracediff query main.sqlite pr.sqlite "SELECT name FROM candidate.kernel EXCEPT SELECT name FROM baseline.kernel"
   tracediff query run.sqlite "FROM launch" --parquet launches.parquet
   tracediff query run.sqlite - --json < question.sql

@@ -242,7 +242,9 @@ class _Writer:
         db = self._db
         for table in _TABLES.values() if self._first else ():
             # from the earliest event on, as viewers of traces count
-            db.execute(f'UPDATE {table} SET "start" = "start" - ?1, "end" = "end" - ?1', (self._first,))
+            db.execute(
+                f'UPDATE {table} SET "start" = "start" - ?, "end" = "end" - ?', (self._first, self._first)
+            )
         for kind in _GPU:
             db.execute(f"UPDATE {_TABLES[kind]} SET globalPid = ?", (process << 24,))
         mark_nodes(db, self._strings)

@@ -23,7 +23,12 @@ _TAIL = re.compile(r"\w+\.p(50|90|99)\Z")
 _KERNEL = "kernel:"
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")
 TIMES = ("step", "idle", *CATEGORIES)
-COUNTS = ("launches", "graph_launches", "kernels", "syncs")
+# What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
+_COUNTED_IN = {
+    "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
+    "kernels": ("kernels",), "syncs": ("cuda_api",),
+}  # fmt: skip
+COUNTS = tuple(_COUNTED_IN)
 _SURE = ("exact", "confirmed", "likely")
 
 
@@ -82,7 +87,7 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
     change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
-        f" ({round(100 * found.delta / found.baseline, 1) + 0.0:+.1f} %)" if found.baseline else ""
+        f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
     beyond = f"{change} exceeds {_amount(gate, limit)}"
     if found.delta <= limit:
@@ -113,10 +118,16 @@ def _outcome(
     )
 
 
+def _percent(share: float) -> str:
+    """Without a sign where it rounds to nothing: the amount beside it may have either."""
+    percent = round(100 * share, 1)
+    return f"{percent:+,.1f} %" if percent else "0.0 %"
+
+
 def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
     if gate.metric in COUNTS:
         return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " a step"
-    return f"{value / 1e3:{sign}.1f} us"
+    return f"{value / 1e3:{sign},.1f} us"
 
 
 def _measure(metric: str, result: Result) -> _Measured | str:
@@ -131,6 +142,9 @@ def _measure(metric: str, result: Result) -> _Measured | str:
     if metric.startswith(_KERNEL):
         return _kernel(metric.removeprefix(_KERNEL).strip(), result)
     if metric in COUNTS:
+        coverage = result.coverage.baseline, result.coverage.candidate
+        if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[metric] for side in coverage):
+            return f"{metric} were not captured on both sides"
         before, after = _counts(metric, result)
         return _Measured(before, after - before, after - before)
     if "." in metric:

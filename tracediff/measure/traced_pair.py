@@ -231,6 +231,6 @@ def _warnings(
         )  # fmt: skip
     if asked < pairs and not window.asked:
         notes.append(
-            Note("timeline-window", f"{asked} of {pairs} pairs of steps are shown, unless told otherwise; --steps {pairs} shows all")
+            Note("timeline-window", f"{asked} of {pairs} pairs of steps are shown; --steps {pairs} shows all")
         )  # fmt: skip
     return list({(note.slug, note.message): note for note in notes}.values())  # said once for both sides

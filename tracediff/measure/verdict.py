@@ -97,10 +97,14 @@ def decide(
         return "no_change", "Every measured place is the same to the nanosecond on both sides."
     trimmed = _trimmed_delta(step, cells, column)
     change = f"{step.delta_ns / 1e3:+,.1f} us a step ({_percent(step)})" + _outlying(step, trimmed)
-    sure = [finding for finding in findings if finding.level in ("exact", "confirmed", "likely")]
-    best = next(
-        (finding for finding in sure if abs(finding.delta_ns) > 0 and finding.cause != "batch_mix"), None
-    )
+    places = [
+        finding
+        for finding in findings
+        if finding.level in ("exact", "confirmed", "likely")
+        and abs(finding.delta_ns) > 0
+        and finding.cause != "batch_mix"
+    ]
+    best = places[0] if places else None
     because = f" Largest cause: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
     because = f" {lead}{because.replace('Largest cause', 'Largest part')}" if lead else because
     worse = (step.delta_ns if trimmed is None else trimmed[0]) > 0
@@ -125,11 +129,21 @@ def decide(
     if within:
         tail = f" Yet within the step: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
         return "no_change", f"{change}, within 1 % of the step.{tail}"
-    tail = f" But one thing is sure: {best.title} ({best.delta_ns / 1e3:+,.1f} us)." if best else ""
     # beyond the floor it is the test or the interval that says no
-    scatter = "the scatter of the " + ("runs" if runs > 1 else "steps")
-    noise = scatter if beyond else f"noise (floor {(step.noise_floor_ns or 0) / 1e3:.1f} us)"
-    return "inconclusive", f"{change} cannot be told from {noise}.{tail}"
+    scatter = "the scatter of the runs" if runs > 1 else "the scatter of the steps"
+    if math.isnan(cells.low[column]) and runs == 1:
+        scatter += ", which so few steps do not show"
+    noise = scatter if beyond else f"noise (floor {(step.noise_floor_ns or 0) / 1e3:,.1f} us)"
+    return "inconclusive", f"{change} cannot be told from {noise}.{_all_the_same(places)}"
+
+
+def _all_the_same(places: list[Finding]) -> str:
+    """What holds though the step's change may be noise: a place is sure only where it was counted or confirmed."""
+    for word, levels in (("sure", ("exact", "confirmed")), ("likely", ("likely",))):
+        for one in places:
+            if one.level in levels:
+                return f" But one thing is {word}: {one.title} ({one.delta_ns / 1e3:+,.1f} us)."
+    return ""
 
 
 def _interval_excludes_zero(step: Step, cells: Estimates, column: int) -> bool:
@@ -161,4 +175,4 @@ def _probability(p: float) -> str:
 
 
 def _percent(step: Step) -> str:
-    return f"{100 * step.delta_ns / step.baseline_ns:+.1f} %" if step.baseline_ns else "no baseline"
+    return f"{100 * step.delta_ns / step.baseline_ns:+,.1f} %" if step.baseline_ns else "no baseline"

@@ -12,9 +12,14 @@ _ELEMENTS = {"passed": "system-out", "failed": "failure", "inconclusive": "error
 
 
 def render_junit(result: Result, suite: str = "tracediff") -> bytes:
-    """Return the gates as a JUnit test suite: failed is a failure, inconclusive an error, waived skipped."""
+    """Return the gates as a JUnit test suite: failed is a failure, inconclusive an error, waived skipped.
+
+    Where the policy lets inconclusive gates pass they are skipped: a test that fails would say what the exit status does not.
+    """
     gates = result.gates.outcomes if result.gates else []
-    elements = [_ELEMENTS[gate.outcome] if gate.severity == "error" else "system-out" for gate in gates]
+    let_pass = result.gates and result.gates.pass_inconclusive and result.verdict != "not_comparable"
+    known = _ELEMENTS | ({"inconclusive": "skipped"} if let_pass else {})
+    elements = [known[gate.outcome] if gate.severity == "error" else "system-out" for gate in gates]
     counts = {"tests": str(len(gates))}
     for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         counts[plural] = str(elements.count(kind))

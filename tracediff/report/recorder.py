@@ -34,6 +34,19 @@ def capture_with(report: Result | Show, kind: str) -> str:
     return found.get(kind, "a wider -t")
 
 
+def absent(report: Result | Show, kind: str, where: str = "") -> str:
+    """Say that a kind of trace is not there (`where`: on which side), and how it would be.
+
+    Collections leave no trace where none ran, so that one cannot be told from the other.
+    """
+    at = f" {where}" if where else ""
+    how = capture_with(report, kind)
+    if kind != "gc":
+        return f"not captured{at}. Capture with {how} to see it."
+    program = "" if by_torch(report) else " (in TensorRT-LLM)"
+    return f"none seen{at}: none ran, or none was recorded. Capture with {how}{program} to see it."
+
+
 def by_torch(report: Result | Show) -> bool:
     """Whether torch.profiler recorded everything: then there is no export of nsys, nor SQL on one."""
     values = _versions(report)

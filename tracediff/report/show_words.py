@@ -175,7 +175,7 @@ def missing(report: Show, kind: str) -> str:
     """Say that a kind was not captured and what to capture it with; '' where it was."""
     if captured(report, kind):
         return ""
-    return f"{({**words.KINDS, **words.SYSTEM_KINDS}).get(kind, kind)}: not captured. Capture with {recorder.capture_with(report, kind)} to see it."
+    return f"{({**words.KINDS, **words.SYSTEM_KINDS}).get(kind, kind)}: {recorder.absent(report, kind)}"
 
 
 def all_missing(report: Show) -> list[str]:

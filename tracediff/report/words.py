@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tracediff.model import Cause, Evidence, Finding, Result, SideInput, Step, Verdict, Where
 from tracediff.model.show import Show
 from tracediff.report import units
-from tracediff.report.recorder import capture_with
+from tracediff.report.recorder import absent, capture_with
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def missing(result: Result, kind: str) -> str:
     if not side:
         return ""
     where = "on either side" if side == "either side" else f"on the {side}"
-    return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: not captured {where}. Capture with {capture_with(result, kind)} to see it."
+    return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: {absent(result, kind, where)}"
 
 
 def category_missing(report: Result | Show, key: str) -> str:
