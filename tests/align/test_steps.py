@@ -129,6 +129,20 @@ def test_a_regex_that_cannot_be_used_is_refused(regex, tmp_path):
     assert repr(regex) in raised.value.message
 
 
+@pytest.mark.parametrize("regex", [".*", ".", "^.+$", "(.*)", ".{3,}", "step|"])
+def test_a_regex_that_matches_any_name_is_refused(regex, tmp_path):
+    with pytest.raises(TracediffError) as raised:
+        reduced(labelled(label(0), label(1)), tmp_path, step_regex=regex)
+    assert raised.value.slug == "bad-step-regex" and "any name" in raised.value.message
+
+
+@pytest.mark.parametrize("regex", [r"\d+", "[a-z]", "_forward_step .*", r"^\W\w+"])
+def test_a_regex_that_matches_many_names_is_not(regex, tmp_path):
+    assert reduced(labelled(label(0), label(1), label(2)), tmp_path, step_regex=regex).step_source.endswith(
+        regex
+    )
+
+
 def test_a_regex_that_matches_nothing(tmp_path):
     with pytest.raises(TracediffError) as raised:
         reduced(labelled(label(0), label(1)), tmp_path, step_regex="nothing like it")

@@ -50,6 +50,17 @@ def test_two_captures(run, tmp_path):
     assert json.loads(answered(run("query", before, after, text, "--json"))) == [{"ns": 50_000.0}]
 
 
+def test_every_answer_is_printed_and_the_last_is_written(run, good, tmp_path):
+    text = "SELECT 1 AS first; SELECT 2 AS second"
+    out = answered(run("query", good, text))
+    assert [line.split()[0] for line in out.splitlines() if not set(line) <= set("-─ ")] == [
+        "first", "1", "(1", "second", "2", "(1",
+    ]  # fmt: skip
+    code, out, err = run("query", good, text, "--json")
+    assert code == 0 and json.loads(out) == [{"second": 2}]
+    assert "note: 2 statements have rows: those of the last are written" in err
+
+
 def test_folders_and_labels_and_xz(run, good, tmp_path):
     (tmp_path / "runs").mkdir()
     for number in (1, 2):

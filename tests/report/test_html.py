@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.report import sample
-from tracediff.model import Result
+from tracediff.model import OffCpuRow, OsCallRow, Result, System
 from tracediff.report.html import render_html, typography
 
 RESULTS = {
@@ -211,3 +211,28 @@ def test_every_verdict_has_a_word(verdict: str) -> None:
 )
 def test_typography(plain: str, set_: str) -> None:
     assert typography(plain) == set_
+
+
+OS_CALL = OsCallRow("poll", "executor", 1.0, 1e3, 1.0, 2e3)
+OFF_CPU = OffCpuRow("executor", 1.0, 1e3, 1.0, 2e3)
+
+
+@pytest.mark.parametrize(
+    ("system", "link"),
+    [
+        (None, None),
+        (System(os_calls=[OS_CALL]), "OS calls"),
+        (System(off_cpu=[OFF_CPU]), "Scheduling"),
+        (System(os_calls=[OS_CALL], off_cpu=[OFF_CPU]), "System"),
+    ],
+)
+def test_the_menu_names_what_the_system_section_holds(system: System | None, link: str | None) -> None:
+    page = render_html(msgspec.structs.replace(sample.full(), system=system))
+    assert re.findall(r'<a href="#system">(.*?)</a>', page) == ([] if link is None else [link])
+
+
+def test_raw_means_are_said_to_be_raw() -> None:
+    whole = sample.full()
+    mixed = msgspec.structs.replace(whole.findings[0], cause="batch_mix")
+    page = render_html(msgspec.structs.replace(whole, findings=[mixed]))
+    assert page.count("<span>raw means ") == 1 and "<span>raw means " not in render_html(whole)

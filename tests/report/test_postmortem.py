@@ -12,9 +12,10 @@ from markdown_it import MarkdownIt
 
 from tests.report import sample
 from tests.report.golden import check
+from tests.report.test_latencies import report as latency_report
 from tests.report.test_markdown import NASTY, hostile
 from tracediff.errors import TracediffError
-from tracediff.model import Check, Pair, Result
+from tracediff.model import Check, GateOutcome, Gates, GateWaiver, Pair, Result
 from tracediff.report.markdown import render_markdown
 from tracediff.report.postmortem_files import file_names, render_postmortem
 from tracediff.report.ruled_out import ruled_out
@@ -66,6 +67,21 @@ def test_every_section_is_there_in_both_forms(result: Result) -> None:
     ]
     assert heads == SECTIONS
     assert re.findall(r"<h2>(.*?)</h2>", html(result)) == SECTIONS
+
+
+def test_gates_and_latencies_have_sections_where_there_are_any() -> None:
+    outcome = GateOutcome(
+        text="gc:+1us", metric="gc", outcome="waived", message="gc +26.5 us, limit 1.0 us",
+        waiver=GateWaiver("known", "2030-01-02"),
+    )  # fmt: skip
+    found = latency_report().latencies
+    result = msgspec.structs.replace(sample.full(), gates=Gates([outcome]), latencies=found)
+    expected = [*SECTIONS[:2], "Latencies without a profiler", "Gates", *SECTIONS[2:]]
+    assert re.findall(r"<h2>(.*?)</h2>", html(result)) == expected
+    for text in (markdown(result), html(result)):
+        assert "gc +26.5 us, limit 1.0 us" in text and "waived until 2030-01-02: known" in text
+        assert all(f"{label}" in text for label in ("mean", "median", "p90", "p99"))
+        assert found.verdict_reason.split(" (")[0] in text
 
 
 def test_both_forms_say_the_same() -> None:

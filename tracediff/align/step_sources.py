@@ -106,6 +106,7 @@ PRESETS: tuple[StepLabels, ...] = (
 )  # fmt: skip
 
 
+_UNLIKE = ("a" * 12, "0" * 12, "~" * 12)  # names that have nothing in common
 RE2 = r"for example 'step (?P<number>\d+)': RE2 syntax, without look-around and back-references"
 
 
@@ -121,6 +122,12 @@ def from_regex(text: str) -> StepLabels:
         compiled = re.compile(text)
     except re.error as error:
         raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}", fix=RE2) from error
+    if all(compiled.search(name) for name in _UNLIKE):
+        raise TracediffError(
+            "bad-step-regex",
+            f"--step-regex {text!r} matches any name: every range would be a step, ranges inside others too",
+            fix=RE2,
+        )
     named = compiled.groupindex
     number = named.get("number", 1 if compiled.groups == 1 and not named else 0)
     return StepLabels(

@@ -75,7 +75,8 @@ def query(
 
     CAPTURE is what `compare` takes: an export, a report, a folder of repeats. With two, or with a capture bundle, the
     tables are baseline.NAME and candidate.NAME. SQL is DuckDB's; "-" reads it from stdin. Nothing but the captures
-    can be read, and nothing changed. `--schema` lists the tables.
+    can be read, and nothing changed. `--schema` lists the tables. Of several statements, apart by semicolons, each answer
+    is printed; a file and the forms for programs hold the last.
     """
     if schema:
         from tracediff.report.sql_reference import render_reference
@@ -101,8 +102,14 @@ def query(
         answers = tables.run(text, limit or None)
         notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
         notes += tables.not_captured(text)
+    form = "parquet" if parquet else form or "text"
+    if form == "text" and output is None:
+        for answer in answers[:-1]:
+            print_answer(answer, full=full)
+    elif len(answers) > 1:
+        notes.append(f"{len(answers)} statements have rows: those of the last are written")
     if answers:
-        _write(answers[-1], "parquet" if parquet else form or "text", parquet or output, overwrite, full)
+        _write(answers[-1], form, parquet or output, overwrite, full)
     for note in notes:
         click.echo(f"note: {note}", err=True)
 

@@ -1,6 +1,6 @@
 """The post-mortem as a document: what the evidence says is written, what only its author knows is left to fill.
 
-Sections: summary, impact, timeline, what changed, causes, what was ruled out, how it was measured, root cause, actions.
+Sections: summary, impact, latencies and gates where there are any, timeline, what changed, causes, what was ruled out, how it was measured, root cause, actions.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tracediff.report.document import (
 )
 from tracediff.report.document import Waterfall as Figure
 from tracediff.report.left_out import left_out
+from tracediff.report.postmortem_beside import gates, latencies
 from tracediff.report.postmortem_causes import CONFIDENCE, MOST, causes, sure_findings
 from tracediff.report.ruled_out import ruled_out
 
@@ -31,6 +32,8 @@ def build(result: Result) -> list[Block]:
         *_opening(result),
         *_summary(result),
         *_impact(result),
+        *latencies(result),
+        *gates(result),
         *_timeline(result),
         *_changed(result),
         *causes(result),

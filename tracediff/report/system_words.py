@@ -13,7 +13,7 @@ from tracediff.model import (
     Result,
     System,
 )
-from tracediff.model.show_system import ShowMetric
+from tracediff.model.show_system import ShowMetric, ShowSystem
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -24,6 +24,21 @@ MEMORY = (
 )  # fmt: skip
 NOT_CAPTURED = "not captured"
 _NONE = "none"
+
+
+def menu(system: System | ShowSystem) -> str:
+    """Name the section in a menu: by its one part where it has no other."""
+    if isinstance(system, System):
+        os_calls, communication = bool(system.os_calls), bool(system.comm_calls)
+    else:
+        os_calls = any(row.library == "OS" for row in system.calls)
+        communication = any(row.library != "OS" for row in system.calls)
+    parts = {
+        "OS calls": os_calls, "Communication": communication, "Scheduling": bool(system.off_cpu),
+        "CUDA's memory": bool(system.memory), "GPU metrics": bool(system.gpu_metrics),
+    }  # fmt: skip
+    there = [name for name, is_there in parts.items() if is_there]
+    return there[0] if len(there) == 1 else "System"
 
 
 def missing(result: Result) -> list[str]:

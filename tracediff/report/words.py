@@ -208,10 +208,14 @@ def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
 
     A change on one rank alone is shown with the mean over all ranks, another mix of steps with the raw means.
     """
-    times = f"{scale.time(finding.baseline_ns)} {arrow} {scale.time(finding.candidate_ns)}"
+    return f"{sides_are(finding)}{scale.time(finding.baseline_ns)} {arrow} {scale.time(finding.candidate_ns)}"
+
+
+def sides_are(finding: Finding) -> str:
+    """Say what the times of both sides are where their difference is not the finding's size; else empty."""
     if finding.cause == "batch_mix":
-        return f"raw means {times}"
-    return f"mean over all ranks {times}" if of_one_rank(finding) else times
+        return "raw means "
+    return "mean over all ranks " if of_one_rank(finding) else ""
 
 
 def finding_scale(findings: list[Finding]) -> units.Scale:
