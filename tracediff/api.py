@@ -15,9 +15,8 @@ from typing import Literal
 
 import polars as pl
 
-from tracediff.align.strata import MIN_STEPS
 from tracediff.errors import TracediffError
-from tracediff.load.selection import selections
+from tracediff.load.selection import MIN_STEPS, selections
 from tracediff.measure.beside import Beside, LatencyOptions
 from tracediff.measure.session import Asked, compare_inputs, reading_of
 from tracediff.model import Result, Verdict, encode

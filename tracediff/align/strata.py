@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracediff.errors import TracediffError
+from tracediff.load.selection import MIN_STEPS
 from tracediff.model import Mix, Note, Stratum
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
 IRREGULAR = "irregular"  # phase of inferred steps that are unlike the repeating one: listed, never compared
-MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracediff.capture import manifest
-from tracediff.capture.plan import SIDES, SideName
 from tracediff.errors import TracediffError
 
+if TYPE_CHECKING:
+    from tracediff.capture.plan import SideName
+
+MANIFEST = "manifest.json"
 _RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
 
 
@@ -40,7 +42,7 @@ class Bundle:
 
 def is_bundle(path: Path) -> bool:
     """Return whether a folder is a capture bundle."""
-    return (path / manifest.NAME).is_file()
+    return (path / MANIFEST).is_file()
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -48,6 +50,10 @@ def read_bundle(path: Path) -> Bundle:
 
     Raises `TracediffError`: bundle-manifest, bundle-version, bundle-incomplete.
     """
+    # every side of a comparison is asked whether it is a bundle; few are
+    from tracediff.capture import manifest
+    from tracediff.capture.plan import SIDES
+
     data = manifest.read(path)
     found: dict[str, dict[SideName, list[BundleRun]]] = {
         kind: {side: [] for side in SIDES} for kind in ("profiled", "control")
@@ -70,6 +76,8 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def _side(run: dict[str, Any]) -> SideName:
+    from tracediff.capture.plan import SIDES
+
     for side in SIDES:
         if run.get("side") == side:
             return side

@@ -33,12 +33,13 @@ from typing import Any
 
 import tracediff
 from tracediff.capture import machine
+from tracediff.capture.bundle import MANIFEST
 from tracediff.capture.nsys_features import Nsys
 from tracediff.capture.plan import SIDES, Plan, SidePlan, Slot
 from tracediff.errors import TracediffError
 
+NAME = MANIFEST
 FORMAT_VERSION = 1
-NAME = "manifest.json"
 Clock = Callable[[], float]
 
 

@@ -10,7 +10,7 @@ from tracediff.capture import scrub as scrubbing
 from tracediff.capture.bundle import is_bundle
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.kineto_scrub import scrub_trace
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import duckdb
 
-from tracediff.load import columnar, kineto, nsys_sqlite
-from tracediff.load.database import connect, sql
+from tracediff.load import columnar, nsys_sqlite
+from tracediff.load.database import connect, give_up, lend, sql
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.nsys_schema import Schema
 from tracediff.load.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
@@ -33,6 +34,10 @@ class Capture:
     def close(self) -> None:
         """Free the tables."""
         self.db.close()
+
+    def read(self) -> None:
+        """Free the tables, and leave the database to the next export: where nothing but reading was done with it."""
+        give_up(self.db)
 
     def count(self, table: str, where: str = "true") -> int:
         """Rows of a canonical table."""
@@ -58,7 +63,10 @@ def load_capture(
     db = open_database(plain, scratch, memory_limit=memory_limit, threads=threads)
     try:
         schema, notes = nsys_sqlite.load(db, plain, path.name)
-        notes += kineto.notes(plain) if kineto.is_trace_name(path) else []
+        if is_trace_name(path):
+            from tracediff.load import kineto
+
+            notes += kineto.notes(plain)
         meta: dict[str, tuple[str, ...]] = {}
         for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
             meta[name] = (*meta.get(name, ()), value)
@@ -92,8 +100,11 @@ def open_database(
     """
     size = columnar.size(export) if export.is_dir() else export.stat().st_size
     on_disk = _LARGE <= size <= shutil.disk_usage(scratch).free  # they take a seventh of it, or less
+    spill = scratch / "spill"
+    if memory_limit is None and not on_disk:
+        return lend(threads=threads, spill=spill)
     file = scratch / "tables.duckdb" if on_disk else None
-    return connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill", file=file)
+    return connect(memory_limit=memory_limit, threads=threads, spill=spill, file=file)
 
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:

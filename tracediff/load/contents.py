@@ -15,8 +15,9 @@ import duckdb
 import polars as pl
 
 from tracediff.errors import TracediffError
-from tracediff.load import columnar, kineto, nsys_sqlite
+from tracediff.load import columnar, nsys_sqlite
 from tracediff.load.database import connect, identifier
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.nsys_schema import STAGED, Schema
 from tracediff.load.unpack import remove, unpack
 
@@ -71,7 +72,7 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
         for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
             meta[name] = (*meta.get(name, ()), value)
         rows = _rows_of_folder(path) if path.is_dir() else _rows(plain, schema)
-        yield Seen(db, schema, rows, meta, kineto.is_trace_name(path))
+        yield Seen(db, schema, rows, meta, is_trace_name(path))
     finally:
         db.close()
         if plain != path:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,10 +53,10 @@ def connect(
     they are made (an NVTX row takes some 6 bytes of the 57 that it takes in memory); it is of no use once closed.
     Raises `TracediffError` (scanner-missing, bad-limit) with the fix.
     """
-    db = duckdb.connect(
-        ":memory:" if file is None else str(file),
-        config={"preserve_insertion_order": False, "autoinstall_known_extensions": False},
-    )
+    config: dict[str, Any] = {"preserve_insertion_order": False, "autoinstall_known_extensions": False}
+    if threads == 1:
+        config["threads"] = 1  # now: the threads of all processors would be started first
+    db = duckdb.connect(":memory:" if file is None else str(file), config=config)
     db.execute("PRAGMA disable_checkpoint_on_shutdown")
     # DuckDB draws one wherever it takes the program for an interactive one
     db.execute("SET enable_progress_bar = false")
@@ -71,6 +73,61 @@ def connect(
         ) from error
     _load_scanner(db)
     return db
+
+
+_KEPT = 2  # databases kept for the next export: as many as processors of small machines read at once
+_SMALL = 64 * 2**20  # bytes that a kept one may still hold
+_idle: list[
+    tuple[int, duckdb.DuckDBPyConnection]
+] = []  # with the process that opened it: a fork must not use it
+_idle_lock = threading.Lock()
+_TABLES_OF = "lent"  # the database inside of one that is lent, in which all tables are made
+
+
+def lend(*, threads: int | None = None, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database as `connect` does, or one that an export gave back: nothing of it is left.
+
+    With every new one DuckDB checks the signature of the scanner's 35 MB, which takes longer than reading a small export.
+    """
+    while True:
+        with _idle_lock:
+            process, db = _idle.pop() if _idle else (0, None)
+        if db is None:
+            db = connect(threads=threads, spill=spill)
+            break
+        if process != os.getpid():
+            continue
+        try:
+            db.execute("RESET threads" if threads is None else f"SET threads = {int(threads)}")
+            db.execute(
+                "RESET temp_directory" if spill is None else f"SET temp_directory = {quoted(str(spill))}"
+            )
+            break
+        except duckdb.Error:  # it has spilled
+            db.close()
+    db.execute(f"ATTACH ':memory:' AS {_TABLES_OF}; USE {_TABLES_OF}")
+    return db
+
+
+def give_up(db: duckdb.DuckDBPyConnection) -> None:
+    """Keep a lent database for the next export, or close it: where others are kept, or something of its export is left in it."""
+    with contextlib.suppress(duckdb.Error):
+        db.execute(f"USE memory; DETACH {_TABLES_OF}")
+        left = db.execute(_LEFT).fetchone()
+        if left is not None and left[0] == 0 and left[1] < _SMALL:
+            with _idle_lock:
+                if len(_idle) < _KEPT:
+                    _idle.append((os.getpid(), db))
+                    return
+    db.close()
+
+
+_LEFT = """
+SELECT
+    (SELECT count(*) FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory')
+    + (SELECT count(*) FROM duckdb_tables()) + (SELECT count(*) FROM duckdb_views() WHERE NOT internal),
+    (SELECT sum(memory_usage_bytes) FROM duckdb_memory())
+"""
 
 
 def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:

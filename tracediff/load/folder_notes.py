@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.unpack import is_export
 from tracediff.model import Note
 

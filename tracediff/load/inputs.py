@@ -13,25 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracediff.capture.bundle import Bundle, is_bundle, read_bundle
-from tracediff.capture.plan import SideName
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.folder_kinds import refuse_folder
-from tracediff.load.folder_notes import as_ranks, not_taken
-from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.kineto_ranks import one_run, rank_of
 from tracediff.load.labels import own_label
-from tracediff.load.latencies import recognise
-from tracediff.load.recognise import refuse_other
 from tracediff.load.selection import ALL, Selection
-from tracediff.load.trtexec import refuse
 from tracediff.load.unpack import FOLDER_SUFFIXES, SUFFIXES, is_export
-from tracediff.model import Note
 
+if TYPE_CHECKING:
+    from tracediff.capture.plan import SideName
+    from tracediff.model import Note
+
+_EXPORTS = (b"SQLite format 3\0", b"\xfd7zXZ\0")  # how they begin, plain and packed
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 
 
@@ -106,6 +106,9 @@ def resolve(word: str) -> SideFiles:
         _no_bundle_inside(path)
         runs = _runs_of_folder(path)
         if not runs:
+            from tracediff.load.folder_kinds import refuse_folder
+            from tracediff.load.trtexec import refuse
+
             for one in sorted(path.iterdir()):
                 refuse(one)
             _no_latencies(path, sorted(path.iterdir())[:20])
@@ -117,10 +120,7 @@ def resolve(word: str) -> SideFiles:
             )
         notes = _notes(path, runs)
     elif path.exists():
-        refuse(path)
-        _no_latencies(path, [path])
-        if not is_export(path):
-            refuse_other(path)
+        _no_other_file(path)
         runs = [RunFiles(path.name, (path,))]
     else:
         raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
@@ -129,6 +129,8 @@ def resolve(word: str) -> SideFiles:
 
 def _notes(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
     """What is to be said of how a folder was read."""
+    from tracediff.load.folder_notes import as_ranks, not_taken
+
     unclear = [run for run in runs if len(run.files) > 1 and run.ranks is None]
     # the files of a folder of files are a run each, or differ in rank<N>: only those of subfolders become one run
     deeper = [run for run in unclear if any(file.parent != folder for file in run.files)]
@@ -140,8 +142,26 @@ def _notes(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
     ]
 
 
+def _no_other_file(path: Path) -> None:
+    """Refuse a file of another kind. The readers of other kinds are imported where one may be there."""
+    with suppress(OSError):
+        if path.is_file() and is_export(path):
+            with path.open("rb") as file:
+                if file.read(16).startswith(_EXPORTS):
+                    return
+    from tracediff.load.recognise import refuse_other
+    from tracediff.load.trtexec import refuse
+
+    refuse(path)
+    _no_latencies(path, [path])
+    if not is_export(path):
+        refuse_other(path)
+
+
 def _no_latencies(word: Path, files: list[Path]) -> None:
     """Refuse plain measurements where a trace is wanted."""
+    from tracediff.load.latencies import recognise
+
     for file in files:
         if not is_export(file) and (kind := recognise(file)):
             raise TracediffError(

@@ -16,11 +16,9 @@ import msgspec
 from tracediff.errors import TracediffError
 from tracediff.load.kineto_graphs import driver_kernels_to_copies, mark_nodes
 from tracediff.load.kineto_json import Event, not_kineto, open_trace
-from tracediff.load.kineto_names import copy_kinds, frame_name, short_kernel_name
+from tracediff.load.kineto_names import PRODUCT, copy_kinds, frame_name, short_kernel_name
 from tracediff.model import Note
 
-SUFFIXES = (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json")
-PRODUCT = "torch.profiler"
 _NOTES = "TRACEDIFF_NOTES"
 
 _KERNEL, _COPY, _SET, _CALL, _RANGE, _GC, _OTHER = range(7)
@@ -81,11 +79,6 @@ class _Args(msgspec.Struct, gc=False):
 
 _args = msgspec.json.Decoder(_Args)
 _NO_ARGS = _Args()
-
-
-def is_trace_name(path: Path) -> bool:
-    """Whether the name is one that torch.profiler's traces have."""
-    return path.name.endswith((".json", ".json.gz"))
 
 
 def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+SUFFIXES = (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json")
+PRODUCT = "torch.profiler"
 
 # CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, by the words of 'Memcpy HtoD (Pinned -> Device)'. Of memory
 # kinds the canonical tables only ask which is pageable; there nsys numbers it 0.
@@ -17,6 +21,11 @@ _DRIVER = re.compile(r"(memcpy|memset)\d+(?:_post)?")
 
 _ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+")
 _FRAME = re.compile(r"(/.*|[A-Za-z]:[/\\].*)(\(\d+\): .*)", re.DOTALL)
+
+
+def is_trace_name(path: Path) -> bool:
+    """Whether the name is one that torch.profiler's traces have."""
+    return path.name.endswith((".json", ".json.gz"))
 
 
 def copy_kinds(name: str) -> tuple[int, int | None, int | None]:

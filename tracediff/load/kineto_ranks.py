@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.load.kineto_json import peek
 
 
 def rank_of(path: Path) -> int | None:
     """The rank that a trace says it is of (`distributedInfo`); None where it does not, or is alone."""
+    from tracediff.load.kineto_json import peek
+
     said = (peek(path) or {}).get("distributedInfo")
     if not isinstance(said, dict):
         return None

@@ -17,6 +17,7 @@ ENDLESS = (1 << 62) - 1
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "": 10**9}
 _TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns|)"
 _MOST_RANKS = 1 << 20
+MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
 @dataclass(frozen=True)

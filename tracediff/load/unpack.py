@@ -14,12 +14,11 @@ from pathlib import Path
 
 from tracediff.capture.nsys import export_sqlite
 from tracediff.errors import TracediffError
-from tracediff.load import columnar, kineto, wal
-from tracediff.load.kineto_json import peek
+from tracediff.load import columnar, kineto_names, wal
 from tracediff.load.nsys_schema import damaged
 from tracediff.load.report_file import refuse_no_report
 
-SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
+SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto_names.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
 
 
@@ -27,7 +26,9 @@ def is_export(path: Path) -> bool:
     """Whether this is something `unpack` can open: by its name, a .json by its first lines, a folder by its files."""
     if path.is_dir():
         return columnar.form_of(path) is not None
-    if kineto.is_trace_name(path):
+    if kineto_names.is_trace_name(path):
+        from tracediff.load.kineto_json import peek
+
         return path.is_file() and peek(path) is not None
     return path.name.endswith(SUFFIXES) or path.name.endswith((".db", ".sqlite3"))
 
@@ -46,7 +47,9 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)
         return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
-    if kineto.is_trace_name(path):
+    if kineto_names.is_trace_name(path):
+        from tracediff.load import kineto
+
         return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)
     if path.suffix != ".xz":
         return wal.copy_of(path, scratch / f"{_tag(path)}.sqlite") if wal.is_wal(path) else path

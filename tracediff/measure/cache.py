@@ -23,10 +23,9 @@ import msgspec
 import tracediff
 from tracediff.load import columnar
 from tracediff.load.unpack import fingerprint
-from tracediff.measure.reduction import Reduction
-from tracediff.measure.store import DamagedStoreError, pack, unpack
 
 if TYPE_CHECKING:
+    from tracediff.measure.reduction import Reduction
     from tracediff.measure.run import Reading
 
 MOST_BYTES = 2 * 2**30  # of all entries together
@@ -88,6 +87,10 @@ class Cache:
     def get(self, key: str) -> Reduction | None:
         """The reduction kept under a key; None where there is none, or only a damaged one, which is removed."""
         path = self._path(key)
+        if not path.exists():
+            return None  # before what reads one is imported
+        from tracediff.measure.store import DamagedStoreError, unpack
+
         try:
             raw = path.read_bytes()
         except OSError:
@@ -104,6 +107,8 @@ class Cache:
 
     def put(self, key: str, reduction: Reduction) -> None:
         """Keep a reduction; a folder that cannot be written to keeps nothing, and that is no error."""
+        from tracediff.measure.store import pack
+
         with contextlib.suppress(OSError):
             self._where.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _part(self._where) as part:

@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import RunFiles, SideFiles
 from tracediff.load.selection import Selection, spell_ranks, spell_steps, spell_window
-from tracediff.measure.reduction import Reduction
-from tracediff.measure.sides import Run, Side
 from tracediff.model import LeftOut, Note
+
+if TYPE_CHECKING:
+    from tracediff.measure.reduction import Reduction
+    from tracediff.measure.sides import Run, Side
 
 NAMED = 5  # exports that a warning names; the rest are counted
 MOST_NAMED = 20  # the same of an error
@@ -73,6 +76,8 @@ def numbered(files: RunFiles, parts: Sequence[tuple[Part, Reduction]], only: Sel
         firsts = [part.place * counts[0] for part, _ in parts]
     else:
         firsts = [sum(counts[:place]) for place in range(len(parts))]
+    from tracediff.measure.sides import Run
+
     sources = tuple((part.path, part.only) for part, _ in parts)
     return Run(files.name, [one for _, one in parts], tuple(firsts), sources, len(files.files) - len(parts))
 

@@ -12,8 +12,9 @@ import polars as pl
 import tracediff
 from tracediff.align.kernel_categories import category
 from tracediff.align.kernel_names import family
-from tracediff.align.strata import MIN_STEPS, Strata, build_strata, need_common
+from tracediff.align.strata import Strata, build_strata, need_common
 from tracediff.errors import TracediffError
+from tracediff.load.selection import MIN_STEPS
 from tracediff.measure import tables, tables_python, tables_system
 from tracediff.measure.asides import asides, captures_of_both, launched_otherwise, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total

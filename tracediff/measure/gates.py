@@ -11,10 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from tracediff.errors import TracediffError
-from tracediff.measure.cells import MIN_CONFIRM
 from tracediff.model import CATEGORIES, GateOutcome, KernelRow, Outcome, Result, Severity
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -215,6 +212,10 @@ def _tail(phase: str, quantile: str, result: Result) -> _Measured | None:
 
     Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
     """
+    import numpy as np
+
+    from tracediff.measure.cells import MIN_CONFIRM
+
     for one in result.phases:
         if one.phase != phase or not one.baseline or not one.candidate:
             continue

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import polars as pl
-
 from tracediff.load import columnar
 
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it. Two of
@@ -105,6 +103,8 @@ def _row_counts(path: Path) -> dict[str, int] | None:
 
 
 def _row_counts_of_folder(folder: Path) -> dict[str, int] | None:
+    import polars as pl
+
     files = columnar.tables(folder)
     try:
         return {table: columnar.estimated_rows(files[table]) if table in files else 0 for table in _REDUCED}

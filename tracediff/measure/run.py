@@ -10,25 +10,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.load.capture import load_capture
 from tracediff.load.database import connect
 from tracediff.load.inputs import SideFiles
-from tracediff.load.kineto import is_trace_name
+from tracediff.load.kineto_names import is_trace_name
 from tracediff.load.scratch import scratch
 from tracediff.load.selection import ALL, Selection
 from tracediff.measure import cache
 from tracediff.measure.chosen import Part, check_ranks, notes_of, numbered, one_error, parts_of
-from tracediff.measure.host_only import is_host_only, reduce_host
-from tracediff.measure.keeper import DRAWN, Keeper
 from tracediff.measure.memory import Budget, needed
-from tracediff.measure.reduce import reduce_capture
-from tracediff.measure.reduction import Reduction
-from tracediff.measure.sides import Side
 from tracediff.model import LeftOut, Note
+
+if TYPE_CHECKING:
+    from tracediff.measure.keeper import Keeper
+    from tracediff.measure.reduction import Reduction
+    from tracediff.measure.sides import Side
 
 _WORTH_PROCESSES = 256 * 2**20  # bytes that the tables of all exports take
 _ONE_THREAD = (
@@ -54,11 +53,14 @@ class Reading:
 
 
 def reduce_sides(
-    sides: Sequence[SideFiles], reading: Reading, progress: Callable[[str], None] = lambda _: None
+    sides: Sequence[SideFiles],
+    reading: Reading,
+    progress: Callable[[str], None] = lambda _: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Side]:
     """Load and reduce every export of some sides, several at once where memory allows; the order is that of the files.
 
-    `progress` is told each file's name before it is read. Exports that cannot be read are all named in one error, or
+    `progress` is told each file's name before it is read; `meanwhile` is done when reading has begun. Exports that cannot be read are all named in one error, or
     left out (`reading.skip_unreadable`), and the side says so. Raises what reading raises, exports-unreadable,
     nothing-selected, ranks-unclear.
     """
@@ -98,6 +100,7 @@ def reduce_sides(
         finish = True
         try:
             waiting = [[[pool.submit(read, part) for part in run] for run in plan] for plan in plans]
+            meanwhile()
             found = [
                 [[(part, _outcome(one)) for part, one in zip(parts, futures, strict=True)] for parts, futures in zip(plan, runs, strict=True)]
                 for plan, runs in zip(plans, waiting, strict=True)
@@ -116,7 +119,7 @@ def reduce_sides(
     return [_side(side, runs, name_of, failed) for side, runs in zip(sides, found, strict=True)]
 
 
-_Outcomes = list[list[tuple[Part, Reduction | TracediffError]]]
+_Outcomes = list[list[tuple[Part, "Reduction | TracediffError"]]]
 
 
 def _side(
@@ -126,9 +129,11 @@ def _side(
     failed: list[tuple[str, TracediffError]],
 ) -> Side:
     """A side of what could be read of it. Raises the errors `failed` where that is nothing."""
+    from tracediff.measure.sides import Side
+
     runs, left_out = [], []
     for files, parts in zip(side.runs, outcomes, strict=True):
-        good = [(part, one) for part, one in parts if isinstance(one, Reduction)]
+        good = [(part, one) for part, one in parts if not isinstance(one, TracediffError)]
         left_out += [
             LeftOut(name_of(part.path), one.slug, one.message)
             for part, one in parts
@@ -161,7 +166,7 @@ def _outcome(part: Future[Reduction]) -> Reduction | TracediffError:
         )
 
 
-_Reduce = Callable[[Path, "Reading"], Reduction]
+_Reduce = Callable[[Path, "Reading"], "Reduction"]
 
 
 @contextlib.contextmanager
@@ -192,7 +197,7 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
 
 
 # an export, how it is read, and what to call when its tables are gone
-_Local = Callable[[Path, "Reading", Callable[[], None]], Reduction]
+_Local = Callable[[Path, "Reading", Callable[[], None]], "Reduction"]
 
 
 def _in_threads(path: Path, how: Reading, emptied: Callable[[], None]) -> Reduction:
@@ -218,11 +223,12 @@ def _result(part: Future[Reduction]) -> Reduction:
 
 
 def reduce_file(
-    path: Path, reading: Reading, emptied: Callable[[], None] = lambda: None, keeper: Keeper = DRAWN
+    path: Path, reading: Reading, emptied: Callable[[], None] = lambda: None, keeper: Keeper | None = None
 ) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards.
 
-    `emptied` is called when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps.
+    `emptied` is called when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps, where
+    it is not for the page.
     """
     reduction = _reduced(path, reading, emptied, keeper)
     return _without_domains(reduction) if reading.two_profilers else reduction
@@ -230,12 +236,14 @@ def reduce_file(
 
 def _without_domains(reduction: Reduction) -> Reduction:
     """NVTX domains are nothing that torch.profiler knows: with them no range would meet its like."""
+    import polars as pl
+
     keys = ["stratum", "thread", "place", "domain"]
     ranges = reduction.ranges.with_columns(domain=pl.lit("")).group_by(keys).agg(pl.col("count", "ns").sum())
     return replace(reduction, ranges=ranges.sort(keys))
 
 
-def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: Keeper) -> Reduction:
+def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: Keeper | None) -> Reduction:
     with scratch() as folder:
         capture = load_capture(
             path,
@@ -245,16 +253,25 @@ def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: 
             annotations_only=reading.two_profilers,
         )
         try:
+            # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
+            from tracediff.measure.host_only import is_host_only, reduce_host
+            from tracediff.measure.keeper import DRAWN
+            from tracediff.measure.reduce import reduce_capture
+
             if reading.host_only and is_host_only(capture):
-                return reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
-            return reduce_capture(
-                capture,
-                step_regex=reading.step_regex,
-                whole_capture=reading.whole_capture,
-                only=reading.only,
-                keep=reading.keep,
-                keeper=keeper,
-                emptied=emptied,
-            )
-        finally:
+                reduction = reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
+            else:
+                reduction = reduce_capture(
+                    capture,
+                    step_regex=reading.step_regex,
+                    whole_capture=reading.whole_capture,
+                    only=reading.only,
+                    keep=reading.keep,
+                    keeper=keeper or DRAWN,
+                    emptied=emptied,
+                )
+        except BaseException:
             capture.close()
+            raise
+        capture.read()
+        return reduction

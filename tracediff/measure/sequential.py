@@ -23,7 +23,8 @@ from typing import Literal
 
 import numpy as np
 
-from tracediff.align.strata import MIN_STEPS, build_strata
+from tracediff.align.strata import build_strata
+from tracediff.load.selection import MIN_STEPS
 from tracediff.measure.bootstrap import run_values
 from tracediff.measure.cells import build_frame, values_of_steps
 from tracediff.measure.intervals import Floats

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from tracediff.align.strata import MIN_STEPS
-from tracediff.capture.bundle import Bundle
 from tracediff.capture.bundle_order import recorded
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve, resolve_pair
-from tracediff.load.kpi import read
-from tracediff.load.selection import ALL, Selection, spell_ranks, spell_steps, spell_window
+from tracediff.load.selection import ALL, MIN_STEPS, Selection, spell_ranks, spell_steps, spell_window
 from tracediff.measure.beside import NOTHING, Beside, readers
-from tracediff.measure.bundle_kpi import with_bundle_kpi
-from tracediff.measure.compare import Options, compare
-from tracediff.measure.kpi import compare_kpi
 from tracediff.measure.run import Reading, reduce_sides
-from tracediff.model import Result
+
+if TYPE_CHECKING:
+    from tracediff.capture.bundle import Bundle
+    from tracediff.model import Result
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,9 @@ def compare_inputs(
     if asked.noise:
         files.append(resolve(asked.noise))
     files = [replace(side, only=asked.only[number % 2]) for number, side in enumerate(files)]
-    sides = reduce_sides(files, reading, progress)
+    sides = reduce_sides(files, reading, progress, meanwhile=_ready)
+    from tracediff.measure.compare import Options, compare
+
     result = compare(
         sides[0], sides[1], Options(asked.min_steps, asked.force, extra=_said(asked, bundle)),
         noise=sides[2] if asked.noise else None,
@@ -87,10 +86,18 @@ def compare_inputs(
     if asked.kpi_baseline or asked.kpi_candidate:
         result = _with_kpi(result, asked.kpi_baseline, asked.kpi_candidate)
     elif bundle is not None:
+        from tracediff.measure.bundle_kpi import with_bundle_kpi
+
         result = with_bundle_kpi(result, bundle, warn)
     for add in further:
         result = add(result)
     return result
+
+
+def _ready() -> None:
+    """Import what compares: a third of a second, in which the database reads."""
+    importlib.import_module("tracediff.measure.compare")
+    importlib.import_module("tracediff.measure.special")
 
 
 def reading_of(
@@ -154,6 +161,11 @@ def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path,
             "a benchmark report was given for one side only",
             fix="give --baseline-kpi and --candidate-kpi",
         )
+    import msgspec
+
+    from tracediff.load.kpi import read
+    from tracediff.measure.kpi import compare_kpi
+
     kpi = compare_kpi(
         [read(path) for path in baseline], [read(path) for path in candidate],
         step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,

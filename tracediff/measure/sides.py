@@ -13,7 +13,7 @@ import polars as pl
 
 from tracediff.align.kernels import Matching, OpKey, match_kernels
 from tracediff.align.strata import SHAPE
-from tracediff.load.kineto import PRODUCT
+from tracediff.load.kineto_names import PRODUCT
 from tracediff.load.selection import Selection
 from tracediff.measure.grouping import float_sum_by, grouped
 from tracediff.measure.intervals import Ints

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
-from tracediff.align.strata import MIN_STEPS, ROW, Strata, build_strata, need_common
+from tracediff.align.strata import ROW, Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import SideFiles
-from tracediff.load.selection import Selection
+from tracediff.load.selection import MIN_STEPS, Selection
 from tracediff.measure.comparability import check
 from tracediff.measure.keeper import Keep, Keeper
 from tracediff.measure.paired_steps import Pair, median_run, on_axis, pair_steps
