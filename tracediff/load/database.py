@@ -89,24 +89,30 @@ def lend(*, threads: int | None = None, spill: Path | None = None) -> duckdb.Duc
 
     With every new one DuckDB checks the signature of the scanner's 35 MB, which takes longer than reading a small export.
     """
-    while True:
-        with _idle_lock:
-            process, db = _idle.pop() if _idle else (0, None)
-        if db is None:
-            db = connect(threads=threads, spill=spill)
-            break
-        if process != os.getpid():
-            continue
+    db = None
+    while db is None and (db := _idle_one()) is not None:
         try:
             db.execute("RESET threads" if threads is None else f"SET threads = {int(threads)}")
             db.execute(
                 "RESET temp_directory" if spill is None else f"SET temp_directory = {quoted(str(spill))}"
             )
-            break
         except duckdb.Error:  # it has spilled
             db.close()
+            db = None
+    if db is None:
+        db = connect(threads=threads, spill=spill)
     db.execute(f"ATTACH ':memory:' AS {_TABLES_OF}; USE {_TABLES_OF}")
     return db
+
+
+def _idle_one() -> duckdb.DuckDBPyConnection | None:
+    with _idle_lock:
+        for place, (process, _) in enumerate(_idle):
+            if (
+                process == os.getpid()
+            ):  # those of before a fork stay: closing one waits for threads that are not there
+                return _idle.pop(place)[1]
+    return None
 
 
 def give_up(db: duckdb.DuckDBPyConnection) -> None:
@@ -116,7 +122,7 @@ def give_up(db: duckdb.DuckDBPyConnection) -> None:
         left = db.execute(_LEFT).fetchone()
         if left is not None and left[0] == 0 and left[1] < _SMALL:
             with _idle_lock:
-                if len(_idle) < _KEPT:
+                if sum(process == os.getpid() for process, _ in _idle) < _KEPT:
                     _idle.append((os.getpid(), db))
                     return
     db.close()

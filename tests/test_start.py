@@ -1,0 +1,76 @@
+"""What a command imports: nothing that it does not use. Seconds are not tested, for they say how busy the machine is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.serving import serving
+from tests.tiny import ROOT
+
+# Besides what the command line itself needs. The largest take 0.05 to 0.3 s each.
+LIBRARIES = ("duckdb", "polars", "numpy", "scipy", "matplotlib", "jinja2", "rich", "msgspec")
+# Parts of libraries that a comparison without a page does without.
+UNUSED = (
+    "matplotlib", "jinja2", "rich", "pyarrow", "pandas", "dask", "distributed", "scipy.stats", "scipy.linalg",
+    "scipy.special._orthogonal", "scipy.special._support_alternative_backends", "numpy.f2py", "numpy.testing",
+)  # fmt: skip
+# Readers of inputs of other kinds.
+OTHER_READERS = (
+    "tracediff.load.kineto", "tracediff.load.kineto_json", "tracediff.load.kpi", "tracediff.load.latencies",
+    "tracediff.load.ncu", "tracediff.load.recognise", "tracediff.load.trtexec", "tracediff.capture.manifest",
+    "tracediff.capture.plan", "tracediff.measure.kpi", "tracediff.measure.pool", "tracediff.measure.remote",
+    "tracediff.measure.store",
+)  # fmt: skip
+
+_CODE = """
+import json, sys
+from tracediff.cli.main import main
+sys.argv = ["tracediff", *sys.argv[2:]]
+try:
+    main()
+except SystemExit as done:
+    assert not done.code, done.code
+finally:
+    open("loaded.json", "w").write(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded(folder, *words) -> set[str]:
+    """The modules in memory at the end of a command."""
+    subprocess.run(
+        [sys.executable, "-c", _CODE, "-", *map(str, words)], check=True, cwd=folder, capture_output=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+    )  # fmt: skip
+    return set(json.loads((folder / "loaded.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("start")
+    pair = [serving(steps=6).write(folder / f"{name}.sqlite") for name in "ab"]
+    return loaded(folder, "compare", *pair, "--no-cache", "-q")
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("compare", "--help")])
+def test_help_imports_no_library(tmp_path, words):
+    found = loaded(tmp_path, *words)
+    assert "click" in found
+    assert set(LIBRARIES) & found == set()
+
+
+def test_a_comparison_imports_what_it_computes_with(compared):
+    assert {"duckdb", "polars", "numpy", "tracediff.measure.bootstrap"} <= compared
+
+
+def test_a_comparison_imports_nothing_of_pages_and_little_of_scipy(compared):
+    assert set(UNUSED) & compared == set()
+    assert "scipy.special._ufuncs" in compared
+
+
+def test_a_comparison_of_exports_imports_no_reader_of_other_files(compared):
+    assert set(OTHER_READERS) & compared == set()
+    assert "tracediff.load.nsys_sqlite" in compared
