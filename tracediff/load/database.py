@@ -108,9 +108,8 @@ def lend(*, threads: int | None = None, spill: Path | None = None) -> duckdb.Duc
 def _idle_one() -> duckdb.DuckDBPyConnection | None:
     with _idle_lock:
         for place, (process, _) in enumerate(_idle):
-            if (
-                process == os.getpid()
-            ):  # those of before a fork stay: closing one waits for threads that are not there
+            # those of before a fork stay: closing one waits for threads that are not there
+            if process == os.getpid():
                 return _idle.pop(place)[1]
     return None
 
