@@ -16,7 +16,6 @@ from tracediff.capture.nsys import export_sqlite
 from tracediff.errors import TracediffError
 from tracediff.load import columnar, kineto_names, wal
 from tracediff.load.nsys_schema import damaged
-from tracediff.load.report_file import refuse_no_report
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto_names.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
@@ -45,6 +44,8 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
+        from tracediff.load.report_file import refuse_no_report
+
         refuse_no_report(path)
         return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
     if kineto_names.is_trace_name(path):

@@ -76,7 +76,10 @@ class Weigher:
 
     def weigh(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
         """Sum `values` a step for each side and `by`: columns side, *by, *values."""
-        joined = table.join(self._factor, on=["side", "run", "part", "stratum"], how="inner")
+        # in the order of the table: sums of floats in another order would differ in their last bits from run to run
+        joined = table.join(
+            self._factor, on=["side", "run", "part", "stratum"], how="inner", maintain_order="left"
+        )
         return (
             joined.group_by("side", *by)
             .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum() for value in values))
