@@ -163,7 +163,7 @@ def test_one_side_shows_them(tmp_path):
     render_show_terminal(report, console)
     assert "3 calls, 58.50 us, 3.0 kB" in console.export_text()
     markdown = render_show_markdown(report)
-    assert "| `MPI_Allreduce` | MPI | `executor` | 3 | 58.50 | 3.0 kB |\n" in markdown
+    assert "| `MPI_Allreduce` | MPI | `executor` | 3 | 58.50 | 3.0 kB (1.0 kB a call) |\n" in markdown
     page = render_show_html(report)
     assert 'data-name="calls"' in page and "OS calls: not captured. Capture with -t osrt" in page
 

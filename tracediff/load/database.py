@@ -10,8 +10,12 @@ import contextlib
 import functools
 import os
 import re
+<<<<<<< HEAD
 import threading
 from collections.abc import Mapping
+=======
+from collections.abc import Mapping, Sequence
+>>>>>>> 3b22efc (Numeric NVTX payloads of ranges, and bytes of NCCL's calls where an export holds its payloads as JSON; captures of a GPU machine with OS calls and switches)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +196,7 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
     return db.execute(re.sub(r"\{\{(\w+)\}\}", lambda word: text[word[1]], sql(name)))
 
 
-def frame(db: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
+def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] = ()) -> pl.DataFrame:
     """The rows of a query as a polars frame, by way of numpy: DuckDB's own conversion would need pyarrow.
 
     Integers become Int64, floats Float64, booleans Boolean, everything else String; SQL NULL becomes null.
@@ -201,7 +205,7 @@ def frame(db: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
     import polars as pl
 
     columns = {}
-    for name, values in db.execute(query).fetchnumpy().items():
+    for name, values in db.execute(query, list(parameters)).fetchnumpy().items():
         missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
         data = np.ma.getdata(values)
         if data.dtype.kind in "iu":

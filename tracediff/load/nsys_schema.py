@@ -41,7 +41,9 @@ STAGED: dict[str, dict[str, str]] = {
     },
     "NVTX_EVENTS": {
         "start": "BIGINT", "end": "BIGINT", "eventType": "BIGINT", "text": "VARCHAR", "globalTid": "BIGINT",
-        "textId": "BIGINT", "domainId": "BIGINT",
+        "textId": "BIGINT", "domainId": "BIGINT", "uint64Value": "BIGINT", "int64Value": "BIGINT",
+        "uint32Value": "BIGINT", "int32Value": "BIGINT", "doubleValue": "DOUBLE", "floatValue": "DOUBLE",
+        "jsonText": "VARCHAR", "jsonTextId": "BIGINT",
     },
     "StringIds": {"id": "BIGINT", "value": "VARCHAR"},
     "ThreadNames": {"nameId": "BIGINT", "globalTid": "BIGINT"},

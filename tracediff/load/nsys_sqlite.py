@@ -74,9 +74,16 @@ def load(
                     for table in events + others:
                         _stage(db, table, SYSTEM[table], schema, copied)
                     if step == "load/gpu_sample":
-                        notes += _load_gpu_samples(db, step, file_name)
+                        said = "GPU_METRICS is left out"
+                        notes += _load_or_leave(db, step, f"{file_name}: {said}", "gpu-metrics-unreadable")
                     else:
                         run_sql(db, step)
+            notes += _load_or_leave(
+                db,
+                "load/payload",
+                f"{file_name}: payloads of NVTX ranges are left out",
+                "payloads-unreadable",
+            )
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "load/nccl_call")
             _check_times(db, file_name)
@@ -92,19 +99,30 @@ def load(
     return schema, notes
 
 
-def _load_gpu_samples(db: duckdb.DuckDBPyConnection, step: str, name: str) -> list[Note]:
-    """Tables gpu_sample, gpu_metric, gpu_of; without them where values are of another type than the table says."""
+# what is left empty or out where values are of another type than their table says, and why that is no error
+_LEFT = {
+    "load/gpu_sample": (("gpu_sample", "gpu_metric", "gpu_of"), ""),
+    "load/payload": (
+        ("payload_row", "payload", "nccl_size"),
+        "CREATE TABLE payload (start_ns BIGINT, tid BIGINT, label INTEGER, domain INTEGER, value DOUBLE);"
+        " CREATE TABLE nccl_size (start_ns BIGINT, tid BIGINT, label INTEGER, bytes BIGINT)",
+    ),
+}
+
+
+def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str, left: str, slug: str) -> list[Note]:
+    """The tables of a step that all else can do without; a note, and none or empty ones, where values are of another type."""
     try:
         run_sql(db, step)
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
-        for made in ("gpu_sample", "gpu_metric", "gpu_of"):
+        tables, instead = _LEFT[step]
+        for made in tables:
             db.execute(f"DROP TABLE IF EXISTS {made}")
+        db.execute(instead or "SELECT 1")
         said = (str(error).splitlines() or [""])[0][:_LONGEST]
-        return [
-            Note("gpu-metrics-unreadable", f"{name}: GPU_METRICS is left out, all else is measured: {said}")
-        ]
+        return [Note(slug, f"{left}, all else is measured: {said}")]
     return []
 
 

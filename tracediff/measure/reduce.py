@@ -28,6 +28,7 @@ from tracediff.measure.os_trace import OsTrace
 from tracediff.measure.reduce_host import host_tables
 from tracediff.measure.reduce_idle import idle_tables
 from tracediff.measure.reduce_metrics import metric_tables
+from tracediff.measure.reduce_payloads import payload_table
 from tracediff.measure.reduce_system import system_tables
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.step_events import gil_of_steps, ops_of_periods
@@ -116,6 +117,7 @@ def reduce_capture(
         **kernels,
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
         **system_tables(capture, trace, windows, threads, host_work),
+        payloads=payload_table(capture, windows, places, threads),
         **metric_tables(capture, timeline.units, periods),
     )
 

@@ -36,8 +36,9 @@ class Reduction:
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
-    os_calls   stratum, thread, call -> count, ns; like the next five, empty where it was not recorded
+    os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded
     comm_calls stratum, library (MPI, NCCL), thread, call -> count, ns, sized (calls whose bytes are known), bytes
+    payloads   stratum, thread, place, domain -> count, sum, low, high: numbers of NVTX ranges
     off_cpu    stratum, thread -> count, ns on no CPU
     host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), mpi (the call is one of MPI), off_cpu -> idle ns of host work
     memory     stratum, kind -> allocations, bytes, frees, freed_bytes
@@ -82,6 +83,7 @@ class Reduction:
     gc: pl.DataFrame
     os_calls: pl.DataFrame
     comm_calls: pl.DataFrame
+    payloads: pl.DataFrame
     off_cpu: pl.DataFrame
     host_work: pl.DataFrame
     memory: pl.DataFrame

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tracediff.measure import tables_system
 from tracediff.measure.sides import Side
 from tracediff.measure.tables import Weigher
-from tracediff.model.show_system import ShowCall, ShowHostWork, ShowMemory, ShowMetric, ShowOffCpu, ShowSystem
+from tracediff.model.show_system import (
+    ShowCall,
+    ShowHostWork,
+    ShowMemory,
+    ShowMetric,
+    ShowOffCpu,
+    ShowPayload,
+    ShowSystem,
+)
 
 
 def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
@@ -18,7 +26,8 @@ def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
         for row in found.os_calls
     ] + [
         ShowCall(
-            row.library, row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0, row.baseline_bytes
+            row.library, row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0, row.baseline_bytes,
+            row.baseline_bytes_per_call,
         )
         for row in found.comm_calls
     ]  # fmt: skip
@@ -44,6 +53,11 @@ def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
                 row.idle.baseline,
             )
             for row in found.gpu_metrics
+            if row.baseline is not None
+        ],
+        [
+            ShowPayload(row.range, row.domain, row.thread, row.baseline)
+            for row in found.payloads
             if row.baseline is not None
         ],
     )

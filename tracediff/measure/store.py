@@ -16,7 +16,7 @@ import polars as pl
 from tracediff.measure.reduction import Reduction
 
 # Counted up whenever what is kept, or how it is measured, changes: older copies are then not read.
-STORE_VERSION = 4
+STORE_VERSION = 5
 _MAGIC = b"tracediff-reduction\n"
 _DIGEST = 32
 

@@ -9,6 +9,7 @@ import polars as pl
 from tracediff.measure.sides import Side, parts_of, stacked
 from tracediff.measure.tables import Weigher
 from tracediff.measure.tables_metrics import metric_rows
+from tracediff.measure.tables_payloads import payload_rows
 from tracediff.model import CommCallRow, HostWorkRow, MemoryRow, MemorySide, OffCpuRow, OsCallRow, System
 
 KINDS = ("os_calls", "context_switches", "gpu_memory", "gpu_metrics", "mpi", "nccl")
@@ -19,7 +20,8 @@ _Row = dict[str, float | None]
 def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | None:
     """All of them; None where no side recorded any. Of one side alone: as if the other had not recorded them."""
     held = {kind: _both(sides, kind) for kind in KINDS}
-    if not any(any(one) for one in held.values()):
+    payloads = payload_rows(sides, weigher)
+    if not payloads and not any(any(one) for one in held.values()):
         return None
     calls, switches, memory, metrics, mpi, nccl = (held[kind] for kind in KINDS)
     metric_table, sampling = metric_rows(sides, weigher, metrics) if any(metrics) else ([], [])
@@ -31,6 +33,7 @@ def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | 
         gpu_metrics=metric_table,
         gpu_sampling=sampling,
         comm_calls=_comm_calls(weigher, {"MPI": mpi, "NCCL": nccl}),
+        payloads=payloads,
     )
 
 
@@ -68,6 +71,7 @@ def _comm_calls(weigher: Weigher, held: dict[str, tuple[bool, bool]]) -> list[Co
         CommCallRow(
             row["library"], row["call"], row["thread"], *_values(row, ("count", "ns"), held[row["library"]]),
             *(row["bytes" + suffix] if row["sized" + suffix] else None for suffix in ("_b", "_c")),
+            *(row["bytes" + suffix] / row["sized" + suffix] if row["sized" + suffix] else None for suffix in ("_b", "_c")),
         )
         for row in table.iter_rows(named=True)
     ]  # fmt: skip

@@ -54,6 +54,8 @@ from tracediff.model.system import (
     MemorySide,
     OffCpuRow,
     OsCallRow,
+    PayloadRow,
+    PayloadSide,
     System,
 )
 from tracediff.model.timelines import Timeline, TimelineLane, Timelines, TimelineStep
@@ -130,6 +132,8 @@ __all__ = [
     "OsCallRow",
     "Outcome",
     "Pair",
+    "PayloadRow",
+    "PayloadSide",
     "Phase",
     "PhaseSide",
     "RangeRow",

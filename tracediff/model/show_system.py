@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model import MemorySide
+from tracediff.model import MemorySide, PayloadSide
 
 
 class ShowCall(msgspec.Struct, frozen=True):
@@ -21,6 +21,7 @@ class ShowCall(msgspec.Struct, frozen=True):
     count: float
     ns: float
     bytes: float | None = None  # None: not in the capture
+    bytes_per_call: float | None = None
 
 
 class ShowOffCpu(msgspec.Struct, frozen=True):
@@ -62,6 +63,15 @@ class ShowMetric(msgspec.Struct, frozen=True):
     idle: float | None  # while nothing runs
 
 
+class ShowPayload(msgspec.Struct, frozen=True):
+    """Numeric NVTX payloads of a range of a thread role."""
+
+    range: str
+    domain: str
+    thread: str
+    payload: PayloadSide
+
+
 class ShowSystem(msgspec.Struct, frozen=True):
     """What the OS, communication, CUDA's memory and the GPU's counters did in a step; empty where not captured."""
 
@@ -70,3 +80,4 @@ class ShowSystem(msgspec.Struct, frozen=True):
     off_cpu: list[ShowOffCpu] = []
     memory: list[ShowMemory] = []
     gpu_metrics: list[ShowMetric] = []
+    payloads: list[ShowPayload] = []

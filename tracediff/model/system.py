@@ -30,6 +30,29 @@ class CommCallRow(msgspec.Struct, frozen=True):
     candidate_ns: float | None
     baseline_bytes: float | None = None  # as the capture counts them; None where it does not hold them
     candidate_bytes: float | None = None
+    baseline_bytes_per_call: float | None = None  # mean of the calls whose bytes are known
+    candidate_bytes_per_call: float | None = None
+
+
+class PayloadSide(msgspec.Struct, frozen=True):
+    """Numbers that a range carried in the compared steps of a side, in the program's own unit."""
+
+    count_per_step: float
+    sum_per_step: float
+    mean: float
+    min: float
+    max: float
+
+
+class PayloadRow(msgspec.Struct, frozen=True):
+    """Numeric NVTX payloads of a range of a thread role; None: no such payload there, which is not zero."""
+
+    range: str
+    domain: str
+    thread: str
+    baseline: PayloadSide | None
+    candidate: PayloadSide | None
+    delta_mean: float | None = None
 
 
 class OffCpuRow(msgspec.Struct, frozen=True):
@@ -143,3 +166,4 @@ class System(msgspec.Struct, frozen=True):
     gpu_metrics: list[GpuMetricRow] = []
     gpu_sampling: list[GpuSampling] = []
     comm_calls: list[CommCallRow] = []
+    payloads: list[PayloadRow] = []

@@ -138,12 +138,16 @@ def _render(report: Show, top: int, rows: int, width: int) -> str:
                 report.system.calls if report.system else [], rows, lambda row: [row.ns],
                 lambda row, s: [
                     name(row.call), markdown_prose(row.library, width), name(row.thread), count(row.count), *_time(s, row.ns),
-                    _figure("-" if row.bytes is None else units.size(round(row.bytes))),
+                    _figure("-" if row.bytes is None else system_words.comm_bytes(row.bytes, row.bytes_per_call)),
                 ],
             ),
             off_cpu=_table(
                 report.system.off_cpu if report.system else [], rows, lambda row: [row.ns],
                 lambda row, s: [name(row.thread), count(row.count), *_time(s, row.ns)],
+            ),
+            payloads=_table(
+                report.system.payloads if report.system else [], rows, lambda row: [],
+                lambda row, s: [name(row.range), name(row.thread), _figure(system_words.payload_side(row.payload))],
             ),
             memory=_table(
                 report.system.memory if report.system else [], rows, lambda row: [],

@@ -215,9 +215,22 @@ def _system(system: ShowSystem, console: Console, top: int) -> None:
     if calls:
         scale = units.scale_for([row.ns for row in calls])
         print_heading(console, "Calls of MPI and NCCL (host, a step)")
-        named = [(row.library, system_words.comm_side(scale, row.count, row.ns, row.bytes)) for row in calls]
+        named = [
+            (row.library, system_words.comm_side(scale, row.count, row.ns, row.bytes, row.bytes_per_call))
+            for row in calls
+        ]
         _table(console, "call", [f"{row.call}, {row.thread}" for row in calls], [("", "a step"), *named])
     _more(len(comm) - len(calls), console)
+    if calls and system_words.no_bytes(comm):
+        print_line(console, (system_words.no_bytes(comm), "dim"), hang=3)
+    payloads = system.payloads[:top]
+    if payloads:
+        print_heading(console, "Payloads of NVTX ranges (mean)")
+        _table(
+            console, "range", [f"{row.range}, {row.thread}" for row in payloads],
+            [("value", ""), *((system_words.payload_side(row.payload), "") for row in payloads)],
+        )  # fmt: skip
+    _more(len(system.payloads) - len(payloads), console)
     if system.memory:
         print_heading(console, "CUDA's memory (a step)")
     for row in system.memory:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracediff.model import (
+    CommCallRow,
     GpuMetricMean,
     GpuMetricRow,
     GpuSampling,
     GpuSamplingSide,
     MemorySide,
+    PayloadSide,
     Result,
     System,
 )
+<<<<<<< HEAD
 from tracediff.model.show_system import ShowMetric, ShowSystem
+=======
+from tracediff.model.show_system import ShowCall, ShowMetric
+>>>>>>> 3b22efc (Numeric NVTX payloads of ranges, and bytes of NCCL's calls where an export holds its payloads as JSON; captures of a GPU machine with OS calls and switches)
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -77,19 +83,78 @@ def comm_calls(system: System, limit: int) -> list[tuple[str, str, str, str]]:
     scale = units.scale_for([value for row in rows for value in (row.baseline_ns, row.candidate_ns)])
     return [
         (
-            row.call, row.thread, comm_side(scale, row.baseline_count, row.baseline_ns, row.baseline_bytes),
-            comm_side(scale, row.candidate_count, row.candidate_ns, row.candidate_bytes),
+            row.call, row.thread, comm_side(scale, row.baseline_count, row.baseline_ns, row.baseline_bytes, row.baseline_bytes_per_call),
+            comm_side(scale, row.candidate_count, row.candidate_ns, row.candidate_bytes, row.candidate_bytes_per_call),
         )
         for row in rows
     ]  # fmt: skip
 
 
-def comm_side(scale: units.Scale, count: float | None, ns: float | None, size: float | None) -> str:
-    """Calls, host time and, where they are known, bytes of a step."""
+def comm_side(
+    scale: units.Scale, count: float | None, ns: float | None, size: float | None, per_call: float | None
+) -> str:
+    """Calls, host time and, where they are known, bytes of a step and of a call."""
     if count is None or ns is None:
         return NOT_CAPTURED
     called = f"{units.count(count)} calls, {scale.time(ns)}"
-    return called if size is None else f"{called}, {units.size(round(size))}"
+    return called if size is None else f"{called}, {comm_bytes(size, per_call)}"
+
+
+def comm_bytes(size: float, per_call: float | None) -> str:
+    """Bytes of a step, and of a call where that is another number."""
+    said = units.size(round(size))
+    return (
+        said
+        if per_call is None or round(per_call) == round(size)
+        else f"{said} ({units.size(round(per_call))} a call)"
+    )
+
+
+def no_bytes(calls: Sequence[CommCallRow | ShowCall]) -> str:
+    """What would export the bytes of NCCL's calls, where a side has such calls and no bytes; else empty."""
+    for row in calls:
+        if row.library != "NCCL":
+            continue
+        sides = (
+            [(row.count, row.bytes)]
+            if isinstance(row, ShowCall)
+            else [(row.baseline_count, row.baseline_bytes), (row.candidate_count, row.candidate_bytes)]
+        )
+        if any(count and size is None for count, size in sides):
+            return NCCL_BYTES
+    return ""
+
+
+NCCL_BYTES = (
+    "Bytes of NCCL's calls that are not shown are not in the export: nsys export --include-json=true (nsys 2024 and later)"
+    " writes them."
+)
+
+
+def payload_side(side: PayloadSide | None) -> str:
+    """Mean, range and how many a step; `none` where a side has no such payload."""
+    if side is None:
+        return _NONE
+    spread = "" if side.min == side.max else f" ({number(side.min)} to {number(side.max)})"
+    return f"{number(side.mean)}{spread}, {units.count(side.count_per_step)} a step"
+
+
+def number(value: float) -> str:
+    """A number of the program, of no known unit: whole ones in full."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 2**53 else f"{value:,.6g}"
+
+
+def change(delta: float | None) -> str:
+    """A difference of such numbers with its sign; empty where there is none."""
+    return "" if delta is None else "0" if not delta else f"{'+' if delta > 0 else '-'}{number(abs(delta))}"
+
+
+def payloads(system: System, limit: int) -> list[tuple[str, str, str, str]]:
+    """Rows of (range, thread, baseline, candidate), those that changed most first."""
+    return [
+        (row.range, row.thread, payload_side(row.baseline), payload_side(row.candidate))
+        for row in system.payloads[:limit]
+    ]
 
 
 def memory(system: System) -> list[tuple[str, str, str]]:

@@ -257,6 +257,15 @@ def _system(system: System, console: Console, top: int) -> None:
         print_line(
             console, shorten(call, 60), (f"  {shorten(thread, 60)}  ", "dim"), f"{one} -> {other}", hang=3
         )
+    if calls and system_words.no_bytes(system.comm_calls):
+        print_line(console, (system_words.no_bytes(system.comm_calls), "dim"), hang=3)
+    payloads = system_words.payloads(system, top)
+    if payloads:
+        print_heading(console, "Payloads of NVTX ranges (mean)")
+    for place, thread, one, other in payloads:
+        print_line(
+            console, shorten(place, 60), (f"  {shorten(thread, 60)}  ", "dim"), f"{one} -> {other}", hang=3
+        )
     memory = system_words.memory(system)
     if memory:
         print_heading(console, "CUDA's memory (a step)")

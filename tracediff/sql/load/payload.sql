@@ -1,0 +1,47 @@
+-- Numbers that a program gave to its NVTX ranges (nvtxEventAttributes_t.payload; nvtx.annotate(..., payload=64)).
+--   start_ns BIGINT
+--   tid      BIGINT   global thread id
+--   label    INTEGER  id in range_text
+--   domain   INTEGER
+--   value    DOUBLE   finite; whole numbers are exact up to 2^53
+-- nccl_size: what NCCL says of a call's message, from the payload as JSON (nsys 2024 and later: nsys export --include-json=true).
+-- The key is the name that NCCL gives to the entry in its payload schemas (NCCL, src/include/nvtx_payload_schemas.h).
+--   start_ns BIGINT
+--   tid      BIGINT
+--   label    INTEGER
+--   bytes    BIGINT   at most 8 TiB: no sum leaves 64 bits
+CREATE TABLE payload_row AS
+SELECT
+    "start"::BIGINT AS start_ns, globalTid::BIGINT AS tid, jsonText AS json, jsonTextId::BIGINT AS json_id,
+    hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key, -- as in load/nvtx
+    coalesce(
+        int64Value::DOUBLE, doubleValue::DOUBLE, int32Value::DOUBLE, uint32Value::DOUBLE, floatValue::DOUBLE,
+        -- SQLite holds 64 bits as if they had a sign
+        CASE WHEN uint64Value < 0 THEN uint64Value::DOUBLE + 18446744073709551616.0 ELSE uint64Value::DOUBLE END
+    ) AS value
+FROM staged_NVTX_EVENTS
+WHERE eventType IN (59, 60) AND globalTid IS NOT NULL AND "start" IS NOT NULL AND "end" IS NOT NULL
+      AND (int64Value IS NOT NULL OR doubleValue IS NOT NULL OR uint64Value IS NOT NULL OR uint32Value IS NOT NULL
+           OR int32Value IS NOT NULL OR floatValue IS NOT NULL OR jsonText IS NOT NULL OR jsonTextId IS NOT NULL);
+
+CREATE TABLE payload AS
+SELECT r.start_ns, r.tid, t.label, t.domain, r.value
+FROM payload_row AS r JOIN nvtx_text AS t ON t.key = r.key
+WHERE t.meaning = 'range' AND isfinite(r.value) AND abs(r.value) < 1e100; -- no sum leaves a double
+
+CREATE TABLE nccl_size AS
+WITH said AS (
+    SELECT r.start_ns, r.tid, t.label, coalesce(r.json, string.value) AS json
+    FROM payload_row AS r JOIN nvtx_text AS t ON t.key = r.key
+    JOIN nvtx_domain AS d ON d.pid = (r.tid >> 24 & 16777215)::INTEGER AND d.domain = t.domain
+    LEFT JOIN string ON string.id = r.json_id
+    WHERE d.name = 'NCCL'
+), read AS (
+    SELECT start_ns, tid, label,
+           CASE WHEN json_valid(json) THEN try_cast(json_extract_string(json, '$."Message size [bytes]"') AS BIGINT) END AS bytes
+    FROM said
+)
+SELECT start_ns, tid, label, max(bytes) AS bytes
+FROM read WHERE bytes BETWEEN 0 AND 8796093022208
+GROUP BY start_ns, tid, label;
+DROP TABLE payload_row;
