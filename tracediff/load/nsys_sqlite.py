@@ -74,16 +74,14 @@ def load(
                     for table in events + others:
                         _stage(db, table, SYSTEM[table], schema, copied)
                     if step == "load/gpu_sample":
-                        said = "GPU_METRICS is left out"
-                        notes += _load_or_leave(db, step, f"{file_name}: {said}", "gpu-metrics-unreadable")
+                        if said := _load_or_leave(db, step):
+                            left = f"{file_name}: GPU_METRICS is left out, {said}"
+                            notes.append(Note("gpu-metrics-unreadable", left))
                     else:
                         run_sql(db, step)
-            notes += _load_or_leave(
-                db,
-                "load/payload",
-                f"{file_name}: payloads of NVTX ranges are left out",
-                "payloads-unreadable",
-            )
+            if said := _load_or_leave(db, "load/payload"):
+                left = f"{file_name}: payloads of NVTX ranges are left out, {said}"
+                notes.append(Note("payloads-unreadable", left))
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "load/nccl_call")
             _check_times(db, file_name)
@@ -110,11 +108,11 @@ _LEFT = {
 }
 
 
-def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str, left: str, slug: str) -> list[Note]:
-    """The tables of a step that all else can do without; a note, and none or empty ones, where values are of another type."""
+def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str) -> str:
+    """The tables of a step that all else can do without; where values are of another type, none or empty ones, and why."""
     try:
         run_sql(db, step)
-    except duckdb.OutOfMemoryException:
+    except (duckdb.OutOfMemoryException, duckdb.IOException):
         raise
     except duckdb.Error as error:
         tables, instead = _LEFT[step]
@@ -122,8 +120,8 @@ def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str, left: str, slug: st
             db.execute(f"DROP TABLE IF EXISTS {made}")
         db.execute(instead or "SELECT 1")
         said = (str(error).splitlines() or [""])[0][:_LONGEST]
-        return [Note(slug, f"{left}, all else is measured: {said}")]
-    return []
+        return f"all else is measured: {said}"
+    return ""
 
 
 def _has_rows(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> bool:
