@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/reading.md from the demo's real report: `python docs/make_pictures.py` (needs [dev] and Chromium).
+"""Takes the pictures of docs/reading.md and of the README from the demo's real report: `python docs/make_pictures.py` (needs [dev] and Chromium).
 
 A picture shows one section of the page, cut after `TALLEST` pixels: the page itself has the rest.
 """
@@ -20,6 +20,7 @@ PAIR = HERE.parent / "fixtures" / "bundles" / "hog300"
 WIDTH, TALLEST, COLOURS = 1280, 720, 128  # pixels; the palette keeps each file under 100 KB
 # Picture -> the element of the page, and where it is cut.
 PICTURES = {
+    "../report": ("header.summary", 740),
     "accounting": ("#accounting", TALLEST),
     "findings": ("#finding-1", TALLEST),
     "steps": ("#steps", 420),
@@ -33,7 +34,7 @@ PICTURES = {
 
 
 def main() -> None:
-    """Write docs/pictures/*.png."""
+    """Write docs/report.png and docs/pictures/*.png."""
     folder = HERE / "pictures"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
@@ -50,7 +51,7 @@ def main() -> None:
             assert box is not None, selector
             clip = {"x": 0, "y": box["y"], "width": WIDTH, "height": min(box["height"], height)}
             png = page.screenshot(clip=clip, full_page=True)
-            picture = Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS)
+            picture = Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE)
             picture.save(folder / f"{name}.png", optimize=True)
         browser.close()
 
