@@ -73,27 +73,33 @@ def read_calls(
     # Calls of one correlation id side by side, the earliest first (the order within a thread is kept).
     by_corr = time_order(np.zeros(len(start), np.int8), rows["corr"], start.__getitem__)
     ids = by_corr.of(rows.pop("corr"))
-    fresh = np.ones(len(ids), np.bool_)
-    fresh[1:] = ids[1:] != ids[:-1]
-    first = np.flatnonzero(fresh)
-    ids = ids[first]
+    fresh = np.ones(len(ids) + 1, np.bool_)
+    fresh[1:-1] = ids[1:] != ids[:-1]
+    first = np.flatnonzero(fresh)  # of each correlation id, and behind the last one
+    ids = ids[first[:-1]]
     at = np.minimum(np.searchsorted(ids, op_corr), max(len(ids) - 1, 0))
     known = ids[at] == op_corr if len(ids) else np.zeros(len(op_corr), np.bool_)
     owning = np.zeros(len(ids), np.bool_)
     owning[at[known]] = True
     waiting = np.zeros(len(ids), np.bool_)
     waiting[at[known & blocking]] = True
-    number = (np.cumsum(owning, dtype=np.int32) - 1).astype(np.int32)
-    op_launch = np.where(known, number[at], np.int32(-1)) if len(ids) else np.full(len(op_corr), -1, np.int32)
-    outermost = by_corr.index[first[owning]]
+    del fresh, ids  # with as many calls as there are, each of these columns is a part of the peak
+    number = np.cumsum(owning, dtype=np.int32)
+    number -= 1
+    op_launch = (
+        np.where(known, number[at], np.int32(-1)) if len(number) else np.full(len(op_corr), -1, np.int32)
+    )
+    del number, at, known
+    owners = np.flatnonzero(owning)
+    outermost, last = by_corr.index[first[owners]], by_corr.index[first[owners + 1] - 1]
     tid = np.append(tids, -1)[thread[outermost]]  # thread -1 is the last
-    several = np.flatnonzero(owning & (np.diff(first, append=len(fresh)) > 1))
-    last = np.append(first[1:], len(fresh))[several] - 1
-    apart = start[by_corr.index[last]] > end[by_corr.index[first[several]]]
+    apart = start[last] > end[outermost]
     launches = Launches(start[outermost], end[outermost], tid, name[outermost], int(apart.sum()))
-    del several, last, apart
+    del owners, outermost, last, apart
+    calls_of = np.diff(first)
+    del first
     return (
-        Calls(start, end, name, _kinds(kind, by_corr.index, fresh, owning, waiting), of_thread),
+        Calls(start, end, name, _kinds(kind, by_corr.index, calls_of, owning, waiting), of_thread),
         launches,
         op_launch,
     )
@@ -102,14 +108,14 @@ def read_calls(
 def _kinds(
     kind: npt.NDArray[np.int8],
     by_corr: Index,
-    fresh: npt.NDArray[np.bool_],
+    calls_of: Index,
     owning: npt.NDArray[np.bool_],
     waiting: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.int8]:
-    """What each call does to its thread, by what it launched. `owning`, `waiting`: of each correlation id."""
-    number = np.cumsum(fresh) - 1
+    """What each call does to its thread, by what it launched. `calls_of`, `owning`, `waiting`: of each correlation id."""
     own, wait = np.empty(len(kind), np.bool_), np.empty(len(kind), np.bool_)
-    own[by_corr], wait[by_corr] = owning[number], waiting[number]
+    own[by_corr] = np.repeat(owning, calls_of)
+    wait[by_corr] = np.repeat(waiting, calls_of)
     # A call that put work on a GPU launched it, whatever its name. A copy from the device to pageable memory
     # returns when the copy is done: it waits for the GPU. (A graph launch with such a copy among its nodes does not.)
     out = np.where((kind == OTHER) & own, np.int8(LAUNCH), kind)
