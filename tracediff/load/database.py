@@ -10,12 +10,8 @@ import contextlib
 import functools
 import os
 import re
-<<<<<<< HEAD
 import threading
-from collections.abc import Mapping
-=======
 from collections.abc import Mapping, Sequence
->>>>>>> 3b22efc (Numeric NVTX payloads of ranges, and bytes of NCCL's calls where an export holds its payloads as JSON; captures of a GPU machine with OS calls and switches)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

@@ -15,11 +15,7 @@ from tracediff.model import (
     Result,
     System,
 )
-<<<<<<< HEAD
-from tracediff.model.show_system import ShowMetric, ShowSystem
-=======
-from tracediff.model.show_system import ShowCall, ShowMetric
->>>>>>> 3b22efc (Numeric NVTX payloads of ranges, and bytes of NCCL's calls where an export holds its payloads as JSON; captures of a GPU machine with OS calls and switches)
+from tracediff.model.show_system import ShowCall, ShowMetric, ShowSystem
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -41,7 +37,7 @@ def menu(system: System | ShowSystem) -> str:
         communication = any(row.library != "OS" for row in system.calls)
     parts = {
         "OS calls": os_calls, "Communication": communication, "Scheduling": bool(system.off_cpu),
-        "CUDA's memory": bool(system.memory), "GPU metrics": bool(system.gpu_metrics),
+        "CUDA's memory": bool(system.memory), "GPU metrics": bool(system.gpu_metrics), "Payloads": bool(system.payloads),
     }  # fmt: skip
     there = [name for name, is_there in parts.items() if is_there]
     return there[0] if len(there) == 1 else "System"
