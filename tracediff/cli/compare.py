@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.cache import cache_option
 from tracediff.cli.gating import Gating, gate_options, print_gates
 from tracediff.cli.latency_options import beside_options
 from tracediff.cli.outputs import check, output_options, write_outputs
-from tracediff.cli.reading import (
-    complete_files,
-    memory_limit_option,
-    min_steps_option,
-    progress,
-    step_regex_option,
-    threads_option,
-    whole_capture_option,
-)
-from tracediff.cli.selecting import reading_where, selection_options
+from tracediff.cli.reading import complete_files, progress
+from tracediff.cli.selecting import measured_options
 
 if TYPE_CHECKING:
     from tracediff.load.selection import Selection
@@ -48,10 +39,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 @click.argument("candidate", required=False, shell_complete=complete_files)
 @output_options
 @gate_options
-@step_regex_option
-@whole_capture_option
-@selection_options
-@min_steps_option("Steps a run that a stratum needs to be compared.")
+@measured_options("Steps a run that a stratum needs to be compared.")
 @click.option(
     "--noise",
     metavar="PATH",
@@ -94,10 +82,6 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 )
 @beside_options
 @click.option("--force", is_flag=True, help="Give a verdict even where the captures are not comparable.")
-@memory_limit_option
-@threads_option
-@cache_option
-@reading_where
 def compare(
     baseline: str,
     candidate: str | None,

@@ -8,6 +8,15 @@ from typing import Any
 
 import click
 
+from tracediff.cli.cache import cache_option
+from tracediff.cli.reading import (
+    memory_limit_option,
+    min_steps_option,
+    step_regex_option,
+    threads_option,
+    whole_capture_option,
+)
+
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --steps, --window and --ranks; the command gets `only`, the selection of each of two sides."""
@@ -32,6 +41,28 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(only=_selections(None, window, ranks), **rest)
 
     return wrapped
+
+
+def measured_options(
+    min_steps: str, *, steps: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add every option that says what of the captures is measured, and how they are read.
+
+    The command gets `step_regex`, `whole_capture`, `only`, `min_steps`, `memory_limit`, `threads`, `cached`, `skip_unreadable`
+    and `scheduler`. `min_steps`: what a workload with fewer steps is left out of; `steps`: with --steps, where the
+    command has no option of that name itself.
+    """
+    options = (
+        step_regex_option, whole_capture_option, selection_options if steps else window_options,
+        min_steps_option(min_steps), memory_limit_option, threads_option, cache_option, reading_where,
+    )  # fmt: skip
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def reading_where(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.cache import cache_option
 from tracediff.cli.outputs import check, output_options_of, write_outputs
-from tracediff.cli.reading import (
-    complete_files,
-    memory_limit_option,
-    min_steps_option,
-    progress,
-    step_regex_option,
-    threads_option,
-    whole_capture_option,
-)
-from tracediff.cli.selecting import reading_where, selection_options
+from tracediff.cli.reading import complete_files, progress
+from tracediff.cli.selecting import measured_options
 from tracediff.report.kinds import BY_NAME
 
 if TYPE_CHECKING:
@@ -40,10 +31,7 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("capture", shell_complete=complete_files)
 @output_options_of("show")
-@step_regex_option
-@whole_capture_option
-@selection_options
-@min_steps_option("Steps a run that a workload needs to be in the mean.")
+@measured_options("Steps a run that a workload needs to be in the mean.")
 @click.option(
     "--kpi",
     "kpis",
@@ -54,10 +42,6 @@ Exit status: 0 done, 1 error, 2 usage.
 @click.option(
     "--host-only", is_flag=True, help="Captures without GPU kernels: host time between step labels."
 )
-@memory_limit_option
-@threads_option
-@cache_option
-@reading_where
 def show(
     capture: str,
     outputs: dict[str, Path],

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.cache import cache_option
-from tracediff.cli.reading import (
-    complete_files,
-    memory_limit_option,
-    min_steps_option,
-    progress,
-    step_regex_option,
-    threads_option,
-    whole_capture_option,
-)
-from tracediff.cli.selecting import reading_where, window_options
+from tracediff.cli.reading import complete_files, progress
+from tracediff.cli.selecting import measured_options
 
 if TYPE_CHECKING:
     from tracediff.load.selection import Selection
@@ -85,14 +76,7 @@ Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides
     "--run", "runs", metavar="N|N,M", callback=_runs,
     help="Which run of each side, counted from 1.  [default: that with the median step time]",
 )  # fmt: skip
-@step_regex_option
-@whole_capture_option
-@min_steps_option("Steps a run that a workload needs to be compared.")
-@window_options
-@reading_where
-@memory_limit_option
-@threads_option
-@cache_option
+@measured_options("Steps a run that a workload needs to be compared.", steps=False)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 def timeline(
     baseline: str,
