@@ -96,3 +96,19 @@ def test_names_of_the_two_demanglers_are_the_same():
 def test_the_grid_decides_between_kernels_of_one_name():
     assert linked([SMALL, LARGE], [SMALL.name], ["1056,1,1"]) == [LARGE]
     assert linked([SMALL, LARGE], [SMALL.name], ["7,1,1"]) == [SMALL, LARGE]
+
+
+def test_template_arguments_are_one_in_either_spelling():
+    """Of two instances that differ in a number alone, each is linked to its own."""
+    keys = [
+        OpKey(
+            f"void quantize_1x128<{number}, {flag}>(const __nv_bfloat16 *, float *, long)",
+            "132,1,1",
+            "256,1,1",
+        )
+        for number, flag in ((0, "true"), (1, "true"), (0, "0"))
+    ]
+    for key, named in zip(keys, ("<(int)0, (bool)1>", "<(int)1, (bool)1>", "<(int)0, (bool)0>"), strict=True):
+        assert linked(keys, [f"void quantize_1x128{named}(const __nv_bfloat16 *, float *, long)"], []) == [
+            key
+        ]

@@ -17,6 +17,10 @@ from tracediff.align.kernels import Match, OpKey, match_kernels, normalise
 from tracediff.model import KernelRow
 
 _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip
+_CAST = re.compile(
+    r"(?<=[<,])\([A-Za-z_][\w:]*\)(?=-?\d)"
+)  # of a template argument, in a name without spaces
+_LOGICAL = re.compile(r"(?<=[<,])(?:true|false)(?=[,>])")
 _CONFIDENCE_OF_PLACE = 0.5  # one kernel on each side, alike in nothing
 
 
@@ -149,7 +153,10 @@ def linked(keys: Sequence[OpKey], names: Sequence[str], grids: Sequence[str]) ->
 
 
 def _squeeze(name: str) -> str:
-    """A name as either tool's demangler writes it: without spaces, return type, and the parameter list."""
+    """A name as either tool's demangler writes it: without spaces, return type, the parameter list and casts of numbers.
+
+    nsys writes `<(int)4, (bool)1>` where ncu writes `<4, true>` or `<4, 1>`.
+    """
     text = re.sub(r"\s+", "", re.sub(r"^(?:static )?void\s+", "", name.strip()))
     if text.endswith(")"):
         depth = 0
@@ -158,4 +165,5 @@ def _squeeze(name: str) -> str:
             if depth == 0:
                 text = text[:at]
                 break
+    text = _CAST.sub("", _LOGICAL.sub(lambda found: "1" if found[0] == "true" else "0", text))
     return text.replace("(anonymousnamespace)::", "").replace("<unnamed>::", "")
