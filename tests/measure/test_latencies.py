@@ -494,3 +494,24 @@ def test_columns_of_other_names_are_warned_of():
     ):
         found = check(compare_latencies(side(one), side(other)), "columns")
         assert (found.status, found.baseline, found.candidate) == (status, one, other or "no name")
+
+
+def test_where_one_run_lies_apart_a_row_holds_what_its_level_is_of() -> None:
+    """Trimmed of 100, 101, 102, 103, 1,000 us: 102; of 120 to 124: 122. The plain means say 281.2 and 122: faster."""
+    scatter = np.tile([-500.0, 0.0, 500.0], 20)
+    sides = [
+        [run(scatter + 1e3 * mean, f"{side}{mean}") for mean in means]
+        for side, means in (("b", (100, 101, 102, 103, 1000)), ("c", (120, 121, 122, 123, 124)))
+    ]
+    found = compare_latencies(*sides)
+    row = found.rows[1]
+    assert row.statistic == "median" and row.trimmed and row.level == "confirmed"
+    assert (row.baseline_ns, row.candidate_ns, row.delta_ns) == pytest.approx((102e3, 122e3, 20e3))
+    assert row.ci_low_ns is not None and row.ci_low_ns > 0
+    assert (
+        found.verdict == "regressed"
+        and "+20.0 us without the fastest and slowest fifth" in found.verdict_reason
+    )
+    plain = compare_latencies(sides[1], [run(one.ns + 20e3, one.name + "d") for one in sides[1]])
+    assert not any(one.trimmed for one in plain.rows)
+    assert plain.rows[1].delta_ns == pytest.approx(20e3)

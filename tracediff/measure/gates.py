@@ -118,7 +118,7 @@ def _outcome(
 def _percent(share: float) -> str:
     """Without a sign where it rounds to nothing: the amount beside it may have either."""
     percent = round(100 * share, 1)
-    return f"{percent:+,.1f} %" if percent else "0.0 %"
+    return f"{percent:+,.{0 if abs(percent) >= 100 else 1}f} %" if percent else "0.0 %"
 
 
 def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:

@@ -10,10 +10,11 @@ from tracediff.errors import TracediffError
 from tracediff.load.latencies import LatencyFile
 from tracediff.measure.bootstrap import Floats, RunSteps, bootstrap_ci
 from tracediff.measure.cells import Estimates, levels, moderated_noise
+from tracediff.measure.findings import robust_estimates, shown
 from tracediff.measure.latency_checks import Run, check_columns, check_sides, outlying
 from tracediff.measure.ncu_text import both, time
 from tracediff.measure.quantile_bootstrap import quantile_interval
-from tracediff.measure.statistics import run_level_p
+from tracediff.measure.statistics import run_level_p, trimmed_means
 from tracediff.measure.verdict import decide, step_estimate
 from tracediff.measure.warm_up import find_warm_up
 from tracediff.model import (
@@ -153,22 +154,38 @@ def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
         else "within_noise"
     )
     said = zip(STATISTICS, [of_mean, *level], [step.p_value, *cells.p[1:]], [np.nan, *q], strict=True)
-    return [
-        LatencyRow(
-            name,  # type: ignore[arg-type]
-            float(cells.baseline[at]),
-            float(cells.candidate[at]),
-            float(cells.delta[at]),
-            _known(cells.low[at]),
-            _known(cells.high[at]),
-            one,
-            None if p is None else _known(p),
-            _known(corrected),
-            cells.baseline_runs[:, at].tolist(),
-            cells.candidate_runs[:, at].tolist(),
+    robust = robust_estimates(cells)
+    rows = []
+    for at, (name, one, p, corrected) in enumerate(said):
+        size = shown(cells, at, one, robust)
+        kept = trimmed_means if size.apart else _plain_means
+        low, high = (size.low, size.high) if size.apart else (cells.low[at], cells.high[at])
+        before, after = (
+            float(kept(np.sort(runs[:, [at]], axis=0))[0])
+            for runs in (cells.baseline_runs, cells.candidate_runs)
         )
-        for at, (name, one, p, corrected) in enumerate(said)
-    ]
+        rows.append(
+            LatencyRow(
+                name,  # type: ignore[arg-type]
+                before,
+                after,
+                after - before,
+                _known(low),
+                _known(high),
+                one,
+                None if p is None else _known(p),
+                _known(corrected),
+                cells.baseline_runs[:, at].tolist(),
+                cells.candidate_runs[:, at].tolist(),
+                size.apart,
+            )
+        )
+    return rows
+
+
+def _plain_means(runs: Floats) -> Floats:
+    means: Floats = runs.mean(axis=0)
+    return means
 
 
 def _known(value: float) -> float | None:
@@ -203,6 +220,10 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
         f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} an iteration"
     )
     change += f" ({100 * step.delta_ns / step.baseline_ns:+.1f} %)" if step.baseline_ns else ""
+    if rows[0].trimmed:
+        change += (
+            f", {signed(rows[0].delta_ns)} without the fastest and slowest fifth of the runs of each side"
+        )
     runs = step.runs
     floor = f"the noise floor of {time(step.noise_floor_ns or 0.0)}"
     if verdict in ("improved", "regressed"):

@@ -30,7 +30,7 @@ def off_path_notes(
         notes.append(
             Note(
                 "off-path-change",
-                f"the {thread.role} thread spends {one / 1e3:.1f} -> {other / 1e3:.1f} us a step in its ranges{where};"
+                f"the {thread.role} thread spends {one / 1e3:,.1f} -> {other / 1e3:,.1f} us a step in its ranges{where};"
                 " it launches no GPU work, so this changes the step only through what waits for it",
             )
         )

@@ -175,4 +175,8 @@ def _probability(p: float) -> str:
 
 
 def _percent(step: Step) -> str:
-    return f"{100 * step.delta_ns / step.baseline_ns:+,.1f} %" if step.baseline_ns else "no baseline"
+    """With as many digits as the reports give beside it."""
+    if not step.baseline_ns:
+        return "no baseline"
+    percent = 100 * step.delta_ns / step.baseline_ns
+    return f"{percent:+,.{0 if abs(percent) >= 100 else 1}f} %"

@@ -51,7 +51,10 @@ class LatencySide(msgspec.Struct, frozen=True):
 
 
 class LatencyRow(msgspec.Struct, frozen=True):
-    """A figure of both sides: the mean over runs of what it is in each. Bounds are None where they cannot be said."""
+    """A figure of both sides: the mean over runs of what it is in each. Bounds are None where they cannot be said.
+
+    `trimmed`: one run moves the mean away from what the level tests; the row holds 20 % trimmed means and their interval.
+    """
 
     statistic: Literal["mean", "median", "p90", "p99", "min"]
     baseline_ns: float
@@ -64,6 +67,7 @@ class LatencyRow(msgspec.Struct, frozen=True):
     q_value: float | None = None  # Benjamini-Hochberg over the rows but the mean, which the verdict tests
     baseline_runs_ns: list[float] = []
     candidate_runs_ns: list[float] = []
+    trimmed: bool = False
 
 
 class LatencyTraced(msgspec.Struct, frozen=True):

@@ -40,11 +40,16 @@ def lines(found: Latencies) -> list[Line]:
     return [_line(row, s) for row in found.rows]
 
 
+def label(row: LatencyRow) -> str:
+    """Name a row; with a mark where it holds trimmed means."""
+    return LABELS[row.statistic] + ("*" if row.trimmed else "")
+
+
 def _line(row: LatencyRow, s: units.Scale) -> Line:
     delta = units.delta(s, row.delta_ns, row.baseline_ns, row.level)
     known = row.ci_low_ns is not None and row.ci_high_ns is not None
     return Line(
-        LABELS[row.statistic],
+        label(row),
         s.number(row.baseline_ns),
         s.number(row.candidate_ns),
         delta.signed,
@@ -73,6 +78,10 @@ def facts(found: Latencies) -> str:
         source = "assumed" if step.noise_source == "assumed" else "from repeats, steadied by an assumed one"
         parts.append(
             f"one program against itself may differ by {s.time(step.noise_floor_ns)} (noise floor, {source})"
+        )
+    if any(row.trimmed for row in found.rows):
+        parts.append(
+            "* one run lies apart: means without the fastest and slowest fifth of the runs of each side"
         )
     return "; ".join(parts)
 

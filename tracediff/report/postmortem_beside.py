@@ -59,7 +59,7 @@ def latencies(result: Result) -> list[Block]:
     ]
     return [
         Heading(2, "Latencies without a profiler"),
-        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), found.verdict_reason]),
+        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), words.sentence(found.verdict_reason)]),
         Table(header, rows),
         Paragraph([f"{latencies_words.facts(found)}."]),
         *([Items([[note] for note in notes[:_MOST]])] if notes else []),

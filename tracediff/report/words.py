@@ -75,6 +75,17 @@ def cause(key: str) -> str:
     return labels.get(key, key.replace("_", " "))
 
 
+def counted(finding: Finding) -> str:
+    """Name what a finding's counts are counts of; the time of idle cells is counted in pieces of gaps."""
+    if finding.cause in ("comm", "memcpy"):
+        return "copies a step" if finding.cause == "memcpy" else "kernels a step"
+    if finding.cause.startswith("kernel"):
+        return "kernels a step"
+    if finding.cause == "host_sync" and finding.level == "exact":
+        return "calls a step"
+    return "pieces of gaps a step"
+
+
 def sides_without(result: Result, kind: str) -> str:
     """Name who did not capture a kind of trace: '', 'baseline', 'candidate' or 'either side'."""
     missing = [
