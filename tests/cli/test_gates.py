@@ -388,4 +388,4 @@ def test_reports_are_written_whatever_the_gate_says(run, tmp_path):
 def test_an_amount_that_rounds_to_nothing_in_percent_has_no_sign_there():
     """-30 ns of 356 us is -0.0 %: neither more nor less."""
     assert (_percent(-30 / 356_000), _percent(0.0)) == ("0.0 %", "0.0 %")
-    assert (_percent(0.416), _percent(-0.035), _percent(15.495)) == ("+41.6 %", "-3.5 %", "+1,549.5 %")
+    assert (_percent(0.416), _percent(-0.035), _percent(15.495)) == ("+41.6 %", "-3.5 %", "+1,550 %")
