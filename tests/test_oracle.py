@@ -14,7 +14,8 @@ from tests.oracle import load, periods
 from tracediff.measure.run import Reading, reduce_file
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-CAPTURES = sorted([*FIXTURES.glob("demo/*/*.sqlite.xz"), *FIXTURES.glob("captures/*.sqlite.xz")])
+FOLDERS = ("demo/*/*", "captures/*", "system/metrics_*", "system/nccl_*")
+CAPTURES = sorted(path for folder in FOLDERS for path in FIXTURES.glob(f"{folder}.sqlite.xz"))
 STEP = "[Executor] _forward_step"
 
 
@@ -33,7 +34,7 @@ def both(request, tmp_path_factory):
 
 
 def test_every_capture_is_here():
-    assert len(CAPTURES) >= 11
+    assert len(CAPTURES) >= 17
 
 
 def test_periods_and_categories(both):

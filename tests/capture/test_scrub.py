@@ -212,6 +212,27 @@ def test_a_foreign_table_can_be_kept(tmp_path: Path) -> None:
     assert table(tmp_path / "out.sqlite", "mine") == [(3, "x.bin")]
 
 
+def test_bytes_are_removed_wherever_they_are(tmp_path: Path) -> None:
+    """`nsys export --include-blobs`: a program's structs, with whatever was in memory between their members."""
+    source = two_steps().foreign("mine", id=3, raw=b"alice").write(tmp_path / "in.sqlite")
+    db = sqlite3.connect(source)
+    db.executescript(
+        "ALTER TABLE NVTX_EVENTS ADD COLUMN binaryData BLOB;"
+        "UPDATE NVTX_EVENTS SET binaryData = CAST('hunter2hunter2' AS BLOB);"
+        "CREATE TABLE GPU_RAW (a BLOB NOT NULL, b);"
+        "INSERT INTO GPU_RAW VALUES (x'616c696365', x'616c696365'), (7, 'text');"
+        "INSERT INTO StringIds VALUES (9999, x'616c696365');"
+    )
+    db.close()
+    out = tmp_path / "out.sqlite"
+    scrub(source, out, keep_tables=["mine"])
+    assert table(out, "GPU_RAW") == [(b"", None), (7, "text")]
+    assert table(out, "mine") == [(3, None)]
+    rows = table(out, "NVTX_EVENTS")
+    assert len(rows) == len(table(source, "NVTX_EVENTS")) > 0 and {row[-1] for row in rows} == {None}
+    assert not any(secret in out.read_bytes() for secret in (b"alice", b"hunter2"))
+
+
 def test_hostile_names_are_made_visible(tmp_path: Path) -> None:
     hostile = "a\x1b[31mred\u202edetrevni\x00\n<script>"
     source = two_steps().range(101, hostile, 5, 6, registered=False).range(101, hostile, 7, 8)

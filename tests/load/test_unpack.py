@@ -176,9 +176,16 @@ def test_a_report_is_exported_by_nsys_on_path(nsys, report, scratch, tmp_path, e
     assert out.parent == scratch and out.read_bytes() == export.read_bytes()
     called = (tmp_path / "called").read_text()
     assert called.startswith("['export', '--type', 'sqlite'") and repr(str(report))[1:-1] in called
+    assert "json" not in called  # its help does not name the option: nsys 2023 refuses it
     capture = load_capture(report, scratch)
     assert (capture.name, capture.count("op")) == (report.name, 5)
     capture.close()
+
+
+def test_payloads_as_json_are_asked_of_an_nsys_that_knows_them(nsys, report, scratch, tmp_path):
+    nsys(message="  --include-json=\n     Possible values are 'true' or 'false'.\n")
+    unpack(report, scratch)
+    assert "'--include-json=true'" in (tmp_path / "called").read_text()
 
 
 def test_nsys_named_by_the_environment_comes_first(nsys, report, scratch, monkeypatch):

@@ -29,7 +29,7 @@ def find_nsys() -> Path | None:
 
 
 def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
-    """Export a .nsys-rep to SQLite at `out`.
+    """Export a .nsys-rep to SQLite at `out`, with NVTX payloads as JSON (bytes of NCCL's calls) where this nsys writes them.
 
     Raises `TracediffError`: nsys-missing, nsys-export-failed.
     """
@@ -43,6 +43,7 @@ def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
         "sqlite",
         "--force-overwrite",
         "true",
+        *(["--include-json=true"] if _writes_json(nsys) else []),
         "-o",
         str(out),
         str(report),
@@ -59,3 +60,19 @@ def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
             fix="export it with the nsys version that recorded it (an older nsys cannot read newer reports)",
         )
     return out
+
+
+def _writes_json(nsys: Path) -> bool:
+    """Whether its help names the option; an nsys of 2023 has none and refuses it."""
+    try:
+        done = subprocess.run(
+            [str(nsys), "export", "--help"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "--include-json" in done.stdout + done.stderr

@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ class _Table:
     columns: list[str]
     texts: list[int]
     """Positions of columns that hold text in some row."""
+    blobs: dict[int, bytes | None]
+    """Positions of columns that hold bytes in some row, and what takes their place."""
 
     def position(self, column: str) -> int | None:
         return self.columns.index(column) if column in self.columns else None
@@ -89,9 +91,16 @@ def _tables(db: sqlite3.Connection, keep: frozenset[str], report: ScrubReport) -
 def _table(db: sqlite3.Connection, name: str, sql: str) -> _Table:
     info = db.execute(f"PRAGMA table_info({_quote(name)})").fetchall()
     columns = [row[1] for row in info]
-    holds_text = ", ".join(f"max(typeof({_quote(column)}) = 'text')" for column in columns)
-    texts = db.execute(f"SELECT {holds_text} FROM {_quote(name)}").fetchone() if columns else ()
-    return _Table(name, sql, columns, [i for i, text in enumerate(texts) if text])
+    held = [
+        db.execute(f"SELECT {', '.join(map(_holds(kind), columns))} FROM {_quote(name)}").fetchone()
+        for kind in ("text", "blob")
+    ]
+    texts, blobs = ([i for i, found in enumerate(row) if found] for row in held)
+    return _Table(name, sql, columns, texts, {i: b"" if info[i][3] else None for i in blobs})
+
+
+def _holds(kind: str) -> Callable[[str], str]:
+    return lambda column: f"max(typeof({_quote(column)}) = '{kind}')"
 
 
 def _create(table: _Table, db: sqlite3.Connection) -> str:
@@ -193,7 +202,20 @@ class _Scrubber:
     # -- what is kept of each table ----------------------------------------------------------------
 
     def kept(self, table: _Table, rows: list[Row]) -> list[Row]:
-        """Give the rows to write for these rows of the source."""
+        """Give the rows to write for these rows of the source.
+
+        Bytes go: nothing is measured from them, and what they hold cannot be told (a program's structs with
+        whatever was in memory between the members: `nsys export --include-blobs`).
+        """
+        kept = self._kept(table, rows)
+        if not table.blobs:
+            return kept
+        return [
+            tuple(table.blobs.get(i) if isinstance(cell, bytes) else cell for i, cell in enumerate(row))
+            for row in kept
+        ]
+
+    def _kept(self, table: _Table, rows: list[Row]) -> list[Row]:
         if table.name in rules.EMPTIED:
             return []
         if table.name in rules.METADATA:

@@ -108,7 +108,10 @@ def capture(
         runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
         manifest = runner.run(resume=resume)
     seconds = sum(run["seconds"] for run in manifest["runs"])
-    click.echo(f"{bundle}: {len(manifest['runs'])} runs, {seconds:.0f} s", err=True)
+    click.echo(
+        f"{bundle}: {len(manifest['runs'])} {'run' if len(manifest['runs']) == 1 else 'runs'}, {seconds:.0f} s",
+        err=True,
+    )
     if plan.keep_reports:
         click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
     click.echo(f"  next: tracediff compare {bundle}{' --host-only' if no_gpu else ''}", err=True)

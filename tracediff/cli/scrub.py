@@ -32,9 +32,9 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
     IN is a .sqlite or .sqlite.xz export; OUT is packed when its name ends in .xz. Every row of every measured
-    table is kept; only text in it is cleaned of paths and control characters. Dropped are the environment,
-    command arguments beyond an allow-list, output of the traced programs, names of other processes, strings
-    that no row refers to, and tables that nsys does not write.
+    table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
+    form) are removed. Dropped are the environment, command arguments beyond an allow-list, output of the traced
+    programs, names of other processes, strings that no row refers to, and tables that nsys does not write.
 
     IN may be a trace of torch.profiler (.json, .json.gz): kept are the events that are read of it, with cleaned names.
 
@@ -64,7 +64,7 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     changed = sum(proof.texts_changed for proof in report.tables)
     click.echo(f"{target}: {len(report.tables)} tables, {rows} rows read back and equal", err=True)
     click.echo(
-        f"  {same} tables byte for byte; {changed} texts cleaned; dropped: {report.records_dropped} records,"
+        f"  {same} tables byte for byte; {changed} texts and bytes cleaned; dropped: {report.records_dropped} records,"
         f" {report.strings_dropped} strings, {report.processes_dropped} processes;"
         f" {report.arguments_removed} arguments removed",
         err=True,

@@ -157,7 +157,8 @@ def compare(
         warnings.append(
             Note(
                 "kernel-rank-rows-left-out",
-                f"{uneven_left_out} kernels that differ least between ranks are not listed",
+                f"{uneven_left_out} {'kernels that differ' if uneven_left_out > 1 else 'kernel that differs'} least between ranks"
+                f" {'are' if uneven_left_out > 1 else 'is'} not listed",
             )
         )
     # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting

@@ -162,6 +162,10 @@ def _labels(seen: Seen, source: StepLabels, least: int) -> Steps | None:
     return Steps(source.name, int(row[0]), int(row[1]), bool(source.ctx))
 
 
+def _names(count: int, of: str) -> str:
+    return f"{count} {'name' if count == 1 else 'names'} of {of}"
+
+
 def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, graph_launches: int) -> list[Answer]:
     """What a comparison could say, in the order of a report."""
     has = {name: one.captured for name, one in traces.items()}
@@ -183,15 +187,15 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, graph_la
     bare = graph_launches > 0 and not has[_INSIDE] and has["kernels"]
     answers = [
         needs("time of a step, closed accounting", "kernels", "CUDA calls", reason=labelled),
-        needs("kernel table", "kernels", reason=f"{len(names)} names of kernels"),
+        needs("kernel table", "kernels", reason=_names(len(names), "kernels")),
         Answer("phases (context, generation)", bool(steps and steps.phases),
                "the labels say the requests" if steps and steps.phases else "no labels that say the requests"),
         Answer("kernels inside CUDA graphs", has[_INSIDE] or (has["kernels"] and not graph_launches),
-               f"{traces[_INSIDE].count} nodes" if has[_INSIDE]
+               f"{traces[_INSIDE].count} {'node' if traces[_INSIDE].count == 1 else 'nodes'}" if has[_INSIDE]
                else "no graph was launched" if not graph_launches
                else f"{graph_launches} {'launch' if graph_launches == 1 else 'launches'} without nodes: --cuda-graph-trace=node"),
         Answer("exposed communication", comm > 0,
-               f"{comm} names of communication kernels" if comm else "no communication kernels in it"),
+               _names(comm, "communication kernels") if comm else "no communication kernels in it"),
         needs("copies", "copies", reason="their time and bytes"),
         needs("idle time by cause on the host", "kernels", "CUDA calls", reason="from the calls of the launching thread"),
         needs("host work by name", "CUDA calls", "NVTX ranges", reason="from NVTX ranges"),

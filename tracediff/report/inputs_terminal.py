@@ -55,7 +55,7 @@ def _contents(found: Contents, console: Console, tables: bool, indent: int) -> N
         ]
         _list(console, "NVTX domains", _cut(shown, len(found.domains)), indent)
     steps = found.steps
-    said = f"{steps.labels} labels by the rule {steps.rule}" + (
+    said = f"{steps.labels} {'label' if steps.labels == 1 else 'labels'} by the rule {steps.rule}" + (
         f", in {steps.processes} processes" if steps.processes > 1 else ""
     ) if steps else "no labels"  # fmt: skip
     _list(console, "steps", [said], indent)

@@ -21,7 +21,10 @@ def outliers(result: Result) -> list[str]:
     found = [row for row in ordered(result.ranks) if row.outlier is not None and abs(row.outlier) >= OUTLIER]
     out = [_outlier(row) for row in found[:NAMED]]
     if len(found) > NAMED:
-        out.append(f"{len(found) - NAMED} more ranks of {len(result.ranks)} changed otherwise than the rest.")
+        more = len(found) - NAMED
+        out.append(
+            f"{more} more {'rank' if more == 1 else 'ranks'} of {len(result.ranks)} changed otherwise than the rest."
+        )
     return out
 
 

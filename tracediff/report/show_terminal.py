@@ -153,7 +153,7 @@ def _host(report: Show, console: Console, top: int) -> None:
         print_heading(console, f"CUDA calls (host {scale.unit} a step)")
         print_line(
             console,
-            f"{units.count(totals.kernels_per_step)} kernels by {units.count(totals.calls_per_step)} launching calls, "
+            f"{units.counted(totals.kernels_per_step, 'kernel')} by {units.counted(totals.calls_per_step, 'launching call')}, "
             f"{units.count(totals.graph_launches_per_step)} of graphs; {scale.time(totals.api_ns_per_step)} in them, "
             f"GPU idle for {scale.time(totals.exposed_ns_per_step)} of it and of launch latency",
         )

@@ -92,7 +92,7 @@ def comm_side(
     """Calls, host time and, where they are known, bytes of a step and of a call."""
     if count is None or ns is None:
         return NOT_CAPTURED
-    called = f"{units.count(count)} calls, {scale.time(ns)}"
+    called = f"{units.counted(count, 'call')}, {scale.time(ns)}"
     return called if size is None else f"{called}, {comm_bytes(size, per_call)}"
 
 

@@ -134,11 +134,16 @@ def workload_name(stratum: Stratum | ShowStratum) -> str:
     """Say in words what the steps of a stratum have in common."""
     words = []
     if stratum.ctx_reqs not in ("0", "?"):
-        words.append(f"{stratum.ctx_reqs} context requests with {stratum.ctx_tokens} tokens")
+        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
     if stratum.gen_reqs not in ("0", "?"):
-        words.append(f"{stratum.gen_reqs} generation requests")
+        words.append(_of(stratum.gen_reqs, "generation request"))
     name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
     return name + (f": {' and '.join(words)}" if words else "")
+
+
+def _of(label: str, noun: str) -> str:
+    """`1 token`, `2 tokens`, `129-256 tokens`."""
+    return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
 
 
 def build(result: Result) -> list[Figure]:

@@ -124,6 +124,12 @@ def count(value: float) -> str:
     return f"{value:,.{1 if abs(value) >= 10 else 2}f}"
 
 
+def counted(value: float, noun: str) -> str:
+    """Write a count with its noun: `1 call`, `2 calls`, `0.97 calls`."""
+    number = count(value)
+    return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
+
+
 def size(value: int) -> str:
     """Write a file size in decimal units."""
     amount = float(value)
