@@ -37,13 +37,13 @@ def capture_with(report: Result | Show, kind: str) -> str:
 def absent(report: Result | Show, kind: str, where: str = "") -> str:
     """Say that a kind of trace is not there (`where`: on which side), and how it would be.
 
-    Collections leave no trace where none ran, so that one cannot be told from the other.
+    Collections and NCCL's ranges leave no trace where none ran, so that one cannot be told from the other.
     """
     at = f" {where}" if where else ""
     how = capture_with(report, kind)
-    if kind != "gc":
+    if kind not in ("gc", "nccl"):
         return f"not captured{at}. Capture with {how} to see it."
-    program = "" if by_torch(report) else " (in TensorRT-LLM)"
+    program = " (in TensorRT-LLM)" if kind == "gc" and not by_torch(report) else ""
     return f"none seen{at}: none ran, or none was recorded. Capture with {how}{program} to see it."
 
 
