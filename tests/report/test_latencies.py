@@ -60,7 +60,13 @@ def test_what_did_not_pass_is_said_first():
 def test_rows_as_text():
     found = report().latencies
     lines = words.lines(found)
-    assert [line.label for line in lines] == ["mean*", "median", "p90", "p99*", "minimum"]  # one of 90 ms lies apart
+    assert [line.label for line in lines] == [
+        "mean*",
+        "median",
+        "p90",
+        "p99*",
+        "minimum",
+    ]  # one of 90 ms lies apart
     assert "* one run lies apart" in words.facts(found)
     row = found.rows[1]
     assert (
