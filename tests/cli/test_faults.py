@@ -33,7 +33,7 @@ sys.argv = ["tracediff", *sys.argv[1:]]
 main()
 """
 PLACES = {
-    "while the export is reduced": "import tracediff.measure.run as run; run.reduce_capture = end",
+    "while the export is reduced": "import tracediff.measure.reduce as reduce; reduce.reduce_capture = end",
     "while a cache entry is written": (
         "import pathlib; write = pathlib.Path.write_bytes\n"
         "pathlib.Path.write_bytes = lambda path, raw: write(path, raw[: len(raw) // 2]) and end()"
@@ -410,7 +410,7 @@ def test_an_interrupt_that_a_library_turns_into_another_error_is_one(pair, env):
         "def broken(*args, **options):\n"
         "    try: raise KeyboardInterrupt\n"
         "    except KeyboardInterrupt as error: raise ImportError('cannot load') from error\n"
-        "import tracediff.measure.run as run; run.reduce_capture = broken\n"
+        "import tracediff.measure.reduce as reduce; reduce.reduce_capture = broken\n"
         "from tracediff.cli.main import main; sys.argv = ['tracediff', *sys.argv[1:]]; main()"
     )
     done = subprocess.run(
