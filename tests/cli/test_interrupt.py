@@ -15,8 +15,8 @@ from tests.tiny import ROOT, one_gap
 # The command line with a reduction that takes longer than anybody waits.
 SLOW = """
 import sys, time
-import tracediff.measure.run as run
-run.reduce_capture = lambda *args, **options: time.sleep(300)
+import tracediff.measure.reduce as reduce
+reduce.reduce_capture = lambda *args, **options: time.sleep(300)
 from tracediff.cli.main import main
 sys.argv = ["tracediff", *sys.argv[1:]]
 main()

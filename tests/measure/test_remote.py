@@ -21,12 +21,12 @@ from tracediff.measure.store import pack
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
 
-# An nsys that "exports" by copying; the first time it is called, and always while `always` exists, it kills the worker.
+# An nsys that "exports" by copying what follows the mark of a report; the first time it is called, and always while `always` exists, it kills the worker.
 # Called as: nsys export --type sqlite --force-overwrite true -o OUT IN
 NSYS = """#!/bin/sh
 here=$(dirname "$0")
 if [ ! -e "$here/died" ] || [ -e "$here/always" ]; then echo died >> "$here/died"; kill -9 $PPID; sleep 5; exit 1; fi
-cp "$8" "$7"
+tail -c +29 "$8" > "$7"
 """
 
 
@@ -137,7 +137,8 @@ def test_a_file_that_workers_do_not_see_as_it_is_here(cluster, tmp_path, monkeyp
 
 
 def test_a_worker_that_dies_is_replaced_and_the_export_read_by_another(cluster, nsys, tmp_path):
-    path = one_gap().write(tmp_path / "run.sqlite").rename(tmp_path / "run.nsys-rep")
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"NVIDIA Tegra Profiler Report" + one_gap().write(tmp_path / "run.sqlite").read_bytes())
     reading = Reading(scheduler=cluster.scheduler_address)
     (side,) = reduce_sides([resolve(str(path))], reading)
     assert len(side.parts[0].periods) == 1
