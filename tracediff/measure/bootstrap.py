@@ -148,7 +148,7 @@ def bootstrap_ci(
     Deterministic given the seed; the order of runs is irrelevant, and swapping the sides gives (-high, -low)
     exactly: half the resamples are drawn with the two random streams exchanged.
     """
-    from tracediff.measure.special import ndtri, stdtrit
+    from scipy.special import ndtri, stdtrit
 
     tail = (1 - level) / 2
     half = (resamples + 1) // 2

@@ -220,7 +220,7 @@ def moderated_noise(
     errors, or of none where they happen to agree. So the variance is that of the repeats and of the assumed
     half-width (95 % of the difference of two runs), weighted by degrees of freedom.
     """
-    from tracediff.measure.special import stdtrit
+    from scipy.special import stdtrit
 
     prior = (assumed / (1.96 * np.sqrt(2))) ** 2
     freedom = [len(runs) - 1 for runs in repeats]

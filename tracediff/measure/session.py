@@ -95,9 +95,9 @@ def compare_inputs(
 
 
 def _ready() -> None:
-    """Import what compares: a third of a second, in which the database reads."""
+    """Import what compares: half a second, in which the database reads."""
     importlib.import_module("tracediff.measure.compare")
-    importlib.import_module("tracediff.measure.special")
+    importlib.import_module("scipy.special")
 
 
 def reading_of(

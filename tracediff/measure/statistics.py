@@ -42,7 +42,7 @@ def run_level_interval(
 
     Of candidate - baseline in (trimmed) means of runs; it excludes 0 where p < 1 - level. nan as there.
     """
-    from tracediff.measure.special import stdtrit
+    from scipy.special import stdtrit
 
     p, delta, variance, df = _yuen_welch(baseline_values, candidate_values)
     half = stdtrit(df, (1 + level) / 2) * np.sqrt(variance)
@@ -52,7 +52,7 @@ def run_level_interval(
 
 def _yuen_welch(baseline: Floats, candidate: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return p, difference of trimmed means, its variance, its degrees of freedom; each (cells,)."""
-    from tracediff.measure.special import stdtr
+    from scipy.special import stdtr
 
     rb, rc = len(baseline), len(candidate)
     if min(rb, rc) < 2:
@@ -183,7 +183,7 @@ def noise_floor(
     runs a side (single runs unless said): t * sd * sqrt(1/baseline_runs + 1/candidate_runs), with `run_sd`
     and Student's t at its degrees of freedom. One outlying run of five moves it little. nan with one run.
     """
-    from tracediff.measure.special import stdtrit
+    from scipy.special import stdtrit
 
     sd, df = _sd(values)
     return np.asarray(stdtrit(df, (1 + level) / 2) * sd * math.sqrt(1 / baseline_runs + 1 / candidate_runs))
@@ -217,7 +217,7 @@ def _moments(values: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _grubbs(count: Floats, alpha: float = 0.01) -> Floats:
     """Critical value of Grubbs' two-sided test: (largest distance from the mean) / sd, of `count` values."""
-    from tracediff.measure.special import stdtrit
+    from scipy.special import stdtrit
 
     t = stdtrit(count - 2, 1 - alpha / (2 * count))
     return np.asarray((count - 1) / np.sqrt(count) * np.sqrt(t**2 / (count - 2 + t**2)))
@@ -253,13 +253,13 @@ def runs_for(change_ns: float, sd_ns: float, power: float = 0.8, alpha: float = 
     enough = reached >= _noncentrality(df, power, alpha)
     if enough.any():
         return int(runs[enough.argmax()])
-    from tracediff.measure.special import ndtri
+    from scipy.special import ndtri
 
     return math.ceil(2 * _TRIMMED_LOSS * float(ndtri(1 - alpha / 2) + ndtri(power)) ** 2 / ratio**2)
 
 
 def _noncentrality(df: Floats, power: float, alpha: float) -> Floats:
     """Return the change over its standard error that a two-sided t test shows with the given power."""
-    from tracediff.measure.special import nctdtrinc, stdtrit
+    from scipy.special import nctdtrinc, stdtrit
 
     return np.asarray(nctdtrinc(df, 1 - power, stdtrit(df, 1 - alpha / 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -16,6 +17,9 @@ def build_schema() -> dict[str, Any]:
     found, structs = msgspec.json.schema_components(
         [named(kind.struct) for kind in kinds], ref_template="#/$defs/{name}"
     )
+    for struct in structs.values():
+        if "description" in struct:  # Python 3.13 takes the indentation from docstrings by itself
+            struct["description"] = inspect.cleandoc(struct["description"])
     for kind in kinds:
         fields = structs[named(kind.struct).__name__]["properties"]
         fields["format_version"] = {"const": version(kind)}
