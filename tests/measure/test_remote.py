@@ -40,7 +40,7 @@ def nsys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(nsys):
-    before = {name: os.environ.get(name) for name in ("NSYS", "PYTHONPATH")}
+    before = dict(os.environ)  # all of it: Dask leaves OPENBLAS_NUM_THREADS=1 and the like behind
     os.environ.update(NSYS=str(nsys), PYTHONPATH=str(ROOT))
     try:
         with (
@@ -49,8 +49,8 @@ def cluster(nsys):
         ):  # fmt: skip
             yield started
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def tracediff(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
