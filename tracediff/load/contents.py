@@ -18,7 +18,7 @@ from tracediff.errors import TracediffError
 from tracediff.load import columnar, nsys_sqlite
 from tracediff.load.database import connect, identifier
 from tracediff.load.kineto_names import is_trace_name
-from tracediff.load.nsys_schema import STAGED, Schema
+from tracediff.load.nsys_schema import STAGED, Schema, open_export
 from tracediff.load.unpack import remove, unpack
 
 # What nsys writes of each kind of trace, besides those that are told from kernels, calls and ranges.
@@ -86,7 +86,7 @@ def _rows(path: Path, schema: Schema) -> dict[str, int]:
     is the row number (ids of strings and of ENUM tables) it tells nothing.
     """
     found = {}
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+    with closing(open_export(path)) as db:
         for table in sorted(schema.tables):
             try:
                 row = db.execute(f"SELECT max(rowid) FROM {identifier(table)}").fetchone()

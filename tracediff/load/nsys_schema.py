@@ -178,6 +178,11 @@ def _check_length(path: Path, head: bytes, name: str) -> None:
         )
 
 
+def open_export(path: Path) -> sqlite3.Connection:
+    """Open an export with Python's own sqlite3, to be read only."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
 def _uri(path: Path) -> str:
     from urllib.parse import quote
 

@@ -11,7 +11,7 @@ import duckdb
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
 from tracediff.load.database import give_back, identifier, quoted, run_sql, sql
-from tracediff.load.nsys_schema import STAGED, SYSTEM, Schema, inspect, locked
+from tracediff.load.nsys_schema import STAGED, SYSTEM, Schema, inspect, locked, open_export
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
 
@@ -79,9 +79,9 @@ def load(
                             notes.append(Note("gpu-metrics-unreadable", left))
                     else:
                         run_sql(db, step)
-            if not _has_payloads(path, schema):
-                db.execute(_LEFT["load/payload"][1])
-            elif said := _load_or_leave(db, "load/payload"):
+            run_sql(db, "load/payload_tables")
+            if _has_payloads(path, schema) and (said := _load_or_leave(db, "load/payload")):
+                run_sql(db, "load/payload_tables")
                 left = f"{file_name}: payloads of NVTX ranges are left out, {said}"
                 notes.append(Note("payloads-unreadable", left))
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
@@ -99,28 +99,19 @@ def load(
     return schema, notes
 
 
-# what is left empty or out where values are of another type than their table says, and why that is no error
-_LEFT = {
-    "load/gpu_sample": (("gpu_sample", "gpu_metric", "gpu_of"), ""),
-    "load/payload": (
-        ("payload_row", "payload", "nccl_size"),
-        "CREATE TABLE payload (start_ns BIGINT, tid BIGINT, label INTEGER, domain INTEGER, value DOUBLE);"
-        " CREATE TABLE nccl_size (start_ns BIGINT, tid BIGINT, label INTEGER, bytes BIGINT)",
-    ),
-}
+# what a step has made that goes where values are of another type than their table says
+_MADE = {"load/gpu_sample": ("gpu_sample", "gpu_metric", "gpu_of"), "load/payload": ("payload_row",)}
 
 
 def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str) -> str:
-    """The tables of a step that all else can do without; where values are of another type, none or empty ones, and why."""
+    """The tables of a step that all else can do without; where values are of another type, none of them, and why."""
     try:
         run_sql(db, step)
     except (duckdb.OutOfMemoryException, duckdb.IOException):
         raise
     except duckdb.Error as error:
-        tables, instead = _LEFT[step]
-        for made in tables:
+        for made in _MADE[step]:
             db.execute(f"DROP TABLE IF EXISTS {made}")
-        db.execute(instead or "SELECT 1")
         said = (str(error).splitlines() or [""])[0][:_LONGEST]
         return f"all else is measured: {said}"
     return ""
@@ -132,7 +123,7 @@ def _has_payloads(path: Path, schema: Schema) -> bool:
     if path.is_dir() or not columns:
         return bool(columns)
     known = " OR ".join(f"{identifier(name)} IS NOT NULL" for name in columns)
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
+    with closing(open_export(path)) as source:
         return bool(source.execute(f"SELECT EXISTS (SELECT 1 FROM NVTX_EVENTS WHERE {known})").fetchone()[0])
 
 
@@ -174,7 +165,7 @@ def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[
             raise
         if isinstance(error, duckdb.InvalidInputException) and "unicode" not in str(error).lower():
             raise
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
+    with closing(open_export(path)) as source:
         source.text_factory = lambda raw: raw.decode("utf-8", "replace")
         rows = source.execute("SELECT id, value FROM StringIds WHERE id IS NOT NULL").fetchall()
     values = dict(rows)  # an id twice: any of them, as in load/string.sql

@@ -11,7 +11,7 @@ from typing import TypeVar
 import duckdb
 
 from tracediff.load.database import identifier, quoted, sql
-from tracediff.load.nsys_schema import STAGED, Schema
+from tracediff.load.nsys_schema import STAGED, Schema, open_export
 
 # By the `kind` of an op.
 TABLES = (
@@ -30,7 +30,7 @@ _AT_ONCE = 500  # rows a query: SQLite takes a bounded number of parameters
 def without_rowid(path: Path, schema: Schema) -> set[str]:
     """The tables of ops without row numbers of SQLite's own: views and the like, which no nsys writes, but other tools may."""
     found = set()
-    with closing(_open(path)) as db:
+    with closing(open_export(path)) as db:
         for table in TABLES:
             if schema.has(table):
                 kind = db.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchone()
@@ -55,7 +55,7 @@ def find_ops(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, copied: 
         return
     first = db.execute(sql("load/op_first")).fetchall()
     found: list[tuple[object, ...]] = []
-    with closing(_open(path)) as export:
+    with closing(open_export(path)) as export:
         for kind, table in enumerate(TABLES):
             sort_of = {row: sort for sort, one, row in first if one == kind}
             for some in _batches(sorted(sort_of)):
@@ -111,7 +111,3 @@ def _query(table: str, row: str, present: Collection[str], rows: int) -> str:
 
 def _batches(rows: list[_T]) -> list[list[_T]]:
     return [rows[low : low + _AT_ONCE] for low in range(0, len(rows), _AT_ONCE)]
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)

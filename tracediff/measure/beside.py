@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tracediff.errors import TracediffError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UNITS = ("ns", "us", "ms", "s")
 Add = Callable[["Result"], "Result"]
+_T = TypeVar("_T")
 
 
 def is_warm_up(value: str) -> bool:
@@ -61,30 +62,35 @@ def readers(given: Beside) -> list[Add]:
 
     Raises `TracediffError`: ncu-one-side, trtexec-one-side, latencies-one-side, and those of what reads the files.
     """
-    return [_counters(*given.ncu), _engines(*given.trtexec), _latencies(given.latencies)]
+    return [_counters(given.ncu), _engines(given.trtexec), _latencies(given.latencies)]
 
 
 def _as_it_is(result: Result) -> Result:
     return result
 
 
+def _both(given: tuple[_T | None, _T | None], one_side: TracediffError) -> tuple[_T, _T] | None:
+    """What was given for both sides, None where nothing was; raises `one_side` otherwise."""
+    baseline, candidate = given
+    if baseline is None and candidate is None:
+        return None
+    if baseline is None or candidate is None:
+        raise one_side
+    return baseline, candidate
+
+
 def _give(option: str) -> str:
     return f"give --{option}-baseline and --{option}-candidate"
 
 
-def _counters(baseline: Path | None, candidate: Path | None) -> Add:
-    if baseline is None and candidate is None:
+def _counters(given: tuple[Path | None, Path | None]) -> Add:
+    what = "a profile of Nsight Compute was given for one side only"
+    files = _both(given, TracediffError("ncu-one-side", what, fix=_give("ncu"), exit_code=2))
+    if files is None:
         return _as_it_is
-    if baseline is None or candidate is None:
-        raise TracediffError(
-            "ncu-one-side",
-            "a profile of Nsight Compute was given for one side only",
-            fix=_give("ncu"),
-            exit_code=2,
-        )
     from tracediff.load.ncu import read
 
-    before, after = read(baseline), read(candidate)
+    before, after = map(read, files)
 
     def add(result: Result) -> Result:
         import msgspec
@@ -96,20 +102,15 @@ def _counters(baseline: Path | None, candidate: Path | None) -> Add:
     return add
 
 
-def _engines(baseline: str | None, candidate: str | None) -> Add:
-    if baseline is None and candidate is None:
+def _engines(given: tuple[str | None, str | None]) -> Add:
+    what = "files of trtexec were given for one side only"
+    files = _both(given, TracediffError("trtexec-one-side", what, fix=_give("trtexec"), exit_code=2))
+    if files is None:
         return _as_it_is
-    if baseline is None or candidate is None:
-        raise TracediffError(
-            "trtexec-one-side",
-            "files of trtexec were given for one side only",
-            fix=_give("trtexec"),
-            exit_code=2,
-        )
     from tracediff.load.trtexec import read
     from tracediff.measure.trtexec import compare_trtexec
 
-    found = compare_trtexec(read(baseline), read(candidate))
+    found = compare_trtexec(*map(read, files))
 
     def add(result: Result) -> Result:
         import msgspec
@@ -151,22 +152,17 @@ def _here(side: LatencySide, label: str) -> LatencySide:
 
 
 def _latencies(options: LatencyOptions) -> Add:
-    if not options.baseline and not options.candidate:
+    none = not options.baseline and not options.candidate
+    what = (
+        "options on latencies were given and no latencies"
+        if none
+        else "latencies were given for one side only"
+    )
+    one_side = TracediffError("latencies-one-side", what, fix=_give("latencies"), exit_code=2)
+    if _both((options.baseline or None, options.candidate or None), one_side) is None:
         if options != LatencyOptions():
-            raise TracediffError(
-                "latencies-one-side",
-                "options on latencies were given and no latencies",
-                fix=_give("latencies"),
-                exit_code=2,
-            )
+            raise one_side
         return _as_it_is
-    if not options.baseline or not options.candidate:
-        raise TracediffError(
-            "latencies-one-side",
-            "latencies were given for one side only",
-            fix=_give("latencies"),
-            exit_code=2,
-        )
     try:
         found = compare_latencies(options, ("baseline", "candidate"))
     except TracediffError as error:

@@ -158,12 +158,13 @@ def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
     rows = []
     for at, (name, one, p, corrected) in enumerate(said):
         size = shown(cells, at, one, robust)
-        kept = trimmed_means if size.apart else _plain_means
-        low, high = (size.low, size.high) if size.apart else (cells.low[at], cells.high[at])
-        before, after = (
-            float(kept(np.sort(runs[:, [at]], axis=0))[0])
-            for runs in (cells.baseline_runs, cells.candidate_runs)
-        )
+        if size.apart:
+            means = (trimmed_means(runs)[at] for runs in (cells.baseline_runs, cells.candidate_runs))
+            low, high = size.low, size.high
+        else:
+            means = (side[at] for side in (cells.baseline, cells.candidate))
+            low, high = cells.low[at], cells.high[at]
+        before, after = map(float, means)
         rows.append(
             LatencyRow(
                 name,  # type: ignore[arg-type]
@@ -181,11 +182,6 @@ def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
             )
         )
     return rows
-
-
-def _plain_means(runs: Floats) -> Floats:
-    means: Floats = runs.mean(axis=0)
-    return means
 
 
 def _known(value: float) -> float | None:

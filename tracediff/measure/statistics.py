@@ -80,14 +80,12 @@ def _trimmed(values: Floats) -> tuple[Floats, Floats, int]:
     ordered = np.sort(values, axis=0)
     winsorized = ordered.clip(ordered[cut], ordered[n - 1 - cut])
     variance = winsorized.var(axis=0, ddof=1) * (n - 1) / (kept * (kept - 1))
-    return trimmed_means(values), variance, kept - 1
+    return ordered[cut : n - cut].mean(axis=0), variance, kept - 1
 
 
 def trimmed_means(values: Floats) -> Floats:
     """Return the 20 % trimmed mean over runs of each cell: (runs, cells) -> (cells,), in the unit given."""
-    cut = len(values) // 5
-    means: Floats = np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
-    return means
+    return _trimmed(values)[0]
 
 
 def permutation_p(baseline: Floats, candidate: Floats, *, seed: int = 0) -> float | None:

@@ -89,7 +89,7 @@ def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
     if evidence.count_baseline is not None and evidence.count_candidate is not None:
         items.append(
             [
-                f"{words.sentence(words.counted(finding))}: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
+                f"{words.sentence(words.what_is_counted(finding))}: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
             ]
         )
     if finding.note:

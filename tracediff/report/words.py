@@ -75,7 +75,7 @@ def cause(key: str) -> str:
     return labels.get(key, key.replace("_", " "))
 
 
-def counted(finding: Finding) -> str:
+def what_is_counted(finding: Finding) -> str:
     """Name what a finding's counts are counts of; the time of idle cells is counted in pieces of gaps."""
     if finding.cause in ("comm", "memcpy"):
         return "copies a step" if finding.cause == "memcpy" else "kernels a step"

@@ -1,15 +1,4 @@
--- Numbers that a program gave to its NVTX ranges (nvtxEventAttributes_t.payload; nvtx.annotate(..., payload=64)).
---   start_ns BIGINT
---   tid      BIGINT   global thread id
---   label    INTEGER  id in range_text
---   domain   INTEGER
---   value    DOUBLE   finite; whole numbers are exact up to 2^53
--- nccl_size: what NCCL says of a call's message, from the payload as JSON (nsys 2024 and later: nsys export --include-json=true).
--- The key is the name that NCCL gives to the entry in its payload schemas (NCCL, src/include/nvtx_payload_schemas.h).
---   start_ns BIGINT
---   tid      BIGINT
---   label    INTEGER
---   bytes    BIGINT   at most 8 TiB: no sum leaves 64 bits
+-- The rows of payload and nccl_size, columns of payload_tables.sql: made where an event has a payload.
 CREATE TABLE payload_row AS
 SELECT
     "start"::BIGINT AS start_ns, globalTid::BIGINT AS tid, jsonText AS json, jsonTextId::BIGINT AS json_id,
@@ -24,12 +13,12 @@ WHERE eventType IN (59, 60) AND globalTid IS NOT NULL AND "start" IS NOT NULL AN
       AND (int64Value IS NOT NULL OR doubleValue IS NOT NULL OR uint64Value IS NOT NULL OR uint32Value IS NOT NULL
            OR int32Value IS NOT NULL OR floatValue IS NOT NULL OR jsonText IS NOT NULL OR jsonTextId IS NOT NULL);
 
-CREATE TABLE payload AS
+INSERT INTO payload
 SELECT r.start_ns, r.tid, t.label, t.domain, r.value
 FROM payload_row AS r JOIN nvtx_text AS t ON t.key = r.key
 WHERE t.meaning = 'range' AND isfinite(r.value) AND abs(r.value) < 1e100; -- no sum leaves a double
 
-CREATE TABLE nccl_size AS
+INSERT INTO nccl_size
 WITH said AS (
     SELECT r.start_ns, r.tid, t.label, coalesce(r.json, string.value) AS json
     FROM payload_row AS r JOIN nvtx_text AS t ON t.key = r.key

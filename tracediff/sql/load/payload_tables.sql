@@ -1,0 +1,15 @@
+-- Numbers that a program gave to its NVTX ranges (nvtxEventAttributes_t.payload; nvtx.annotate(..., payload=64)).
+--   start_ns BIGINT
+--   tid      BIGINT   global thread id
+--   label    INTEGER  id in range_text
+--   domain   INTEGER
+--   value    DOUBLE   finite; whole numbers are exact up to 2^53
+CREATE OR REPLACE TABLE payload (start_ns BIGINT, tid BIGINT, label INTEGER, domain INTEGER, value DOUBLE);
+
+-- nccl_size: what NCCL says of a call's message, from the payload as JSON (nsys 2024 and later: nsys export --include-json=true).
+-- The key is the name that NCCL gives to the entry in its payload schemas (NCCL, src/include/nvtx_payload_schemas.h).
+--   start_ns BIGINT
+--   tid      BIGINT
+--   label    INTEGER
+--   bytes    BIGINT   at most 8 TiB: no sum leaves 64 bits
+CREATE OR REPLACE TABLE nccl_size (start_ns BIGINT, tid BIGINT, label INTEGER, bytes BIGINT);
