@@ -88,7 +88,7 @@ def main() -> None:
         )
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # the second where it comes before click listens
         click.echo("aborted", err=True)
         _leave(130)
     except _Terminated:
@@ -102,6 +102,9 @@ def main() -> None:
             raise
         click.echo("aborted", err=True)
         _leave(130)
+    finally:
+        # All is said and written: Ctrl-C now ends the interpreter without a traceback of its last steps.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _fail(error: TracediffError) -> None:
