@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import sqlite3
+from contextlib import closing
 from io import StringIO
 
 import pytest
@@ -46,6 +47,15 @@ def rows(reduction) -> list[tuple]:
 def test_each_column_is_read(tmp_path, column, value, expected):
     trace = one_gap().range(1, "batch 7", 200, 300, payload={column: value})
     assert rows(reduced(trace, tmp_path)) == [("executor", "batch N", 1, expected, expected, expected)]
+
+
+def test_the_number_of_a_domain_is_the_gil_trace_in_another_process_alone(tmp_path):
+    trace = one_gap().range(1, "x", 200, 210, payload={"int64Value": 5})
+    path = trace.process(77).gil(771, "wait", 200, 210).write(tmp_path / "domains.sqlite")
+    with closing(sqlite3.connect(path)) as db:
+        sql = "SELECT DISTINCT domainId FROM NVTX_EVENTS WHERE eventType = 59 AND (globalTid >> 24 & 16777215) = ?"
+        assert db.execute(sql, (100,)).fetchall() == db.execute(sql, (77,)).fetchall()
+    assert rows(reduce_file(path, Reading())) == [("executor", "x", 1, 5.0, 5.0, 5.0)]
 
 
 def test_counts_and_bounds_by_range_within_the_steps(tmp_path):

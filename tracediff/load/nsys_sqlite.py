@@ -80,7 +80,7 @@ def load(
                     else:
                         run_sql(db, step)
             run_sql(db, "load/payload_tables")
-            if _has_payloads(path, schema) and (said := _load_or_leave(db, "load/payload")):
+            if _has_payloads(db, path, schema) and (said := _load_or_leave(db, "load/payload")):
                 run_sql(db, "load/payload_tables")
                 left = f"{file_name}: payloads of NVTX ranges are left out, {said}"
                 notes.append(Note("payloads-unreadable", left))
@@ -117,16 +117,26 @@ def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str) -> str:
     return ""
 
 
-def _has_payloads(path: Path, schema: Schema) -> bool:
-    """Whether an NVTX event has one. Asked of SQLite itself: where none has, that takes a third of a scan by DuckDB."""
-    columns = [name for name in schema.tables.get("NVTX_EVENTS", ()) if name.lower() in _PAYLOADS]
+def _has_payloads(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema) -> bool:
+    """Whether an NVTX range has one. Asked of SQLite itself: where none has, that takes a third of a scan by DuckDB.
+
+    The GIL's trace, which is most rows of an export that has it, carries none: its domains are left out.
+    """
+    spelled = {name.lower(): name for name in schema.tables.get("NVTX_EVENTS", ())}
+    columns = [name for lower, name in spelled.items() if lower in _PAYLOADS]
     if path.is_dir() or not columns:
         return bool(columns)
     known = " OR ".join(f"{identifier(name)} IS NOT NULL" for name in columns)
+    of_gil = [int(domain) for (domain,) in db.execute(_GIL_DOMAINS).fetchall()]
+    if of_gil and "domainid" in spelled:
+        domain = f"coalesce({identifier(spelled['domainid'])}, 0)"
+        known = f"{domain} NOT IN ({', '.join(map(str, of_gil))}) AND ({known})"
     with closing(open_export(path)) as source:
         return bool(source.execute(f"SELECT EXISTS (SELECT 1 FROM NVTX_EVENTS WHERE {known})").fetchone()[0])
 
 
+# a number may be the GIL's trace in one process and something else in another
+_GIL_DOMAINS = "SELECT domain FROM nvtx_text GROUP BY domain HAVING bool_and(starts_with(meaning, 'gil_'))"
 _PAYLOADS = {
     "uint64value", "int64value", "uint32value", "int32value", "doublevalue", "floatvalue", "jsontext", "jsontextid",
 }  # fmt: skip
@@ -142,6 +152,8 @@ def _has_rows(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> bool
 
 def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:
     """Refuse times so far apart that differences and sums of them would not fit into 64 bits."""
+    if _surely_near(db):
+        return
     found = [row for row in db.execute(sql("load/time_extent")).fetchall() if row[1] is not None]
     for source, low, high, total in found:
         if not -_FURTHEST < low <= high < _FURTHEST or total >= _FURTHEST:
@@ -149,6 +161,15 @@ def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:
     first, last = min((row[1] for row in found), default=0), max((row[2] for row in found), default=0)
     if last - first > _LONGEST_NS:
         raise _no_time(f"{name}: its rows reach from {first} to {last} ns, more than a hundred days")
+
+
+def _surely_near(db: duckdb.DuckDBPyConnection) -> bool:
+    """Whether bounds alone show that all times are near enough: then the lengths of the rows need not be summed."""
+    found = [row for row in db.execute(sql("load/time_bounds")).fetchall() if None not in row[:2]]
+    if not found:
+        return False
+    first, last = min(row[0] for row in found), max(row[1] for row in found)
+    return last - first <= _LONGEST_NS and max(row[2] for row in found) * (last - first) < _FURTHEST
 
 
 def _no_time(message: str) -> TracediffError:
