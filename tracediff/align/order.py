@@ -37,6 +37,13 @@ class Order:
         return np.concatenate([values[block] for block in self._blocks])
 
 
+def distinct(values: npt.NDArray[np.integer[Any]]) -> list[int]:
+    """The different values, in order. Of most captures one thread launches everything: that it is one is soon seen."""
+    if len(values) and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(one) for one in np.unique(values).tolist()]
+
+
 def time_order(
     group: npt.NDArray[np.integer[Any]], start: Ints, *ties: Callable[[Index], npt.NDArray[np.integer[Any]]]
 ) -> Order:

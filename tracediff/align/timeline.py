@@ -18,7 +18,7 @@ import polars as pl
 
 from tracediff.align.calls import Calls, Launches, read_calls
 from tracediff.align.kernel_categories import is_communication
-from tracediff.align.order import Index, Order, time_order
+from tracediff.align.order import Index, Order, distinct, time_order
 from tracediff.errors import TracediffError
 from tracediff.load.capture import Capture
 from tracediff.load.database import columns_of, frame, give_back, sql
@@ -107,8 +107,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         here = slice(low, high)
         sort, start, end, mine = ops["sort"][here], ops["start_ns"][here], ops["end_ns"][here], launch[here]
         process, device = int(unit_of[sort[0]]) >> 32, int(unit_of[sort[0]]) & 0xFFFFFFFF
-        for tid in np.unique(launches.tid[mine[mine >= 0]]):
-            launchers.setdefault(int(tid), set()).add(device)
+        for tid in distinct(launches.tid[mine[mine >= 0]]):
+            launchers.setdefault(tid, set()).add(device)
         if whole_capture:
             bounds, step = np.array([start[0], end.max()], np.int64), np.zeros(1, np.int32)
         else:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracediff.align.calls import Launches
+from tracediff.align.order import distinct
 from tracediff.align.timeline import Unit
 from tracediff.measure.hosts import NO_STATE, STATES, Hosts, HostThread
 from tracediff.measure.intervals import Index, Intervals, Ints, cut, split
@@ -58,7 +59,7 @@ def attribute(unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: H
     launch = unit.launch[gaps.op]
     tid = np.where(launch >= 0, launches.tid[launch], -1) if len(launches.tid) else np.full(gaps.size, -1)
     parts = []
-    for thread in np.unique(tid).tolist():
+    for thread in distinct(tid):
         index = np.flatnonzero(tid == thread)
         if thread < 0:
             nothing = np.full(len(index), -1)
@@ -145,7 +146,7 @@ def _with_holders(waits: IdlePieces, hosts: Hosts) -> list[IdlePieces]:
     holder = handed_over(holder, held.query)
     pieces = _select(waits, held.query, start=held.start, end=held.end, holder_label=np.full(len(holder), -1))
     out = []
-    for thread in np.unique(holder).tolist():
+    for thread in distinct(holder):
         mine = np.flatnonzero(nobody & (holder == thread))
         out.append(_held_before(_select(pieces, mine, holder=thread), hosts))
         if thread < 0:

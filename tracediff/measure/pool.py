@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import tracediff
 from tracediff.errors import TracediffError
 from tracediff.load.scratch import scratch
-from tracediff.measure.reduction import Reduction
 from tracediff.measure.run import Reading
-from tracediff.measure.store import unpack
 from tracediff.measure.worker import Answer, Denied, Emptied, Failed, Refused, Task, receive, send
+
+if TYPE_CHECKING:
+    from tracediff.measure.reduction import Reduction
 
 # The worker runs this very package, wherever it lies, and nothing from the folder that the user happens to be in.
 _START = """\
@@ -75,6 +77,8 @@ class Pool:
             raise PermissionError(13, "permission denied", answer.file)
         if isinstance(answer, Failed):
             raise RuntimeError(f"reducing {path.name}:\n{answer.trace}")
+        from tracediff.measure.store import unpack  # polars: imported while the workers read
+
         return unpack(answer.packed)
 
     def _take(self) -> subprocess.Popen[bytes]:

@@ -19,7 +19,6 @@ import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.store import pack
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,8 @@ def _answer(task: Task, out: IO[bytes]) -> Answer:
         return Denied(str(error.filename or "a file"))
     except Exception:
         return Failed(traceback.format_exc())
+    from tracediff.measure.store import pack
+
     return Done(pack(reduction))
 
 
