@@ -31,7 +31,7 @@ def test_numbers_are_the_same_from_a_file(monkeypatch, tmp_path):
 
     connect = captures.connect
     monkeypatch.setattr(captures, "connect", noted)
-    monkeypatch.setattr(captures, "_LARGE", 0)
+    monkeypatch.setattr(captures, "LARGE", 0)
     on_disk = reduce_file(EAGER, Reading(keep=True))
     for one in fields(in_memory):
         here, there = getattr(in_memory, one.name), getattr(on_disk, one.name)
@@ -44,7 +44,7 @@ def test_numbers_are_the_same_from_a_file(monkeypatch, tmp_path):
 def test_a_file_needs_a_large_export_and_room_on_the_disk(large, free, on_disk, tmp_path, monkeypatch):
     export = one_gap().write(tmp_path / "trace.sqlite")
     size = export.stat().st_size
-    monkeypatch.setattr(captures, "_LARGE", large * size)
+    monkeypatch.setattr(captures, "LARGE", large * size)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(size, 0, free * size))
     with open_database(export, tmp_path) as db:
         files = db.execute("SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL").fetchone()

@@ -10,6 +10,7 @@ import pytest
 from tests.tiny import one_gap
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
+from tracediff.measure import memory
 from tracediff.measure.memory import Budget, needed
 from tracediff.measure.run import Reading, reduce_sides
 
@@ -68,10 +69,13 @@ def test_how_many_fit_together():
     assert [Budget(100).together(size) for size in (0, 33, 34, 50, 51, 101)] == [1 << 16, 3, 2, 2, 1, 1]
 
 
-def test_needed_counts_the_rows_of_the_large_tables(tmp_path):
+@pytest.mark.parametrize(("large", "a_range"), [(1 << 30, 40), (1, 8)])
+def test_needed_counts_the_rows_of_the_large_tables(large, a_range, tmp_path, monkeypatch):
+    """Tables of a large export lie in a file."""
+    monkeypatch.setattr(memory, "LARGE", large)
     path = one_gap().write(tmp_path / "trace.sqlite")
     # two kernels, two calls, and two ranges with the name of their domain
-    assert needed(path) == (3 * 8 + 2 * 125 + 2 * 40, 3 * 2 + 2 * 125 + 2 * 30)
+    assert needed(path) == (3 * a_range + 2 * 125 + 2 * 40, 3 * 2 + 2 * 125 + 2 * 30)
 
 
 def test_needed_leaves_complaints_to_the_loader(tmp_path):

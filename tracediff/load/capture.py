@@ -15,7 +15,9 @@ from tracediff.load.nsys_schema import Schema
 from tracediff.load.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
 
-_LARGE = 64 * 2**20  # bytes of an export: tables of a smaller one are soonest made in memory
+# Bytes of an export. The tables of a smaller one are made in memory, which takes a tenth less time than in a file;
+# two of that size fit into the memory that two exports are given (measure/memory.py).
+LARGE = 768 * 2**20
 
 
 @dataclass
@@ -99,7 +101,7 @@ def open_database(
     Raises `TracediffError`: those of `connect`.
     """
     size = columnar.size(export) if export.is_dir() else export.stat().st_size
-    on_disk = _LARGE <= size <= shutil.disk_usage(scratch).free  # they take a seventh of it, or less
+    on_disk = LARGE <= size <= shutil.disk_usage(scratch).free  # they take a seventh of it, or less
     spill = scratch / "spill"
     if memory_limit is None and not on_disk:
         return lend(threads=threads, spill=spill)

@@ -169,7 +169,7 @@ def _surely_near(db: duckdb.DuckDBPyConnection) -> bool:
     if not found:
         return False
     first, last = min(row[0] for row in found), max(row[1] for row in found)
-    return last - first <= _LONGEST_NS and max(row[2] for row in found) * (last - first) < _FURTHEST
+    return bool(last - first <= _LONGEST_NS and max(row[2] for row in found) * (last - first) < _FURTHEST)
 
 
 def _no_time(message: str) -> TracediffError:

@@ -10,16 +10,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tracediff.load import columnar
+from tracediff.load.capture import LARGE
 
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it. Two of
 # 5 million kernels each fit.
 _MOST = 2 * 2**30
 _BASE = 350 * 2**20  # the interpreter, DuckDB, polars
 
-# Bytes a row; measured. The tables of a large export lie in a file (load/capture.py), of which little is in memory: what
-# counts are arrays of ops and calls, and of waits for the GIL, which are rows of ranges; they go before gaps are cut.
+# Bytes a row; measured. What counts are arrays of ops and calls, and ranges, most of which are the GIL's trace and go before
+# gaps are cut. Tables of a large export lie in a file (load/capture.py), of which little is in memory.
 _KERNELS, _CALLS, _RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-_LOADED = {_RANGES: 8, _KERNELS: 125, _CALLS: 40}
+_LOADED = {_RANGES: 40, _KERNELS: 125, _CALLS: 40}
+_LOADED_IN_FILE = {**_LOADED, _RANGES: 8}
 _REDUCED = {_RANGES: 2, _KERNELS: 125, _CALLS: 30}
 _PACKED = 20  # an export grows by this when it is unpacked or made from a report
 # Traces of torch.profiler: some 300 bytes of text an event, of which gzip leaves some 20.
@@ -76,7 +78,8 @@ def needed(path: Path) -> tuple[int, int]:
         grows = _PACKED_TRACE.get(path.suffix, _PACKED)
         size = int(path.stat().st_size * grows) if path.is_file() else 0
         return size, size
-    return _size(rows, _LOADED), _size(rows, _REDUCED)
+    size = columnar.size(path) if path.is_dir() else path.stat().st_size
+    return _size(rows, _LOADED_IN_FILE if size >= LARGE else _LOADED), _size(rows, _REDUCED)
 
 
 def _size(rows: dict[str, int], cost: dict[str, int]) -> int:
