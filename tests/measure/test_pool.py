@@ -37,10 +37,14 @@ def test_a_worker_gives_the_same_bytes(paths):
     assert [pack(one) for one in found] == [pack(reduce_file(path, Reading(keep=True))) for path in paths]
 
 
-def test_sides_are_the_same_in_processes_and_in_threads(paths, monkeypatch):
+@pytest.mark.parametrize("worth", [{"_WORTH_PROCESSES": 0}, {"_MANY": 6}])
+def test_sides_are_the_same_in_processes_and_in_threads(worth, paths, monkeypatch):
+    """Exports are read in processes where they are large, and where they are many."""
     side = resolve(str(paths[0].parent))
     threads = reduce_sides([side, side], Reading())
-    monkeypatch.setattr("tracediff.measure.run._WORTH_PROCESSES", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for name, value in worth.items():
+        monkeypatch.setattr(f"tracediff.measure.run.{name}", value)
     started = []
     take = pools.Pool._take
     monkeypatch.setattr(pools.Pool, "_take", lambda self: started.append(1) or take(self))

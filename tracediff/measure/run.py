@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from tracediff.measure.reduction import Reduction
     from tracediff.measure.sides import Side
 
-_WORTH_PROCESSES = 256 * 2**20  # bytes that the tables of all exports take
-_ONE_THREAD = (
-    32 * 2**20
-)  # of one export: below, threads of DuckDB wait for each other: a third of its processor time
+# Exports are read in processes where their tables take so many bytes together, or where they are so many: most of the time of a
+# small one is Python's own, and threads would take turns.
+_WORTH_PROCESSES, _MANY = 256 * 2**20, 32
+_PROCESS = 200 * 2**20  # bytes that a process takes, whatever it reads
+# Bytes of the tables of one export: below, threads of DuckDB wait for each other, a third of its processor time.
+_ONE_THREAD = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,11 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
     budget, sizes = Budget(), {path: needed(path) for path in files}
     with contextlib.ExitStack() as processes:
         at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
-        large = bool(sys.executable) and sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
-        reduce = _in_processes(processes, at_once) if at_once > 1 and large else _in_threads
+        worth = len(files) >= _MANY or sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
+        reduce = _in_threads
+        if at_once > 1 and worth and sys.executable:
+            reduce = _in_processes(processes, at_once)
+            workers = min(workers, max(budget.together(_PROCESS), 2))
 
         def leased(path: Path, how: Reading) -> Reduction:
             loading, reduced = sizes[path]
