@@ -64,6 +64,16 @@ def test_one_outlying_run_of_five_hides_no_change(baseline, candidate, repeats):
     assert "us without the fastest and slowest runs of each side" in result.verdict_reason
 
 
+def test_a_mean_that_an_outlying_run_turned_is_not_called_sure(repeats):
+    """Four runs of five say 30 us more; the means, which the accounting shows, 150 us less."""
+    result = compare(repeats((*CALM[:4], 1000), "odd"), repeats(SLOW, "c"))
+    assert result.accounting.delta["host_work"] == pytest.approx(-150_000, abs=3_000)
+    assert result.accounting.level["host_work"] == "within_noise"
+    assert result.findings[0].level == "confirmed" and result.findings[0].delta_ns > 0
+    other = compare(repeats(CALM, "b"), repeats((*SLOW[:4], 1000), "odd"))  # both say more
+    assert other.accounting.level["host_work"] == "confirmed"
+
+
 def test_one_run_a_side_is_at_best_likely(repeats):
     result = compare(repeats((100,), "b"), repeats((400,), "c"))
     assert result.verdict == "likely_regressed"

@@ -262,6 +262,16 @@ def decisive_interval(cells: Estimates) -> tuple[Floats, Floats]:
     return np.where(np.isnan(low), cells.low, low), np.where(np.isnan(high), cells.high, high)
 
 
+def of_means(level: Sequence[Evidence], cells: Estimates) -> list[Evidence]:
+    """Levels for a table that shows differences of means, which sum up as trimmed ones do not.
+
+    Where one outlying run turns a mean against what the other runs say, the difference shown is that run's: noise.
+    """
+    low, high = decisive_interval(cells)
+    against = cells.delta * (low + high) < 0  # nan compares false
+    return ["within_noise" if other else one for one, other in zip(level, against, strict=True)]
+
+
 def finite(value: float, instead: float) -> float:
     """A bound of an interval, or `instead` where it cannot be said (one step, nothing repeats)."""
     return float(instead) if np.isnan(value) else float(value)

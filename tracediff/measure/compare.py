@@ -19,7 +19,16 @@ from tracediff.measure import tables, tables_python, tables_system
 from tracediff.measure.asides import asides, captures_of_both, launched_otherwise, repeated_captures
 from tracediff.measure.assumed_noise import assumed_noise_total
 from tracediff.measure.cell_table import Layout, cell_table, told
-from tracediff.measure.cells import Estimates, Frame, build_frame, estimate, finite, levels, moderated_noise
+from tracediff.measure.cells import (
+    Estimates,
+    Frame,
+    build_frame,
+    estimate,
+    finite,
+    levels,
+    moderated_noise,
+    of_means,
+)
 from tracediff.measure.chosen import warnings_of
 from tracediff.measure.comparability import check
 from tracediff.measure.finding_drafts import (
@@ -250,7 +259,15 @@ def _accounting(sides: tuple[Side, Side], cells: Estimates, layout: Layout, with
         name: finite(cells.high[column], cells.delta[column])
         for name, column in zip(names, columns, strict=True)
     }
-    return Accounting(values[0], values[1], delta, residual, low, high, dict(zip(names, level, strict=True)))
+    return Accounting(
+        values[0],
+        values[1],
+        delta,
+        residual,
+        low,
+        high,
+        dict(zip(names, of_means(level, chosen), strict=True)),
+    )
 
 
 def _total_noise(cells: Estimates, accounting: Accounting) -> float:

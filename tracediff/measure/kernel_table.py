@@ -10,7 +10,7 @@ import polars as pl
 
 from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match, Matching
-from tracediff.measure.cells import Estimates, Frame, finite
+from tracediff.measure.cells import Estimates, Frame, finite, of_means
 from tracediff.measure.intervals import Floats
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
@@ -100,7 +100,7 @@ def kernel_result_rows(
     family: Callable[[str], str],
 ) -> list[tuple[int, KernelRow]]:
     """Rows for the result, largest change first, with their numbers; every op of the compared steps is in exactly one."""
-    rows = []
+    rows, level = [], of_means(judged[0], cells)
     for number, match in enumerate(kernels.rows):
         if not kernels.counts[number].any() and not (cells.baseline[number] or cells.candidate[number]):
             continue  # seen only in steps that were not compared
@@ -115,7 +115,7 @@ def kernel_result_rows(
             delta_ns=float(cells.delta[number]),
             ci_low_ns=finite(cells.low[number], cells.delta[number]),
             ci_high_ns=finite(cells.high[number], cells.delta[number]),
-            level=judged[0][number],
+            level=level[number],
             q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
         )
         rows.append((number, found))

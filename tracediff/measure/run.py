@@ -186,7 +186,7 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
     with contextlib.ExitStack() as processes:
         at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
         worth = len(files) >= _MANY or sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
-        reduce = _in_threads
+        reduce: _Local = _in_threads
         if at_once > 1 and worth and sys.executable:
             reduce = _in_processes(processes, at_once)
             workers = min(workers, max(budget.together(_PROCESS), 2))

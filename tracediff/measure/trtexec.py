@@ -10,7 +10,7 @@ import numpy as np
 from tracediff.load.trtexec import Run, Side
 from tracediff.measure import ncu_text as text
 from tracediff.measure.bootstrap import RunSteps, bootstrap_ci
-from tracediff.measure.cells import MIN_CONFIRM, Estimates, levels
+from tracediff.measure.cells import MIN_CONFIRM, Estimates, levels, of_means
 from tracediff.measure.trtexec_figures import METRICS, NAMES, RunFigures, figures_of
 from tracediff.measure.trtexec_layers import Engine, compare_layers, engine_of, estimates, groups
 from tracediff.model import (
@@ -133,7 +133,7 @@ def _judged(
     if min(len(one) for one in runs) < MIN_CONFIRM:
         _within_runs(cells, known, sides)
     largest = max(float(one.mean(axis=0)[known.index(metric)]) for metric in known[:1] for one in runs)
-    sure, _ = levels(cells, largest)
+    sure = of_means(levels(cells, largest)[0], cells)
     place = {metric: number for number, metric in enumerate(known)}
     return [
         TrtexecFigure(

@@ -12,7 +12,7 @@ from tracediff.align.trtexec import Layer, Pairing, pair
 from tracediff.load.trtexec import Floats, LayerInfo, Run
 from tracediff.measure import ncu_text as text
 from tracediff.measure.assumed_noise import assumed_half_width
-from tracediff.measure.cells import Estimates, levels, moderated_noise
+from tracediff.measure.cells import Estimates, levels, moderated_noise, of_means
 from tracediff.measure.statistics import run_level_interval, run_level_p
 from tracediff.model import Evidence, TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 
@@ -215,8 +215,8 @@ def _levels(
     ]
     if not len(runs[0]) or not len(runs[1]) or not pairings:
         return [None] * len(pairings)
-    found, _ = levels(estimates(runs[0], runs[1], ["compute"] * len(pairings)), total_ns)
-    return list(found)
+    cells = estimates(runs[0], runs[1], ["compute"] * len(pairings))
+    return list(of_means(levels(cells, total_ns)[0], cells))
 
 
 def estimates(baseline: Floats, candidate: Floats, kinds: list[str]) -> Estimates:
