@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = (
+    "1"  # as the command line sets it, before numpy is imported: the same last digits
+)
+
 from functools import cache
 
 import pytest

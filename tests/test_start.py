@@ -47,6 +47,17 @@ def loaded(folder, *words) -> set[str]:
     return set(json.loads((folder / "loaded.json").read_text()))
 
 
+@pytest.mark.parametrize(
+    ("words", "given", "threads"),
+    [(("compare", "--help"), {}, "1"), (("compare", "--help"), {"OPENBLAS_NUM_THREADS": "4"}, "4"), (("capture", "--help"), {}, None)],
+)  # fmt: skip
+def test_one_thread_of_blas_but_in_what_is_captured(tmp_path, words, given, threads):
+    code = _CODE.replace("sorted(sys.modules)", "__import__('os').environ.get('OPENBLAS_NUM_THREADS')")
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **given}
+    subprocess.run([sys.executable, "-c", code, "-", *words], check=True, cwd=tmp_path, capture_output=True, env=env)  # fmt: skip
+    assert json.loads((tmp_path / "loaded.json").read_text()) == threads
+
+
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start")

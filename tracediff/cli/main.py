@@ -70,6 +70,10 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; a `TracediffError` becomes one message on stderr and its exit code."""
     signal.signal(signal.SIGTERM, _terminated)
+    if sys.argv[1:2] != ["capture"]:  # what that starts is another's program
+        # numpy and scipy each start a thread a processor, for products of small matrices whose last digit depends on how many
+        # there are. Before anything imports them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports make some hundred thousand objects that all stay: a tenth of a small comparison went into looking through them,
     # on the way and at the end.
     gc.set_threshold(_OBJECTS)
