@@ -103,7 +103,7 @@ class Frame:
         """
         keys = ["side", "run", "group"]
         steps = self.steps.filter(pl.col("rank") == rank).group_by(keys).agg(pl.len().alias("steps"))
-        sums = cell.filter(pl.col("rank") == rank).group_by(keys).agg(pl.col("ns").sum())
+        sums = cell.filter(pl.col("rank") == rank).group_by(keys, maintain_order=True).agg(pl.col("ns").sum())
         table = steps.join(sums, on=keys, how="left").sort(keys)
         runs: list[list[float]] = [[], []]
         for side in (0, 1):

@@ -121,7 +121,7 @@ def compare(
     findings, kernel_levels = _findings(
         sides, frame, cells, layout, (idle, kernels), strata, step.delta_ns, launch
     )
-    compared = steps.join(frame.steps.select(*_KEYS, "group"), on=_KEYS)
+    compared = steps.join(frame.steps.select(*_KEYS, "group"), on=_KEYS, maintain_order="left")
     known: set[str] = {one.cause for one in findings if one.level != "within_noise"}
     joint = joint_steps(compared)
     ranks = rank_table(sides, compared, frame.weights, weigher, joint)

@@ -84,10 +84,10 @@ def idle_drafts(
 def main_place(mine: pl.DataFrame, words: pl.DataFrame) -> str:
     """Where the thread was for most of a cell's change."""
     signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
-    pieces = mine.group_by("piece").agg(signed.sum().alias("ns"))
+    pieces = mine.group_by("piece", maintain_order=True).agg(signed.sum().alias("ns"))
     table = (
         pieces.with_columns(place=words["place"].gather(pieces["piece"]))
-        .group_by("place")
+        .group_by("place", maintain_order=True)
         .agg(pl.col("ns").sum().abs())
         .sort("ns", "place", descending=[True, False])
     )
@@ -140,7 +140,10 @@ def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -
         return draft
     steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
     means = (
-        mine.group_by("side", "rank").agg(pl.col("ns").sum()).join(steps, on=["side", "rank"], how="right")
+        mine.group_by("side", "rank", maintain_order=True)
+        .agg(pl.col("ns").sum())
+        .join(steps, on=["side", "rank"], how="right")
+        .sort("side", "rank")
     )
     means = means.with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
     deltas: dict[int, float] = {}

@@ -48,5 +48,7 @@ def payload_table(
                 },
                 schema=PAYLOADS,
             )  # fmt: skip
-            parts.append(table.filter(pl.col("stratum") >= 0).group_by(_BY).agg(_TOTALS).sort(_BY))
+            parts.append(
+                table.filter(pl.col("stratum") >= 0).group_by(_BY, maintain_order=True).agg(_TOTALS).sort(_BY)
+            )
     return pl.concat(parts).group_by(_BY, maintain_order=True).agg(_TOTALS).sort(_BY)

@@ -31,9 +31,12 @@ def idle_causes(
     """
     moments = stacked([side], "moments").sort("end", descending=True)
     located = layout.idle_rows
-    weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner")
+    weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
     events = dict(
-        weighed.group_by("cell").agg((pl.col("count") * pl.col("factor")).sum()).sort("cell").iter_rows()
+        weighed.group_by("cell", maintain_order=True)
+        .agg((pl.col("count") * pl.col("factor")).sum())
+        .sort("cell")
+        .iter_rows()
     )
     ranks = _main_ranks(weighed, frame)
     lost = "GPU idle time" if side.captured("kernels") else "time"
@@ -91,8 +94,8 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
         frame.steps.group_by("side", "run", "group").agg(all=pl.len()), on=["side", "run", "group"]
     )  # fmt: skip
     sums = (
-        weighed.join(part, on=["side", "run", "group", "rank"])
-        .group_by("cell", "rank")
+        weighed.join(part, on=["side", "run", "group", "rank"], maintain_order="left")
+        .group_by("cell", "rank", maintain_order=True)
         .agg(
             (pl.col("ns") * pl.col("factor")).sum(),
             own_ns=(pl.col("ns") * pl.col("factor") * pl.col("all") / pl.col("own")).sum(),

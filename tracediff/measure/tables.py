@@ -81,7 +81,7 @@ class Weigher:
             self._factor, on=["side", "run", "part", "stratum"], how="inner", maintain_order="left"
         )
         return (
-            joined.group_by("side", *by)
+            joined.group_by("side", *by, maintain_order=True)
             .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum() for value in values))
             .sort("side", *by)
         )

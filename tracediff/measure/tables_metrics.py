@@ -110,7 +110,7 @@ def _means(mine: pl.DataFrame, states: Sequence[str], runs: list[int]) -> _Means
     found: _Means = {0: [], 1: []} | {side: [None] * count for side, count in enumerate(runs)}
     sums = (
         mine.filter(pl.col("state").is_in(states))
-        .group_by("side", "run")
+        .group_by("side", "run", maintain_order=True)
         .agg(pl.col("raw", "samples", "sum").sum())
     )
     for side, run, raw, samples, total in sums.iter_rows():

@@ -70,7 +70,7 @@ def gc(sides: Sequence[Side], weigher: Weigher, exposed: dict[str, tuple[float, 
     table = weigher.pivot(
         weigher.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
     )
-    total = table.group_by("thread").agg(pl.col("ns_b", "ns_c").sum())
+    total = table.group_by("thread", maintain_order=True).agg(pl.col("ns_b", "ns_c").sum())
     shown = _both(sides, "gc")
     rows = []
     for row in table.join(total, on="thread", suffix="_all").iter_rows(named=True):

@@ -103,7 +103,7 @@ def _ranks(steps: pl.DataFrame, sides: int) -> list[int]:
     """Ranks with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
     means = (
         steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(_BUSY))
-        .group_by("rank", "side")
+        .group_by("rank", "side", maintain_order=True)
         .agg(pl.col("idle").mean())
         .sort("rank", "side")
     )
