@@ -27,24 +27,28 @@ ATTENTION = "cudnn_generated_fort_native_sdpa_sm80%"
 
 
 class Recorded:
-    """One export, read by sqlite3 alone. Times are ns; intervals are half-open."""
+    """One export, or one process of it and its GPU, read by sqlite3 alone. Times are ns; intervals are half-open."""
 
-    def __init__(self, path) -> None:
-        self.db = sqlite3.connect(path)
+    def __init__(self, path, pid: int | None = None, gpu: int = 0) -> None:
+        self.db, self.gpu = sqlite3.connect(path), gpu
+        self._of = "" if pid is None else f"AND {{}} >> 24 & 16777215 = {pid}"
         self.kernels = merged(self._ops("KERNEL") + self._ops("MEMSET"))
         self.work = merged(self._ops("KERNEL") + self._ops("MEMSET") + self._ops("MEMCPY"))
 
     def _ops(self, kind: str) -> list[tuple[int, int]]:
         table = f"CUPTI_ACTIVITY_KIND_{kind}"
         found = self.db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        return self.db.execute(f'SELECT start, "end" FROM {table}').fetchall() if found else []
+        mine = self._of.format("globalPid")
+        return (
+            self.db.execute(f'SELECT start, "end" FROM {table} WHERE true {mine}').fetchall() if found else []
+        )
 
     def samples(self, metric: str) -> list[tuple[int, int]]:
-        """(time, value as stored) of GPU 0, in order of time."""
+        """(time, value as stored) of the GPU, in order of time."""
         return self.db.execute(
             "SELECT timestamp, value FROM GPU_METRICS JOIN TARGET_INFO_GPU_METRICS USING (typeId, metricId)"
-            " WHERE metricName = ? AND typeId & 255 = 0 ORDER BY 1",
-            (metric,),
+            " WHERE metricName = ? AND typeId & 255 = ? ORDER BY 1",
+            (metric, self.gpu),
         ).fetchall()
 
     def steps(self) -> list[tuple[int, int]]:
@@ -53,12 +57,14 @@ class Recorded:
             (start, bool(int(found[1])))
             for start, text in self.db.execute(
                 "SELECT n.start, coalesce(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
+                f" WHERE true {self._of.format('n.globalTid')}"
             )
             if text and (found := re.search(r"_forward_step \d+: (\d+) ctx reqs", text))
         )
         launched = " UNION ALL ".join(
             f"SELECT r.start, o.start FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN CUPTI_ACTIVITY_KIND_{kind} o"
             " ON o.correlationId = r.correlationId AND o.globalPid >> 24 = r.globalTid >> 24"
+            f" {self._of.format('o.globalPid')}"
             for kind in ("KERNEL", "MEMCPY", "MEMSET")
             if self._ops(kind)
         )
@@ -271,3 +277,41 @@ def test_short_kernels_have_no_sample_of_their_own(opened, compared):
     assert row.idle.baseline == pytest.approx(fmean(wanted["idle"]))
     assert row.steps.baseline == pytest.approx(fmean(wanted["steps"]))
     assert row.baseline.samples_per_step == pytest.approx(187.1 / 50, rel=0.01)
+
+
+@pytest.mark.parametrize("metric", [SMS, DRAM, CLOCK])
+def test_two_ranks_each_with_the_samples_of_its_gpu(opened, metric):
+    """Rank 1 is 300 us late in each step (`--straggler-us 300`): its GPU idles, that of rank 0 runs a collective meanwhile."""
+    reduction, recorded, path = opened("metrics_tp2")
+    sql = "SELECT DISTINCT globalPid >> 24 & 16777215, deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY 1"
+    devices = recorded.db.execute(sql).fetchall()
+    assert sorted(device for _, device in devices) == [0, 1]
+    of_gpu = "SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE WHERE pid IN (?, ? << 24) AND cudaId = ?"
+    generation = reduction.periods.filter(reduction.periods["phase"] == "generation")["stratum"].unique()
+    table = reduction.gpu_metrics.filter(
+        (reduction.gpu_metrics["metric"] == metric)
+        & reduction.gpu_metrics["stratum"].is_in(generation.to_list())
+    )
+    idle = []
+    for rank, (pid, device) in enumerate(devices):
+        ((gpu,),) = recorded.db.execute(of_gpu, (pid, pid, device)).fetchall()
+        wanted = Recorded(path, pid, gpu).parts(metric)
+        mine = table.filter((table["rank"] == rank) & (table["device"] == device))
+        found = {
+            state: mine.filter(mine["state"] == state).select("samples", "sum").sum().row(0)
+            for state in ("busy", "idle")
+        }
+        scale = 1e6 if metric == CLOCK else 1
+        assert {state: count for state, (count, _) in found.items()} == {
+            state: len(wanted[state]) for state in found
+        }
+        for state, (_, total) in found.items():
+            assert total == pytest.approx(sum(wanted[state]) / scale)
+        assert (mine["samples"].sum(), mine["sum"].sum()) == (
+            len(wanted["steps"]), pytest.approx(sum(wanted["steps"]) / scale),
+        )  # fmt: skip
+        idle.append(len(wanted["idle"]))
+    assert idle[0] < 5 and idle[1] > 50
+    if metric == SMS:  # on the other GPU they would be some ten percent
+        late = table.filter((table["rank"] == 1) & (table["state"] == "idle"))
+        assert late["sum"].sum() < late["samples"].sum()
