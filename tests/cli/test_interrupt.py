@@ -48,3 +48,28 @@ def test_it_ends_at_once_and_cleans_up(number, status, said, tmp_path):
     assert errors.strip() == said
     assert not list(scratch.iterdir())
     assert not out.exists()
+
+
+# The signal comes while something is imported meanwhile, in a callback of a weak reference: what is raised there is dropped.
+DROPPED = """
+import os, sys, weakref
+import tracediff.measure.session as session
+class Lock: pass
+def ready():
+    lock = Lock()
+    there = weakref.ref(lock, lambda _: os.kill(os.getpid(), NUMBER))
+    del lock
+session._ready = ready
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGINT, 130, "aborted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_during_imports_is_not_lost(number, status, said, tmp_path):
+    path = one_gap().write(tmp_path / "trace.sqlite")
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED.replace("NUMBER", str(int(number))) + SLOW, "compare", str(path), str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.strip()) == (status, said)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -102,7 +104,8 @@ def reduce_sides(
         finish = True
         try:
             waiting = [[[pool.submit(read, part) for part in run] for run in plan] for plan in plans]
-            meanwhile()
+            with _undisturbed():
+                meanwhile()
             found = [
                 [[(part, _outcome(one)) for part, one in zip(parts, futures, strict=True)] for parts, futures in zip(plan, runs, strict=True)]
                 for plan, runs in zip(plans, waiting, strict=True)
@@ -218,6 +221,26 @@ def _in_processes(stack: contextlib.ExitStack, at_once: int) -> _Local:
     return lambda path, how, emptied: started.reduce(
         path, replace(how, threads=how.threads or share), emptied
     )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Answer Ctrl-C and SIGTERM when the block is done: it imports, and Python drops what they raise in its import locks' callbacks."""
+    if threading.current_thread() is not threading.main_thread():  # no other has handlers
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _result(part: Future[Reduction]) -> Reduction:
