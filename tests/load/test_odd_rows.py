@@ -186,6 +186,16 @@ def test_a_clock_that_is_far_from_zero_measures_the_same(moved, tmp_path):
     assert [spent(reduction, period) for period in (0, 1)] == [TWO_STEPS] * 2
 
 
+@pytest.mark.parametrize("moved", [2**62, -(2**62) - 10_000])
+def test_a_clock_that_is_too_far_from_zero_is_an_error(moved, tmp_path):
+    """However near its times are to each other."""
+    tables = [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"]
+    moves = [f'UPDATE {table} SET start = start + {moved}, "end" = "end" + {moved}' for table in tables]
+    with pytest.raises(TracediffError) as raised:
+        reduce(edit(written(tmp_path), *moves))
+    assert raised.value.slug == "bad-time"
+
+
 def test_ranges_and_calls_of_no_thread_are_passed_over(tmp_path):
     path = edit(
         loosened(loosened(written(tmp_path), RUNTIME), "NVTX_EVENTS"),

@@ -168,8 +168,13 @@ def _surely_near(db: duckdb.DuckDBPyConnection) -> bool:
     found = [row for row in db.execute(sql("load/time_bounds")).fetchall() if None not in row[:2]]
     if not found:
         return False
-    first, last = min(row[0] for row in found), max(row[1] for row in found)
-    return bool(last - first <= _LONGEST_NS and max(row[2] for row in found) * (last - first) < _FURTHEST)
+    first, last = min(int(row[0]) for row in found), max(int(row[1]) for row in found)
+    return (
+        -_FURTHEST < first
+        and last < _FURTHEST
+        and last - first <= _LONGEST_NS
+        and max(int(row[2]) for row in found) * (last - first) < _FURTHEST
+    )
 
 
 def _no_time(message: str) -> TracediffError:
