@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = (
-    "1"  # as the command line sets it, before numpy is imported: the same last digits
-)
+# As the command line sets it, before numpy is imported: the same last digits.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from functools import cache
 

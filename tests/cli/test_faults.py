@@ -405,41 +405,31 @@ def test_an_export_that_changes_between_two_runs_is_read_anew(pair, env, tmp_pat
     )
 
 
+def ended_by(code: str, pair, env) -> tuple[int, str]:
+    """Exit status and what is said, of a comparison that `code` breaks off."""
+    command = f"{code}\nfrom tracediff.cli.main import main; import sys; sys.argv = ['tracediff', *sys.argv[1:]]; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "compare", *pair, "-q"],
+        env=env, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr.strip()
+
+
 def test_an_interrupt_before_click_listens_is_one(pair, env):
     """click finds out the program's name before it minds interrupts."""
     code = (
-        "import sys\n"
         "def broken(*args, **options): raise KeyboardInterrupt\n"
-        "import click.core; click.core._detect_program_name = broken\n"
-        "from tracediff.cli.main import main; sys.argv = ['tracediff', *sys.argv[1:]]; main()"
+        "import click.core; click.core._detect_program_name = broken"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "compare", *pair, "-q"],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.strip()) == (130, "aborted")
+    assert ended_by(code, pair, env) == (130, "aborted")
 
 
 def test_an_interrupt_that_a_library_turns_into_another_error_is_one(pair, env):
     """As numpy and DuckDB do when it comes while they are imported."""
     code = (
-        "import sys\n"
         "def broken(*args, **options):\n"
         "    try: raise KeyboardInterrupt\n"
         "    except KeyboardInterrupt as error: raise ImportError('cannot load') from error\n"
-        "import tracediff.measure.reduce as reduce; reduce.reduce_capture = broken\n"
-        "from tracediff.cli.main import main; sys.argv = ['tracediff', *sys.argv[1:]]; main()"
+        "import tracediff.measure.reduce as reduce; reduce.reduce_capture = broken"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "compare", *pair, "-q"],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.strip()) == (130, "aborted")
+    assert ended_by(code, pair, env) == (130, "aborted")

@@ -23,9 +23,12 @@ main()
 """
 
 
-@pytest.mark.parametrize(
+both_signals = pytest.mark.parametrize(
     ("number", "status", "said"), [(signal.SIGINT, 130, "aborted"), (signal.SIGTERM, 143, "terminated")]
 )
+
+
+@both_signals
 def test_it_ends_at_once_and_cleans_up(number, status, said, tmp_path):
     scratch, out = tmp_path / "scratch", tmp_path / "out.json"
     scratch.mkdir()
@@ -63,9 +66,7 @@ session._ready = ready
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "status", "said"), [(signal.SIGINT, 130, "aborted"), (signal.SIGTERM, 143, "terminated")]
-)
+@both_signals
 def test_a_signal_during_imports_is_not_lost(number, status, said, tmp_path):
     path = one_gap().write(tmp_path / "trace.sqlite")
     done = subprocess.run(

@@ -75,7 +75,7 @@ def load_capture(
         capture = Capture(
             name=path.name,
             fingerprint=fingerprint(path),
-            bytes=columnar.size(path) if path.is_dir() else path.stat().st_size,
+            bytes=columnar.size(path),
             db=db,
             schema=schema,
             meta=meta,
@@ -100,8 +100,9 @@ def open_database(
 
     Raises `TracediffError`: those of `connect`.
     """
-    size = columnar.size(export) if export.is_dir() else export.stat().st_size
-    on_disk = LARGE <= size <= shutil.disk_usage(scratch).free  # they take a seventh of it, or less
+    on_disk = (
+        LARGE <= columnar.size(export) <= shutil.disk_usage(scratch).free
+    )  # they take a seventh of it, or less
     spill = scratch / "spill"
     if memory_limit is None and not on_disk:
         return lend(threads=threads, spill=spill)

@@ -56,9 +56,11 @@ def content(folder: Path) -> list[tuple[str, Path]]:
     return [(path.name, path) for table, path in tables(folder).items() if table in READ]
 
 
-def size(folder: Path) -> int:
-    """Bytes of all tables."""
-    return sum(path.stat().st_size for path in tables(folder).values())
+def size(export: Path) -> int:
+    """Bytes of an export: of a file, or of all tables of a folder."""
+    if export.is_dir():
+        return sum(path.stat().st_size for path in tables(export).values())
+    return export.stat().st_size
 
 
 def row_count(path: Path) -> int:

@@ -170,7 +170,7 @@ def _surely_near(db: duckdb.DuckDBPyConnection) -> bool:
         return False
     first, last = min(int(row[0]) for row in found), max(int(row[1]) for row in found)
     return (
-        -_FURTHEST < first
+        first > -_FURTHEST
         and last < _FURTHEST
         and last - first <= _LONGEST_NS
         and max(int(row[2]) for row in found) * (last - first) < _FURTHEST

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.align.calls import LAUNCH, OTHER, SYNC, Calls, Launches
+from tracediff.align.order import distinct
 from tracediff.measure.gil import Gil
 from tracediff.measure.intervals import (
     Index,
@@ -184,7 +185,7 @@ class Hosts:
     def labels(self, launches: Launches) -> Ints:
         """The innermost range in which each launching call began, -1 outside all."""
         out = np.full(len(launches.start), -1, np.int64)
-        for tid in np.unique(launches.tid).tolist():
+        for tid in distinct(launches.tid):
             mine = launches.tid == tid
             out[mine] = self.thread(tid).label_at(launches.start[mine])
         return out

@@ -89,7 +89,7 @@ def _size(path: Path) -> int:
     try:
         if path.is_dir() and columnar.form_of(path) is None:
             return sum(one.stat().st_size for one in islice(path.rglob("*"), _COUNTED) if one.is_file())
-        return columnar.size(path) if path.is_dir() else path.stat().st_size if path.is_file() else 0
+        return columnar.size(path) if path.is_dir() or path.is_file() else 0
     except (OSError, TracediffError):
         return 0
 

@@ -78,8 +78,8 @@ def needed(path: Path) -> tuple[int, int]:
         grows = _PACKED_TRACE.get(path.suffix, _PACKED)
         size = int(path.stat().st_size * grows) if path.is_file() else 0
         return size, size
-    size = columnar.size(path) if path.is_dir() else path.stat().st_size
-    return _size(rows, _LOADED_IN_FILE if size >= LARGE else _LOADED), _size(rows, _REDUCED)
+    loaded = _LOADED_IN_FILE if columnar.size(path) >= LARGE else _LOADED
+    return _size(rows, loaded), _size(rows, _REDUCED)
 
 
 def _size(rows: dict[str, int], cost: dict[str, int]) -> int:

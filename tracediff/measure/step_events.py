@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.align.kernel_categories import category
+from tracediff.align.order import distinct
 from tracediff.align.places import Places
 from tracediff.align.threads import Thread
 from tracediff.align.timeline import COMM, MEMCPY, Timeline, Unit
@@ -175,7 +176,7 @@ class StepEvents:
         launches = self._timeline.launches
         labels = np.full(len(launches.start), -1, np.int64) if len(launches.start) else np.empty(0, np.int64)
         launch = unit.launch[mine.op]
-        for tid in np.unique(launches.tid[launch[launch >= 0]]).tolist():
+        for tid in distinct(launches.tid[launch[launch >= 0]]):
             own = np.unique(launch[(launch >= 0) & (launches.tid[launch] == tid)])
             labels[own] = self._hosts.thread(tid).label_at(launches.start[own])
         return attribute(unit, mine, launches, labels, self._hosts)

@@ -101,7 +101,7 @@ def _answer(task: Task, out: IO[bytes]) -> Answer:
         return Denied(str(error.filename or "a file"))
     except Exception:
         return Failed(traceback.format_exc())
-    from tracediff.measure.store import pack
+    from tracediff.measure.store import pack  # polars: not before the database reads
 
     return Done(pack(reduction))
 
