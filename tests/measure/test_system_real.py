@@ -199,4 +199,4 @@ def test_the_planted_allocation_is_named(opened):
 
 
 def test_the_fixtures_are_small():
-    assert all(path.stat().st_size < 400_000 for path in FOLDER.glob("*.xz"))
+    assert all(path.stat().st_size < 300_000 for path in FOLDER.glob("*.xz"))
