@@ -1,11 +1,11 @@
-"""Quantiles by group, against numpy's of each group by itself."""
+"""Quantiles by group, against numpy's of each group by itself; numbers of codes, against a dictionary."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tracediff.measure.grouping import count_by, quantiles
+from tracediff.measure.grouping import Numbering, count_by, quantiles
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,22 @@ def test_of_two_values_the_median_lies_between():
 def test_no_values():
     nothing = np.empty(0, np.int64)
     assert quantiles(nothing, nothing, nothing, (0.5,))[0].tolist() == []
+
+
+def test_numbers_of_codes_are_those_of_a_dictionary():
+    """More codes than places by hash, in stretches that repeat and add some."""
+    random = np.random.default_rng(5)
+    pool = np.concatenate(([-1, 0, (1 << 62) + 1], random.integers(0, 1 << 62, 40_000)))
+    numbering, expected = Numbering(), {}
+    for size in (3, 50, 500, 40_000, 40_003):
+        code = pool[random.integers(0, size, 20_000)]
+        found = numbering.numbers(code)
+        assert numbering.numbers(code).tolist() == found.tolist()
+        for one, number in zip(code.tolist(), found.tolist(), strict=True):
+            assert expected.setdefault(one, number) == number
+    assert sorted(expected.values()) == list(range(len(expected)))
+    assert [expected[code] for code in numbering.codes] == list(range(len(expected)))
+
+
+def test_numbers_of_no_codes():
+    assert Numbering().numbers(np.empty(0, np.int64)).tolist() == []

@@ -108,24 +108,43 @@ class Tally:
         return distinct, sum_by(position, len(distinct), count), sum_by(position, len(distinct), ns)
 
 
+# `Numbering` looks codes up by their hash: 2^14 places fit into a processor's cache.
+_SLOT_BITS = 14
+_SPREAD = np.uint64(
+    0x9E3779B97F4A7C15
+)  # 2^64 / golden ratio: multiplied by it, the upper bits spread (Fibonacci hashing)
+_NO_CODE = np.iinfo(np.int64).min
+
+
 class Numbering:
     """Dense numbers for codes in the order in which they first appear."""
 
     def __init__(self) -> None:
         self._codes = np.empty(0, np.int64)  # sorted
         self._numbers = np.empty(0, np.int32)
+        # code and number by hash, of several with one hash the last: a tenth of the time of a binary search
+        self._slot_code = np.full(1 << _SLOT_BITS, _NO_CODE)
+        self._slot_number = np.zeros(1 << _SLOT_BITS, np.int32)
         self.codes: list[int] = []  # by number
 
     def numbers(self, code: Ints) -> npt.NDArray[np.int32]:
         """The number of each code; codes not seen before get the next ones."""
-        if not len(code):
-            return np.empty(0, np.int32)
+        slot = _slots(code)
+        number = self._slot_number[slot]
+        missed = np.flatnonzero(self._slot_code[slot] != code)
+        if len(missed):
+            number[missed] = self._searched(code[missed])
+        return number
+
+    def _searched(self, code: Ints) -> npt.NDArray[np.int32]:
         at = self._find(code)
         fresh = self._codes[at] != code if len(self._codes) else np.ones(len(code), np.bool_)
         if fresh.any():
             found = np.unique(code[fresh])
             numbers = np.arange(len(self.codes), len(self.codes) + len(found), dtype=np.int32)
             self.codes += found.tolist()
+            slot = _slots(found)
+            self._slot_code[slot], self._slot_number[slot] = found, numbers
             merged = np.concatenate((self._codes, found))
             order = np.argsort(merged, kind="stable")
             self._codes, self._numbers = merged[order], np.concatenate((self._numbers, numbers))[order]
@@ -134,6 +153,10 @@ class Numbering:
 
     def _find(self, code: Ints) -> Index:
         return np.minimum(np.searchsorted(self._codes, code), max(len(self._codes) - 1, 0))
+
+
+def _slots(code: Ints) -> Index:
+    return (code.view(np.uint64) * _SPREAD >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
 
 
 def stretches(rows: int, length: int = 1 << 20) -> list[tuple[int, int]]:
