@@ -62,20 +62,28 @@ class Places:
 
         `ranges_start`, `labels`: the thread's partition by innermost range.
         """
-        after = np.searchsorted(ranges_start, instant, side="right")
-        padded = np.concatenate(([-1], labels, [-1]))  # -1 before the first range and after the last
-        pair = (self.ids(padded[after]) + 1) << 32 | (self.ids(padded[after + 1]) + 1)
-        for one in np.unique(pair).tolist():
-            if one in self._outside:
-                continue
-            text = outside_text(self.name((one >> 32) - 1), self.name((one & 0xFFFFFFFF) - 1))
+        following, which = np.unique(
+            np.searchsorted(ranges_start, instant, side="right"), return_inverse=True
+        )
+        around = []
+        for at in (following - 1, following):
+            place = np.full(len(at), -1, np.int64)  # before the first range and after the last
+            inside = (at >= 0) & (at < len(labels))
+            place[inside] = self.ids(labels[at[inside]])
+            around.append(place + 1)
+        pairs, each = np.unique(around[0] << 32 | around[1], return_inverse=True)
+        ids = np.array([self._between(pair) for pair in pairs.tolist()], np.int64)
+        return np.asarray(ids[each.reshape(-1)][which.reshape(-1)], np.int64)
+
+    def _between(self, pair: int) -> int:
+        """The place id for the places before and after, each plus one, in one number."""
+        if pair not in self._outside:
+            text = outside_text(self.name((pair >> 32) - 1), self.name((pair & 0xFFFFFFFF) - 1))
             if text not in self._ids:
                 self._ids[text] = len(self.names)
                 self.names.append(text)
-            self._outside[one] = self._ids[text]
-        known = np.array(sorted(self._outside), np.int64)
-        ids = np.array([self._outside[one] for one in known.tolist()], np.int64)
-        return ids[np.searchsorted(known, pair)] if len(pair) else np.empty(0, np.int64)
+            self._outside[pair] = self._ids[text]
+        return self._outside[pair]
 
 
 def outside_text(previous: str, following: str) -> str:

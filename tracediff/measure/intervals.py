@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.integer]  # of any width: large arrays are kept narrow
 _EMPTY: Ints = np.empty(0, np.int64)
+_LAST = np.iinfo(np.int64).max
 
 
 class Intervals(NamedTuple):
@@ -70,16 +71,18 @@ def cut(query: Intervals, partition: Intervals) -> Pieces:
     """Cut each query interval along a partition; uncovered stretches come out with part -1.
 
     Queries may overlap each other. The pieces of a query tile it exactly, in order of time; the pieces come
-    grouped by query. Cost: queries + pieces, one binary search a query.
+    grouped by query. Cost: queries + pieces + parts between the first and the last query, one binary search a query.
 
     query [0,10), parts [2,4) [6,20) -> [0,2)/-1 [2,4)/0 [4,6)/-1 [6,10)/1
     """
-    if not partition.size:
+    # queries of a stretch of a long capture meet few of its parts
+    near = window(partition, int(query.start.min(initial=_LAST)), int(query.end.max(initial=-_LAST)))
+    if near.start == near.stop:
         keep = np.flatnonzero(query.end > query.start)
         return Pieces(keep, np.full(len(keep), -1, np.intp), query.start[keep], query.end[keep])
     # A slot with an odd number of boundaries before it is part (number // 2), an even one is uncovered.
-    owner, slot, start, end = split(query, _bounds(partition))
-    return Pieces(owner, np.where(slot % 2 == 1, slot // 2, -1), start, end)
+    owner, slot, start, end = split(query, _bounds(partition.take(near)))
+    return Pieces(owner, np.where(slot % 2 == 1, slot // 2 + near.start, -1), start, end)
 
 
 def split(query: Intervals, bounds: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Ints, Ints]:

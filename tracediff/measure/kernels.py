@@ -11,7 +11,7 @@ import polars as pl
 from tracediff.align.timeline import MEMCPY, Timeline, Unit
 from tracediff.measure.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
 from tracediff.measure.intervals import Floats, Index, Ints
-from tracediff.measure.sweep import Sweep
+from tracediff.measure.sweep import Sweep, rows_of
 
 _OPS = 1 << 18  # summed at a time: their codes stay in the processor's cache
 _WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
@@ -35,8 +35,9 @@ class OpSums:
 
 def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
     """Sum the ops of a unit; `first_period` is the number of its first period."""
+    keys = int(unit.key.max(initial=0)) + 1
     parts = [
-        _op_sums(unit, swept, low, high, first_period)
+        _op_sums(unit, swept, low, high, keys, first_period)
         for low, high in _whole_periods(swept.op_period, len(unit.step))
     ]
     return OpSums(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(OpSums)))
@@ -44,17 +45,15 @@ def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
 
 def _whole_periods(op_period: Index, periods: int) -> list[tuple[int, int]]:
     """[low, high) of periods that hold some `_OPS` ops together: a sum is made in one go, whatever the stretch."""
-    edges = np.searchsorted(op_period, np.arange(periods + 1))
+    edges = np.searchsorted(op_period, np.arange(periods + 1, dtype=op_period.dtype))
     cuts = np.unique(np.searchsorted(edges, np.arange(0, len(op_period), _OPS), side="left"))
     bounds = [0, *(one for one in cuts.tolist() if 0 < one < periods), periods]
     return list(pairwise(bounds))
 
 
-def _op_sums(unit: Unit, swept: Sweep, low: int, high: int, first_period: int) -> OpSums:
-    """The same of the periods [low, high)."""
-    keys = int(unit.key.max(initial=0)) + 1
-    some = slice(*np.searchsorted(swept.op_period, [low, high]).tolist())
-    pieces = slice(*np.searchsorted(swept.piece_period, [low, high]).tolist())
+def _op_sums(unit: Unit, swept: Sweep, low: int, high: int, keys: int, first_period: int) -> OpSums:
+    """The same of the periods [low, high). `keys`: how many there are."""
+    some, pieces = (rows_of(column, low, high) for column in (swept.op_period, swept.piece_period))
     key, graph, start, end = (
         column[swept.inside][some] for column in (unit.key, unit.graph, unit.start, unit.end)
     )
@@ -139,7 +138,7 @@ def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFram
     """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
     key = np.ascontiguousarray(unit.key[one.inside])
-    edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1)).tolist()
+    edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1, dtype=np.int32)).tolist()
     seen: dict[str, dict[bytes, int]] = {}
     for number, phase in enumerate(periods["phase"][: len(unit.step)].to_list()):
         counts = seen.setdefault(phase, {})

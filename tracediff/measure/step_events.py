@@ -22,7 +22,7 @@ from tracediff.measure.hosts import STATES, Hosts
 from tracediff.measure.intervals import Index, Ints
 from tracediff.measure.kept_steps import KeptStep, Lane
 from tracediff.measure.merging import bounded
-from tracediff.measure.sweep import Sweep
+from tracediff.measure.sweep import Sweep, rows_of
 
 GPU_GROUPS = ("gemm", "attention", "compute", "comm", "memcpy")
 CALL_GROUPS = STATES[2:]  # launch_api, host_sync, host_api: in the order of LAUNCH, SYNC, OTHER
@@ -116,8 +116,7 @@ class StepEvents:
         self._unit, self._swept, self._period, self._timeline = unit, swept, period, timeline
         self._places, self._threads, self._hosts = places, threads, hosts
         self.begin, self.end = int(unit.bounds[period]), int(unit.bounds[period + 1])
-        low, high = np.searchsorted(swept.piece_period, [period, period + 1])
-        self.pieces = slice(int(low), int(high))
+        self.pieces = rows_of(swept.piece_period, period, period + 1)
         launch = unit.launch[swept.piece_op[self.pieces]]
         tids = timeline.launches.tid[launch[launch >= 0]]
         seen, count = np.unique(tids, return_counts=True)

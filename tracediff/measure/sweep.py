@@ -54,6 +54,11 @@ class Sweep:
     gaps: Gaps
 
 
+def rows_of(period: Index, low: int, high: int) -> slice:
+    """The rows of the periods [low, high) in a column of periods in order. Numbers of another type would have it converted, whole."""
+    return slice(*np.searchsorted(period, np.array([low, high], period.dtype)).tolist())
+
+
 def sweep(unit: Unit) -> Sweep:
     """Sweep a unit's ops; sorts only where ops overlap, linear otherwise."""
     bounds, periods = unit.bounds, len(unit.bounds) - 1
@@ -162,8 +167,9 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
 def _gaps(unit: Unit, periods: int) -> Gaps:
     start, end = unit.start, unit.end
     reach = np.maximum.accumulate(end)
-    after = np.flatnonzero(start[1:] > reach[:-1]).astype(np.int32) + np.int32(1)
-    begin = reach[after - np.int32(1)]
+    idle = start[1:] > reach[:-1]
+    after = np.flatnonzero(idle).astype(np.int32) + np.int32(1)
+    begin = reach[:-1][idle]
     low, high = np.searchsorted(begin, unit.bounds[[0, -1]], side="left").tolist()
     after, begin = after[low:high], begin[low:high]
     edges = np.searchsorted(begin, unit.bounds, side="left")
