@@ -77,7 +77,7 @@ def read_calls(
     fresh[1:-1] = ids[1:] != ids[:-1]
     first = np.flatnonzero(fresh)  # of each correlation id, and behind the last one
     ids = ids[first[:-1]]
-    at = np.minimum(np.searchsorted(ids, op_corr), max(len(ids) - 1, 0))
+    at = np.minimum(_places(ids, op_corr), max(len(ids) - 1, 0))
     known = ids[at] == op_corr if len(ids) else np.zeros(len(op_corr), np.bool_)
     owning = np.zeros(len(ids), np.bool_)
     owning[at[known]] = True
@@ -103,6 +103,14 @@ def read_calls(
         launches,
         op_launch,
     )
+
+
+def _places(ids: Ints, wanted: Ints) -> Index:
+    """Where each of `wanted` is among the sorted ids, or would be. Nodes of a graph share one: it is searched once."""
+    fresh = np.ones(len(wanted), np.bool_)
+    fresh[1:] = wanted[1:] != wanted[:-1]
+    first = np.flatnonzero(fresh)
+    return np.repeat(np.searchsorted(ids, wanted[first]), np.diff(first, append=len(wanted)))
 
 
 def _kinds(

@@ -209,14 +209,16 @@ def _later_nodes(
     start: Ints, graph: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
     """Which nodes of graphs start after the first op of their launch (ops come in order of start)."""
-    nodes = np.flatnonzero(graph & (launch >= 0))
-    later = np.zeros(len(start), np.bool_)
-    if len(nodes):
+    nodes = graph & (launch >= 0)
+    if nodes.any():
+        # those of a launch mostly come one after the other: of each such run the first is enough
+        fresh = launch >= 0
+        fresh[1:] &= launch[1:] != launch[:-1]
+        runs = np.flatnonzero(fresh)[::-1]
         first = np.zeros(int(launch.max()) + 1, np.int64)
-        owned = np.flatnonzero(launch >= 0)[::-1]
-        first[launch[owned]] = start[owned]  # written backwards: the first one stays
-        later[nodes] = start[nodes] > first[launch[nodes]]
-    return later
+        first[launch[runs]] = start[runs]  # written backwards: the first one stays
+        nodes &= start > first[launch]
+    return nodes
 
 
 def _keys(capture: Capture) -> pl.DataFrame:

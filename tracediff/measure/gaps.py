@@ -24,8 +24,10 @@ _ENTRY_BITS = 20  # of a site's code
 class GapTables:
     """What is kept of the idle pieces of one unit."""
 
-    def __init__(self, unit: Unit, gaps: Gaps, first_period: int, stratum: Ints, cells: Cells) -> None:
-        """`first_period`: number of the unit's first period; `stratum`: of each period of the export."""
+    def __init__(
+        self, unit: Unit, gaps: Gaps, first_period: int, stratum: Ints, cells: Cells, worst: Ints
+    ) -> None:
+        """`first_period`: number of the unit's first period; `stratum`: of each period of the export; `worst`: see `worst_index`."""
         self._unit, self._gaps, self._first, self._cells = unit, gaps, first_period, cells
         self._stratum = stratum
         self._keys = int(unit.key.max(initial=0)) + 1
@@ -34,6 +36,8 @@ class GapTables:
         self._sites = Numbering()  # neighbours, entry
         self._entries: list[tuple[Index, Index]] = []  # site, ns
         self._longest = _Longest()
+        self._worst = worst
+        self._worst_pieces = np.zeros((4, 0), np.int64)  # gap, cell, start, end
 
     def add(self, parts: list[IdlePieces], low: int, high: int) -> None:
         """Take in the pieces of the gaps [low, high)."""
@@ -49,20 +53,19 @@ class GapTables:
         self._sums.append((code // cells + first, code % cells, *sums))
         self._add_entries(gap, cell, ns, low, high)
         self._longest.add(cell, start, end, gap + low, api, cells)
+        among = slice(*np.searchsorted(self._worst, [low, high]).tolist())
+        if among.stop > among.start:
+            found = np.flatnonzero(np.isin(gap, self._worst[among] - low))
+            pieces = np.stack((gap[found] + low, cell[found], start[found], end[found]))
+            self._worst_pieces = np.concatenate((self._worst_pieces, pieces), axis=1)
 
     def _add_entries(self, gap: Index, cell: Index, ns: Ints, low: int, high: int) -> None:
         """Pieces of one gap with one cause and place (a walk in and out of calls) are one entry of that gap."""
-        entry = self._cells.entries()[cell]
-        order = _by_two(gap, entry)
-        gap, entry = gap[order], entry[order]
-        fresh = np.ones(len(gap), np.bool_)
-        fresh[1:] = (gap[1:] != gap[:-1]) | (entry[1:] != entry[:-1])
-        first = np.flatnonzero(fresh)
-        whole = np.add.reduceat(ns[order], first)
+        gap, entry, whole = _merged(gap, self._cells.entries()[cell], ns, high - low)
         gaps, key = self._gaps.take(slice(low, high)), self._unit.key
         around = self._stratum[gaps.period + self._first] * self._keys + key[gaps.previous]
         around = self._neighbours.numbers(around * self._keys + key[gaps.op])
-        site = self._sites.numbers(around[gap[first]].astype(np.int64) << _ENTRY_BITS | entry[first])
+        site = self._sites.numbers(around[gap].astype(np.int64) << _ENTRY_BITS | entry)
         # kept until the quantiles are taken: as narrow as they are
         self._entries.append((site, whole.astype(np.int32 if whole.max() < 1 << 31 else np.int64)))
 
@@ -129,18 +132,12 @@ class GapTables:
             .drop("period")
         )
 
-    def worst(
-        self, index: Ints, pieces: list[list[IdlePieces]], periods: pl.DataFrame, names: list[str]
-    ) -> pl.DataFrame:
-        """The longest single gaps, each with its largest cause. `pieces`: of each of the gaps at `index`."""
-        cells = []
-        for parts in pieces:
-            cell = np.concatenate([self._cells.numbers(part) for part in parts])
-            start, end = (
-                np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end")
-            )
-            cells.append(int(cell[np.lexsort((start, start - end))[0]]))
-        gaps, key = self._gaps.take(index), self._unit.key
+    def worst(self, periods: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+        """The longest single gaps, each with its largest cause."""
+        gap, cell, start, end = self._worst_pieces
+        order = np.lexsort((start, start - end, gap))
+        cells = cell[order][np.searchsorted(gap[order], self._worst)]
+        gaps, key = self._gaps.take(self._worst), self._unit.key
         op_name = pl.Series(names, dtype=pl.String)
         return (
             self._cells.table()[cells]
@@ -189,6 +186,25 @@ class _Longest:
         cell = np.flatnonzero(self._rows[4])
         start, end, gap, api = self._rows[:4, cell]
         return cell, start, end, gap, api
+
+
+def _merged(gap: Index, entry: Index, ns: Ints, gaps: int) -> tuple[Index, Index, Ints]:
+    """Pieces -> each gap and entry once, with the sum of ns. Most gaps are one piece: they are not sorted."""
+    several = (count_by(gap, gaps) > 1)[gap]
+    rest = np.flatnonzero(several)
+    if not len(rest):
+        return gap, entry, ns
+    rest = rest[_by_two(gap[rest], entry[rest])]
+    of, what = gap[rest], entry[rest]
+    fresh = np.ones(len(rest), np.bool_)
+    fresh[1:] = (of[1:] != of[:-1]) | (what[1:] != what[:-1])
+    first = np.flatnonzero(fresh)
+    alone = ~several
+    return (
+        np.concatenate((gap[alone], of[first])),
+        np.concatenate((entry[alone], what[first])),
+        np.concatenate((ns[alone], np.add.reduceat(ns[rest], first))),
+    )
 
 
 def _by_two(major: Index, minor: Index) -> npt.NDArray[np.intp]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.align.threads import Thread
@@ -50,7 +51,8 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     for number, tid in enumerate(tids.tolist()):
         mine = raw["tid"] == tid
         start, end = raw["start_ns"][mine], raw["end_ns"][mine]
-        waited.add(windows.code(threads[tid].pid, start, number, len(tids)), end - start)
+        stratum, ns = windows.sums(threads[tid].pid, start, end - start)
+        waited.add(stratum * len(tids) + number, ns)
         waits[tid] = union(start, end)
     del raw
     begins = {
@@ -75,7 +77,8 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             mine = holds["tid"] == tid
             start, end = holds["start_ns"][mine], holds["end_ns"][mine]
             pid = threads[tid].pid
-            held.add(windows.code(pid, start, int(np.searchsorted(tids, tid)), len(tids)), end - start)
+            stratum, ns = windows.sums(pid, start, end - start)
+            held.add(stratum * len(tids) + int(np.searchsorted(tids, tid)), ns)
             keep = _near(start, end, spans[pid], begins[pid])
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")
@@ -101,12 +104,23 @@ def _near(start: Ints, end: Ints, waits: Intervals, begins: Ints) -> Ints:
     """Which holds of a thread a wait meets, and which is the last one to begin before each wait."""
     if not waits.size or not len(start):
         return np.empty(0, np.int64)
-    met = np.maximum(np.searchsorted(waits.start, end, side="left") - 1, 0)
-    keep = (waits.start[met] < end) & (waits.end[met] > start)
+    keep = _met(start, end, waits)
     order = np.argsort(start, kind="stable")
     last = np.searchsorted(start[order], begins, side="left") - 1
     keep[order[last[last >= 0]]] = True
     return np.flatnonzero(keep)
+
+
+def _met(start: Ints, end: Ints, waits: Intervals) -> npt.NDArray[np.bool_]:
+    """Which holds of a thread a wait meets."""
+    if waits.size < len(start) and (start[1:] >= start[:-1]).all() and (end[1:] >= end[:-1]).all():
+        # in order, as they mostly are: the few waits are looked up among the holds
+        change = np.zeros(len(start) + 1, np.int64)
+        np.add.at(change, np.searchsorted(end, waits.start, side="right"), 1)
+        np.add.at(change, np.searchsorted(start, waits.end, side="left"), -1)
+        return np.cumsum(change[:-1]) > 0
+    met = np.maximum(np.searchsorted(waits.start, end, side="left") - 1, 0)
+    return np.asarray((waits.start[met] < end) & (waits.end[met] > start))
 
 
 def _sums(held: Tally, waited: Tally, tids: Ints) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -42,12 +43,18 @@ class Words:
 
     def code(self, tid: int, label: Index, start: Ints) -> Ints:
         """Role and place of pieces of one thread, 0 without a thread; outside any range: between which ones."""
-        place = np.where(label >= 0, self.places.ids(label.astype(np.int64)), -1)
+        code = self._place_codes[label]
+        code |= (self.role_of.get(tid, -1) + 1) << _ROLE_AT
         outside = np.flatnonzero(label < 0)
         if tid >= 0 and len(outside):
             ranges, labels = self.hosts.thread(tid).places
-            place[outside] = self.places.outside(ranges.start, labels, start[outside])
-        return (place + 1) | (self.role_of.get(tid, -1) + 1) << _ROLE_AT
+            code[outside] += self.places.outside(ranges.start, labels, start[outside]) + 1
+        return code
+
+    @cached_property
+    def _place_codes(self) -> Ints:
+        """Of each label its place + 1; the last entry, that of -1, is 0."""
+        return self.places.ids(np.append(np.arange(self.places.size), -1)) + 1
 
     def spelled(self, code: Ints) -> tuple[pl.Series, pl.Series]:
         """Role and place of each code, '' where there is none; what else is in a cell's code is left alone."""
@@ -61,7 +68,7 @@ class Cells:
     def __init__(self, words: Words, copy_calls: list[int]) -> None:
         """`copy_calls`: the CUDA functions that launch copies."""
         self._words = words
-        self._copy_calls = np.array(copy_calls, np.int64)
+        self._copy_calls = copy_calls
         self._cells, self._entries, self._holders = Numbering(), Numbering(), Numbering()
         self._holders.numbers(np.array([-1]))  # 0: nobody, the piece is no wait for the GIL
 
@@ -70,8 +77,10 @@ class Cells:
         code = self._words.code(pieces.tid, pieces.label, pieces.start)
         if pieces.holder_label is None or pieces.under is None:
             code |= pieces.cause.astype(np.int64) << _CAUSE_AT
-            copy = (pieces.cause == CODE["launch_api"]) & np.isin(pieces.api, self._copy_calls)
-            code |= copy.astype(np.int64) << _COPY_AT
+            launching = np.flatnonzero(pieces.cause == CODE["launch_api"])
+            api = pieces.api[launching]
+            for call in self._copy_calls:
+                code[launching[api == call]] |= 1 << _COPY_AT
         else:
             holder = self._words.code(pieces.holder, pieces.holder_label, pieces.start)
             code |= (len(IDLE) + pieces.under.astype(np.int64)) << _CAUSE_AT

@@ -54,7 +54,7 @@ def idle_tables(
     causes, idle, by_neighbours, worst, moments = [], [], [], [], []
     first = 0
     for unit, own in zip(timeline.units, gaps, strict=True):
-        tables = GapTables(unit, own, first, stratum, cells)
+        tables = GapTables(unit, own, first, stratum, cells, worst_index(own))
         for low, high in stretches(own.size, _STRETCH):
             some = own.take(slice(low, high))
             pieces = attribute(unit, some, launches, labels, hosts)
@@ -65,12 +65,7 @@ def idle_tables(
         by_cause = period * len(IDLE) + cells.causes()[cell]
         causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
         idle.append((period + first, cell, ns, count))
-        longest = worst_index(own)
-        # one by one: together they would span the whole capture
-        each = [
-            attribute(unit, own.take(longest[[at]]), launches, labels, hosts) for at in range(len(longest))
-        ]
-        worst.append(tables.worst(longest, each, periods, names))
+        worst.append(tables.worst(periods, names))
         moments.append(tables.longest(periods, timeline.api_names))
         by_neighbours.append(tables.gaps(names))
         first += len(unit.step)
