@@ -13,6 +13,7 @@ from tests.tiny import one_gap
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
 from tracediff.measure import pool as pools
+from tracediff.measure.memory import Budget
 from tracediff.measure.pool import pool
 from tracediff.measure.run import Reading, reduce_file, reduce_sides
 from tracediff.measure.store import pack
@@ -29,7 +30,8 @@ def test_a_worker_gives_the_same_bytes(paths):
     told = []
     with pool() as workers:
         found = [
-            workers.reduce(path, Reading(keep=True, threads=1), lambda: told.append(1)) for path in paths
+            workers.reduce(path, Reading(keep=True, threads=1), emptied=lambda: told.append(1))
+            for path in paths
         ]
         assert len(pools._running) == 1  # used again
     assert not pools._running
@@ -55,12 +57,61 @@ def test_sides_are_the_same_in_processes_and_in_threads(worth, paths, monkeypatc
     assert packed[0] == packed[1]
 
 
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """Exports as large as those whose tables lie in a file, and room for what comes after the tables of one of them."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("tracediff.measure.run.in_file", lambda *_: True)
+    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(1))
+
+
+def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_time, monkeypatch):
+    side = resolve(str(paths[0].parent))
+    beside, reducing, most, began = [], [], [], [threading.Event() for _ in range(4)]
+    reduce = pools.Pool.reduce
+
+    def told(self, path, reading, *, emptied, loaded):
+        began[len(beside)].set()
+        beside.append(path)
+        number = len(beside)
+
+        def granted():
+            loaded()  # from here on the memory is this export's, and it is the next one's turn to load
+            reducing.append(path)
+            most.append(len(reducing))
+            if number < 3:
+                assert began[number].wait(30)
+
+        try:
+            return reduce(self, path, reading, emptied=emptied, loaded=granted)
+        finally:
+            reducing.remove(path)
+
+    monkeypatch.setattr(pools.Pool, "reduce", told)
+    (found,) = reduce_sides([side], Reading())
+    assert beside == paths
+    assert most == [1, 1, 1]
+    assert [pack(run.parts[0]) for run in found.runs] == [
+        pack(reduce_file(path, Reading())) for path in paths
+    ]
+
+
+def test_a_large_export_that_cannot_be_loaded_gives_its_turn_to_the_next(paths, one_at_a_time):
+    paths[0].write_bytes(b"SQLite format 3\0 and no more")
+    side = resolve(str(paths[0].parent))
+    (found,) = reduce_sides([side], Reading(skip_unreadable=True))
+    assert [left.name for left in found.left_out] == ["run0.sqlite"]
+    assert [pack(run.parts[0]) for run in found.runs] == [
+        pack(reduce_file(path, Reading())) for path in paths[1:]
+    ]
+
+
 def test_an_error_arrives_as_it_was_raised(paths):
     paths[0].write_bytes(b"SQLite format 3\0 and no more")
     with pytest.raises(TracediffError) as here:
         reduce_file(paths[0], Reading())
     with pool() as workers, pytest.raises(TracediffError) as there:
-        workers.reduce(paths[0], Reading(), lambda: None)
+        workers.reduce(paths[0], Reading())
     assert (there.value.slug, str(there.value), there.value.exit_code) == (
         here.value.slug, str(here.value), here.value.exit_code
     )  # fmt: skip
@@ -73,7 +124,7 @@ def test_a_killed_worker_is_named_with_its_export(paths, monkeypatch):
         monkeypatch.setattr(workers, "_take", lambda: child)
         threading.Timer(0.3, os.killpg, (child.pid, signal.SIGKILL)).start()
         with pytest.raises(TracediffError, match=r"run0\.sqlite.*killed by signal 9.*memory") as raised:
-            workers.reduce(paths[0], Reading(), lambda: None)
+            workers.reduce(paths[0], Reading())
     assert raised.value.slug == "worker-died"
 
 
@@ -82,7 +133,7 @@ def test_workers_end_with_the_block_and_leave_nothing(paths, tmp_path, monkeypat
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     with pool() as workers:
-        workers.reduce(paths[0], Reading(), lambda: None)
+        workers.reduce(paths[0], Reading())
         (child,) = pools._running
         assert child.poll() is None
     assert child.poll() is not None
@@ -91,7 +142,7 @@ def test_workers_end_with_the_block_and_leave_nothing(paths, tmp_path, monkeypat
 
 def test_a_worker_ends_when_nobody_listens(paths):
     with pool() as workers:
-        workers.reduce(paths[0], Reading(), lambda: None)
+        workers.reduce(paths[0], Reading())
         (child,) = pools._running
         child.stdin.close()
         deadline = time.monotonic() + 30
@@ -103,8 +154,8 @@ def test_a_worker_ends_when_nobody_listens(paths):
 
 def test_pools_beside_each_other_leave_each_other_alone(paths):
     with pool() as workers:
-        workers.reduce(paths[0], Reading(), lambda: None)
+        workers.reduce(paths[0], Reading())
         with pool() as others:
-            others.reduce(paths[1], Reading(), lambda: None)
-        workers.reduce(paths[2], Reading(), lambda: None)
+            others.reduce(paths[1], Reading())
+        workers.reduce(paths[2], Reading())
     assert not pools._running

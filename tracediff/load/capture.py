@@ -100,14 +100,18 @@ def open_database(
 
     Raises `TracediffError`: those of `connect`.
     """
-    on_disk = (
-        LARGE <= columnar.size(export) <= shutil.disk_usage(scratch).free
-    )  # they take a seventh of it, or less
+    on_disk = in_file(export, scratch)
     spill = scratch / "spill"
     if memory_limit is None and not on_disk:
         return lend(threads=threads, spill=spill)
     file = scratch / "tables.duckdb" if on_disk else None
     return connect(memory_limit=memory_limit, threads=threads, spill=spill, file=file)
+
+
+def in_file(export: Path, scratch: Path) -> bool:
+    """Whether the tables of an unpacked export are made in a file under `scratch`: of a large one, where there is room."""
+    # they take a seventh of it, or less
+    return LARGE <= columnar.size(export) <= shutil.disk_usage(scratch).free
 
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:

@@ -24,7 +24,18 @@ import tracediff
 from tracediff.errors import TracediffError
 from tracediff.load.scratch import scratch
 from tracediff.measure.run import Reading
-from tracediff.measure.worker import Answer, Denied, Emptied, Failed, Refused, Task, receive, send
+from tracediff.measure.worker import (
+    Answer,
+    Denied,
+    Emptied,
+    Failed,
+    GoOn,
+    Loaded,
+    Refused,
+    Task,
+    receive,
+    send,
+)
 
 if TYPE_CHECKING:
     from tracediff.measure.reduction import Reduction
@@ -59,14 +70,25 @@ class Pool:
         self._own: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
 
-    def reduce(self, path: Path, reading: Reading, emptied: Callable[[], None]) -> Reduction:
-        """One export. Raises what `reduce_file` raises, and worker-died."""
+    def reduce(
+        self,
+        path: Path,
+        reading: Reading,
+        *,
+        emptied: Callable[[], None] = lambda: None,
+        loaded: Callable[[], None] | None = None,
+    ) -> Reduction:
+        """One export; the worker goes on when `loaded` is done. Raises what `reduce_file` raises, and worker-died."""
         child = self._take()
         try:
             assert child.stdin is not None and child.stdout is not None
-            send(child.stdin, Task(str(path), reading, str(self._folder)))
-            while isinstance(answer := _answer(child, path), Emptied):
-                emptied()
+            send(child.stdin, Task(str(path), reading, str(self._folder), waits=loaded is not None))
+            while isinstance(answer := _answer(child, path), Loaded | Emptied):
+                if isinstance(answer, Emptied):
+                    emptied()
+                elif loaded is not None:
+                    loaded()
+                    send(child.stdin, GoOn())
         except BaseException:
             _kill(child)
             raise

@@ -22,7 +22,7 @@ from tracediff.measure.cache import code_version
 from tracediff.measure.reduction import Reduction
 from tracediff.measure.run import Reading, reduce_file
 from tracediff.measure.store import DamagedStoreError, pack, unpack
-from tracediff.measure.worker import Answer, Denied, Done, Emptied, Failed, Refused
+from tracediff.measure.worker import Answer, Denied, Done, Emptied, Failed, Loaded, Refused
 
 CONNECT_S = 30
 _AHEAD = 2  # exports asked for at once, for each thread of the cluster: a worker never waits for the next one
@@ -93,7 +93,7 @@ class Cluster:
             raise PermissionError(13, "permission denied", answer.file)
         if isinstance(answer, Failed):
             raise RuntimeError(f"reducing {path.name}:\n{answer.trace}")
-        assert not isinstance(answer, Emptied)
+        assert not isinstance(answer, Loaded | Emptied)
         try:
             return unpack(answer.packed)
         except DamagedStoreError as error:

@@ -6,16 +6,18 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
+from tracediff.load.capture import in_file, load_capture
 from tracediff.load.database import connect
 from tracediff.load.inputs import SideFiles
 from tracediff.load.kineto_names import is_trace_name
@@ -23,7 +25,7 @@ from tracediff.load.scratch import scratch
 from tracediff.load.selection import ALL, Selection
 from tracediff.measure import cache
 from tracediff.measure.chosen import Part, check_ranks, notes_of, numbered, one_error, parts_of
-from tracediff.measure.memory import Budget, needed
+from tracediff.measure.memory import Budget, Lease, needed
 from tracediff.model import LeftOut, Note
 
 if TYPE_CHECKING:
@@ -186,30 +188,65 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
     # a limit of memory is meant for the whole, and the database cannot share it out
     workers = 1 if reading.memory_limit is not None else min(os.cpu_count() or 1, len(files))
     budget, sizes = Budget(), {path: needed(path) for path in files}
+    temporary = Path(tempfile.gettempdir())
     with contextlib.ExitStack() as processes:
         at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
         worth = len(files) >= _MANY or sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
-        reduce: _Local = _in_threads
-        if at_once > 1 and worth and sys.executable:
+        # large ones that do not fit beside each other: while one is reduced, the tables of the next are made
+        in_turn = workers > at_once == 1 and any(in_file(path, temporary) for path in files)
+        reduce: _Local = reduce_file
+        if ((at_once > 1 and worth) or in_turn) and sys.executable:
             reduce = _in_processes(processes, at_once)
-            workers = min(workers, max(budget.together(_PROCESS), 2))
+            if not in_turn:
+                workers = min(workers, max(budget.together(_PROCESS), 2))
+        turn = threading.Lock()
 
         def leased(path: Path, how: Reading) -> Reduction:
             loading, reduced = sizes[path]
             if loading < _ONE_THREAD:
                 how = replace(how, threads=how.threads or 1)
+            if in_turn and in_file(path, temporary):
+                return _in_turn(path, how, reduce, turn, lambda: budget.lease(loading), reduced)
             with budget.lease(loading) as memory:
-                return reduce(path, how, lambda: memory.shrink(reduced))
+                return reduce(path, how, emptied=lambda: memory.shrink(reduced))
 
         yield leased, workers
 
 
-# an export, how it is read, and what to call when its tables are gone
-_Local = Callable[[Path, "Reading", Callable[[], None]], "Reduction"]
+def _in_turn(
+    path: Path,
+    how: Reading,
+    reduce: _Local,
+    turn: threading.Lock,
+    lease: Callable[[], AbstractContextManager[Lease]],
+    reduced: int,
+) -> Reduction:
+    """One of several large exports: its tables, which lie in a file, are made while another one is reduced.
+
+    That takes little memory; `lease` gives what it takes from then on. The next one has its turn when that is granted.
+    """
+    with contextlib.ExitStack() as held, contextlib.ExitStack() as loading:
+        loading.enter_context(turn)
+        memory: list[Lease] = []
+
+        def loaded() -> None:
+            memory.append(held.enter_context(lease()))
+            loading.close()
+
+        return reduce(path, how, loaded=loaded, emptied=lambda: memory[0].shrink(reduced))
 
 
-def _in_threads(path: Path, how: Reading, emptied: Callable[[], None]) -> Reduction:
-    return reduce_file(path, how, emptied=emptied)
+class _Local(Protocol):
+    """Reduces an export on this machine; see `reduce_file`."""
+
+    def __call__(
+        self,
+        path: Path,
+        reading: Reading,
+        *,
+        emptied: Callable[[], None],
+        loaded: Callable[[], None] | None = None,
+    ) -> Reduction: ...
 
 
 def _in_processes(stack: contextlib.ExitStack, at_once: int) -> _Local:
@@ -218,9 +255,14 @@ def _in_processes(stack: contextlib.ExitStack, at_once: int) -> _Local:
 
     started = stack.enter_context(pool())
     share = max(-(-(os.cpu_count() or 1) // at_once), 1)
-    return lambda path, how, emptied: started.reduce(
-        path, replace(how, threads=how.threads or share), emptied
-    )
+
+    def reduce(
+        path: Path, reading: Reading, *, emptied: Callable[[], None], loaded: Callable[[], None] | None = None
+    ) -> Reduction:
+        how = replace(reading, threads=reading.threads or share)
+        return started.reduce(path, how, emptied=emptied, loaded=loaded)
+
+    return reduce
 
 
 @contextlib.contextmanager
@@ -251,14 +293,18 @@ def _result(part: Future[Reduction]) -> Reduction:
 
 
 def reduce_file(
-    path: Path, reading: Reading, emptied: Callable[[], None] = lambda: None, keeper: Keeper | None = None
+    path: Path,
+    reading: Reading,
+    emptied: Callable[[], None] = lambda: None,
+    keeper: Keeper | None = None,
+    loaded: Callable[[], None] | None = None,
 ) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards.
 
-    `emptied` is called when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps, where
+    `loaded` is called when its tables are made, `emptied` when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps, where
     it is not for the page.
     """
-    reduction = _reduced(path, reading, emptied, keeper)
+    reduction = _reduced(path, reading, emptied, keeper, loaded)
     return _without_domains(reduction) if reading.two_profilers else reduction
 
 
@@ -271,7 +317,13 @@ def _without_domains(reduction: Reduction) -> Reduction:
     return replace(reduction, ranges=ranges.sort(keys))
 
 
-def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: Keeper | None) -> Reduction:
+def _reduced(
+    path: Path,
+    reading: Reading,
+    emptied: Callable[[], None],
+    keeper: Keeper | None,
+    loaded: Callable[[], None] | None,
+) -> Reduction:
     with scratch() as folder:
         capture = load_capture(
             path,
@@ -281,6 +333,8 @@ def _reduced(path: Path, reading: Reading, emptied: Callable[[], None], keeper: 
             annotations_only=reading.two_profilers,
         )
         try:
+            if loaded is not None:
+                loaded()
             # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
             from tracediff.measure.host_only import is_host_only, reduce_host
             from tracediff.measure.keeper import DRAWN

@@ -23,11 +23,23 @@ from tracediff.measure.run import Reading, reduce_file
 
 @dataclass(frozen=True)
 class Task:
-    """One export to reduce. `scratch`: the folder for what is written on the way."""
+    """One export to reduce.
+
+    `scratch`: the folder for what is written on the way; `waits`: whether to wait for `GoOn` when the tables are made.
+    """
 
     path: str
     reading: Reading
     scratch: str
+    waits: bool = False
+
+
+class Loaded(msgspec.Struct, tag=True):
+    """The tables of the export are made; the worker waits for `GoOn`."""
+
+
+class GoOn(msgspec.Struct, tag=True):
+    """There is memory for what comes after the tables."""
 
 
 class Emptied(msgspec.Struct, tag=True):
@@ -61,7 +73,7 @@ class Failed(msgspec.Struct, tag=True):
     trace: str
 
 
-Answer = Emptied | Done | Refused | Denied | Failed
+Answer = Loaded | Emptied | Done | Refused | Denied | Failed
 
 
 def send(pipe: IO[bytes], message: object) -> None:
@@ -94,7 +106,12 @@ def main() -> None:
 def _answer(task: Task, out: IO[bytes]) -> Answer:
     tempfile.tempdir = task.scratch
     try:
-        reduction = reduce_file(Path(task.path), task.reading, emptied=lambda: send(out, Emptied()))
+        reduction = reduce_file(
+            Path(task.path),
+            task.reading,
+            emptied=lambda: send(out, Emptied()),
+            loaded=(lambda: _wait(out)) if task.waits else None,
+        )
     except TracediffError as error:
         return Refused(error.slug, error.message, error.fix, error.exit_code)
     except PermissionError as error:
@@ -104,6 +121,12 @@ def _answer(task: Task, out: IO[bytes]) -> Answer:
     from tracediff.measure.store import pack  # polars: not before the database reads
 
     return Done(pack(reduction))
+
+
+def _wait(out: IO[bytes]) -> None:
+    send(out, Loaded())
+    if receive(sys.stdin.buffer) is None:
+        os._exit(1)  # nobody is there any more to go on for
 
 
 def _end_with(parent: int) -> None:
