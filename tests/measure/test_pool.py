@@ -68,7 +68,8 @@ def one_at_a_time(monkeypatch):
 def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_time, monkeypatch):
     side = resolve(str(paths[0].parent))
     beside, reducing, most, began = [], [], [], [threading.Event() for _ in range(4)]
-    reduce = pools.Pool.reduce
+    reduce, take, started = pools.Pool.reduce, pools.Pool._take, []
+    monkeypatch.setattr(pools.Pool, "_take", lambda self: started.append(take(self)) or started[-1])
 
     def told(self, path, reading, *, emptied, loaded):
         began[len(beside)].set()
@@ -91,6 +92,7 @@ def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_t
     (found,) = reduce_sides([side], Reading())
     assert beside == paths
     assert most == [1, 1, 1]
+    assert len({child.pid for child in started}) == 3  # a worker keeps memory: the next export has a fresh one
     assert [pack(run.parts[0]) for run in found.runs] == [
         pack(reduce_file(path, Reading())) for path in paths
     ]

@@ -92,7 +92,10 @@ class Pool:
         except BaseException:
             _kill(child)
             raise
-        self._idle.put(child)
+        if loaded is None:
+            self._idle.put(child)
+        else:
+            _kill(child)  # with the memory that it would keep, which the next large export is waiting for
         if isinstance(answer, Refused):
             raise TracediffError(answer.slug, answer.message, fix=answer.fix, exit_code=answer.exit_code)
         if isinstance(answer, Denied):
