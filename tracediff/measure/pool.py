@@ -162,6 +162,8 @@ def kill_all() -> None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
+    if child not in _running:  # ended before: its number may be another process's by now
+        return
     _running.discard(child)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
