@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -68,3 +70,12 @@ def test_another_version_is_not_read(reduction, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(DamagedStoreError, match="version 0"):
         unpack(old)
+
+
+def test_nothing_is_made_to_read_one(reduction, monkeypatch):
+    """Two threads that make msgspec's first decoder of a type at once end the process: it is made with the module."""
+    raw = pack(reduction)
+    monkeypatch.setattr(msgspec.msgpack, "Decoder", lambda *_, **__: pytest.fail("a decoder was made"))
+    monkeypatch.setattr(msgspec.msgpack, "decode", lambda *_, **__: pytest.fail("a decoder was made"))
+    with ThreadPoolExecutor(4) as threads:
+        assert [pack(one) for one in threads.map(unpack, [raw] * 4)] == [raw] * 4

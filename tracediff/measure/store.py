@@ -54,17 +54,13 @@ def unpack(raw: bytes | memoryview) -> Reduction:
     ):
         raise DamagedStoreError("not a whole stored reduction")
     try:
-        version, reduction = _decoder().decode(body)
+        version, reduction = _DECODER.decode(body)
     except (msgspec.MsgspecError, pl.exceptions.PolarsError, ValueError, TypeError) as error:
         raise DamagedStoreError(str(error)) from error
     if version != STORE_VERSION:
         raise DamagedStoreError(f"version {version}")
     assert isinstance(reduction, Reduction)
     return reduction
-
-
-def _decoder() -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(tuple[int, Reduction], dec_hook=_decode)
 
 
 def _decode(kind: Any, value: Any) -> object:
@@ -77,3 +73,8 @@ def _decode(kind: Any, value: Any) -> object:
             raise ValueError(f"array of {found}")
         return np.frombuffer(raw, found)
     raise NotImplementedError(kind)
+
+
+# Made while the module is imported, which one thread does at a time: where two made the first one at once, msgspec let the one decode
+# with what the other had only half made of `Reduction`, and the process ended with a segmentation fault.
+_DECODER = msgspec.msgpack.Decoder(tuple[int, Reduction], dec_hook=_decode)
