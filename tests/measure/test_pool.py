@@ -13,7 +13,7 @@ from tests.tiny import one_gap
 from tracediff.errors import TracediffError
 from tracediff.load.inputs import resolve
 from tracediff.measure import pool as pools
-from tracediff.measure.memory import Budget
+from tracediff.measure.memory import Budget, needed
 from tracediff.measure.pool import pool
 from tracediff.measure.run import Reading, reduce_file, reduce_sides
 from tracediff.measure.store import pack
@@ -92,7 +92,37 @@ def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_t
     (found,) = reduce_sides([side], Reading())
     assert beside == paths
     assert most == [1, 1, 1]
-    assert len({child.pid for child in started}) == 3  # a worker keeps memory: the next export has a fresh one
+    assert (
+        len({child.pid for child in started}) == 3
+    )  # a worker keeps memory: the next export has a fresh one
+    assert [pack(run.parts[0]) for run in found.runs] == [
+        pack(reduce_file(path, Reading())) for path in paths
+    ]
+
+
+def test_large_exports_that_fit_one_at_a_time_are_read_one_after_the_other(paths, one_at_a_time, monkeypatch):
+    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(needed(paths[0])[0]))
+    reading, most, waited, workers = [], [], [], set()
+    reduce, take = pools.Pool.reduce, pools.Pool._take
+
+    def told(self, path, how, *, emptied, loaded=None):
+        reading.append(path)
+        most.append(len(reading))
+        waited.append(loaded)
+        try:
+            return reduce(self, path, how, emptied=emptied, loaded=loaded)
+        finally:
+            reading.remove(path)
+
+    def taken(self):
+        child = take(self)
+        workers.add(child.pid)
+        return child
+
+    monkeypatch.setattr(pools.Pool, "reduce", told)
+    monkeypatch.setattr(pools.Pool, "_take", taken)
+    (found,) = reduce_sides([resolve(str(paths[0].parent))], Reading())
+    assert (most, waited, len(workers)) == ([1, 1, 1], [None] * 3, 1)
     assert [pack(run.parts[0]) for run in found.runs] == [
         pack(reduce_file(path, Reading())) for path in paths
     ]

@@ -40,6 +40,10 @@ class Budget:
         """How many leases of a size can be held at once, at least one."""
         return max(self._total // size, 1) if size else 1 << 16
 
+    def holds(self, size: int) -> bool:
+        """Whether a lease of a size stays within the budget."""
+        return size <= self._total
+
     @contextmanager
     def lease(self, size: int) -> Iterator[Lease]:
         """Hold `size` bytes until the end of the block; `Lease.shrink` gives a part back before."""

@@ -192,20 +192,19 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
     with contextlib.ExitStack() as processes:
         at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
         worth = len(files) >= _MANY or sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
-        # large ones that do not fit beside each other: while one is reduced, the tables of the next are made
-        in_turn = workers > at_once == 1 and any(in_file(path, temporary) for path in files)
+        # one after the other, unless a limit of memory was given, which no process can share
+        large = workers > at_once == 1 and any(in_file(path, temporary) for path in files)
         reduce: _Local = reduce_file
-        if ((at_once > 1 and worth) or in_turn) and sys.executable:
+        if ((at_once > 1 and worth) or large) and sys.executable:
             reduce = _in_processes(processes, at_once)
-            if not in_turn:
-                workers = min(workers, max(budget.together(_PROCESS), 2))
+            workers = min(workers, max(budget.together(_PROCESS), 2))
         turn = threading.Lock()
 
         def leased(path: Path, how: Reading) -> Reduction:
             loading, reduced = sizes[path]
             if loading < _ONE_THREAD:
                 how = replace(how, threads=how.threads or 1)
-            if in_turn and in_file(path, temporary):
+            if large and not budget.holds(loading) and in_file(path, temporary):
                 return _in_turn(path, how, reduce, turn, lambda: budget.lease(loading), reduced)
             with budget.lease(loading) as memory:
                 return reduce(path, how, emptied=lambda: memory.shrink(reduced))
@@ -221,9 +220,9 @@ def _in_turn(
     lease: Callable[[], AbstractContextManager[Lease]],
     reduced: int,
 ) -> Reduction:
-    """One of several large exports: its tables, which lie in a file, are made while another one is reduced.
+    """One of several exports that take more than the budget even alone: its tables, which lie in a file, are made while another one is reduced.
 
-    That takes little memory; `lease` gives what it takes from then on. The next one has its turn when that is granted.
+    That takes little memory beside; `lease` gives what it takes from then on. The next one has its turn when that is granted.
     """
     with contextlib.ExitStack() as held, contextlib.ExitStack() as loading:
         loading.enter_context(turn)
