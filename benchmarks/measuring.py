@@ -50,10 +50,11 @@ def measure(
         try:
             while (usage := _ended(child)) is None:
                 peak = max(peak, resident(child.pid) / 2**20)
-                if time.perf_counter() - begin > limit_s:
+                took = time.perf_counter() - begin
+                if took > limit_s:
                     raise NotMeasuredError(f"stopped after {limit_s:.0f} s")
                 if peak > most_mib:
-                    raise NotMeasuredError(f"stopped at {peak / 1024:.1f} GiB of memory")
+                    raise NotMeasuredError(f"stopped after {took:.0f} s at {peak / 1024:.1f} GiB of memory")
                 time.sleep(_EVERY_S)
             seconds = time.perf_counter() - begin
         finally:
