@@ -96,7 +96,7 @@ def test_leaves_import_nothing_heavy(path):
     top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
     top |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
     heavy = {one for one in top if not one or not one.startswith("tracediff.model")}
-    assert heavy <= {"__future__", "functools", "threading", "typing", "msgspec", "re"}
+    assert heavy <= {"__future__", "typing", "msgspec", "re"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

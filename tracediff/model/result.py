@@ -6,9 +6,6 @@ FORMAT_VERSION history
 
 from __future__ import annotations
 
-import functools
-import threading
-
 import msgspec
 
 from tracediff.model.accounting import Accounting
@@ -79,15 +76,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode(data: bytes) -> Result:
     """Read a result back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    with _MAKING:
-        decoder = _decoder()
-    return decoder.decode(data)
+    from tracediff.model.reader import RESULT  # takes a while to make: not before a result is read
 
-
-# One thread at a time makes the first decoder: msgspec lets others decode with what is only half made, and the process crashes.
-_MAKING = threading.Lock()
-
-
-@functools.cache
-def _decoder() -> msgspec.json.Decoder[Result]:
-    return msgspec.json.Decoder(Result)
+    return RESULT.decode(data)
