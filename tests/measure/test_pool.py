@@ -57,6 +57,10 @@ def test_sides_are_the_same_in_processes_and_in_threads(worth, paths, monkeypatc
     assert packed[0] == packed[1]
 
 
+def read_alone(paths):
+    return [pack(reduce_file(path, Reading())) for path in paths]
+
+
 @pytest.fixture
 def one_at_a_time(monkeypatch):
     """Exports as large as those whose tables lie in a file, and room for what comes after the tables of one of them."""
@@ -92,12 +96,9 @@ def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_t
     (found,) = reduce_sides([side], Reading())
     assert beside == paths
     assert most == [1, 1, 1]
-    assert (
-        len({child.pid for child in started}) == 3
-    )  # a worker keeps memory: the next export has a fresh one
-    assert [pack(run.parts[0]) for run in found.runs] == [
-        pack(reduce_file(path, Reading())) for path in paths
-    ]
+    # a worker keeps memory: the next export has a fresh one
+    assert len({child.pid for child in started}) == 3
+    assert [pack(run.parts[0]) for run in found.runs] == read_alone(paths)
 
 
 def test_large_exports_that_fit_one_at_a_time_are_read_one_after_the_other(paths, one_at_a_time, monkeypatch):
@@ -123,9 +124,7 @@ def test_large_exports_that_fit_one_at_a_time_are_read_one_after_the_other(paths
     monkeypatch.setattr(pools.Pool, "_take", taken)
     (found,) = reduce_sides([resolve(str(paths[0].parent))], Reading())
     assert (most, waited, len(workers)) == ([1, 1, 1], [None] * 3, 1)
-    assert [pack(run.parts[0]) for run in found.runs] == [
-        pack(reduce_file(path, Reading())) for path in paths
-    ]
+    assert [pack(run.parts[0]) for run in found.runs] == read_alone(paths)
 
 
 def test_a_large_export_that_cannot_be_loaded_gives_its_turn_to_the_next(paths, one_at_a_time):
@@ -133,9 +132,7 @@ def test_a_large_export_that_cannot_be_loaded_gives_its_turn_to_the_next(paths, 
     side = resolve(str(paths[0].parent))
     (found,) = reduce_sides([side], Reading(skip_unreadable=True))
     assert [left.name for left in found.left_out] == ["run0.sqlite"]
-    assert [pack(run.parts[0]) for run in found.runs] == [
-        pack(reduce_file(path, Reading())) for path in paths[1:]
-    ]
+    assert [pack(run.parts[0]) for run in found.runs] == read_alone(paths[1:])
 
 
 def test_an_error_arrives_as_it_was_raised(paths):

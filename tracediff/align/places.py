@@ -45,9 +45,9 @@ class Places:
         """How many labels there are."""
         return len(self._of_label) - 1
 
-    def ids(self, label: Ints) -> Ints:
+    def ids(self, label: npt.NDArray[np.integer]) -> Ints:
         """Labels -> place ids; -1 stays -1."""
-        return self._of_label[label]  # its last entry, that of -1, is -1
+        return np.asarray(self._of_label[label], np.int64)  # its last entry, that of -1, is -1
 
     def of_label(self, label: int) -> str:
         """The place of one label."""

@@ -110,9 +110,8 @@ class Tally:
 
 # `Numbering` looks codes up by their hash: 2^14 places fit into a processor's cache.
 _SLOT_BITS = 14
-_SPREAD = np.uint64(
-    0x9E3779B97F4A7C15
-)  # 2^64 / golden ratio: multiplied by it, the upper bits spread (Fibonacci hashing)
+# 2^64 / golden ratio: of what is multiplied by it, the upper bits spread (Fibonacci hashing)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _NO_CODE = np.iinfo(np.int64).min
 
 

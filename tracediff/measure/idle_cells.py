@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -43,18 +42,13 @@ class Words:
 
     def code(self, tid: int, label: Index, start: Ints) -> Ints:
         """Role and place of pieces of one thread, 0 without a thread; outside any range: between which ones."""
-        code = self._place_codes[label]
+        code = self.places.ids(label) + 1
         code |= (self.role_of.get(tid, -1) + 1) << _ROLE_AT
         outside = np.flatnonzero(label < 0)
         if tid >= 0 and len(outside):
             ranges, labels = self.hosts.thread(tid).places
             code[outside] += self.places.outside(ranges.start, labels, start[outside]) + 1
         return code
-
-    @cached_property
-    def _place_codes(self) -> Ints:
-        """Of each label its place + 1; the last entry, that of -1, is 0."""
-        return self.places.ids(np.append(np.arange(self.places.size), -1)) + 1
 
     def spelled(self, code: Ints) -> tuple[pl.Series, pl.Series]:
         """Role and place of each code, '' where there is none; what else is in a cell's code is left alone."""

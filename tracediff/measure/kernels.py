@@ -11,7 +11,7 @@ import polars as pl
 from tracediff.align.timeline import MEMCPY, Timeline, Unit
 from tracediff.measure.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
 from tracediff.measure.intervals import Floats, Index, Ints
-from tracediff.measure.sweep import Sweep, rows_of
+from tracediff.measure.sweep import Sweep, begins, rows_of
 
 _OPS = 1 << 18  # summed at a time: their codes stay in the processor's cache
 _WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
@@ -45,7 +45,7 @@ def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
 
 def _whole_periods(op_period: Index, periods: int) -> list[tuple[int, int]]:
     """[low, high) of periods that hold some `_OPS` ops together: a sum is made in one go, whatever the stretch."""
-    edges = np.searchsorted(op_period, np.arange(periods + 1, dtype=op_period.dtype))
+    edges = begins(op_period, np.arange(periods + 1))
     cuts = np.unique(np.searchsorted(edges, np.arange(0, len(op_period), _OPS), side="left"))
     bounds = [0, *(one for one in cuts.tolist() if 0 < one < periods), periods]
     return list(pairwise(bounds))
@@ -138,7 +138,7 @@ def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFram
     """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
     key = np.ascontiguousarray(unit.key[one.inside])
-    edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1, dtype=np.int32)).tolist()
+    edges = begins(one.op_period, np.arange(len(unit.step) + 1)).tolist()
     seen: dict[str, dict[bytes, int]] = {}
     for number, phase in enumerate(periods["phase"][: len(unit.step)].to_list()):
         counts = seen.setdefault(phase, {})

@@ -193,7 +193,7 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
         at_once = min(workers, budget.together(max((size for size, _ in sizes.values()), default=0)))
         worth = len(files) >= _MANY or sum(sizes[path][0] for path in files) >= _WORTH_PROCESSES
         # one after the other, unless a limit of memory was given, which no process can share
-        large = workers > at_once == 1 and any(in_file(path, temporary) for path in files)
+        large = {path for path in files if workers > at_once == 1 and in_file(path, temporary)}
         reduce: _Local = reduce_file
         if ((at_once > 1 and worth) or large) and sys.executable:
             reduce = _in_processes(processes, at_once)
@@ -204,7 +204,7 @@ def _reducer(files: Sequence[Path], reading: Reading) -> Iterator[tuple[_Reduce,
             loading, reduced = sizes[path]
             if loading < _ONE_THREAD:
                 how = replace(how, threads=how.threads or 1)
-            if large and not budget.holds(loading) and in_file(path, temporary):
+            if path in large and not budget.holds(loading):
                 return _in_turn(path, how, reduce, turn, lambda: budget.lease(loading), reduced)
             with budget.lease(loading) as memory:
                 return reduce(path, how, emptied=lambda: memory.shrink(reduced))

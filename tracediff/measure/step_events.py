@@ -214,7 +214,7 @@ class StepEvents:
         """The places of labels of a thread; outside its ranges, between which the instants fall."""
         if tid < 0:
             return [""] * len(label)
-        place = np.where(label >= 0, self._places.ids(label.astype(np.int64)), -1)
+        place = self._places.ids(label)
         outside = np.flatnonzero(label < 0)
         if len(outside):
             ranges, labels = self._hosts.thread(tid).places

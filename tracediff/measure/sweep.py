@@ -6,6 +6,7 @@ with k ops of the winning kind is shared 1/k to each, so op shares add up to the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +55,14 @@ class Sweep:
     gaps: Gaps
 
 
+def begins(period: Index, of: Sequence[int] | Index) -> npt.NDArray[np.intp]:
+    """Where each of some periods begins in a column of periods in order. Numbers of another type would have it converted, whole."""
+    return np.searchsorted(period, np.asarray(of, period.dtype))
+
+
 def rows_of(period: Index, low: int, high: int) -> slice:
-    """The rows of the periods [low, high) in a column of periods in order. Numbers of another type would have it converted, whole."""
-    return slice(*np.searchsorted(period, np.array([low, high], period.dtype)).tolist())
+    """The rows of the periods [low, high) in a column of periods in order."""
+    return slice(*begins(period, (low, high)).tolist())
 
 
 def sweep(unit: Unit) -> Sweep:
