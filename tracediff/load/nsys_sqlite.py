@@ -10,7 +10,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.load import columnar
-from tracediff.load.database import give_back, identifier, quoted, run_sql, sql
+from tracediff.load.database import identifier, quoted, run_sql, sql
 from tracediff.load.nsys_schema import STAGED, SYSTEM, Schema, inspect, locked, open_export
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
 from tracediff.model import Note
@@ -25,7 +25,6 @@ _STEPS = (
     "load/thread",
     "load/machine",
 )
-_COLUMNS_GO = ("load/nvtx", "load/op_sort")  # these drop columns of large tables
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
 _LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
@@ -66,8 +65,6 @@ def load(
             if step == "load/op_sort":
                 find_ops(db, path, schema, copied)
             run_sql(db, step)
-            if step in _COLUMNS_GO:
-                give_back(db)
         if steps is _STEPS:
             for step, (events, others) in _SYSTEM_STEPS.items():
                 if any(_has_rows(db, table, schema) for table in events):

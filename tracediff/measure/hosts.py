@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tracediff.align.calls import LAUNCH, OTHER, SYNC, Calls, Launches
 from tracediff.align.order import distinct
 from tracediff.measure.gil import Gil
+from tracediff.measure.grouping import stretches
 from tracediff.measure.intervals import (
     Index,
     Intervals,
@@ -31,6 +32,7 @@ from tracediff.measure.intervals import (
 # Priority of what a thread does where kinds overlap; the numbers index `STATES`.
 STATES = ("gc", "gil_wait", "launch_api", "host_sync", "host_api")
 NO_STATE = len(STATES)
+_NEVER = np.iinfo(np.int64).min
 _GC, _GIL_WAIT, _CALL = 0, 1, 2  # _CALL + LAUNCH, SYNC or OTHER
 
 
@@ -64,19 +66,22 @@ class HostThread:
         return [np.asarray(rows[column], np.int64) for column in columns]
 
     @cached_property
-    def _nests(self) -> tuple[Index, Intervals] | None:
-        """Positions of the outermost calls, and from each the time until all that began in it ended.
+    def _outermost(self) -> npt.NDArray[np.bool_] | None:
+        """Which calls began when all before them were over; None where no call overlaps another.
 
-        None where no call overlaps another.
+        A byte a call: of a long capture, the positions of these calls, and when what began in them ended, would be as much again as
+        the calls.
         """
         start, end = self._calls
-        reach = np.maximum.accumulate(end)
         outer = end > start
-        outer[1:] &= start[1:] >= reach[:-1]
-        if outer.all():
-            return None
-        index = np.flatnonzero(outer)
-        return index, Intervals(start[index], reach[np.append(index[1:], len(start)) - 1])
+        reach = _NEVER
+        for low, high in stretches(len(start)):
+            over = np.maximum.accumulate(end[low:high])
+            np.maximum(over, reach, out=over)
+            outer[low] &= start[low] >= reach
+            outer[low + 1 : high] &= start[low + 1 : high] >= over[:-1]
+            reach = int(over[-1])
+        return None if outer.all() else outer
 
     @cached_property
     def gc(self) -> Intervals:
@@ -138,17 +143,47 @@ class HostThread:
         Intervals, npt.NDArray[np.int32], npt.NDArray[np.int8], tuple[Intervals, npt.NDArray[np.int8]] | None
     ]:
         """Outermost calls that touch [start, end) with names and kinds; where calls nest, all of them and their kinds."""
-        if self._nests is None:
+        if self._outermost is None:
             here = window(self._calls, start, end)
             return self._calls.take(here), self._names[here], self._kinds[here], None
-        index, nests = self._nests
-        touched = window(nests, start, end)
-        outer = index[touched]
+        outer, following = self._outer_during(self._outermost, start, end)
         # inner calls lie between their outermost call and the next one
-        following = index[touched.stop] if touched.stop < len(index) else self._calls.size
-        within = slice(int(outer[0]), int(following)) if len(outer) else slice(0, 0)
+        within = slice(int(outer[0]), following) if len(outer) else slice(0, 0)
         nested = self._calls.take(within), self._kinds[within]
         return self._calls.take(outer), self._names[outer], self._kinds[outer], nested
+
+    def _outer_during(
+        self, outermost: npt.NDArray[np.bool_], start: int, end: int
+    ) -> tuple[npt.NDArray[np.intp], int]:
+        """Positions of the outermost calls that touch [start, end), themselves or with what began in them; and of the next one."""
+        begins = self._calls.start
+        stop = int(np.searchsorted(begins, end, side="left"))
+        low = min(int(np.searchsorted(begins, start, side="right")), stop)
+        first, following = _last_before(outermost, low), _first_from(outermost, stop)
+        outer = np.flatnonzero(outermost[first:stop]) + first
+        if first < low:  # began before: only the last one of these may still be going on
+            inner = slice(first, outer[1] if len(outer) > 1 else following)
+            if self._calls.end[inner].max() <= start:
+                outer = outer[1:]
+        return outer, following
+
+
+def _last_before(which: npt.NDArray[np.bool_], stop: int) -> int:
+    """The last position before `stop` that is true, `stop` where there is none."""
+    reach, low = 64, stop
+    while low > 0:
+        low, high = max(stop - reach, 0), low
+        found = np.flatnonzero(which[low:high])
+        if len(found):
+            return low + int(found[-1])
+        reach *= 4
+    return stop
+
+
+def _first_from(which: npt.NDArray[np.bool_], low: int) -> int:
+    """The first position from `low` on that is true, the length where there is none."""
+    found = int(which[low:].argmax()) if low < len(which) else 0  # stops at the first
+    return low + found if low < len(which) and which[low + found] else len(which)
 
 
 def _by_kind(calls: Intervals, kinds: npt.NDArray[np.int8]) -> list[Intervals]:

@@ -11,7 +11,8 @@ import polars as pl
 from tracediff.align.kernel_categories import is_communication
 from tracediff.align.kernels import Match, Matching
 from tracediff.measure.cells import Estimates, Frame, finite, of_means
-from tracediff.measure.intervals import Floats
+from tracediff.measure.grouping import count_by, grouped
+from tracediff.measure.intervals import Floats, Ints
 from tracediff.measure.sides import Side, kernel_rows
 from tracediff.model import Evidence, KernelRow, KernelSide
 
@@ -57,14 +58,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
 
     size = len(matching.rows)
     counts, walls, shares = np.round(a_step("count"), 9), a_step("wall_ns"), a_step("share_ns")
-    steady = (
-        located.select("row", "count", *(frame.steps[name].gather(step) for name in ("side", "group")))
-        .group_by("side", "group", "row")
-        .agg(low=pl.col("count").min(), high=pl.col("count").max(), present=pl.len())
-        .join(frame.steps.group_by("side", "group").agg(pl.len().alias("all")), on=["side", "group"])
-        .filter((pl.col("high") - pl.col("low") > 0.01) | (pl.col("present") < pl.col("all")))
-    )
-    unsteady = set(steady["row"].to_list())
+    unsteady = _unsteady(frame, step, located, size)
     shapes = {
         (row["name"], row["grid"] or "", row["block"] or ""): (row["registers"], row["shared_bytes"])
         for side in sides
@@ -82,6 +76,19 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         walls - shares,
         shapes,
     )
+
+
+def _unsteady(frame: Frame, step: Ints, located: pl.DataFrame, rows: int) -> set[int]:
+    """Rows that are not launched equally often in all steps of some group. `located`: the measurements, `step`: the step of each."""
+    group_of = frame.steps["side"].to_numpy() + len(frame.runs) * frame.steps["group"].to_numpy()
+    code, position = grouped(group_of[step] * rows + located["row"].to_numpy())
+    count = located["count"].to_numpy()
+    low, high = np.full(len(code), np.inf), np.zeros(len(code))
+    np.minimum.at(low, position, count)
+    np.maximum.at(high, position, count)
+    present, every = count_by(position, len(code)), np.bincount(group_of)
+    odd = (high - low > 0.01) | (present < every[code // max(rows, 1)])
+    return set((code[odd] % max(rows, 1)).tolist())
 
 
 def _kind(match: Match) -> str:

@@ -175,12 +175,12 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
     `steps`: the compared ones with side, run, part, period, rank. Of programs with two ranks or more. Communication is not
     here: a rank's time in it is the other ranks' doing.
     """
+    of_rank = steps.group_by("side", "rank").agg(pl.len().alias("steps"))
+    if of_rank["rank"].n_unique() < 2:
+        return [], 0
     located = kernels.values.join(
         steps.select("side", "run", "part", "period", "rank"), on=["side", "run", "part", "period"]
     )
-    of_rank = steps.group_by("side", "rank").agg(pl.len().alias("steps"))
-    if not len(located) or of_rank["rank"].n_unique() < 2:
-        return [], 0
     own = [row for row, kind in enumerate(kernels.kinds) if kind != "comm"]
     sums = (
         located.filter(pl.col("row").is_in(own))
