@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracediff.measure.grouping import Numbering, count_by, quantiles
+from tracediff.measure.grouping import Numbering, Samples, count_by, quantiles
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,31 @@ def test_of_two_values_the_median_lies_between():
 def test_no_values():
     nothing = np.empty(0, np.int64)
     assert quantiles(nothing, nothing, nothing, (0.5,))[0].tolist() == []
+
+
+@pytest.mark.parametrize("most", [90, (1 << 32) - 1, 1 << 32, 1 << 42])
+@pytest.mark.parametrize("expected", [0, 100, 10_000])
+def test_samples_are_those_of_each_group(most, expected):
+    random = np.random.default_rng(7)
+    samples = Samples(expected)
+    group, ns = random.integers(0, 9, 5000).astype(np.int32), random.integers(0, most, 5000, endpoint=True)
+    ns[4321] = most
+    group[group == 3] = 4
+    for low in range(0, 5000, 700):
+        samples.add(group[low : low + 700], ns[low : low + 700])
+    counts, sums, (p25, p99) = samples.take(10, (0.25, 0.99))
+    for number in range(10):
+        mine = ns[group == number]
+        assert (counts[number], sums[number]) == (len(mine), sum(mine.tolist()))
+        if len(mine):
+            found = (p25[number], p99[number])
+            assert found == pytest.approx(tuple(np.quantile(mine, (0.25, 0.99))), rel=1e-12)
+    assert counts[3] == counts[9] == 0
+
+
+def test_no_samples():
+    counts, sums, (median,) = Samples(0).take(2, (0.5,))
+    assert (counts.tolist(), sums.tolist(), median.tolist()) == ([0, 0], [0, 0], [0, 0])
 
 
 def test_numbers_of_codes_are_those_of_a_dictionary():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-Index = npt.NDArray[np.intp]
+Index = npt.NDArray[np.integer[Any]]  # narrow where there are many
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -52,14 +52,16 @@ def time_order(
     A stable sort of one column takes advantage of rows that are almost in order; the other columns are looked at only
     where starts are equal.
     """
-    index = np.argsort(start, kind="stable")
+    index = _narrow(np.argsort(start, kind="stable"))
     if len(group) and group.min() != group.max():
-        index = index[np.argsort(group[index], kind="stable")]
+        index = index[_narrow(np.argsort(group[index], kind="stable"))]
     order = Order(index)
-    grouped, ordered = order.of(group), order.of(start)
+    ordered = order.of(start)
     same = ordered[1:] == ordered[:-1]
     if not same.any():
         return order
+    del ordered
+    grouped = order.of(group)
     same &= grouped[1:] == grouped[:-1]
     tied = np.zeros(len(index), np.bool_)
     tied[1:] |= same
@@ -67,3 +69,8 @@ def time_order(
     rows = index[tied]  # runs of equal (group, start) stay where they are, each sorted within
     index[tied] = rows[np.lexsort((*(tie(rows) for tie in reversed(ties)), start[rows], group[rows]))]
     return Order(index)
+
+
+def _narrow(index: Index) -> Index:
+    """In 4 bytes each where they fit: for some 10 million rows, positions are a part of all the memory."""
+    return index.astype(np.int32) if len(index) < 1 << 31 else index

@@ -13,6 +13,7 @@ from tracediff.load import columnar
 from tracediff.load.database import identifier, quoted, run_sql, sql
 from tracediff.load.nsys_schema import STAGED, SYSTEM, Schema, inspect, locked, open_export
 from tracediff.load.op_found import TABLES, find_ops, without_rowid
+from tracediff.load.payload_found import has_payloads
 from tracediff.model import Note
 
 # The largest first: what it needs on the way is free again for the others.
@@ -77,7 +78,7 @@ def load(
                     else:
                         run_sql(db, step)
             run_sql(db, "load/payload_tables")
-            if _has_payloads(db, path, schema) and (said := _load_or_leave(db, "load/payload")):
+            if has_payloads(db, path, schema) and (said := _load_or_leave(db, "load/payload")):
                 run_sql(db, "load/payload_tables")
                 left = f"{file_name}: payloads of NVTX ranges are left out, {said}"
                 notes.append(Note("payloads-unreadable", left))
@@ -112,31 +113,6 @@ def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str) -> str:
         said = (str(error).splitlines() or [""])[0][:_LONGEST]
         return f"all else is measured: {said}"
     return ""
-
-
-def _has_payloads(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema) -> bool:
-    """Whether an NVTX range has one. Asked of SQLite itself: where none has, that takes a third of a scan by DuckDB.
-
-    The GIL's trace, which is most rows of an export that has it, carries none: its domains are left out.
-    """
-    spelled = {name.lower(): name for name in schema.tables.get("NVTX_EVENTS", ())}
-    columns = [name for lower, name in spelled.items() if lower in _PAYLOADS]
-    if path.is_dir() or not columns:
-        return bool(columns)
-    known = " OR ".join(f"{identifier(name)} IS NOT NULL" for name in columns)
-    of_gil = [int(domain) for (domain,) in db.execute(_GIL_DOMAINS).fetchall()]
-    if of_gil and "domainid" in spelled:
-        domain = f"coalesce({identifier(spelled['domainid'])}, 0)"
-        known = f"{domain} NOT IN ({', '.join(map(str, of_gil))}) AND ({known})"
-    with closing(open_export(path)) as source:
-        return bool(source.execute(f"SELECT EXISTS (SELECT 1 FROM NVTX_EVENTS WHERE {known})").fetchone()[0])
-
-
-# a number may be the GIL's trace in one process and something else in another
-_GIL_DOMAINS = "SELECT domain FROM nvtx_text GROUP BY domain HAVING bool_and(starts_with(meaning, 'gil_'))"
-_PAYLOADS = {
-    "uint64value", "int64value", "uint32value", "int32value", "doublevalue", "floatvalue", "jsontext", "jsontextid",
-}  # fmt: skip
 
 
 def _has_rows(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> bool:

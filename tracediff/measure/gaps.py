@@ -12,13 +12,14 @@ import polars as pl
 
 from tracediff.align.timeline import Unit
 from tracediff.measure.attribution import IdlePieces
-from tracediff.measure.grouping import Numbering, count_by, grouped, quantiles, sum_by
+from tracediff.measure.grouping import Numbering, Samples, count_by, grouped, sum_by
 from tracediff.measure.idle_cells import ENTRY, Cells
 from tracediff.measure.intervals import Index, Ints
 from tracediff.measure.sweep import Gaps
 
 WORST = 20
 _ENTRY_BITS = 20  # of a site's code
+_ENTRIES_A_GAP = 4  # 1 where graphs are launched, 3.7 where each kernel is and the GIL is traced
 
 
 class GapTables:
@@ -34,7 +35,7 @@ class GapTables:
         self._sums: list[tuple[Ints, ...]] = []  # period, cell, ns, pieces
         self._neighbours = Numbering()  # stratum, ops before and after
         self._sites = Numbering()  # neighbours, entry
-        self._entries: list[tuple[Index, Index]] = []  # site, ns
+        self._entries = Samples(_ENTRIES_A_GAP * gaps.size)  # by site
         self._longest = _Longest()
         self._worst = worst
         self._worst_pieces = np.zeros((4, 0), np.int64)  # gap, cell, start, end
@@ -66,8 +67,7 @@ class GapTables:
         around = self._stratum[gaps.period + self._first] * self._keys + key[gaps.previous]
         around = self._neighbours.numbers(around * self._keys + key[gaps.op])
         site = self._sites.numbers(around[gap].astype(np.int64) << _ENTRY_BITS | entry)
-        # kept until the quantiles are taken: as narrow as they are
-        self._entries.append((site, whole.astype(np.int32 if whole.max() < 1 << 31 else np.int64)))
+        self._entries.add(site, whole)
 
     def sums(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Period (of the unit), cell -> ns, pieces."""
@@ -84,14 +84,8 @@ class GapTables:
 
     def gaps(self, names: list[str]) -> pl.DataFrame:
         """stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns."""
-        site, ns = (
-            np.concatenate([np.empty(0, np.int32), *(part[column] for part in self._entries)])
-            for column in (0, 1)
-        )
-        self._entries.clear()  # their copies stand for them
         code = np.array(self._sites.codes, np.int64)
-        counts = count_by(site, len(code))
-        p50, p99 = quantiles(site, ns, counts, (0.5, 0.99))
+        counts, sums, (p50, p99) = self._entries.take(len(code), (0.5, 0.99))
         around = np.array(self._neighbours.codes, np.int64)[code >> _ENTRY_BITS]
         op_name = pl.Series(names, dtype=pl.String)
         table = self._cells.entry_table()[code & ((1 << _ENTRY_BITS) - 1)].with_columns(
@@ -99,7 +93,7 @@ class GapTables:
             previous=op_name.gather(around // self._keys % self._keys),
             next=op_name.gather(around % self._keys),
             count=pl.Series(counts),
-            ns=pl.Series(sum_by(site, len(code), ns)),
+            ns=pl.Series(sums),
             p50_ns=pl.Series(p50),
             p99_ns=pl.Series(p99),
         )

@@ -15,6 +15,8 @@ from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.intervals import EMPTY, Intervals, Ints, innermost, union
 from tracediff.measure.windows import Windows
 
+_STRETCH = 1 << 19  # rows of the GIL's trace read at a time: its arrays come on top of all others
+
 
 @dataclass(frozen=True)
 class Gil:
@@ -71,11 +73,11 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     rows = db.execute("SELECT count(*) FROM nvtx_row").fetchone()
     assert rows is not None
     kept: dict[int, list[tuple[Ints, Ints, Ints]]] = {pid: [] for pid in begins}
-    for low, high in stretches(int(rows[0])):
+    for low, high in stretches(int(rows[0]), _STRETCH):
         holds = _columns(db, f"NOT waiting AND row >= {low} AND row < {high}")
         for tid in np.unique(holds["tid"]).tolist():
             mine = holds["tid"] == tid
-            start, end = holds["start_ns"][mine], holds["end_ns"][mine]
+            start, end = _in_order(holds["start_ns"][mine], holds["end_ns"][mine])
             pid = threads[tid].pid
             stratum, ns = windows.sums(pid, start, end - start)
             held.add(stratum * len(tids) + int(np.searchsorted(tids, tid)), ns)
@@ -100,21 +102,28 @@ def _columns(db: duckdb.DuckDBPyConnection, where: str) -> dict[str, Ints]:
     return {name: np.asarray(values, np.int64) for name, values in rows.items()}
 
 
+def _in_order(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """In order of start: where several threads loaded the rows, they come in blocks out of order."""
+    if (start[1:] >= start[:-1]).all():
+        return start, end
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order]
+
+
 def _near(start: Ints, end: Ints, waits: Intervals, begins: Ints) -> Ints:
-    """Which holds of a thread a wait meets, and which is the last one to begin before each wait."""
+    """Which holds of a thread, in order, a wait meets, and which is the last one to begin before each wait."""
     if not waits.size or not len(start):
         return np.empty(0, np.int64)
     keep = _met(start, end, waits)
-    order = np.argsort(start, kind="stable")
-    last = np.searchsorted(start[order], begins, side="left") - 1
-    keep[order[last[last >= 0]]] = True
+    last = np.searchsorted(start, begins, side="left") - 1
+    keep[last[last >= 0]] = True
     return np.flatnonzero(keep)
 
 
 def _met(start: Ints, end: Ints, waits: Intervals) -> npt.NDArray[np.bool_]:
-    """Which holds of a thread a wait meets."""
-    if waits.size < len(start) and (start[1:] >= start[:-1]).all() and (end[1:] >= end[:-1]).all():
-        # in order, as they mostly are: the few waits are looked up among the holds
+    """Which holds of a thread, in order of start, a wait meets."""
+    if waits.size < len(start) and (end[1:] >= end[:-1]).all():
+        # none within another, as they are: the few waits are looked up among the holds
         change = np.zeros(len(start) + 1, np.int64)
         np.add.at(change, np.searchsorted(end, waits.start, side="right"), 1)
         np.add.at(change, np.searchsorted(start, waits.end, side="left"), -1)

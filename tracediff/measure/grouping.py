@@ -55,7 +55,11 @@ def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:
 
 def quantiles(group: Index, values: Index, counts: Ints, at: tuple[float, ...]) -> list[Floats]:
     """Quantiles of the values of each group, linear between neighbours; `counts`: how many values each group has."""
-    ordered = _by_group(group, values)
+    return _quantiles(_by_group(group, values), counts, at)
+
+
+def _quantiles(ordered: Ints, counts: Ints, at: tuple[float, ...]) -> list[Floats]:
+    """The same of values in order of group and size."""
     some = np.flatnonzero(counts)
     first, last = (np.cumsum(counts) - counts)[some], counts[some] - 1
     out = []
@@ -82,6 +86,54 @@ def _by_group(group: Index, values: Index) -> Ints:
     both &= (1 << 32) - 1
     both += least
     return both
+
+
+class Samples:
+    """Lengths in ns by group, very many of them: 8 bytes each, and put in order where they lie."""
+
+    _BITS = 32  # of a length; group and length are one number
+
+    def __init__(self, expected: int) -> None:
+        """`expected`: how many; memory for them is taken when they come."""
+        self._packed = np.empty(expected, np.int64)
+        self._size = 0
+        self._long: list[tuple[Index, Ints]] = []  # those of more bits: longer than four seconds
+
+    def add(self, group: Index, ns: Ints) -> None:
+        """Add lengths of 0 or more to groups of 31 bits."""
+        if int(ns.max(initial=0)) >= 1 << self._BITS:
+            long = ns >= 1 << self._BITS
+            self._long.append((group[long], ns[long]))
+            group, ns = group[~long], ns[~long]
+        stop = self._size + len(ns)
+        if stop > len(self._packed):
+            grown = np.empty(2 * stop, np.int64)
+            grown[: self._size] = self._packed[: self._size]
+            self._packed = grown
+        part = self._packed[self._size : stop]
+        part[:] = group
+        part <<= self._BITS
+        part |= ns
+        self._size = stop
+
+    def take(self, groups: int, at: tuple[float, ...]) -> tuple[Ints, Ints, list[Floats]]:
+        """Count, sum and quantiles of each group; nothing is left here."""
+        packed, long = self._packed[: self._size], self._long
+        self._packed, self._size, self._long = np.empty(0, np.int64), 0, []
+        lengths = (1 << self._BITS) - 1
+        if long:
+            group = np.concatenate((packed >> self._BITS, *(part[0] for part in long)))
+            ns = np.concatenate((packed & lengths, *(part[1] for part in long)))
+            counts = count_by(group, groups)
+            return counts, sum_by(group, groups, ns), quantiles(group, ns, counts, at)
+        packed.sort()
+        edges = np.searchsorted(packed, np.arange(groups + 1) << self._BITS)
+        packed &= lengths
+        counts, sums = np.diff(edges), np.zeros(groups, np.int64)
+        some = np.flatnonzero(counts)
+        if len(some):
+            sums[some] = np.add.reduceat(packed, edges[some])
+        return counts, sums, _quantiles(packed, counts, at)
 
 
 class Tally:
