@@ -23,7 +23,7 @@ from benchmarks.tools import MissingToolError, Tools
 
 PAGE = ROOT / "docs/performance.md"
 KEPT = ROOT / "benchmarks/results.json"
-_MEMORY = 0.85  # of the machine's, then a contender is stopped before the machine is
+_MEMORY = 0.85  # of the machine's, with swap, then a contender is stopped before the machine is
 
 
 @dataclass
@@ -188,7 +188,8 @@ def _one(
         state = inputs.state()
         for command in contender.commands(inputs, tools):
             limit = bounds.allowed(guess) - sum(one.seconds for one in figures)
-            most = _MEMORY * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
+            most = _MEMORY * (memory + results.swap_mib())
             env = contender.environment(inputs, tools)
             figures.append(measure(command, ROOT, env=env, limit_s=limit, most_mib=most))
         if inputs.state() != state:

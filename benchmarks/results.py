@@ -55,10 +55,16 @@ def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     packages = ("duckdb", "polars", "numpy")
     return {
-        "cores": len(os.sched_getaffinity(0)), "processor": model[0] if model else platform.machine(), "memory_gib": round(memory),
+        "cores": len(os.sched_getaffinity(0)), "processor": model[0] if model else platform.machine(), "memory_gib": round(memory), "swap_gib": round(swap_mib() / 1024),
         "python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "load_before": round(os.getloadavg()[0], 1),
     }  # fmt: skip
+
+
+def swap_mib() -> float:
+    """Memory on disk that the machine has besides."""
+    sizes = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("SwapTotal:")]
+    return sum(map(int, sizes)) / 1024
 
 
 def _lines(path: str) -> list[str]:
@@ -177,7 +183,8 @@ def render(groups: Sequence[Group]) -> str:
 def _facts(one: dict[str, Any]) -> str:
     tools = {**{name: one[name] for name in ("python", "duckdb", "polars", "numpy")}, **one.get("tools", {})}
     versions = ", ".join(f"{name} {version}" for name, version in tools.items())
-    return f"{one['cores']} cores ({one['processor']}), {one['memory_gib']} GiB; {versions}; {one['date']}, load {one['load_before']} before"
+    swap = f" and {one['swap_gib']} of swap" if one.get("swap_gib") else ""
+    return f"{one['cores']} cores ({one['processor']}), {one['memory_gib']} GiB{swap}; {versions}; {one['date']}, load {one['load_before']} before"
 
 
 def fill(page: Path, groups: Sequence[Group]) -> None:
