@@ -135,6 +135,17 @@ def test_a_large_export_that_cannot_be_loaded_gives_its_turn_to_the_next(paths, 
     assert [pack(run.parts[0]) for run in found.runs] == read_alone(paths[1:])
 
 
+def test_an_export_that_is_gone_by_now_is_named(paths, monkeypatch):
+    """Its size is asked before it is read, to know whether its tables go into a file."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(1))
+    side = resolve(str(paths[0].parent))
+    paths[0].unlink()
+    (found,) = reduce_sides([side], Reading(skip_unreadable=True))
+    assert [(left.name, left.slug) for left in found.left_out] == [("run0.sqlite", "not-a-file")]
+    assert len(found.runs) == len(paths) - 1
+
+
 def test_an_error_arrives_as_it_was_raised(paths):
     paths[0].write_bytes(b"SQLite format 3\0 and no more")
     with pytest.raises(TracediffError) as here:

@@ -110,8 +110,12 @@ def open_database(
 
 def in_file(export: Path, scratch: Path) -> bool:
     """Whether the tables of an unpacked export are made in a file under `scratch`: of a large one, where there is room."""
+    try:
+        size = columnar.size(export)
+    except OSError:
+        return False  # gone meanwhile: reading it says so
     # they take a seventh of it, or less
-    return LARGE <= columnar.size(export) <= shutil.disk_usage(scratch).free
+    return LARGE <= size <= shutil.disk_usage(scratch).free
 
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:
