@@ -15,8 +15,6 @@ from tracediff.measure.grouping import Tally, stretches
 from tracediff.measure.intervals import EMPTY, Intervals, Ints, innermost, union
 from tracediff.measure.windows import Windows
 
-_STRETCH = 1 << 19  # rows of the GIL's trace read at a time: its arrays come on top of all others
-
 
 @dataclass(frozen=True)
 class Gil:
@@ -73,7 +71,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     rows = db.execute("SELECT count(*) FROM nvtx_row").fetchone()
     assert rows is not None
     kept: dict[int, list[tuple[Ints, Ints, Ints]]] = {pid: [] for pid in begins}
-    for low, high in stretches(int(rows[0]), _STRETCH):
+    for low, high in stretches(int(rows[0])):
         holds = _columns(db, f"NOT waiting AND row >= {low} AND row < {high}")
         for tid in np.unique(holds["tid"]).tolist():
             mine = holds["tid"] == tid
