@@ -188,8 +188,7 @@ def _one(
         state = inputs.state()
         for command in contender.commands(inputs, tools):
             limit = bounds.allowed(guess) - sum(one.seconds for one in figures)
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
-            most = _MEMORY * (memory + results.swap_mib())
+            most = _MEMORY * sum(results.memory_mib())
             env = contender.environment(inputs, tools)
             figures.append(measure(command, ROOT, env=env, limit_s=limit, most_mib=most))
         if inputs.state() != state:

@@ -52,19 +52,19 @@ class Group:
 def machine() -> dict[str, Any]:
     """Facts that figures depend on."""
     model = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    memory, swap = memory_mib()
     packages = ("duckdb", "polars", "numpy")
     return {
-        "cores": len(os.sched_getaffinity(0)), "processor": model[0] if model else platform.machine(), "memory_gib": round(memory), "swap_gib": round(swap_mib() / 1024),
+        "cores": len(os.sched_getaffinity(0)), "processor": model[0] if model else platform.machine(), "memory_gib": round(memory / 1024), "swap_gib": round(swap / 1024),
         "python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "load_before": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 
 
-def swap_mib() -> float:
-    """Memory on disk that the machine has besides."""
-    sizes = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("SwapTotal:")]
-    return sum(map(int, sizes)) / 1024
+def memory_mib() -> tuple[float, float]:
+    """Memory of the machine, and what it has besides on disk."""
+    swaps = [int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("SwapTotal:")]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20, sum(swaps) / 1024
 
 
 def _lines(path: str) -> list[str]:

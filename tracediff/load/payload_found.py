@@ -43,7 +43,8 @@ def has_payloads(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema) -> b
 
     setting = db.execute("SELECT current_setting('threads')").fetchone()
     assert setting is not None
-    parts = ["1"] if "rowid" in spelled else _parts(path, setting[0])
+    many = int(setting[0])
+    parts = ["1"] if many == 1 or "rowid" in spelled else _parts(path, many)
     if len(parts) == 1:
         return among(parts[0])
     with ThreadPoolExecutor(len(parts)) as pool:
@@ -60,7 +61,7 @@ def _parts(path: Path, many: int) -> list[str]:
             ).fetchone()
         except sqlite3.OperationalError:  # no table of rows with numbers, but one that another tool wrote
             return ["1"]
-    if many == 1 or low is None or high - low < _WORTH_THREADS:  # a view's rows have none in older SQLite
+    if low is None or high - low < _WORTH_THREADS:  # a view's rows have none in older SQLite
         return ["1"]
     edges = [low + (high - low) * part // many for part in range(1, many)]
     ranges = pairwise([f"{low}", *map(str, edges), f"{high + 1}"])

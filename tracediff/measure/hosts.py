@@ -182,8 +182,10 @@ def _last_before(which: npt.NDArray[np.bool_], stop: int) -> int:
 
 def _first_from(which: npt.NDArray[np.bool_], low: int) -> int:
     """The first position from `low` on that is true, the length where there is none."""
-    found = int(which[low:].argmax()) if low < len(which) else 0  # stops at the first
-    return low + found if low < len(which) and which[low + found] else len(which)
+    if low == len(which):
+        return low
+    found = low + int(which[low:].argmax())  # stops at the first
+    return found if which[found] else len(which)
 
 
 def _by_kind(calls: Intervals, kinds: npt.NDArray[np.int8]) -> list[Intervals]:
