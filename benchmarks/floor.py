@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from tracediff.load.database import connect, identifier, quoted
-from tracediff.load.nsys_schema import STAGED, inspect
+from tracediff.formats.database import connect, identifier, quoted
+from tracediff.formats.schema import STAGED, inspect
 
 
 def read(path: Path) -> None:

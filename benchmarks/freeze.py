@@ -26,7 +26,10 @@ def cases() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     pairs = tomllib.loads((FIXTURES / "pairs" / "pairs.toml").read_text())["pair"]
     for pair in pairs:
-        found[f"pair-{pair['name']}"] = ["compare", *(",".join(pair[side]) for side in ("baseline", "candidate"))]
+        found[f"pair-{pair['name']}"] = [
+            "compare",
+            *(",".join(pair[side]) for side in ("baseline", "candidate")),
+        ]
     for bundle in sorted(path for path in (FIXTURES / "bundles").iterdir() if path.is_dir()):
         found[f"bundle-{bundle.name}"] = ["compare", f"bundles/{bundle.name}"]
     for name in ("graph_fused", "graph_gc", "graph_a"):
@@ -36,19 +39,50 @@ def cases() -> dict[str, list[str]]:
     found["whole"] = ["compare", "pairs/base_1.sqlite.xz", "pairs/gc5_2.sqlite.xz", "--whole-capture"]
     found["host-only"] = ["compare", "system/os_plain.sqlite.xz", "system/os_sleep.sqlite.xz", "--host-only"]
     found["steps"] = ["compare", "pairs/base_1.sqlite.xz", "pairs/work95_1.sqlite.xz", "--steps", "25-40"]
-    for a, b in (("eager_base", "eager_sleep"), ("graph_base", "graph_gc"), ("graph_base", "graph_more"), ("loop_a", "loop_b")):
+    for a, b in (
+        ("eager_base", "eager_sleep"),
+        ("graph_base", "graph_gc"),
+        ("graph_base", "graph_more"),
+        ("loop_a", "loop_b"),
+    ):
         found[f"torch-{a}-{b}"] = ["compare", f"torch/{a}.json.gz", f"torch/{b}.json.gz"]
-    found["torch-nsys"] = ["compare", "torch/nsys_eager_base.sqlite.xz", "torch/eager_base.json.gz", "--force"]
+    found["torch-nsys"] = [
+        "compare",
+        "torch/nsys_eager_base.sqlite.xz",
+        "torch/eager_base.json.gz",
+        "--force",
+    ]
     for a, b in (("gpu_plain", "gpu_sleep"), ("mem", "mem_alloc"), ("metrics_plain", "metrics_gc"), ("metrics_plain", "metrics_slow"),
                  ("nccl_32", "nccl_64"), ("os_plain", "os_sleep"), ("mpi_one", "mpi_three")):  # fmt: skip
         found[f"system-{a}-{b}"] = ["compare", f"system/{a}.sqlite.xz", f"system/{b}.sqlite.xz"]
-    for a, b in (("quant_scalar132", "quant_vec1056"), ("gemm_two", "gemm_fused"), ("spill255", "spill32"), ("trt_132", "trt_1056")):
+    for a, b in (
+        ("quant_scalar132", "quant_vec1056"),
+        ("gemm_two", "gemm_fused"),
+        ("spill255", "spill32"),
+        ("trt_132", "trt_1056"),
+    ):
         found[f"ncu-{a}"] = ["ncu", f"ncu/{a}.csv", f"ncu/{b}.csv"]
-    found["ncu-beside"] = ["compare", "demo/graph_a", "demo/graph_fused", "--ncu-baseline", "ncu/gemm_two.csv", "--ncu-candidate", "ncu/gemm_fused.csv"]
+    found["ncu-beside"] = [
+        "compare",
+        "demo/graph_a",
+        "demo/graph_fused",
+        "--ncu-baseline",
+        "ncu/gemm_two.csv",
+        "--ncu-candidate",
+        "ncu/gemm_fused.csv",
+    ]
     found["trtexec"] = ["trtexec", "trtexec/fp32", "trtexec/fp16"]
     for a, b in (("same_1", "same_2"), ("same_1", "more_5"), ("same_1", "double"), ("crowded", "warm")):
         found[f"latencies-{a}-{b}"] = ["latencies", f"latencies/{a}", f"latencies/{b}"]
-    found["kpi"] = ["compare", "demo/graph_a", "demo/graph_gc", "--baseline-kpi", "kpi/bench_streaming.json", "--candidate-kpi", "kpi/bench_speculative.json"]
+    found["kpi"] = [
+        "compare",
+        "demo/graph_a",
+        "demo/graph_gc",
+        "--baseline-kpi",
+        "kpi/bench_streaming.json",
+        "--candidate-kpi",
+        "kpi/bench_speculative.json",
+    ]
     for folder in ("pairs", "captures", "system", "torch"):
         for file in sorted((FIXTURES / folder).glob("*.xz")) + sorted((FIXTURES / folder).glob("*.json.gz")):
             found[f"show-{folder}-{file.name.split('.')[0]}"] = ["show", f"{folder}/{file.name}"]
@@ -101,13 +135,17 @@ def _repeats(files: str, folder: Path) -> str:
 
 def differences(old: Path, new: Path) -> tuple[list[str], list[str]]:
     """Files that differ or that one side alone has: numbers, words."""
-    names = {str(path.relative_to(folder)) for folder in (old, new) for path in folder.rglob("*") if path.is_file()}
+    names = {
+        str(path.relative_to(folder)) for folder in (old, new) for path in folder.rglob("*") if path.is_file()
+    }
     differ = sorted(
         name for name in names
         if not name.startswith("repeats/") and not name.endswith((".parquet", ".png"))
         and not ((old / name).exists() and (new / name).exists() and filecmp.cmp(old / name, new / name, shallow=False))
     )  # fmt: skip
-    return [name for name in differ if name.endswith(NUMBERS)], [name for name in differ if not name.endswith(NUMBERS)]
+    return [name for name in differ if name.endswith(NUMBERS)], [
+        name for name in differ if not name.endswith(NUMBERS)
+    ]
 
 
 def main() -> None:

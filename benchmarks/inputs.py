@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fixtures.builders.replicate import replicate
 from fixtures.builders.replicate_torch import replicate_trace
-from tracediff.load.database import connect, identifier, quoted
+from tracediff.formats.database import connect, identifier, quoted
 
 ROOT = Path(__file__).parent.parent
 _FIXTURES = ROOT / "fixtures"

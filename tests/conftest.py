@@ -13,9 +13,9 @@ import pytest
 from hypothesis import settings
 
 from tests.tiny import CAPTURES
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 
 # Every test reads what it says it reads; tests/measure/test_cache.py sets a folder of its own.
 os.environ["TRACEDIFF_CACHE"] = "off"

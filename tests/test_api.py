@@ -20,7 +20,7 @@ from tests.serving import serving, step_ns
 from tests.tiny import CAPTURES, ROOT
 from tracediff import api
 from tracediff.cli.compare import compare as command
-from tracediff.cli.reading import reading_options
+from tracediff.cli.options import reading_options
 from tracediff.model import decode
 from tracediff.report.tables import names
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fixtures.builders import TraceBuilder
-from tracediff.measure.run import Reading, reduce_file
+from tracediff.execution.run import Reading, reduce_file
 
 US = 1000
 PID, TID = 1, 1

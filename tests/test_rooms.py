@@ -37,7 +37,7 @@ def imports(source: str) -> set[str]:
 
 
 def room(dotted: str) -> str:
-    """The room or leaf of a dotted name: `tracediff.load.kpi` -> load; '' for the package itself."""
+    """The room or leaf of a dotted name: `tracediff.companions.bench.read` -> load; '' for the package itself."""
     parts = dotted.split(".")
     return parts[1] if len(parts) > 1 else ""
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "pairs"
 PAIRS = tomllib.loads((FOLDER / "pairs.toml").read_text(encoding="utf-8"))["pair"]

@@ -19,10 +19,10 @@ UNUSED = (
 )  # fmt: skip
 # Readers of inputs of other kinds.
 OTHER_READERS = (
-    "tracediff.load.kineto", "tracediff.load.kineto_json", "tracediff.load.kpi", "tracediff.load.latencies",
-    "tracediff.load.ncu", "tracediff.load.recognise", "tracediff.load.trtexec", "tracediff.capture.manifest",
-    "tracediff.capture.plan", "tracediff.measure.kpi", "tracediff.measure.pool", "tracediff.measure.remote",
-    "tracediff.measure.store",
+    "tracediff.formats.kineto", "tracediff.formats.kineto", "tracediff.companions.bench.read", "tracediff.companions.latencies.read",
+    "tracediff.companions.ncu.read", "tracediff.formats.recognise", "tracediff.companions.trtexec.read", "tracediff.capture.manifest",
+    "tracediff.capture.plan", "tracediff.companions.bench.compare", "tracediff.execution.pool", "tracediff.execution.remote",
+    "tracediff.execution.cache",
 )  # fmt: skip
 
 _CODE = """
@@ -73,7 +73,7 @@ def test_help_imports_no_library(tmp_path, words):
 
 
 def test_a_comparison_imports_what_it_computes_with(compared):
-    assert {"duckdb", "polars", "numpy", "tracediff.measure.bootstrap"} <= compared
+    assert {"duckdb", "polars", "numpy", "tracediff.stats.bootstrap"} <= compared
 
 
 def test_a_comparison_imports_nothing_of_pages_and_one_module_of_scipy(compared):
@@ -83,4 +83,4 @@ def test_a_comparison_imports_nothing_of_pages_and_one_module_of_scipy(compared)
 
 def test_a_comparison_of_exports_imports_no_reader_of_other_files(compared):
     assert set(OTHER_READERS) & compared == set()
-    assert "tracediff.load.nsys_sqlite" in compared
+    assert "tracediff.formats.nsys" in compared

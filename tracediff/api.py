@@ -15,10 +15,9 @@ from typing import Literal
 
 import polars as pl
 
+from tracediff.compare.session import Asked, Beside, LatencyOptions, compare_inputs, reading_of
 from tracediff.errors import TracediffError
-from tracediff.load.selection import MIN_STEPS, selections
-from tracediff.measure.beside import Beside, LatencyOptions
-from tracediff.measure.session import Asked, compare_inputs, reading_of
+from tracediff.formats.selection import MIN_STEPS, selections
 from tracediff.model import Result, Verdict, encode
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of

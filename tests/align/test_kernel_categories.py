@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from tests.align import kernel_samples as k
-from tracediff.align.kernel_categories import CATEGORIES, category, is_communication
-from tracediff.align.kernel_names import normalise
+from tracediff.kernels.categories import CATEGORIES, category, is_communication
+from tracediff.kernels.names import normalise
 
 TRT = "void tensorrt_llm::kernels::"
 NAMES = {

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from tests.line_count import lines_run
-from tracediff.align import kernel_categories, kernel_names, kernel_syntax, myelin
-from tracediff.align.kernel_names import family, normalise, short
+from tracediff.kernels import categories as kernel_categories
+from tracediff.kernels import myelin
+from tracediff.kernels import names as kernel_names
+from tracediff.kernels import names as kernel_syntax
+from tracediff.kernels.names import family, normalise, short
 
 FUNCTIONS: list[Callable[[str], object]] = [
     normalise, short, family, kernel_categories.category, kernel_categories.is_communication,

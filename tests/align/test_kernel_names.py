@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.align import kernel_samples as k
-from tracediff.align.kernel_names import family, normalise, short
+from tracediff.kernels.names import family, normalise, short
 
 # name, template, family
 NAMES = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from tests.align import kernel_samples as k
-from tracediff.align.myelin import decode, describe, layer_set, patterns
+from tracediff.kernels.myelin import decode, describe, layer_set, patterns
 
 DESCRIBED = [
     (

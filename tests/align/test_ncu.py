@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracediff.align.kernels import OpKey
-from tracediff.align.ncu import Pairing, linked, pair
+from tracediff.companions.ncu.compare import Pairing, linked, pair
+from tracediff.kernels.matching import OpKey
 from tracediff.model import KernelRow, KernelSide
 
 SMALL, LARGE = (

@@ -7,9 +7,9 @@ import pytest
 
 from fixtures.builders import HOSTILE_NAMES, TraceBuilder
 from tests.tiny import STEP, idle, label, one_gap, reduced
-from tracediff.align.places import OUTSIDE, Places, mask, outside_text
-from tracediff.align.steps import find_steps
-from tracediff.load.capture import load_capture
+from tracediff.formats.capture import load_capture
+from tracediff.trace.ranges import OUTSIDE, Places, mask, outside_text
+from tracediff.trace.steps import find_steps
 
 
 @pytest.mark.parametrize(

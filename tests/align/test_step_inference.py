@@ -13,11 +13,11 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import plain, reduced
-from tracediff.align.repetition import Launched, Repetition, find_repetition
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.trace.inference import Launched, Repetition, find_repetition
 
 # A step is an embedding, layers, a head and a sampler, after which the host waits (|) for the tokens.
 LAYER = "qkvamgd"

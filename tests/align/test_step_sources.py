@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
-from tracediff.align.step_sources import from_regex
-from tracediff.align.steps import find_steps
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
+from tracediff.formats.capture import load_capture
+from tracediff.trace.labels import from_regex
+from tracediff.trace.steps import find_steps
 
 ENGINE, SERVER = 1, 2
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.align.strata import build_strata
+from tracediff.compare.strata import build_strata
 
 SCHEMA = {
     "side": pl.Int64,

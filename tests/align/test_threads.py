@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
-from tracediff.align.threads import similarity
-from tracediff.measure.compare import compare
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.trace.threads import similarity
 
 
 def worker(executor: int = 1, pid: int = 100) -> TraceBuilder:

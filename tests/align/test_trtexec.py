@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tracediff.align.trtexec import Layer, pair
+from tracediff.companions.trtexec.layers import Layer, pair
 
 
 def named(*names: str) -> list[Layer]:

@@ -9,11 +9,10 @@ import pytest
 
 from tests.capture.stand_ins import StandIns
 from tracediff.capture import doctor, manifest
-from tracediff.capture.commands import launch_of, left_out
-from tracediff.capture.diagnose import diagnose
-from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.doctor import diagnose
+from tracediff.capture.nsys import need_nsys
 from tracediff.capture.plan import Plan, plan_from
-from tracediff.capture.runner import Runner
+from tracediff.capture.runner import Runner, launch_of, left_out
 from tracediff.errors import TracediffError
 
 COUNTERS = (

@@ -11,11 +11,10 @@ import pytest
 
 from tests.capture.stand_ins import StandIns
 from tracediff.capture import manifest
-from tracediff.capture.commands import left_out
-from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.nsys import need_nsys
 from tracediff.capture.plan import plan_from
 from tracediff.capture.presets import PRESETS, Features, additions, nsys_flags, preset, with_reports, wrap
-from tracediff.capture.runner import Runner
+from tracediff.capture.runner import Runner, left_out
 from tracediff.errors import TracediffError
 
 BENCH = "trtllm-bench --model M --model_path P"

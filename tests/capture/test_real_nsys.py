@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 from tracediff.capture import manifest
-from tracediff.capture.nsys import find_nsys
 from tracediff.cli.main import cli
+from tracediff.formats.unpack import find_nsys
 
 PYTHON = os.environ.get("TRACEDIFF_TEST_PYTHON", sys.executable)
 ROOT = Path(__file__).parents[2]

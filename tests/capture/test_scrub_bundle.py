@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from tests.capture.stand_ins import StandIns
 from tests.capture.test_scrub import SECRETS, private_trace
 from tracediff.capture import manifest
-from tracediff.capture.bundle import read_bundle
-from tracediff.capture.nsys_features import need_nsys
+from tracediff.capture.nsys import need_nsys
 from tracediff.capture.plan import plan_from
 from tracediff.capture.runner import Runner
 from tracediff.capture.scrub_bundle import scrub_bundle
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
+from tracediff.formats.bundle import read_bundle
 
 
 @pytest.fixture

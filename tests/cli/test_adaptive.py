@@ -14,8 +14,8 @@ from tests.capture.stand_ins import PAIRS, StandIns
 from tracediff.capture import manifest
 from tracediff.cli.adaptive import estimate
 from tracediff.cli.main import cli
+from tracediff.compare.sequential import Look
 from tracediff.errors import TracediffError
-from tracediff.measure.sequential import Look
 
 SIDES = ["--baseline", "program baseline", "--candidate", "program candidate"]
 

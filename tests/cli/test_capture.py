@@ -62,8 +62,8 @@ def test_only_a_bundle_stands_alone(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_profiling_is_told(stand_ins: StandIns, tmp_path: Path) -> None:  # noqa: F811
-    from tracediff.capture.bundle import Bundle, BundleRun
-    from tracediff.measure.bundle_kpi import _cost_note
+    from tracediff.companions.bench.compare import _cost_note
+    from tracediff.formats.bundle import Bundle, BundleRun
 
     def runs(*times: float) -> tuple[BundleRun, ...]:
         made = []
@@ -84,8 +84,8 @@ def test_the_cost_of_profiling_is_told(stand_ins: StandIns, tmp_path: Path) -> N
 
 
 def test_the_emulator_tells_the_cost_of_profiling(tmp_path: Path) -> None:
-    from tracediff.capture.bundle import Bundle, BundleRun
-    from tracediff.measure.bundle_kpi import _cost_note
+    from tracediff.companions.bench.compare import _cost_note
+    from tracediff.formats.bundle import Bundle, BundleRun
 
     def runs(profiled: bool, *medians: float) -> tuple[BundleRun, ...]:
         made = []

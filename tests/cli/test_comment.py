@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.checks import expect_error
 from tests.report import sample
-from tracediff.cli import forge_http
+from tracediff.cli import forges as forge_http
 from tracediff.cli.forges import _event_number
 from tracediff.model import encode
 from tracediff.report.markdown import LIMIT, MARKER, length, render_markdown

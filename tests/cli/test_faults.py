@@ -18,9 +18,9 @@ import pytest
 
 from tests.serving import serving
 from tests.tiny import ROOT
-from tracediff.load import scratch
-from tracediff.measure import cache
-from tracediff.measure.store import unpack
+from tracediff.execution import cache
+from tracediff.execution.cache import unpack
+from tracediff.formats import scratch
 
 # The command line, which ends itself without a word when it comes to some place.
 KILLED = """
@@ -33,13 +33,13 @@ sys.argv = ["tracediff", *sys.argv[1:]]
 main()
 """
 PLACES = {
-    "while the export is reduced": "import tracediff.measure.reduce as reduce; reduce.reduce_capture = end",
+    "while the export is reduced": "import tracediff.accounting.reduce as reduce; reduce.reduce_capture = end",
     "while a cache entry is written": (
         "import pathlib; write = pathlib.Path.write_bytes\n"
         "pathlib.Path.write_bytes = lambda path, raw: write(path, raw[: len(raw) // 2]) and end()"
     ),
-    "before a cache entry is named": "import tracediff.measure.cache as cache; cache.Path.replace = end",
-    "while the sides are compared": "import tracediff.measure.compare as compare; compare.compare = end",
+    "before a cache entry is named": "import tracediff.execution.cache as cache; cache.Path.replace = end",
+    "while the sides are compared": "import tracediff.compare.compare as compare; compare.compare = end",
     "before an output is on disk": "import os; os.fsync = end",
     "before an output is named": (
         "import pathlib, tracediff.report.write as w; real = pathlib.Path.replace\n"
@@ -430,6 +430,6 @@ def test_an_interrupt_that_a_library_turns_into_another_error_is_one(pair, env):
         "def broken(*args, **options):\n"
         "    try: raise KeyboardInterrupt\n"
         "    except KeyboardInterrupt as error: raise ImportError('cannot load') from error\n"
-        "import tracediff.measure.reduce as reduce; reduce.reduce_capture = broken"
+        "import tracediff.accounting.reduce as reduce; reduce.reduce_capture = broken"
     )
     assert ended_by(code, pair, env) == (130, "aborted")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.serving import runs_of, serving
 from tests.tiny import CAPTURES
+from tracediff.compare.compare import compare
+from tracediff.compare.gates import _percent, judge, parse_gate
+from tracediff.compare.sides import Side
 from tracediff.errors import TracediffError
-from tracediff.measure.compare import compare
-from tracediff.measure.gates import _percent, judge, parse_gate
-from tracediff.measure.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
 
 QUIET, COLLECTING = CAPTURES["graph_a1"], CAPTURES["graph_gc"]

@@ -16,10 +16,10 @@ from fixtures.builders.columnar import to_folder
 from tests.tiny import CAPTURES, FIXTURES, label, one_gap
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
-from tracediff.load.inputs import resolve
-from tracediff.load.recognise import KINDS
-from tracediff.measure.run import Reading, reduce_file
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats.capture import load_capture
+from tracediff.formats.inputs import resolve
+from tracediff.formats.recognise import KINDS
 
 SECRETS = ("hunter2", "node17", "somebody", "/home/somebody/run.sh", "API_TOKEN")
 
@@ -197,7 +197,7 @@ def test_results_are_known(command, tmp_path):
 
 
 def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracediff.measure.identify.find_nsys", lambda: None)
+    monkeypatch.setattr("tracediff.compare.inputs.find_nsys", lambda: None)
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0\0" + b"\0" * 100)
     (one,), _ = said(path)
@@ -376,7 +376,7 @@ def test_no_flag_is_named_for_graphs_that_were_never_launched():
 def test_the_recorder_is_said_once_and_one_is_singular(tmp_path):
     _, text = said(FIXTURES / "torch" / "loop_a.json.gz")
     assert "recorded by torch.profiler CUPTI 130001;" in " ".join(text.split())
-    from tracediff.report.inputs_terminal import _held
+    from tracediff.report.inputs import _held
 
     assert [_held(1, "kernels", "kernels"), _held(1, "copies", "copies"), _held(1, "nodes", "kernels inside CUDA graphs")] == [
         "1 kernel", "1 copy", "kernels inside CUDA graphs (1 node)",

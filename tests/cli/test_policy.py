@@ -12,9 +12,18 @@ import pytest
 from tests.cli.checks import expect_error
 from tests.report import sample
 from tracediff.cli.main import cli
+from tracediff.compare.gates import (
+    COUNTS,
+    TIMES,
+    Policy,
+    Waiver,
+    exit_code,
+    judge_all,
+    judged,
+    parse_gate,
+    read_policy,
+)
 from tracediff.errors import TracediffError
-from tracediff.measure.gates import COUNTS, TIMES, parse_gate
-from tracediff.measure.policy import Policy, Waiver, exit_code, judge_all, judged, read_policy
 from tracediff.model import GateWaiver, decode, encode
 
 DAY = date(2027, 1, 31)

@@ -19,12 +19,12 @@ from tests.fuzz.outcomes import check_result, numbers, outcome
 from tests.fuzz.profile import examples
 from tests.tiny import FIXTURES
 from tracediff.cli.main import cli
+from tracediff.companions.ncu.compare import compare_ncu
+from tracediff.companions.ncu.read import read
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
-from tracediff.load.ncu import read
-from tracediff.measure.compare import compare
-from tracediff.measure.ncu import compare_ncu
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 
 READING = Reading(threads=1)
 

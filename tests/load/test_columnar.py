@@ -15,13 +15,12 @@ from fixtures.builders import two_steps
 from fixtures.builders.columnar import to_folder, write
 from tests.tiny import CAPTURES, FIXTURES, one_gap
 from tracediff.cli.main import cli
+from tracediff.compare.session import Asked, compare_inputs
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
-from tracediff.load.inputs import resolve
-from tracediff.measure import cache
-from tracediff.measure.memory import needed
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.session import Asked, compare_inputs
+from tracediff.execution import cache
+from tracediff.execution.run import Reading, needed, reduce_file
+from tracediff.formats.capture import load_capture
+from tracediff.formats.inputs import resolve
 
 FORMS = ("parquet", "arrow")
 READING = Reading(threads=1)

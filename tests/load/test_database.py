@@ -7,8 +7,8 @@ import os
 import duckdb
 import pytest
 
-from tracediff.load import database
-from tracediff.load.database import give_up, lend
+from tracediff.formats import database
+from tracediff.formats.database import give_up, lend
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiny import ROOT
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
+from tracediff.formats.inputs import resolve
 
 
 def touch(folder, *names):

@@ -12,13 +12,12 @@ import pytest
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import idle, label, spent
+from tracediff.compare.compare import compare
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
-from tracediff.load.inputs import resolve
-from tracediff.load.kineto import _ns, convert
-from tracediff.load.kineto_names import copy_kinds, driver_copy, frame_name, short_kernel_name
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.capture import load_capture
+from tracediff.formats.inputs import resolve
+from tracediff.formats.kineto import _ns, convert, copy_kinds, driver_copy, frame_name, short_kernel_name
 
 PID, EXECUTOR = 100, 101
 # see `steps`: of every 1000 ns 300 of a kernel, 40 of a copy, 60 in the synchronising call after it, then 500 of the

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fixtures.builders.torch_trace import TorchTrace
 from tracediff.errors import TracediffError
-from tracediff.load.kineto_json import open_trace, peek
+from tracediff.formats.kineto import open_trace, peek
 
 # texts that look like the borders of events, of strings and of the list itself
 HOSTILE = [

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from fixtures.builders.torch_trace import TorchTrace
 from tests.load.test_kineto import EXECUTOR, steps
+from tracediff.capture.scrub_kineto import scrub_trace
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.load.kineto_scrub import scrub_trace
-from tracediff.measure.run import Reading, reduce_file
+from tracediff.execution.run import Reading, reduce_file
 
 SECRETS = ("secret-host", "someone", "jane", "142BAB1F", "hunter2", "corp.example", "acme", "python)")
 

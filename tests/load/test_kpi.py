@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tracediff.companions.bench import read as kpi
+from tracediff.companions.bench import read as kpi_log
+from tracediff.companions.bench.read import Iteration, KpiReport, Metric, read
 from tracediff.errors import TracediffError
-from tracediff.load import kpi, kpi_log
-from tracediff.load.kpi import Iteration, KpiReport, Metric, read
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"
 

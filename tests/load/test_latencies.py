@@ -8,10 +8,8 @@ import time
 import pytest
 
 from tests.tiny import ROOT
+from tracediff.companions.latencies.read import choose, read, read_side, recognise, settle_unit, unit_in
 from tracediff.errors import TracediffError
-from tracediff.load.latencies import read, recognise
-from tracediff.load.latency_names import choose, settle_unit, unit_in
-from tracediff.load.latency_sides import read_side
 
 FIXTURES = ROOT / "fixtures"
 MS = 1e6
@@ -196,10 +194,10 @@ def test_what_is_too_large_is_refused_at_once(tmp_path, monkeypatch):
     with pytest.raises(TracediffError, match="too many values"):
         read(put(tmp_path, "objects.json", b"[" + b"{}," * 2_000_001 + b"{}]"))
     assert time.process_time() - begin < 5
-    monkeypatch.setattr("tracediff.load.latencies.MAX_BYTES", 100)
+    monkeypatch.setattr("tracediff.companions.latencies.read.MAX_BYTES", 100)
     with pytest.raises(TracediffError, match="the most that is read is 100"):
         read(path, unit="ms")
-    monkeypatch.setattr("tracediff.load.latencies_found.MAX_VALUES", 3)
+    monkeypatch.setattr("tracediff.companions.latencies.read.MAX_VALUES", 3)
     with pytest.raises(TracediffError, match="4 latencies, the most that is read is 3"):
         read(put(tmp_path, "four.json", "[1,2,3,4]"), unit="ms")
 

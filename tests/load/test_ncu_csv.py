@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.counters import PEAK, details_csv, raw_csv
+from tracediff.companions.ncu.read import read
 from tracediff.errors import TracediffError
-from tracediff.load.ncu import read
 
 KERNEL = "void quantize<float, 128>(float *, int)"
 METRICS = {

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from tests.counters import PEAK, StubAction, StubMetric
+from tracediff.companions.ncu import report_file as ncu_report
+from tracediff.companions.ncu.read import MAGIC, read
 from tracediff.errors import TracediffError
-from tracediff.load import ncu_report
-from tracediff.load.ncu import MAGIC, read
 
 METRICS = {
     "gpu__time_duration.sum": StubMetric(41_500, "ns"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracediff.load.ncu_units import decimal_comma, factor, number
+from tracediff.companions.ncu.read import decimal_comma, factor, number
 
 
 @pytest.mark.parametrize(

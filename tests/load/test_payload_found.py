@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tracediff.load import payload_found
-from tracediff.load.nsys_schema import Schema
-from tracediff.load.payload_found import has_payloads
+from tracediff.formats import nsys as payload_found
+from tracediff.formats.nsys import has_payloads
+from tracediff.formats.schema import Schema
 
 COLUMNS = ("domainId", "uint64Value", "jsonTextId")
 SCHEMA = Schema({"NVTX_EVENTS": frozenset(COLUMNS)}, "")

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from tests.serving import serving
 from tests.tiny import CAPTURES, FIXTURES
 from tracediff.cli.main import cli
-from tracediff.load.capture import load_capture
-from tracediff.load.unpack import unpack
+from tracediff.formats.capture import load_capture
+from tracediff.formats.unpack import unpack
 
 SECRET = "s3cr3t-t0ken-of-the-user"
 HOST, USER = "host-of-the-customer", "user-of-the-customer"

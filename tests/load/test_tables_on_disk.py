@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from tests.tiny import one_gap
-from tracediff.load import capture as captures
-from tracediff.load.capture import open_database
-from tracediff.load.nsys_sqlite import _explain
-from tracediff.measure.run import Reading, reduce_file
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats import capture as captures
+from tracediff.formats.capture import open_database
+from tracediff.formats.nsys import _explain
 
 EAGER = Path(__file__).parents[2] / "fixtures/captures/eager_a1.sqlite.xz"
 

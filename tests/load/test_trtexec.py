@@ -7,12 +7,20 @@ import json
 import pytest
 
 from fixtures.builders import trtexec as made
+from tracediff.companions.trtexec import read as trtexec
+from tracediff.companions.trtexec.read import (
+    kind_of,
+    precision,
+    read,
+    read_layers,
+    read_log,
+    read_profile,
+    read_times,
+    recognise,
+    version_text,
+)
 from tracediff.errors import TracediffError
-from tracediff.load import trtexec
-from tracediff.load.inputs import resolve
-from tracediff.load.trtexec import kind_of, read, recognise
-from tracediff.load.trtexec_json import precision, read_layers, read_profile, read_times
-from tracediff.load.trtexec_log import read_log, version_text
+from tracediff.formats.inputs import resolve
 
 FILES = {"times.json": "trtexec-times", "profile.json": "trtexec-profile", "layers.json": "trtexec-layers",
          "log.txt": "trtexec-log"}  # fmt: skip
@@ -239,16 +247,16 @@ def test_empty_and_odd_files(text, slug, tmp_path):
 
 
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracediff.load.trtexec_json.LARGEST", 100)
+    monkeypatch.setattr("tracediff.companions.trtexec.read.LARGEST", 100)
     refused("trtexec-large", read_times, put(tmp_path, made.times([0.8] * 9)))
 
 
 def test_a_file_of_many_small_things_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracediff.load.trtexec_json.OBJECTS", 4)
+    monkeypatch.setattr("tracediff.companions.trtexec.read.OBJECTS", 4)
     assert len(read_times(put(tmp_path, made.times([0.8] * 4))).start) == 4
     refused("trtexec-large", read_times, put(tmp_path, made.times([0.8] * 5)))
     refused("trtexec-large", read_layers, put(tmp_path, made.layers(["a"] * 70)))
-    monkeypatch.setattr("tracediff.load.trtexec_json.LAYERS", 2)
+    monkeypatch.setattr("tracediff.companions.trtexec.read.LAYERS", 2)
     refused("trtexec-large", read_layers, put(tmp_path, made.layers(["a"] * 3)))
     refused("trtexec-large", read_profile, put(tmp_path, made.profile(1, [("a", 1.0)] * 3)))
 

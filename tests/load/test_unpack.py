@@ -11,8 +11,8 @@ import pytest
 
 from fixtures.builders import two_steps
 from tracediff.errors import TracediffError
-from tracediff.load.capture import load_capture
-from tracediff.load.unpack import fingerprint, is_export, unpack
+from tracediff.formats.capture import load_capture
+from tracediff.formats.unpack import fingerprint, is_export, unpack
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def report(tmp_path):
 def test_a_report_without_nsys(report, scratch, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NSYS", raising=False)
-    monkeypatch.setattr("tracediff.capture.nsys.Path.is_dir", lambda self: False)  # none in /opt either
+    monkeypatch.setattr("tracediff.formats.unpack.Path.is_dir", lambda self: False)  # none in /opt either
     with pytest.raises(TracediffError) as raised:
         unpack(report, scratch)
     assert raised.value.slug == "nsys-missing"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.tiny import CAPTURES
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 
 
 @pytest.fixture(scope="module")

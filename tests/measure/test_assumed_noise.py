@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.measure.assumed_noise import (
-    HOST_CATEGORIES,
-    assumed_half_width,
-    assumed_noise,
-    assumed_noise_total,
-)
 from tracediff.model import CATEGORIES
+from tracediff.stats.noise import HOST_CATEGORIES, assumed_half_width, assumed_noise, assumed_noise_total
 
 US = 1_000.0
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.measure.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
+from tracediff.stats.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
 
 ONE = {0: 1.0}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.measure.test_bootstrap import ONE, covered, noisy_runs, run
-from tracediff.measure.bootstrap import RunSteps, bootstrap_ci
+from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import time
 import pytest
 
 from tests.tiny import one_gap
-from tracediff.load.inputs import resolve
-from tracediff.measure import cache
-from tracediff.measure import run as runs
-from tracediff.measure.run import Reading, reduce_sides
-from tracediff.measure.store import pack
+from tracediff.execution import cache
+from tracediff.execution import run as runs
+from tracediff.execution.cache import pack
+from tracediff.execution.run import Reading, reduce_sides
+from tracediff.formats.inputs import resolve
 
 KEPT = Reading(threads=1, cached=True)
 

@@ -13,15 +13,13 @@ from rich.console import Console
 from fixtures.builders import TraceBuilder
 from tests.serving import US, serving
 from tests.tiny import FIXTURES, one_gap, reduced, spent
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.show import show
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.show import show
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
-from tracediff.report.show_html import render_show_html
-from tracediff.report.show_markdown import render_show_markdown
-from tracediff.report.show_terminal import render_show_terminal
+from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.terminal import render_terminal
 
 MPI = "MPI_Allreduce"

@@ -15,11 +15,11 @@ from tests.serving import runs_of, serving, step_ns
 from tests.swapping import plain
 from tests.tiny import CAPTURES, ROOT, label, reduced
 from tests.tiny import plain as unpacked
+from tracediff.compare.compare import Options, compare
+from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.measure.compare import Options, compare
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
-from tracediff.measure.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve
 
 
 def shuffle_rows(source, target, seed: int) -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import CAPTURES
-from tracediff.measure import tables
-from tracediff.measure.compare import compare
-from tracediff.measure.sides import Side
+from tracediff.compare import tables
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Side
 from tracediff.model import CATEGORIES
 
 BUSY = ("compute", "comm", "memcpy")

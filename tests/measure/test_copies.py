@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 
 from tests.serving import serving
-from tracediff.load.inputs import resolve
-from tracediff.measure.asides import repeated_captures
-from tracediff.measure.run import Reading, reduce_sides
+from tracediff.compare.findings import repeated_captures
+from tracediff.execution.run import Reading, reduce_sides
+from tracediff.formats.inputs import resolve
 
 
 @pytest.fixture

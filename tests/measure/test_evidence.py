@@ -8,9 +8,9 @@ import pytest
 
 from fixtures.builders import HOSTILE_NAMES, TraceBuilder
 from tests.tiny import label, plain, reduced
-from tracediff.measure.compare import compare
-from tracediff.measure.evidence import idle_sql, kernel_sql, range_sql
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.evidence import idle_sql, kernel_sql, range_sql
+from tracediff.compare.sides import Run, Side
 
 PAIRS = [
     ("graph_a1", "graph_gc"),

@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, label, one_gap, reduced, spent
+from tracediff.compare.compare import compare
+from tracediff.compare.gates import judge, parse_gate
+from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
-from tracediff.measure.compare import compare
-from tracediff.measure.gates import judge, parse_gate
-from tracediff.measure.sides import Run, Side
 
 
 def hosts(held: int = 100, collected: int = 50, period: int = 1000, steps: int = 6) -> TraceBuilder:

@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.measure.intervals import (
-    EMPTY,
-    Intervals,
-    covered,
-    cut,
-    innermost,
-    layers,
-    subtract,
-    union,
-)
+from tracediff.accounting.intervals import EMPTY, Intervals, covered, cut, innermost, layers, subtract, union
 
 END = 40  # instants of the generated examples: 0 .. END - 1, both sides of zero by SHIFT
 SHIFT = -15

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.load.kpi import Kind, KpiReport, Metric, read
-from tracediff.measure.kpi import NO_CHANGE, compare_kpi, profiling_cost
+from tracediff.companions.bench.compare import NO_CHANGE, compare_kpi, profiling_cost
+from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
 from tracediff.model import Kpi, KpiRow
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"

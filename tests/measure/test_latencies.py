@@ -11,14 +11,19 @@ import pytest
 
 from tests.swapping import close, plain, swapped
 from tests.tiny import ROOT
+from tracediff.companions.latencies.beside import beside
+from tracediff.companions.latencies.compare import (
+    compare_latencies,
+    drift,
+    find_warm_up,
+    modes,
+    outlying,
+    related,
+    tick,
+)
+from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.errors import TracediffError
-from tracediff.load.latencies import LatencyFile
-from tracediff.load.latency_sides import read_side
-from tracediff.measure.latencies import compare_latencies
-from tracediff.measure.latencies_beside import beside
-from tracediff.measure.latency_checks import drift, modes, outlying, related, tick
-from tracediff.measure.quantile_bootstrap import quantile_interval
-from tracediff.measure.warm_up import find_warm_up
+from tracediff.stats.bootstrap import quantile_interval
 
 FIXTURES = ROOT / "fixtures/latencies"
 MS = 1e6
@@ -387,7 +392,7 @@ def test_any_number_of_iterations_gives_an_answer(values):
 
 @pytest.fixture(scope="module")
 def traces():
-    from tracediff.measure.session import Asked, compare_inputs
+    from tracediff.compare.session import Asked, compare_inputs
 
     demo = ROOT / "fixtures/pairs"
     return compare_inputs(Asked(str(demo / "base_1.sqlite.xz"), str(demo / "gc5_1.sqlite.xz"), cached=False))

@@ -9,10 +9,9 @@ import pytest
 
 from tests.tiny import one_gap
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.measure import memory
-from tracediff.measure.memory import Budget, needed
-from tracediff.measure.run import Reading, reduce_sides
+from tracediff.execution import run as memory
+from tracediff.execution.run import Budget, Reading, needed, reduce_sides
+from tracediff.formats.inputs import resolve
 
 
 class Waiting:

@@ -12,9 +12,9 @@ from statistics import correlation, fmean
 import pytest
 
 from tests.tiny import FIXTURES
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 
 SMS, DRAM, CLOCK = (
     "SMs Active [Throughput %]",

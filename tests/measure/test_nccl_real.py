@@ -11,9 +11,9 @@ from statistics import fmean
 import pytest
 
 from tests.tiny import FIXTURES
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 from tracediff.report.markdown import render_markdown
 
 NAMES = ("nccl_32", "nccl_64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.counters import launch, profile
-from tracediff.measure.ncu import compare_ncu
+from tracediff.companions.ncu.compare import compare_ncu
 
 FAST = {
     "duration_ns": 10_000.0,
@@ -182,7 +182,7 @@ def test_clear_changes_come_first_the_largest_of_all_on_top():
 
 def test_one_missing_section_is_named_and_many_are_the_full_set():
     from tests.counters import SLOW
-    from tracediff.load.ncu_metrics import METRICS
+    from tracediff.companions.ncu.read import METRICS
 
     whole = {metric.key: SLOW.get(metric.key, 1.0) for metric in METRICS}
     assert compare_ncu(profile(launch(**whole)), profile(launch(**whole))).baseline.missing == []

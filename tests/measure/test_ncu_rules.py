@@ -7,9 +7,8 @@ import math
 import pytest
 
 from tests.counters import SLOW, STALLS
-from tracediff.measure.ncu_instructions import classes
-from tracediff.measure.ncu_reasons import factors, reasons
-from tracediff.measure.ncu_rules import bound, limits
+from tracediff.companions.ncu.compare import classes
+from tracediff.companions.ncu.reasons import bound, factors, limits, reasons
 from tracediff.model import NcuKernel
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.report import sample
-from tracediff.measure.off_path import off_path_notes
+from tracediff.compare.findings import off_path_notes
 from tracediff.model import Evidence, ThreadRow
 
 BUSIER = ThreadRow("await-response", "worker", 1.0, [], [], 30_000.0, 1_000_000.0, 970_000.0)

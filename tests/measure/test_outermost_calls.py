@@ -6,11 +6,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from tracediff.align.calls import LAUNCH, Calls
-from tracediff.measure import hosts
-from tracediff.measure.grouping import stretches
-from tracediff.measure.hosts import HostThread
-from tracediff.measure.intervals import EMPTY
+from tracediff.accounting import hosts
+from tracediff.accounting.grouping import stretches
+from tracediff.accounting.hosts import HostThread
+from tracediff.accounting.intervals import EMPTY
+from tracediff.trace.calls import LAUNCH, Calls
 
 TID = 7
 Spans = list[tuple[int, int]]

@@ -11,12 +11,11 @@ import pytest
 
 from tests.tiny import one_gap
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.measure import pool as pools
-from tracediff.measure.memory import Budget, needed
-from tracediff.measure.pool import pool
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
-from tracediff.measure.store import pack
+from tracediff.execution import pool as pools
+from tracediff.execution.cache import pack
+from tracediff.execution.pool import pool
+from tracediff.execution.run import Budget, Reading, needed, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_sides_are_the_same_in_processes_and_in_threads(worth, paths, monkeypatc
     threads = reduce_sides([side, side], Reading())
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for name, value in worth.items():
-        monkeypatch.setattr(f"tracediff.measure.run.{name}", value)
+        monkeypatch.setattr(f"tracediff.execution.run.{name}", value)
     started = []
     take = pools.Pool._take
     monkeypatch.setattr(pools.Pool, "_take", lambda self: started.append(1) or take(self))
@@ -65,8 +64,8 @@ def read_alone(paths):
 def one_at_a_time(monkeypatch):
     """Exports as large as those whose tables lie in a file, and room for what comes after the tables of one of them."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("tracediff.measure.run.in_file", lambda *_: True)
-    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(1))
+    monkeypatch.setattr("tracediff.execution.run.in_file", lambda *_: True)
+    monkeypatch.setattr("tracediff.execution.run.Budget", lambda: Budget(1))
 
 
 def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_time, monkeypatch):
@@ -102,7 +101,7 @@ def test_large_exports_are_loaded_while_another_one_is_reduced(paths, one_at_a_t
 
 
 def test_large_exports_that_fit_one_at_a_time_are_read_one_after_the_other(paths, one_at_a_time, monkeypatch):
-    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(needed(paths[0])[0]))
+    monkeypatch.setattr("tracediff.execution.run.Budget", lambda: Budget(needed(paths[0])[0]))
     reading, most, waited, workers = [], [], [], set()
     reduce, take = pools.Pool.reduce, pools.Pool._take
 
@@ -138,7 +137,7 @@ def test_a_large_export_that_cannot_be_loaded_gives_its_turn_to_the_next(paths, 
 def test_an_export_that_is_gone_by_now_is_named(paths, monkeypatch):
     """Its size is asked before it is read, to know whether its tables go into a file."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("tracediff.measure.run.Budget", lambda: Budget(1))
+    monkeypatch.setattr("tracediff.execution.run.Budget", lambda: Budget(1))
     side = resolve(str(paths[0].parent))
     paths[0].unlink()
     (found,) = reduce_sides([side], Reading(skip_unreadable=True))

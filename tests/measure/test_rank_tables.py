@@ -10,10 +10,10 @@ from fixtures.builders import TraceBuilder
 from tests.measure.test_ranks import STEPS, US
 from tests.measure.test_ranks import ranks as one_export
 from tests.tiny import label, reduced
-from tracediff.load.selection import Selection
-from tracediff.measure.compare import compare
-from tracediff.measure.show import show
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.show import show
+from tracediff.compare.sides import Run, Side
+from tracediff.formats.selection import Selection
 
 
 def rank(late: dict[int, int], most: int, *, first: int = 0) -> TraceBuilder:

@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.builders.replicate import replicate
 from tests.line_count import lines_run
-from tracediff.measure.run import Reading, reduce_file
+from tracediff.execution.run import Reading, reduce_file
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SHAPES = {

@@ -14,9 +14,9 @@ import pytest
 from tests.measure.test_ranks import ranks
 from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
-from tracediff.measure.store import pack
+from tracediff.execution.cache import pack
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
@@ -69,7 +69,7 @@ def test_here_in_processes_and_on_a_cluster_the_result_is_the_same_byte_for_byte
                     tmp_path / name / f"run{run}" / f"r_rank{rank}.sqlite"
                 )
     pair = [str(tmp_path / name) for name in ("one", "other")]
-    (tmp_path / "force.py").write_text("import tracediff.measure.run as run\nrun._WORTH_PROCESSES = 0\nfrom tracediff.cli.main import main\nmain()\n")  # fmt: skip
+    (tmp_path / "force.py").write_text("import tracediff.execution.run as run\nrun._WORTH_PROCESSES = 0\nfrom tracediff.cli.main import main\nmain()\n")  # fmt: skip
     written = []
     for name, how in (
         ("threads", []), ("processes", []), ("cluster", ["--scheduler", cluster.scheduler_address])
@@ -121,7 +121,7 @@ def test_a_bad_export_is_named_as_here(cluster, tmp_path):
 
 
 def test_a_file_that_workers_do_not_see_as_it_is_here(cluster, tmp_path, monkeypatch):
-    from tracediff.measure import remote
+    from tracediff.execution import remote
 
     path = one_gap().write(tmp_path / "run.sqlite")
     monkeypatch.setattr(remote, "fingerprint", lambda _: "of another file")
@@ -187,7 +187,7 @@ def test_workers_of_other_code_are_refused(tmp_path):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "no-such-file.json", "nonsense://x"])
 def test_no_cluster_there(address, tmp_path, monkeypatch):
-    from tracediff.measure import remote
+    from tracediff.execution import remote
 
     monkeypatch.setattr(remote, "CONNECT_S", 2)
     path = one_gap().write(tmp_path / "run.sqlite")

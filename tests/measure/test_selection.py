@@ -9,9 +9,14 @@ import pytest
 
 from tests.measure.test_ranks import STEPS, US, ranks
 from tests.tiny import label, one_gap, plain, reduced, spent
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side, steps_table
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.load.selection import (
+from tracediff.execution import cache
+from tracediff.execution import run as runs
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve
+from tracediff.formats.selection import (
     ALL,
     ENDLESS,
     Selection,
@@ -20,11 +25,6 @@ from tracediff.load.selection import (
     spell_steps,
     spell_window,
 )
-from tracediff.measure import cache
-from tracediff.measure import run as runs
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
-from tracediff.measure.sides import Run, Side, steps_table
 from tracediff.model import CATEGORIES
 
 S = 10**9

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tracediff.measure.sequential import ALPHA, confidence_sequence, look
+from tracediff.compare.sequential import ALPHA, confidence_sequence, look
 
 MOST = 20  # pairs
 

@@ -14,14 +14,14 @@ from tests.measure.test_host_only import side as host_side
 from tests.measure.test_timelines import column, inside
 from tests.serving import US, run_of, runs_of, serving
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
+from tracediff.companions.bench.read import KpiReport, Metric
+from tracediff.compare import show_rows
+from tracediff.compare.compare import Options, compare
+from tracediff.compare.show import show
+from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.load.kpi import KpiReport, Metric
-from tracediff.measure import show_rows
-from tracediff.measure.compare import Options, compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.show import show
-from tracediff.measure.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats.inputs import resolve
 from tracediff.model import Result, encode
 from tracediff.model.show import Show
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracediff.measure.statistics import (
+from tracediff.stats.tests import (
     benjamini_hochberg,
     min_detectable,
     noise_floor,

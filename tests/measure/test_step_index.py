@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.measure.step_index import STEP, StepIndex
+from tracediff.accounting.reduction import STEP, StepIndex
 
 small = st.integers(0, 3)
 steps = st.lists(st.tuples(small, small, small, st.integers(0, 9)), max_size=30)

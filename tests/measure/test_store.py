@@ -11,10 +11,9 @@ import polars as pl
 import pytest
 
 from tests.conftest import CAPTURES
-from tracediff.measure.kept_steps import KeptStep, Lane
-from tracediff.measure.reduction import Reduction
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.store import DamagedStoreError, pack, unpack
+from tracediff.accounting.reduction import KeptStep, Lane, Reduction
+from tracediff.execution.cache import DamagedStoreError, pack, unpack
+from tracediff.execution.run import Reading, reduce_file
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_a_cut_copy_is_noticed(reduction, size):
 
 
 def test_another_version_is_not_read(reduction, monkeypatch):
-    monkeypatch.setattr("tracediff.measure.store.STORE_VERSION", 0)
+    monkeypatch.setattr("tracediff.execution.cache.STORE_VERSION", 0)
     old = pack(reduction)
     monkeypatch.undo()
     with pytest.raises(DamagedStoreError, match="version 0"):

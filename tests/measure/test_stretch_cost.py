@@ -13,9 +13,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from tracediff.align.places import Places
-from tracediff.measure.intervals import Intervals, cut
-from tracediff.measure.sweep import rows_of
+from tracediff.accounting.intervals import Intervals, cut
+from tracediff.accounting.sweep import rows_of
+from tracediff.trace.ranges import Places
 
 LONG = 1_000_000  # rows: a column takes 8 MB
 STARTS = np.arange(LONG, dtype=np.int64) * 10

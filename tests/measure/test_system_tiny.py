@@ -13,9 +13,9 @@ from fixtures.builders import TraceBuilder
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import idle, one_gap, reduced, spent
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
 from tracediff.model import Result
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from tests.tiny import CAPTURES, FIXTURES
-from tracediff.load.inputs import resolve_pair
-from tracediff.measure.compare import Options, compare
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import Options, compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve_pair
 
 PAIRS = FIXTURES / "pairs"
 

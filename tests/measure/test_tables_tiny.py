@@ -11,8 +11,8 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.serving import serving, step_ns
 from tests.tiny import STEP, label, reduced
-from tracediff.measure.compare import compare
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
 
 US = 1000
 

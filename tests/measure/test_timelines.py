@@ -9,14 +9,14 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
-from tracediff.load.inputs import resolve
-from tracediff.measure.compare import compare
-from tracediff.measure.intervals import union
-from tracediff.measure.kept_steps import Lane
-from tracediff.measure.merging import MOST_EVENTS, bounded, merge
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.accounting.intervals import union
+from tracediff.accounting.reduction import Lane
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats.inputs import resolve
 from tracediff.model import Result, TimelineLane, TimelineStep, decode, encode
+from tracediff.steps.events import MOST_EVENTS, bounded, merge
 
 BUSY = ("compute", "comm", "memcpy")
 PAIRS = {
@@ -207,7 +207,7 @@ def test_a_tiny_step(tmp_path) -> None:
 
 
 def test_a_step_that_is_too_long_is_not_kept(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tracediff.measure.kept_steps.LONGEST_STEP", 0)
+    monkeypatch.setattr("tracediff.accounting.reduction.LONGEST_STEP", 0)
     assert reduced(one_gap(), tmp_path, keep=True).kept == []
 
 

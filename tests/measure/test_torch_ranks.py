@@ -11,11 +11,11 @@ from decimal import Decimal
 import pytest
 
 from tests.tiny import FIXTURES
-from tracediff.load.inputs import resolve
-from tracediff.load.selection import Selection
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_sides
-from tracediff.measure.show import show
+from tracediff.compare.compare import compare
+from tracediff.compare.show import show
+from tracediff.execution.run import Reading, reduce_sides
+from tracediff.formats.inputs import resolve
+from tracediff.formats.selection import Selection
 
 TRACE = FIXTURES / "torch" / "loop_a.json.gz"
 

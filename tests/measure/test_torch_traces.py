@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.load.inputs import resolve
-from tracediff.measure.compare import compare
-from tracediff.measure.reduction import Reduction
-from tracediff.measure.run import Reading, reduce_file, reduce_sides
+from tracediff.accounting.reduction import Reduction
+from tracediff.compare.compare import compare
+from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.formats.inputs import resolve
 from tracediff.model import Result
 from tracediff.report import words
 from tracediff.report.html import render_html

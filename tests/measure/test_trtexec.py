@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from fixtures.builders import trtexec as made
-from tracediff.load.trtexec import read
-from tracediff.measure.trtexec import compare_trtexec
-from tracediff.measure.trtexec_figures import percentile, summarise
+from tracediff.companions.trtexec.compare import compare_trtexec, percentile, summarise
+from tracediff.companions.trtexec.read import read
 
 SAMPLE = [str(made.ROOT / side) for side in ("fp32", "fp16")]
 

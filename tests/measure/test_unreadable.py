@@ -7,12 +7,12 @@ import sqlite3
 import pytest
 
 from tests.measure.test_ranks import ranks
+from tracediff.compare.compare import compare
+from tracediff.compare.show import show
+from tracediff.compare.sides import steps_table
 from tracediff.errors import TracediffError
-from tracediff.load.inputs import resolve
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_sides
-from tracediff.measure.show import show
-from tracediff.measure.sides import steps_table
+from tracediff.execution.run import Reading, reduce_sides
+from tracediff.formats.inputs import resolve
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tests.report import sample
-from tracediff.measure.comparability import _counts
-from tracediff.measure.findings import _the_thread
-from tracediff.measure.verdict import _all_the_same, _probability
+from tracediff.compare.comparability import _counts
+from tracediff.compare.findings import _the_thread
+from tracediff.compare.verdict import _all_the_same, _probability
 from tracediff.report import units
 
 

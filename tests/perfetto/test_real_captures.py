@@ -17,11 +17,11 @@ import pytest
 from tests.perfetto.decode import Decoded, decode
 from tests.perfetto.trace_processor import TraceProcessor, missing
 from tests.tiny import FIXTURES
-from tracediff.load.inputs import resolve_pair
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.traced_pair import TracedPair, Window, trace_pair
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
-from tracediff.report.perfetto_timeline import render_perfetto
+from tracediff.report.perfetto import render_perfetto
+from tracediff.steps.traced import TracedPair, Window, trace_pair
 
 PAIRS = {
     "gc": ("demo/graph_a", "demo/graph_gc"),

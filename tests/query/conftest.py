@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.tiny import CAPTURES
-from tracediff.load.inputs import resolve
+from tracediff.formats.inputs import resolve
 from tracediff.query.tables import Tables
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.load.database import sql
+from tracediff.formats.database import sql
 from tracediff.query.reference import MEASURED, TABLES, table, tables
-from tracediff.report.sql_reference import render_reference
+from tracediff.report.schema import render_reference
 
 
 def test_the_page_is_up_to_date():

@@ -7,8 +7,8 @@ from pathlib import Path
 from fixtures.builders import TraceBuilder
 from tests.serving import serving
 from tests.tiny import reduced
-from tracediff.measure.compare import compare
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
 from tracediff.model import Result
 
 NAMES = (

@@ -14,14 +14,16 @@ from tests.measure.test_latencies import noisy, run
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
-from tracediff.measure.latencies import compare_latencies
+from tracediff.companions.latencies import words
+from tracediff.companions.latencies.compare import compare_latencies
+from tracediff.companions.latencies.render import (
+    render_latencies_html,
+    render_latencies_markdown,
+    render_latencies_terminal,
+)
 from tracediff.model import Tool, encode
 from tracediff.model.latencies import LatencyReport
-from tracediff.report import latencies_words as words
 from tracediff.report.html import render_html
-from tracediff.report.latencies_html import render_latencies_html
-from tracediff.report.latencies_markdown import render_latencies_markdown
-from tracediff.report.latencies_terminal import render_latencies_terminal
 
 
 def report(name: str = "before", factor: float = 1.1, runs: int = 5) -> LatencyReport:

@@ -10,8 +10,8 @@ from rich.console import Console
 from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
-from tracediff.measure.compare import compare
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
 from tracediff.model import Result, Stratum
 from tracediff.report.html import render_html
 from tracediff.report.left_out import left_out

@@ -15,15 +15,13 @@ from tests.measure.test_ncu import FAST, LESS
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
-from tracediff.load.ncu_metrics import BY_KEY
-from tracediff.measure.ncu import compare_ncu
+from tracediff.companions.ncu import words
+from tracediff.companions.ncu.compare import compare_ncu
+from tracediff.companions.ncu.read import BY_KEY
+from tracediff.companions.ncu.render import render_ncu_html, render_ncu_markdown, render_ncu_terminal
 from tracediff.model import Tool, encode
 from tracediff.model.ncu import NcuReport
-from tracediff.report import ncu_words as words
 from tracediff.report.html import render_html
-from tracediff.report.ncu_html import render_ncu_html
-from tracediff.report.ncu_markdown import render_ncu_markdown
-from tracediff.report.ncu_terminal import render_ncu_terminal
 
 SENTENCE = "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks"
 

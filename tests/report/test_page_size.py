@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.builders import wide
 from tests.measure.test_timelines import result_of
-from tracediff.load.inputs import resolve
-from tracediff.measure.compare import compare
-from tracediff.measure.run import Reading, reduce_file
-from tracediff.measure.sides import Run, Side
+from tracediff.compare.compare import compare
+from tracediff.compare.sides import Run, Side
+from tracediff.execution.run import Reading, reduce_file
+from tracediff.formats.inputs import resolve
 from tracediff.model import decode, encode
 from tracediff.report.html import render_html
 

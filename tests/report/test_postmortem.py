@@ -17,8 +17,7 @@ from tests.report.test_markdown import NASTY, hostile
 from tracediff.errors import TracediffError
 from tracediff.model import Check, GateOutcome, Gates, GateWaiver, Pair, Result
 from tracediff.report.markdown import render_markdown
-from tracediff.report.postmortem_files import file_names, render_postmortem
-from tracediff.report.ruled_out import ruled_out
+from tracediff.report.postmortem import file_names, render_postmortem, ruled_out
 
 RESULTS = {
     "full": sample.full(),

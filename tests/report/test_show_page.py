@@ -10,8 +10,8 @@ from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.test_page import column
-from tracediff.measure.show import show
-from tracediff.report.show_html import render_show_html
+from tracediff.compare.show import show
+from tracediff.report.show import render_show_html
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,19 @@ from fixtures.builders import trtexec as made
 from tests.report import sample
 from tests.report.browser import check_looks, launched
 from tests.report.tags import tags
-from tracediff.load.trtexec import read
-from tracediff.measure.trtexec import compare_trtexec
+from tracediff.companions.trtexec import words
+from tracediff.companions.trtexec.compare import compare_trtexec
+from tracediff.companions.trtexec.read import read
+from tracediff.companions.trtexec.render import (
+    render_trtexec_html,
+    render_trtexec_markdown,
+    render_trtexec_terminal,
+)
 from tracediff.model import Tool, encode
 from tracediff.model.trtexec import TrtexecReport
-from tracediff.report import trtexec_words as words
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
-from tracediff.report.trtexec_html import render_trtexec_html
-from tracediff.report.trtexec_markdown import render_trtexec_markdown
-from tracediff.report.trtexec_terminal import render_trtexec_terminal
 
 FUSED = "2 layers became 1, 410 -> 300 us (-26.8 %)"
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
-from tracediff.report import figures, palette, waterfall, waterfall_svg
+from tracediff.report import figures, palette, waterfall
+from tracediff.report import waterfall as waterfall_svg
 
 RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
 

@@ -33,10 +33,10 @@ from typing import Any
 
 import tracediff
 from tracediff.capture import machine
-from tracediff.capture.bundle import MANIFEST
-from tracediff.capture.nsys_features import Nsys
+from tracediff.capture.nsys import Nsys
 from tracediff.capture.plan import SIDES, Plan, SidePlan, Slot
 from tracediff.errors import TracediffError
+from tracediff.formats.bundle import MANIFEST
 
 NAME = MANIFEST
 FORMAT_VERSION = 1

@@ -1,78 +1,127 @@
-"""The user's own nsys: where it is, and its `export`."""
+"""What the user's nsys can do, read from its own help, and what it left behind when it did not import."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
+from tracediff.capture.presets import Features
 from tracediff.errors import TracediffError
+from tracediff.formats.unpack import find_nsys
 
-_INSTALL = "install Nsight Systems and put nsys on PATH, or set NSYS to it; or give a .sqlite export"
-
-
-def find_nsys() -> Path | None:
-    """$NSYS, then PATH, then the newest of /opt/nvidia/nsight-systems*; None where there is none."""
-    named = os.environ.get("NSYS")
-    if named:
-        return Path(named) if os.access(named, os.X_OK) else None
-    on_path = shutil.which("nsys")
-    if on_path:
-        return Path(on_path)
-    installed = (
-        sorted(Path("/opt/nvidia").glob("nsight-systems*/**/bin/nsys"))
-        if Path("/opt/nvidia").is_dir()
-        else []
-    )
-    return installed[-1] if installed else None
+_VERSION = re.compile(r"version\s+(\d{4}\.\d+(?:\.\d+)*)")
+_METRICS_FLAG = re.compile(r"^\s+(--gpu-metrics-devices?)=", re.MULTILINE)
+_QUOTED = re.compile(r"'([a-z0-9-]+)'")
+_IMPORT_S = 1800.0
 
 
-def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
-    """Export a .nsys-rep to SQLite at `out`, with NVTX payloads as JSON (bytes of NCCL's calls) where this nsys writes them.
+@dataclass(frozen=True)
+class Nsys:
+    """An nsys that answers."""
 
-    Raises `TracediffError`: nsys-missing, nsys-export-failed.
-    """
-    nsys = find_nsys()
-    if nsys is None:
-        raise TracediffError("nsys-missing", f"{report.name} needs nsys to be exported", fix=_INSTALL)
-    command = [
-        str(nsys),
-        "export",
-        "--type",
-        "sqlite",
-        "--force-overwrite",
-        "true",
-        *(["--include-json=true"] if _writes_json(nsys) else []),
-        "-o",
-        str(out),
-        str(report),
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TracediffError("nsys-export-failed", f"nsys export of {report.name} failed: {error}") from error
-    if done.returncode != 0 or not out.is_file():
-        tail = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+    path: Path
+    version: str | None
+    features: Features
+    export_kinds: tuple[str, ...] = ()
+
+
+def need_nsys() -> Nsys:
+    """Find nsys and read what it can do. Raises `TracediffError`: nsys-missing, nsys-broken."""
+    path = find_nsys()
+    if path is None:
         raise TracediffError(
-            "nsys-export-failed",
-            f"nsys export of {report.name} failed: {tail[0]}",
-            fix="export it with the nsys version that recorded it (an older nsys cannot read newer reports)",
+            "nsys-missing",
+            "nsys was not found on PATH, in $NSYS or under /opt/nvidia",
+            fix="install Nsight Systems (part of the CUDA toolkit) and put nsys on PATH, or set NSYS to it",
         )
-    return out
+    return describe(path)
 
 
-def _writes_json(nsys: Path) -> bool:
-    """Whether its help names the option; an nsys of 2023 has none and refuses it."""
+def describe(path: Path) -> Nsys:
+    """Read version and features. Raises `TracediffError`: nsys-broken."""
+    said = _ask(path, "--version")
+    match = _VERSION.search(said)
+    if match is None:
+        raise TracediffError(
+            "nsys-broken",
+            f"{path.name} --version says no version: {said.strip()[:80] or 'nothing'}",
+            fix="set NSYS to the nsys binary of an Nsight Systems installation",
+        )
+    profile, export = _ask(path, "profile", "--help"), _ask(path, "export", "--help")
+    return Nsys(path, match[1], _features(profile), _export_kinds(export))
+
+
+def _ask(path: Path, *words: str) -> str:
     try:
         done = subprocess.run(
-            [str(nsys), "export", "--help"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
+            [str(path), *words], capture_output=True, text=True, timeout=60, check=False, errors="replace"
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return "--include-json" in done.stdout + done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracediffError(
+            "nsys-broken", f"{path.name} does not run: {error}", fix="set NSYS to an nsys that runs here"
+        ) from error
+    return done.stdout + done.stderr
+
+
+def _features(help_text: str) -> Features:
+    flags = re.split(r"^\s+(?=(?:-\w, )?--\w)", help_text, flags=re.MULTILINE)
+    trace = next((part for part in flags if part.startswith("-t, --trace=")), "")
+    metrics = _METRICS_FLAG.search(help_text)
+    return Features(
+        traces=frozenset(_QUOTED.findall(trace)),
+        graph_trace="--cuda-graph-trace" in help_text,
+        fork_before_exec="--trace-fork-before-exec" in help_text,
+        gpu_metrics_flag=metrics[1] if metrics else None,
+    )
+
+
+def _export_kinds(help_text: str) -> tuple[str, ...]:
+    part = help_text.partition("--type=")[2]
+    known = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")
+    return tuple(kind for kind in known if re.search(rf"\b{kind}\b", part))
+
+
+def import_raw(nsys: Path, raw: Path) -> Path:
+    """Turn a .qdstrm, which an nsys without its host part leaves, into a .nsys-rep beside it.
+
+    Raises `TracediffError`: nsys-import-failed.
+    """
+    report = raw.with_suffix(".nsys-rep")
+    importer = _importer(nsys)
+    said = "its importer (QdstrmImporter) is not installed"
+    if importer is not None:
+        try:
+            done = subprocess.run(
+                [str(importer), "-i", str(raw), "-o", str(report)],
+                capture_output=True, text=True, timeout=_IMPORT_S, check=False, errors="replace",
+            )  # fmt: skip
+            said = ((done.stderr or done.stdout).strip().splitlines() or ["no message"])[-1]
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = str(error)
+    if not report.is_file():
+        raise TracediffError(
+            "nsys-import-failed",
+            f"nsys left {raw.name} and no report: {said}",
+            fix="install the whole of Nsight Systems (host part too), or import the file where "
+            "the same version is whole: QdstrmImporter -i FILE.qdstrm",
+        )
+    raw.unlink()
+    return report
+
+
+def _importer(nsys: Path) -> Path | None:
+    real = nsys.resolve()
+    for folder in list(real.parents)[:4]:
+        # beside it in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
+        for pattern in (
+            "QdstrmImporter",
+            "host-linux-*/QdstrmImporter",
+            "nsight-systems*/host-linux-*/QdstrmImporter",
+        ):
+            found = [path for path in sorted(folder.glob(pattern)) if os.access(path, os.X_OK)]
+            if found:
+                return found[0]
+    return None

@@ -8,26 +8,269 @@ A run works in `runs/.NAME.part`, which takes its name when the run is over; an 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
+import shlex
 import shutil
 import signal
+import sqlite3
+import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tracediff.capture import machine, manifest
-from tracediff.capture.commands import Launch, launch_of, left_out
-from tracediff.capture.diagnose import diagnose
-from tracediff.capture.forget import forget_environment
+from tracediff.capture.doctor import diagnose
 from tracediff.capture.manifest import RunRecord
-from tracediff.capture.nsys import export_sqlite
-from tracediff.capture.nsys_features import Nsys, import_raw
+from tracediff.capture.nsys import Nsys, import_raw
 from tracediff.capture.plan import SIDES, Plan, SideName, Slot
-from tracediff.capture.processes import Child, await_url, start
+from tracediff.capture.presets import (
+    TRACES,
+    Features,
+    additions,
+    nsys_flags,
+    preset,
+    rank_suffix,
+    with_reports,
+    wrap,
+)
 from tracediff.errors import TracediffError
+from tracediff.formats.unpack import export_sqlite
+
+# Child processes with a time limit: whatever they started is gone when a run ends.
+
+GRACE_S = 20.0  # between asking a process tree to end and killing it; nsys writes its report in it
+
+_MARK = "TRACEDIFF_RUN"  # tells the processes of a run, also those that left its tree
+
+
+@dataclass
+class Child:
+    """A started program in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    mark: bytes
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Return the exit code, or None when the time is over."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self, first: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S) -> int:
+        """End the program and everything it started; its exit code."""
+        pids = self._others()
+        _signal(self.process.pid, pids, first)
+        if self.wait(grace_s) is None and first != signal.SIGTERM:
+            _signal(self.process.pid, pids, signal.SIGTERM)
+            self.wait(GRACE_S)
+        _signal(self.process.pid, self._others() | pids, signal.SIGKILL)
+        return self.process.wait()
+
+    def _others(self) -> set[int]:
+        return _tree(self.process.pid) | _marked(self.mark)
+
+
+def start(
+    command: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], logs: Path, name: str = ""
+) -> Child:
+    """Start a command with its output in `{name}stdout.log` and `{name}stderr.log` of a folder.
+
+    Raises OSError where the program does not exist or may not be run.
+    """
+    mark = secrets.token_hex(8)
+    with (logs / f"{name}stdout.log").open("wb") as out, (logs / f"{name}stderr.log").open("wb") as err:
+        process = subprocess.Popen(
+            list(command), cwd=cwd, env={**env, _MARK: mark}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=err, start_new_session=True,
+        )  # fmt: skip
+    return Child(process, f"{_MARK}={mark}".encode())
+
+
+def await_url(url: str, child: Child, timeout_s: float, poll_s: float = 0.5) -> bool:
+    """Wait until a URL answers with success; False when the server ended or the time is over."""
+    end = time.monotonic() + timeout_s
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is ours: no proxy
+    while time.monotonic() < end:
+        if child.process.poll() is not None:
+            return False
+        with (
+            contextlib.suppress(urllib.error.URLError, OSError, ValueError),
+            opener.open(url, timeout=5) as answer,
+        ):
+            if 200 <= answer.status < 300:
+                return True
+        time.sleep(poll_s)
+    return False
+
+
+def _marked(mark: bytes) -> set[int]:
+    """Return the processes that inherited the mark of a run, whoever their parent is by now."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in entry.read_bytes().split(b"\0"):
+                found.add(int(entry.parent.name))
+    return found
+
+
+def _tree(root: int) -> set[int]:
+    """Return every descendant of a process at this moment."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else []:
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+    found, grown = {root}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return found - {root}
+
+
+def _signal(root: int, pids: set[int], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(root, number)
+    # What left the group (a profiler's agent, a worker in a session of its own).
+    for pid in sorted(pids):
+        try:
+            if os.getpgid(pid) != root:
+                os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+# A run of the plan -> the command line, the environment and the folders of it.
+
+RUN = "{run}"  # in a command, a client or an environment value: the folder of the run
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that a run is started with."""
+
+    command: list[str]
+    env: dict[str, str]
+    added: dict[str, str]
+    cwd: Path | None
+    client: list[str]
+    ready_url: str
+    kpi: tuple[str, ...]
+    reports: tuple[tuple[str, str], ...]
+    began: float
+
+    def recorded(self, run: Path) -> list[str]:
+        """Return the command line for the manifest: the run's folder by its placeholder."""
+        return [word.replace(str(run), RUN) for word in self.command]
+
+
+def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, str]) -> Launch:
+    """Return how a run is started. Warm-ups and controls run the plain command, as users do."""
+    side = plan.side(slot.side)
+    kind = preset(side.preset)
+    folder = str(run)
+    command = with_reports(kind, [word.replace(RUN, folder) for word in side.command], folder)
+    added = {name: value.replace(RUN, folder) for name, value in side.env.items()}
+    if slot.kind == "profiled":
+        added |= {name: value for name, value in additions(kind, plan.steps).items() if name not in side.env}
+        words = [str(nsys.path), *nsys_flags(
+            kind, nsys.features, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
+            graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
+            extra=plan.nsys_flags,
+        )]  # fmt: skip
+        command = wrap(side.launcher, words, command)
+    else:
+        command = wrap(side.launcher, [], command)
+    return Launch(
+        command=command,
+        env={**base, **added},
+        added=added,
+        cwd=side.cwd,
+        client=[word.replace(RUN, folder) for word in side.client],
+        ready_url=side.ready_url,
+        kpi=side.kpi,
+        reports=kind.reports,
+        began=time.time(),
+    )
+
+
+def left_out(plan: Plan, features: Features) -> list[str]:
+    """Return what the plan asks for and this nsys cannot do."""
+    notes = [f"this nsys cannot trace {name}" for name in TRACES if name not in features.traces]
+    if not features.graph_trace:
+        notes.append("this nsys knows no --cuda-graph-trace")
+    if plan.gpu_metrics and not features.gpu_metrics_flag:
+        notes.append("this nsys cannot sample GPU metrics")
+    if plan.gpu_metrics and any(plan.side(name).launcher for name in SIDES):
+        notes.append("GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only")
+    if any(preset(plan.side(name).preset).fork for name in SIDES) and not features.fork_before_exec:
+        notes.append("this nsys knows no --trace-fork-before-exec: child processes may be missing")
+    return notes
+
+
+def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
+    """Return the whole schedule as lines of a shell, for `--plan`; values of unrecorded variables masked."""
+    lines = []
+    for slot in plan.schedule():
+        launch = launch_of(plan, slot, nsys, bundle / "runs" / slot.name, {})
+        extra = plan.until is not None and slot.kind == "profiled" and slot.repeat > plan.repeats
+        lines.append(f"# {slot.name}{f' (only while {plan.until} is not reached)' if extra else ''}")
+        where = f"cd {shlex.quote(str(launch.cwd))} && " if launch.cwd else ""
+        env = "".join(
+            f"{name}={shlex.quote(value) if _public(name) else '...'} "
+            for name, value in sorted(launch.added.items())
+        )
+        lines.append(f"{where}{env}{shlex.join(machine.recorded_command(launch.command))}")
+        if launch.client:
+            lines.append(f"#   when {launch.ready_url} answers:")
+            lines.append(f"{where}{env}{shlex.join(machine.recorded_command(launch.client))}")
+    return lines
+
+
+def _public(name: str) -> bool:
+    return name in machine.RECORDED_VARIABLES
+
+
+# The environment of the traced programs, which nsys writes into every export, is removed from it.
+
+
+def forget_environment(export: Path) -> None:
+    """Remove every process's environment from an export; nothing that was measured is touched.
+
+    nsys keeps it in three places: a record a variable, the environment of its agent in one text, and that of
+    each process as one string with zero bytes between the variables.
+    """
+    database = sqlite3.connect(export)
+    try:
+        database.execute("PRAGMA secure_delete = ON")  # overwrite, not only unlink
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table in ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV"):
+            if table in tables:
+                database.execute(f"DELETE FROM {table} WHERE name LIKE '%ENVIRONMENT%'")
+        if "StringIds" in tables:
+            database.execute("UPDATE StringIds SET value = '' WHERE instr(CAST(value AS BLOB), X'00') > 0")
+        database.commit()
+        database.execute("VACUUM")  # nsys leaves free pages that hold it too
+    except sqlite3.DatabaseError as error:
+        raise TracediffError(
+            "nsys-export-failed",
+            f"{export.name} is no SQLite file: {error}",
+            fix="nsys export by hand, to see why",
+        ) from error
+    finally:
+        database.close()
+
 
 Report = Callable[[Slot, str], None]
 Pair = Mapping[SideName, Sequence[Path]]  # the exports of two runs that belong together

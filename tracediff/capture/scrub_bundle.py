@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tracediff.capture import manifest
-from tracediff.capture.bundle import folder_of
 from tracediff.capture.scrub import scrub
 from tracediff.errors import TracediffError
+from tracediff.formats.bundle import folder_of
 
 _PRIVATE_OF_SIDE = ("command", "client", "launcher")
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tracediff.capture.plan import SIDES, until_of
 
 if TYPE_CHECKING:
+    from tracediff.accounting.reduction import Reduction
     from tracediff.capture.runner import Pair
-    from tracediff.measure.reduction import Reduction
-    from tracediff.measure.sequential import Look
-    from tracediff.measure.sides import Side
+    from tracediff.compare.sequential import Look
+    from tracediff.compare.sides import Side
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Adaptive:
 
         Raises `TracediffError` where an export has no steps to be timed.
         """
-        from tracediff.measure import sequential
+        from tracediff.compare import sequential
 
         wanted, relative = until_of(self.until)
         baseline, candidate = (self._side(name, [pair[name] for pair in pairs]) for name in SIDES)
@@ -51,8 +51,8 @@ class Adaptive:
         return record, seen.answer
 
     def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
-        from tracediff.measure.run import Reading, reduce_file
-        from tracediff.measure.sides import Run, Side
+        from tracediff.compare.sides import Run, Side
+        from tracediff.execution.run import Reading, reduce_file
 
         for path in (path for run in runs for path in run if path not in self._reduced):
             self._reduced[path] = reduce_file(path, Reading(host_only=True))

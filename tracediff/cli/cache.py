@@ -25,7 +25,7 @@ def cache(clear: bool) -> None:
     $TRACEDIFF_CACHE (off: nothing is kept), else tracediff/ in $XDG_CACHE_HOME or ~/.cache. It holds at most 2 GiB: what
     was not used for longest goes first. compare, show and timeline take --no-cache.
     """
-    from tracediff.measure import cache as kept
+    from tracediff.execution import cache as kept
 
     where = kept.folder()
     if where is None:

@@ -14,7 +14,7 @@ from tracediff.errors import TracediffError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from tracediff.capture.nsys_features import Nsys
+    from tracediff.capture.nsys import Nsys
     from tracediff.capture.plan import Plan, Slot
 
 
@@ -85,9 +85,8 @@ def capture(
 
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
     """
-    from tracediff.capture.commands import left_out, shown
     from tracediff.capture.machine import gpus
-    from tracediff.capture.runner import Runner
+    from tracediff.capture.runner import Runner, left_out, shown
     from tracediff.cli.adaptive import Adaptive
 
     flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
@@ -119,7 +118,7 @@ def capture(
 
 def _nsys(only_plan: bool) -> Nsys:
     """The nsys of this machine; for a plan that is only shown, one that can do everything stands for a missing one."""
-    from tracediff.capture.nsys_features import Nsys, need_nsys
+    from tracediff.capture.nsys import Nsys, need_nsys
     from tracediff.capture.presets import Features
 
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.gating import Gating, policy_options
+from tracediff.cli.options import Gating, policy_options
 from tracediff.cli.outputs import read_result
 
 

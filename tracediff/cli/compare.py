@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.gating import Gating, gate_options, print_gates
-from tracediff.cli.latency_options import beside_options
+from tracediff.cli.options import (
+    Gating,
+    beside_options,
+    complete_files,
+    gate_options,
+    measured_options,
+    print_gates,
+    progress,
+)
 from tracediff.cli.outputs import check, output_options, write_outputs
-from tracediff.cli.reading import complete_files, progress
-from tracediff.cli.selecting import measured_options
 
 if TYPE_CHECKING:
-    from tracediff.load.selection import Selection
-    from tracediff.measure.beside import LatencyOptions
+    from tracediff.compare.session import LatencyOptions
+    from tracediff.formats.selection import Selection
     from tracediff.model import Result
 
 
@@ -117,8 +122,7 @@ def compare(
     may be named: label=PATH. A bundle of `tracediff capture` holds both
     sides and stands alone.
     """
-    from tracediff.measure.beside import Beside
-    from tracediff.measure.session import Asked, compare_inputs
+    from tracediff.compare.session import Asked, Beside, compare_inputs
 
     check(outputs, overwrite)
     result = compare_inputs(
@@ -138,7 +142,7 @@ def finish(
     result: Result, outputs: dict[str, Path], gating: Gating, *, overwrite: bool, top: int, quiet: bool
 ) -> int:
     """Judge the gates, write and print every output; the exit status."""
-    from tracediff.measure.policy import exit_code
+    from tracediff.compare.gates import exit_code
 
     result = gating.judge(result)
     write_outputs(result, outputs, overwrite=overwrite, top=top, quiet=quiet)

@@ -32,13 +32,13 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 def demo(html: Path, overwrite: bool, pair: str) -> None:
     """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
-    from tracediff.cli.gating import Gating
+    from tracediff.cli.options import Gating
     from tracediff.cli.outputs import check
-    from tracediff.load.inputs import resolve_pair
-    from tracediff.measure.bundle_kpi import with_bundle_kpi
-    from tracediff.measure.compare import compare
-    from tracediff.measure.policy import Policy
-    from tracediff.measure.run import Reading, reduce_sides
+    from tracediff.companions.bench.compare import with_bundle_kpi
+    from tracediff.compare.compare import compare
+    from tracediff.compare.gates import Policy
+    from tracediff.execution.run import Reading, reduce_sides
+    from tracediff.formats.inputs import resolve_pair
 
     check({"html": html}, overwrite)
     baseline, candidate, what = PAIRS[pair]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.latency_options import reading_options
+from tracediff.cli.options import complete_files, reading_options_latency_options
 from tracediff.cli.outputs import check, output_options_of, write_outputs
-from tracediff.cli.reading import complete_files
-from tracediff.load.labels import own_label
+from tracediff.formats.selection import own_label
 from tracediff.report.kinds import BY_NAME
 
 
@@ -28,7 +27,7 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("baseline", shell_complete=complete_files)
 @click.argument("candidate", shell_complete=complete_files)
-@reading_options
+@reading_options_latency_options
 @output_options_of("latencies")
 def latencies(
     baseline: str,
@@ -47,7 +46,7 @@ def latencies(
     at best. label=PATH names a side.
     """
     import tracediff
-    from tracediff.measure.beside import LatencyOptions, compare_latencies
+    from tracediff.compare.session import LatencyOptions, compare_latencies
     from tracediff.model import Tool
     from tracediff.model.latencies import LatencyReport
 

@@ -135,10 +135,10 @@ def _terminated(number: int, frame: object) -> None:
 
 def _leave(status: int) -> None:
     """End at once: threads may be in the middle of an export, and would be waited for."""
-    if "tracediff.measure.pool" in sys.modules:
-        sys.modules["tracediff.measure.pool"].kill_all()
-    if "tracediff.load.scratch" in sys.modules:
-        sys.modules["tracediff.load.scratch"].discard_all()
+    if "tracediff.execution.pool" in sys.modules:
+        sys.modules["tracediff.execution.pool"].kill_all()
+    if "tracediff.formats.scratch" in sys.modules:
+        sys.modules["tracediff.formats.scratch"].discard_all()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

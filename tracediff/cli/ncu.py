@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.options import complete_files
 from tracediff.cli.outputs import check, output_options_of, write_outputs
-from tracediff.cli.reading import complete_files
 from tracediff.report.kinds import BY_NAME
 
 
@@ -39,8 +39,8 @@ def ncu(
     with the option of ncu that collects it. label=FILE names a side.
     """
     import tracediff
-    from tracediff.load.ncu import read_named
-    from tracediff.measure.ncu import compare_ncu
+    from tracediff.companions.ncu.compare import compare_ncu
+    from tracediff.companions.ncu.read import read_named
     from tracediff.model import Tool
     from tracediff.model.ncu import NcuReport
 

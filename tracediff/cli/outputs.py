@@ -11,22 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracediff.errors import TracediffError
-from tracediff.report.kinds import (
-    BY_NAME,
-    COMPARISON,
-    Kind,
-    kind_of,
-    named,
-    print_report,
-    render,
-    version,
-)
+from tracediff.report.kinds import BY_NAME, COMPARISON, Kind, kind_of, named, print_report, render, version
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tracediff.model import Result
     from tracediff.report.kinds import Report
+
 
 _FORMATS = {
     "html": ("FILE", "One offline page."),
@@ -105,7 +97,7 @@ def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
 
         return [path / file for file in file_names(named(kind.struct))] if path.is_dir() else []
     if name == "postmortem":
-        from tracediff.report.postmortem_files import file_names as parts
+        from tracediff.report.postmortem import file_names as parts
 
         return parts(path)
     return [path]
@@ -155,7 +147,7 @@ def _render(name: str, path: Path, report: Report, top: int) -> dict[Path, bytes
         assert isinstance(report, Result | Show)
         return {path / file: data for file, data in files(report)}
     if name == "postmortem":
-        from tracediff.report.postmortem_files import render_postmortem
+        from tracediff.report.postmortem import render_postmortem
 
         assert isinstance(report, Result)
         return render_postmortem(report, path)

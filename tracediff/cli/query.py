@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.reading import complete_files, reading_options
+from tracediff.cli.options import complete_files, reading_options
 
 if TYPE_CHECKING:
-    from tracediff.measure.run import Reading
+    from tracediff.execution.run import Reading
     from tracediff.query.guard import Answer
 
 ROWS = 100  # that are printed where nothing else is said
@@ -79,7 +79,7 @@ def query(
     is printed; a file and the forms for programs hold the last.
     """
     if schema:
-        from tracediff.report.sql_reference import render_reference
+        from tracediff.report.schema import render_reference
 
         click.echo(render_reference(), nl=False)
         return
@@ -129,7 +129,7 @@ def print_answer(answer: Answer, *, full: bool = False, more: str = _MORE) -> No
 
 
 def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
-    from tracediff.report import grid
+    from tracediff.report import figures as grid
     from tracediff.report.write import write_atomically
 
     if form == "text" and path is None:
@@ -153,7 +153,7 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None, more: str) -> str:
     from rich.console import Console
 
-    from tracediff.report.grid import LONGEST, print_grid
+    from tracediff.report.figures import LONGEST, print_grid
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.gating import Gating, gate_options
+from tracediff.cli.options import Gating, gate_options
 from tracediff.cli.outputs import check, output_options, read_saved, write_outputs
 from tracediff.errors import TracediffError
 from tracediff.report.kinds import Kind, kind_of

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from tracediff.capture import scrub as scrubbing
-from tracediff.capture.bundle import is_bundle
+from tracediff.capture.scrub_kineto import scrub_trace
 from tracediff.errors import TracediffError
-from tracediff.load import columnar
-from tracediff.load.kineto_names import is_trace_name
-from tracediff.load.kineto_scrub import scrub_trace
+from tracediff.formats import columnar
+from tracediff.formats.bundle import is_bundle
+from tracediff.formats.kineto import is_trace_name
 
 
 @click.command()

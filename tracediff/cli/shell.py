@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracediff.cli.options import complete_files, reading_options
 from tracediff.cli.query import ROWS, print_answer, progress
-from tracediff.cli.reading import complete_files, reading_options
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    from tracediff.measure.run import Reading
+    from tracediff.execution.run import Reading
     from tracediff.query.reference import Table
     from tracediff.query.tables import Tables
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracediff.cli.options import complete_files, measured_options, progress
 from tracediff.cli.outputs import check, output_options_of, write_outputs
-from tracediff.cli.reading import complete_files, progress
-from tracediff.cli.selecting import measured_options
 from tracediff.report.kinds import BY_NAME
 
 if TYPE_CHECKING:
-    from tracediff.load.selection import Selection
+    from tracediff.formats.selection import Selection
 
 
 @click.command(
@@ -65,12 +64,12 @@ def show(
     CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that nsys
     exported (parquetdir, arrowdir), or a folder of repeated runs of one program, and may be named: label=PATH.
     """
-    from tracediff.load.inputs import resolve
-    from tracediff.load.kpi import read
-    from tracediff.measure.compare import Options
-    from tracediff.measure.run import reduce_sides
-    from tracediff.measure.session import reading_of, selected
-    from tracediff.measure.show import show as show_side
+    from tracediff.companions.bench.read import read
+    from tracediff.compare.compare import Options
+    from tracediff.compare.session import reading_of, selected
+    from tracediff.compare.show import show as show_side
+    from tracediff.execution.run import reduce_sides
+    from tracediff.formats.inputs import resolve
 
     check(outputs, overwrite, BY_NAME["show"])
     if host_only and whole_capture:

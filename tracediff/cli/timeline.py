@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.reading import complete_files, progress
-from tracediff.cli.selecting import measured_options
+from tracediff.cli.options import complete_files, measured_options, progress
 
 if TYPE_CHECKING:
-    from tracediff.load.selection import Selection
+    from tracediff.formats.selection import Selection
 
 FIRST = 20  # pairs of steps that are shown unless told otherwise
 MOST_EVENTS = 500_000
@@ -107,11 +106,11 @@ def timeline(
     where the longer of the two ended. Further devices and ranks keep their distance to the first one of their export.
     Events are cut at the bounds of their step.
     """
-    from tracediff.load.inputs import resolve_pair
-    from tracediff.measure.session import reading_of
-    from tracediff.measure.traced_pair import Window, trace_pair
-    from tracediff.report.perfetto_timeline import render_perfetto
+    from tracediff.compare.session import reading_of
+    from tracediff.formats.inputs import resolve_pair
+    from tracediff.report.perfetto import render_perfetto
     from tracediff.report.write import check_outputs, write_atomically
+    from tracediff.steps.traced import Window, trace_pair
 
     check_outputs([output], overwrite)
     before, after, _ = resolve_pair(baseline, candidate)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.options import complete_files
 from tracediff.cli.outputs import check, output_options_of, write_outputs
-from tracediff.cli.reading import complete_files
 from tracediff.report.kinds import BY_NAME
 
 
@@ -40,8 +40,8 @@ def trtexec(
     between them. Files are known by what they hold: log, --exportTimes, --exportProfile, --exportLayerInfo. label=PATH names a side.
     """
     import tracediff
-    from tracediff.load.trtexec import read
-    from tracediff.measure.trtexec import compare_trtexec
+    from tracediff.companions.trtexec.compare import compare_trtexec
+    from tracediff.companions.trtexec.read import read
     from tracediff.model import Tool
     from tracediff.model.trtexec import TrtexecReport
 

@@ -7,27 +7,27 @@ a module of its own, which is imported by its name: `show` (one capture), `conte
 
 from __future__ import annotations
 
-from tracediff.model.accounting import CATEGORIES, Accounting
 from tracediff.model.common import (
     Captured,
     Cause,
+    Check,
+    Comparability,
+    Coverage,
     Evidence,
+    Mix,
     Note,
     Outcome,
     Pair,
+    Phase,
+    PhaseSide,
     Severity,
+    Step,
+    StepSample,
+    Stratum,
     Tool,
     Verdict,
     encode,
 )
-from tracediff.model.comparability import Check, Comparability, Coverage
-from tracediff.model.findings import Finding, FindingEvidence, Moment, Where
-from tracediff.model.gaps import GapRow, GapSide, WorstGap
-from tracediff.model.gates import GateOutcome, Gates, GateWaiver
-from tracediff.model.host import RangeRow, RangeSide, ResponseStage, ThreadRow
-from tracediff.model.inputs import Inputs, LeftOut, RunInput, SideInput
-from tracediff.model.kernels import KernelRow, KernelSide, KernelStratum
-from tracediff.model.kpi import Kpi, KpiRow
 from tracediff.model.latencies import (
     Latencies,
     LatencyOutlier,
@@ -36,29 +36,68 @@ from tracediff.model.latencies import (
     LatencySide,
     LatencyTraced,
 )
-from tracediff.model.launch import ApiRow, Graphs, Launch, LaunchSide, TransitionRow
 from tracediff.model.ncu import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
-from tracediff.model.python import Gc, GcRow, Gil, GilPairRow, GilRow
-from tracediff.model.ranks import KernelRanks, RankRow, RankSkew
-from tracediff.model.result import FORMAT_VERSION, Result, decode
-from tracediff.model.steps import Mix, Phase, PhaseSide, Step, StepSample, Stratum
-from tracediff.model.system import (
+from tracediff.model.result import (
+    CATEGORIES,
+    FORMAT_VERSION,
+    Accounting,
+    ApiRow,
     CommCallRow,
+    Finding,
+    FindingEvidence,
+    GapRow,
+    GapSide,
+    GateOutcome,
+    Gates,
+    GateWaiver,
+    Gc,
+    GcRow,
+    Gil,
+    GilPairRow,
+    GilRow,
     GpuMetricMean,
     GpuMetricRow,
     GpuMetricSide,
     GpuSampling,
     GpuSamplingSide,
+    Graphs,
     HostWorkRow,
+    Inputs,
+    KernelRanks,
+    KernelRow,
+    KernelSide,
+    KernelStratum,
+    Kpi,
+    KpiRow,
+    Launch,
+    LaunchSide,
+    LeftOut,
     MemoryRow,
     MemorySide,
+    Moment,
     OffCpuRow,
     OsCallRow,
     PayloadRow,
     PayloadSide,
+    RangeRow,
+    RangeSide,
+    RankRow,
+    RankSkew,
+    ResponseStage,
+    Result,
+    RunInput,
+    SideInput,
     System,
+    ThreadRow,
+    Timeline,
+    TimelineLane,
+    Timelines,
+    TimelineStep,
+    TransitionRow,
+    Where,
+    WorstGap,
+    decode,
 )
-from tracediff.model.timelines import Timeline, TimelineLane, Timelines, TimelineStep
 from tracediff.model.trtexec import (
     Trtexec,
     TrtexecChange,

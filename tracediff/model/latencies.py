@@ -6,9 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import Evidence, Tool, Verdict
-from tracediff.model.comparability import Check
-from tracediff.model.steps import Step
+from tracediff.model.common import Check, Evidence, Step, Tool, Verdict
 
 LATENCIES_VERSION = 1
 

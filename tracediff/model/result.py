@@ -6,27 +6,744 @@ FORMAT_VERSION history
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import msgspec
 
-from tracediff.model.accounting import Accounting
-from tracediff.model.common import Note, Tool, Verdict
-from tracediff.model.comparability import Comparability, Coverage
-from tracediff.model.findings import Finding
-from tracediff.model.gaps import GapRow, WorstGap
-from tracediff.model.gates import Gates
-from tracediff.model.host import RangeRow, ResponseStage, ThreadRow
-from tracediff.model.inputs import Inputs
-from tracediff.model.kernels import KernelRow
-from tracediff.model.kpi import Kpi
+from tracediff.model.common import (
+    Cause,
+    Comparability,
+    Coverage,
+    Evidence,
+    Mix,
+    Note,
+    Outcome,
+    Phase,
+    Severity,
+    Step,
+    StepSample,
+    Stratum,
+    Tool,
+    Verdict,
+)
 from tracediff.model.latencies import Latencies
-from tracediff.model.launch import Graphs, Launch
 from tracediff.model.ncu import Ncu
-from tracediff.model.python import Gc, Gil
-from tracediff.model.ranks import KernelRanks, RankRow, RankSkew
-from tracediff.model.steps import Mix, Phase, Step, StepSample, Stratum
-from tracediff.model.system import System
-from tracediff.model.timelines import Timelines
 from tracediff.model.trtexec import Trtexec
+
+# What was compared: the files of both sides, and the options that change numbers.
+
+
+class RunInput(msgspec.Struct, frozen=True):
+    """One capture of a side. `name` is the file's base name: no directory of the machine enters a result."""
+
+    name: str
+    fingerprint: str  # of the file's content, see load/unpack.py
+    bytes: int
+    duration_ns: int
+    ranks: int
+    steps: int  # whole steps, before strata
+    step_source: (
+        str  # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
+    )
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """An export of a side that was left out: it could not be read, and the comparison was to go on without it."""
+
+    name: str
+    slug: str  # docs/messages.md
+    message: str
+
+
+class SideInput(msgspec.Struct, frozen=True):
+    """One side: its label and its runs."""
+
+    label: str
+    runs: list[RunInput]
+    left_out: list[LeftOut] = []
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """Both sides' inputs and the options that change numbers."""
+
+    baseline: SideInput
+    candidate: SideInput
+    options: dict[str, Any] = {}
+
+
+# The closed accounting of the time of a step.
+
+# The closed accounting: these sum to the period of a step, in this order in every report.
+CATEGORIES: tuple[str, ...] = (
+    "compute", "comm", "memcpy", "launch_latency", "dependency", "graph_internal", "launch_api", "host_sync",
+    "host_api", "gc", "gil_wait", "host_work", "unattributed",
+)  # fmt: skip
+
+
+class Accounting(msgspec.Struct, frozen=True):
+    """Category -> ns a step. A category that was not captured is absent, never zero.
+
+    `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
+    `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
+    """
+
+    baseline: dict[str, float]
+    candidate: dict[str, float]
+    delta: dict[str, float]
+    residual_ns: int
+    ci_low: dict[str, float] = {}
+    ci_high: dict[str, float] = {}
+    level: dict[str, Evidence] = {}
+    hidden_baseline: dict[str, float] = {}
+    hidden_candidate: dict[str, float] = {}
+
+
+# Ranked causes of the change, each with its place and its evidence.
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A place to jump to in nsys: trace time in ns of the named run."""
+
+    side: Literal["baseline", "candidate"]
+    run: str
+    start_ns: int
+    end_ns: int
+    what: str
+
+
+class FindingEvidence(msgspec.Struct, frozen=True):
+    """What shows the finding: SQL to run on the export itself, and the moments to look at."""
+
+    sql: str
+    moments: list[Moment]
+    runs_baseline_ns: list[float] = []  # the cell's mean in each run
+    runs_candidate_ns: list[float] = []
+    count_baseline: float | None = None  # events a step, where counting them means something
+    count_candidate: float | None = None
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The place of a finding; empty fields do not apply."""
+
+    range: str | None = None
+    kernel: str | None = None
+    thread: str | None = None
+    holder_thread: str | None = None
+    holder_range: str | None = None
+    api: str | None = None
+    phase: str | None = None
+    rank: int | None = None
+    os_call: str | None = None  # the OS call in which most of the change lies
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One cause at one place and what it explains of the step-time delta."""
+
+    rank: int
+    cause: Cause
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    share: float | None  # of the total delta; None where the total is 0
+    title: str
+    where: Where
+    evidence: FindingEvidence
+    next: str
+    level: Evidence
+    baseline_ns: float
+    candidate_ns: float
+    p_value: float | None = None
+    q_value: float | None = None  # Benjamini-Hochberg over the findings
+    note: str = ""
+
+
+# Idle gaps of the GPU.
+
+
+class GapSide(msgspec.Struct, frozen=True):
+    """One side of an idle-gap row. A gap with several causes counts once in each, with that cause's part."""
+
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float
+    p50_ns: float
+    p99_ns: float
+
+
+class GapRow(msgspec.Struct, frozen=True):
+    """Idle time by cause, launching thread, innermost range and the kernels around the gap."""
+
+    cause: str
+    thread: str
+    range: str
+    previous: str
+    next: str
+    baseline: GapSide | None
+    candidate: GapSide | None
+    delta_ns: float
+
+
+class WorstGap(msgspec.Struct, frozen=True):
+    """One of the longest single gaps."""
+
+    side: Literal["baseline", "candidate"]
+    run: str
+    start_ns: int
+    duration_ns: int
+    cause: str  # the largest part
+    range: str
+    thread: str
+    previous: str
+    next: str
+    phase: str
+
+
+# Gates and what became of them.
+
+
+class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a gate. Numbers are ns a step, or a count a step where `unit` is count; None: not measured."""
+
+    text: str  # as it was given: METRIC:+LIMIT
+    metric: str
+    severity: Severity = "error"  # a warning never changes the exit status
+    outcome: Outcome
+    message: str
+    unit: Literal["ns", "count"] = "ns"
+    limit: float | None = None  # the growth allowed; of a limit in percent, that part of the baseline
+    baseline: float | None = None
+    delta: float | None = None
+    ci_low: float | None = (
+        None  # of delta; None where it is counted, or a sum or quantile without an interval
+    )
+    ci_high: float | None = None
+    waiver: GateWaiver | None = None  # the one that took the failure
+
+
+class GateWaiver(msgspec.Struct, frozen=True):
+    """A failure accepted for a time."""
+
+    reason: str
+    expires: str  # the last day (UTC) on which it holds, YYYY-MM-DD
+
+
+class Gates(msgspec.Struct, frozen=True):
+    """All gates, as they were judged."""
+
+    outcomes: list[GateOutcome]
+    notes: list[str] = []  # on waivers of the policy
+    policy: str = ""  # base name of the policy's file; empty where there is none
+    pass_inconclusive: bool = False
+
+
+# Host threads: their roles, their NVTX ranges, the response path.
+
+
+class RangeSide(msgspec.Struct, frozen=True):
+    """One side of a range row."""
+
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float
+
+
+class RangeRow(msgspec.Struct, frozen=True):
+    """An NVTX range (numbers masked) on a thread role: host wall time, inclusive of children."""
+
+    range: str
+    domain: str
+    thread: str
+    baseline: RangeSide | None
+    candidate: RangeSide | None
+    delta_ns: float
+
+
+class ThreadRow(msgspec.Struct, frozen=True):
+    """A thread role on both sides, why it has that role, and how alike the two are (0 to 1)."""
+
+    role: str
+    process: str
+    score: float | None
+    baseline_ranges: list[str]
+    candidate_ranges: list[str]
+    baseline_range_ns: float | None  # top-level range time a step
+    candidate_range_ns: float | None
+    delta_ns: float | None
+
+
+class ResponseStage(msgspec.Struct, frozen=True):
+    """One stage of the response path (executor -> ... -> respond), host time a step."""
+
+    stage: str
+    thread: str
+    range: str
+    baseline_ns: float | None
+    candidate_ns: float | None
+    delta_ns: float | None
+    keeps_up_baseline: bool | None  # stage time <= step time
+    keeps_up_candidate: bool | None
+
+
+# Kernels of both sides, matched to each other.
+
+
+class KernelSide(msgspec.Struct, frozen=True):
+    """One side of a kernel row. `ns_per_step` is its share of the compute (or comm) time: rows sum to the total."""
+
+    names: list[str]
+    count_per_step: float
+    ns_per_step: float
+    mean_ns: float  # wall time of one op, overlaps not shared out
+    grids: list[str] = []
+    blocks: list[str] = []
+    registers: int | None = None
+    shared_bytes: int | None = None
+
+
+class KernelStratum(msgspec.Struct, frozen=True):
+    """A kernel row in one stratum: ops and ns of the accounting a step of it; 0 where a side has none."""
+
+    stratum: int  # index into Result.strata
+    baseline_count: float
+    baseline_ns: float
+    candidate_count: float
+    candidate_ns: float
+
+
+class KernelRow(msgspec.Struct, frozen=True):
+    """Kernels of both sides matched to each other; every op is in exactly one row."""
+
+    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"]
+    confidence: float
+    category: str  # gemm, attention, norm, ..., communication
+    family: str  # cutlass, nvjet, cudnn, nccl, pytorch, ...
+    baseline: KernelSide | None
+    candidate: KernelSide | None
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+    q_value: float | None = None
+    range: str | None = None
+    strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
+
+
+# The benchmark's own figures.
+
+
+class KpiRow(msgspec.Struct, frozen=True):
+    """One figure of a benchmark's own report."""
+
+    metric: str
+    unit: str
+    better: Literal["lower", "higher"]
+    baseline: float
+    candidate: float
+    delta: float
+    explained: float | None = None  # share of the delta that the step-time delta explains
+
+
+class Kpi(msgspec.Struct, frozen=True):
+    """The benchmark's own figures beside the trace."""
+
+    source_baseline: str
+    source_candidate: str
+    rows: list[KpiRow]
+    note: str = ""
+
+
+# Launch overhead and CUDA graphs.
+
+
+class LaunchSide(msgspec.Struct, frozen=True):
+    """Launch overhead of one side."""
+
+    calls_per_step: float  # launching API calls
+    graph_launches_per_step: float
+    kernels_per_step: float
+    graph_coverage: float  # share of kernels that came from a graph launch, 0 to 1
+    api_ns_per_step: float  # host time inside launching calls
+    exposed_ns_per_step: float  # launch_api + launch_latency of the accounting
+    queue_delay_mean_ns: float  # API return -> op start; negative where the op began first
+    queue_delay_p50_ns: float
+    queue_delay_p99_ns: float
+
+
+class ApiRow(msgspec.Struct, frozen=True):
+    """Calls of one CUDA API function a step."""
+
+    api: str
+    kind: str  # launch | sync | other
+    baseline_calls: float
+    candidate_calls: float
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+
+
+class TransitionRow(msgspec.Struct, frozen=True):
+    """Kernels that were launched one by one on one side and by a graph on the other."""
+
+    kernel: str
+    eager_per_step_baseline: float
+    graph_per_step_baseline: float
+    eager_per_step_candidate: float
+    graph_per_step_candidate: float
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Launch overhead of both sides, by API, and what moved between eager and graph."""
+
+    baseline: LaunchSide
+    candidate: LaunchSide
+    apis: list[ApiRow]
+    transitions: list[TransitionRow] = []
+
+
+class Graphs(msgspec.Struct, frozen=True):
+    """CUDA graph use of both sides."""
+
+    mode_baseline: str  # node | graph | none | unknown
+    mode_candidate: str
+    launches_per_step_baseline: float
+    launches_per_step_candidate: float
+    nodes_per_launch_baseline: float | None
+    nodes_per_launch_candidate: float | None
+
+
+# What Python's interpreter did: the GIL and garbage collections.
+
+
+class GilRow(msgspec.Struct, frozen=True):
+    """GIL time of a thread role. `exposed` is the part that kept a GPU idle; `hidden` the rest of the wait."""
+
+    thread: str
+    phase: str
+    baseline_hold_ns: float | None
+    baseline_wait_ns: float | None
+    baseline_exposed_ns: float | None
+    candidate_hold_ns: float | None
+    candidate_wait_ns: float | None
+    candidate_exposed_ns: float | None
+
+
+class GilPairRow(msgspec.Struct, frozen=True):
+    """Who waited for the GIL while whom held it; ns a step."""
+
+    waiter: str
+    holder: str
+    holder_range: str
+    baseline_ns: float | None
+    candidate_ns: float | None
+
+
+class Gil(msgspec.Struct, frozen=True):
+    """GIL tables; empty where not captured (see coverage)."""
+
+    rows: list[GilRow]
+    matrix: list[GilPairRow]
+
+
+class GcRow(msgspec.Struct, frozen=True):
+    """Garbage-collection pauses of a thread role and generation ('?' where the range does not say)."""
+
+    thread: str
+    generation: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    baseline_exposed_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+    candidate_exposed_ns: float | None
+
+
+class Gc(msgspec.Struct, frozen=True):
+    """GC table; empty where no `Python GC` range was recorded (see coverage)."""
+
+    rows: list[GcRow]
+
+
+# Ranks: how far they are apart, and who waits for whom.
+
+
+class RankRow(msgspec.Struct, frozen=True):
+    """One rank (process with a GPU)."""
+
+    rank: int
+    device: int
+    baseline_ns: float | None
+    candidate_ns: float | None
+    delta_ns: float | None
+    baseline_comm_wait_ns: float | None = None  # NCCL time spent waiting for the last rank to arrive
+    candidate_comm_wait_ns: float | None = None
+    baseline_comm_transfer_ns: float | None = None
+    candidate_comm_transfer_ns: float | None = None
+    baseline_caused_wait_ns: float | None = (
+        None  # what the other ranks waited, in sum, while this one was the last
+    )
+    candidate_caused_wait_ns: float | None = None
+    baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
+    candidate_own_ns: float | None = None
+    delta_own_ns: float | None = None
+    baseline_last: float | None = (
+        None  # share of the steps of all ranks in which its own time was the longest
+    )
+    candidate_last: float | None = None
+    baseline_behind_ns: float | None = None  # in those, by how much it was longer than the median rank's
+    candidate_behind_ns: float | None = None
+    outlier: float | None = (
+        None  # how far delta_own_ns is from the median rank's, in robust standard deviations
+    )
+
+
+class RankSkew(msgspec.Struct, frozen=True):
+    """How far the ranks of a side are apart, by their own time of the steps that they share."""
+
+    side: Literal["baseline", "candidate"]
+    ranks: int
+    steps: int
+    late_ns: float  # the last rank after the median one, mean of the steps
+    slowest: int | None  # the rank that was last most often; None where all are alike
+    slowest_share: float  # in which part of the steps
+
+
+class KernelRanks(msgspec.Struct, frozen=True):
+    """A kernel that takes longer on one rank than on the others; ns a step."""
+
+    side: Literal["baseline", "candidate"]
+    names: list[str]
+    kind: str  # compute | comm | memcpy
+    mean_ns: float  # over all ranks
+    most_ns: float
+    most_on: int  # the rank
+    imbalance: float  # most / mean, 1: alike
+
+
+# What the system did where it was recorded: OS calls, communication, context switches, memory, GPU metrics.
+
+
+class OsCallRow(msgspec.Struct, frozen=True):
+    """Outermost calls of one OS function on a thread role, a step, whether the GPU was idle or not."""
+
+    call: str
+    thread: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+
+
+class CommCallRow(msgspec.Struct, frozen=True):
+    """Outermost calls of a thread role into a library of communication, host time a step, the GPU idle or not."""
+
+    library: Literal["MPI", "NCCL"]
+    call: str
+    thread: str
+    baseline_count: float | None  # None: not captured
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+    baseline_bytes: float | None = None  # as the capture counts them; None where it does not hold them
+    candidate_bytes: float | None = None
+    baseline_bytes_per_call: float | None = None  # mean of the calls whose bytes are known
+    candidate_bytes_per_call: float | None = None
+
+
+class PayloadSide(msgspec.Struct, frozen=True):
+    """Numbers that a range carried in the compared steps of a side, in the program's own unit."""
+
+    count_per_step: float
+    sum_per_step: float
+    mean: float
+    min: float
+    max: float
+
+
+class PayloadRow(msgspec.Struct, frozen=True):
+    """Numeric NVTX payloads of a range of a thread role; None: no such payload there, which is not zero."""
+
+    range: str
+    domain: str
+    thread: str
+    baseline: PayloadSide | None
+    candidate: PayloadSide | None
+    delta_mean: float | None = None
+
+
+class OffCpuRow(msgspec.Struct, frozen=True):
+    """How often and how long a thread role was on no CPU, a step, whether the GPU was idle or not."""
+
+    thread: str
+    baseline_count: float | None
+    baseline_ns: float | None
+    candidate_count: float | None
+    candidate_ns: float | None
+
+
+class HostWorkRow(msgspec.Struct, frozen=True):
+    """A part of the host work of a place: idle time of the GPU by what the launching thread's system recorded.
+
+    mpi_call: inside the named call into MPI, with the OS calls that it makes. os_call: inside the named call and in none
+    of MPI. off_cpu: in no recorded call and on no CPU. rest: neither. The rows of a place add up to its host work on a
+    side that recorded any of it; None: not recorded on that side.
+    """
+
+    thread: str
+    range: str
+    kind: Literal["mpi_call", "os_call", "off_cpu", "rest"]
+    call: str  # of mpi_call, os_call
+    baseline_ns: float | None
+    candidate_ns: float | None
+    baseline_off_cpu_ns: float | None = None  # the part of it on no CPU; None without context switches
+    candidate_off_cpu_ns: float | None = None
+
+
+class MemorySide(msgspec.Struct, frozen=True):
+    """Memory that CUDA allocated and freed: of a step, and the most that a process had on a device within any step."""
+
+    allocations_per_step: float
+    bytes_per_step: float
+    frees_per_step: float
+    freed_bytes_per_step: float
+    peak_bytes: int
+
+
+class MemoryRow(msgspec.Struct, frozen=True):
+    """One kind of memory: device, pinned, managed, ..."""
+
+    kind: str
+    baseline: MemorySide | None
+    candidate: MemorySide | None
+
+
+class GpuMetricMean(msgspec.Struct, frozen=True):
+    """Means of samples, in the unit of the metric; None: some run of the side has fewer than 20 samples of the kind.
+
+    The interval is of one row alone, at 95 % over runs; None with fewer than two runs a side, where nothing says how much runs differ.
+    """
+
+    baseline: float | None
+    candidate: float | None
+    delta: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+class GpuMetricSide(msgspec.Struct, frozen=True):
+    """Samples of a metric in the compared steps of a side: in a step, and in all by what the GPU did around them."""
+
+    samples_per_step: float
+    busy_samples: int
+    idle_samples: int
+    mixed_samples: int  # in neither mean
+    refused_samples: int  # values that cannot be (a percentage above 100), in no mean
+
+
+class GpuMetricRow(msgspec.Struct, frozen=True):
+    """One metric that nsys sampled on one device of a rank: the GPU's, whichever process used it."""
+
+    rank: int
+    device: int
+    metric: str
+    unit: str  # % (of the peak) or MHz
+    baseline: GpuMetricSide | None
+    candidate: GpuMetricSide | None
+    steps: GpuMetricMean  # over the compared steps
+    busy: GpuMetricMean  # while kernels ran
+    idle: GpuMetricMean  # while nothing ran
+
+
+class GpuSamplingSide(msgspec.Struct, frozen=True):
+    """How a device was sampled on a side."""
+
+    told: bool  # whether the export holds samples and says which are of this device; else its metrics are not shown
+    gpu: int | None  # nsys's number of the GPU; None where not told, or where runs differ
+    interval_ns: int | None  # between samples: median, the longest of the runs
+    unread_metrics: int = 0  # in a unit whose scale is documented nowhere
+
+
+class GpuSampling(msgspec.Struct, frozen=True):
+    """How GPU metrics of a rank's device were sampled; None: not captured."""
+
+    rank: int
+    device: int
+    baseline: GpuSamplingSide | None
+    candidate: GpuSamplingSide | None
+
+
+class System(msgspec.Struct, frozen=True):
+    """What the operating system, communication, CUDA's memory and the GPU's counters did in a step; empty where not captured (see coverage)."""
+
+    os_calls: list[OsCallRow] = []
+    off_cpu: list[OffCpuRow] = []
+    host_work: list[HostWorkRow] = []
+    memory: list[MemoryRow] = []
+    gpu_metrics: list[GpuMetricRow] = []
+    gpu_sampling: list[GpuSampling] = []
+    comm_calls: list[CommCallRow] = []
+    payloads: list[PayloadRow] = []
+
+
+# Steps to look at event by event.
+
+
+class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Events of one row of a step, in order of start. Columns are integers in a string, apart by spaces.
+
+    kind: gpu (a stream's work), idle (the GPU's idle time), api (outermost CUDA calls of the launching thread),
+    range (its NVTX ranges, a lane a level), gil (its holds and waits), holders (other threads that held the GIL), gc.
+    """
+
+    kind: str
+    name: str
+    start: str  # ns from the start of the step
+    length: str  # ns, clipped to the step
+    what: str  # index into Timelines.names: a kernel, a place, a call, a range
+    group: str  # index into Timelines.names: a category of GPU work, a cause of idle time, a kind of call
+    row: str = ""  # of gpu: index into Result.kernels, -1 none
+    count: str = ""  # events merged into one, where any were
+    inside: str = ""  # ns that they really cover, where any were merged
+
+
+class TimelineStep(msgspec.Struct, frozen=True):
+    """One step of one side with all its events. `accounting`: its own categories, ns; they sum to period_ns."""
+
+    run: str
+    rank: int
+    device: int
+    number: int | None
+    start_ns: int  # trace time of the named run
+    period_ns: int
+    thread: str  # role of the launching thread
+    accounting: dict[str, int]
+    lanes: list[TimelineLane]
+    events: int
+    merged_below_ns: int = 0  # neighbours of one group shorter than this are one event; 0: none are
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A typical or the longest step of a stratum, both sides.
+
+    typical: the median step of the run with the median mean, on this rank; `exact` says whether it is that very
+    step or, in a stratum pooled from several workloads, the nearest one that was kept.
+    """
+
+    stratum: int  # index into Result.strata
+    kind: Literal["typical", "worst"]
+    rank: int
+    exact: bool
+    baseline: TimelineStep | None
+    candidate: TimelineStep | None
+
+
+class Timelines(msgspec.Struct, frozen=True):
+    """Steps to look at event by event. `names` holds every text once."""
+
+    names: list[str]
+    steps: list[Timeline]
+    strata_left_out: int = 0  # with steps on both sides, and less time than those shown
+    ranks_left_out: int = 0
+
 
 FORMAT_VERSION = 1
 
@@ -76,6 +793,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode(data: bytes) -> Result:
     """Read a result back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    from tracediff.model.reader import RESULT  # takes a while to make: not before a result is read
-
     return RESULT.decode(data)
+
+
+# What reads results back.
+
+RESULT = msgspec.json.Decoder(Result)

@@ -10,7 +10,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from tracediff.load.database import sql
+from tracediff.formats.database import sql
 
 # In the order in which they are documented. Those of MEASURED cost a measurement of the export, as `compare` makes it.
 EVENTS = {

@@ -5,13 +5,23 @@ Positions are in the units of the figure's own viewBox; the templates draw them.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from tracediff.model import Phase, Result
-from tracediff.report import palette, units
+from tracediff.report import palette, tables, units
+from tracediff.report.escape import markdown_cell, markdown_prose, shorten, visible
 from tracediff.report.waterfall import nice_ticks
 
 _MOST_DOTS = 240  # of one run in one figure
@@ -183,3 +193,237 @@ def run_strip(before: Sequence[float], after: Sequence[float], width: float = 34
         for side, values, y in (("baseline", before, 9.0), ("candidate", after, 25.0))
     ]
     return Strip(scale, rows, 50.0, 0)
+
+
+# The GIL matrix: who waits for whom, summed over the holder's ranges.
+
+_MOST = 8  # threads a way: those with the most time
+_DARKEST = 0.55  # share of the colour where the wait is the longest; the figures stay readable on it
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One waiting and one holding thread, ns a step; None: that side did not capture it."""
+
+    baseline: float | None
+    candidate: float | None
+    heat: float
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Waiting threads down, holding threads across."""
+
+    waiters: list[str]
+    holders: list[str]
+    rows: list[tuple[str, list[Cell | None]]]
+    scale: units.Scale
+
+
+def gil_grid(result: Result) -> Grid:
+    """Sum the pairs of the result by thread; the longest first."""
+    rows = result.gil.matrix
+    return grid_of([(row.waiter, row.holder, row.baseline_ns, row.candidate_ns) for row in rows])
+
+
+def grid_of(pairs: Iterable[tuple[str, str, float | None, float | None]]) -> Grid:
+    """Sum waiter, holder, ns of the baseline (or of the one side that there is), ns of the candidate."""
+    sums: dict[tuple[str, str], list[float | None]] = {}
+    for waiter, holder, *times in pairs:
+        cell = sums.setdefault((waiter, holder), [None, None])
+        for side, value in enumerate(times):
+            if value is not None:
+                cell[side] = (cell[side] or 0.0) + value
+    size = {pair: max(value or 0.0 for value in cell) for pair, cell in sums.items()}
+    waiters = _largest({pair[0] for pair in sums}, size, 0)
+    holders = _largest({pair[1] for pair in sums}, size, 1)
+    longest = max(size.values(), default=0.0) or 1.0
+    rows: list[tuple[str, list[Cell | None]]] = []
+    for waiter in waiters:
+        cells: list[Cell | None] = []
+        for holder in holders:
+            pair = (waiter, holder)
+            if pair not in sums:
+                cells.append(None)
+                continue
+            baseline, candidate = sums[pair]
+            cells.append(Cell(baseline, candidate, _DARKEST * size[pair] / longest))
+        rows.append((waiter, cells))
+    return Grid(waiters, holders, rows, units.scale_for(size.values()))
+
+
+def _largest(names: set[str], size: dict[tuple[str, str], float], part: int) -> list[str]:
+    total = {name: sum(ns for pair, ns in size.items() if pair[part] == name) for name in names}
+    return sorted(names, key=lambda name: (-total[name], name))[:_MOST]
+
+
+# Rows of any query as text, CSV, JSON or Markdown; Parquet is that of the other tables.
+
+LONGEST = 80  # of a text
+_NARROW = 24  # to which texts are shortened before rows are given lines of their own
+_NULL = "NULL"
+# What json.dumps leaves as it is and nobody sees.
+_UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def print_grid(
+    frame: pl.DataFrame, console: Console, *, width: int | None, longest: int | None = LONGEST
+) -> None:
+    """Print rows in aligned columns, or one value a line where they do not fit into `width` columns.
+
+    Texts are cut in their middle to `longest` columns, None: not at all; numbers never are. `width` None: any.
+    """
+    heads = [visible(name) for name in frame.columns]
+    numeric = [kind.is_numeric() for kind in frame.dtypes]
+    rows = list(zip(*(_cells(column) for column in frame.iter_columns()), strict=True))
+    for limit in dict.fromkeys((longest, min(longest or _NARROW, _NARROW))):
+        shown = [
+            [_short(cell, limit, is_number) for cell, is_number in zip(row, numeric, strict=True)]
+            for row in rows
+        ]
+        widths = [max(map(cell_len, column)) for column in zip(heads, *shown, strict=True)]
+        if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
+            _columns(heads, shown, widths, numeric, console)
+            return
+        if longest is None:
+            break
+    _records(heads, [[_short(cell, longest, False) for cell in row] for row in rows], console)
+
+
+def _columns(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    numeric: Sequence[bool],
+    console: Console,
+) -> None:
+    def line(cells: Sequence[str], style: str) -> None:
+        text = Text()
+        for number, (cell, width, right) in enumerate(zip(cells, widths, numeric, strict=True)):
+            space = " " * (width - cell_len(cell))
+            text.append("  " if number else "")
+            text.append(
+                space + cell if right else cell + space, "dim" if cell == _NULL and not style else style
+            )
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+    line(heads, "bold")
+    console.print(Text("  ".join("-" * width for width in widths), style="dim"), soft_wrap=True)
+    for row in rows:
+        line(row, "")
+
+
+def _records(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    width = max(map(cell_len, heads), default=0)
+    for number, row in enumerate(rows, 1):
+        console.print(Text(f"row {number}", style="dim"), soft_wrap=True)
+        for head, cell in zip(heads, row, strict=True):
+            name = (f"  {head}{' ' * (width - cell_len(head))}  ", "bold")
+            console.print(Text.assemble(name, (cell, "dim" if cell == _NULL else "")), soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return _NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list | dict):
+        return visible(json.dumps(_plain(value), ensure_ascii=False))
+    return visible(str(value))
+
+
+def _cells(column: pl.Series) -> list[str]:
+    """The cells of a column, numbers with as many decimals as the column needs."""
+    values = column.to_list()
+    if column.dtype.is_float() and all(
+        one is None or (one.is_integer() and abs(one) < 1e15) for one in values
+    ):
+        return [_NULL if one is None else f"{one:.0f}" for one in values]
+    return [_cell(one) for one in values]
+
+
+def _float(value: float) -> str:
+    """Enough digits to tell what matters; CSV and JSON have them all."""
+    return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _short(cell: str, longest: int | None, is_number: bool) -> str:
+    return cell if is_number or longest is None or cell_len(cell) <= longest else shorten(cell, longest)
+
+
+def csv(frame: pl.DataFrame) -> bytes:
+    """Return rows as CSV: control characters by their escapes, and nothing a spreadsheet would take for a formula."""
+    return tables.csv(_flat(frame))
+
+
+def json_rows(frame: pl.DataFrame) -> bytes:
+    """Return rows as a JSON array of objects, one a line; what JSON has no number for is null."""
+    lines = [
+        json.dumps(_plain(row), ensure_ascii=False, separators=(", ", ": "))
+        for row in frame.iter_rows(named=True)
+    ]
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def markdown(frame: pl.DataFrame, note: str = "") -> bytes:
+    """Return rows as a table of Markdown, texts as code; `note` follows it."""
+    numeric = [kind.is_numeric() for kind in frame.dtypes]
+    lines = [
+        "| " + " | ".join(markdown_prose(name) for name in frame.columns) + " |",
+        "|" + "|".join("-:" if is_number else "-" for is_number in numeric) + "|",
+    ]
+    for row in frame.iter_rows():
+        cells = [
+            ""
+            if value is None
+            else _cell(value)
+            if isinstance(value, int | float)
+            else markdown_cell(_cell(value))
+            for value in row
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    if note:
+        lines += ["", markdown_prose(note)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    """Return rows as Parquet: types and texts as they are."""
+    return tables.parquet(frame)
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Texts and nested values as visible text; numbers, times and booleans as they are."""
+    columns = []
+    for column in frame.iter_columns():
+        plain = (
+            column.dtype.is_numeric() or column.dtype.is_temporal() or column.dtype in (pl.Boolean, pl.Null)
+        )
+        if plain:
+            columns.append(column)
+            continue
+        words = [None if value is None else _cell(value) for value in column.to_list()]
+        columns.append(pl.Series(column.name, words, dtype=pl.String))
+    flat = pl.DataFrame(columns)
+    return flat.rename({name: visible(name) for name in flat.columns})
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

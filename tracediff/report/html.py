@@ -11,30 +11,30 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.measure.evidence import kernel_sql
+from tracediff.companions.latencies import words as latencies_words
+from tracediff.companions.ncu import words as ncu_words
+from tracediff.companions.trtexec import words as trtexec_words
+from tracediff.compare.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, NcuRow, Result
 from tracediff.report import (
     figures,
-    latencies_words,
-    names,
-    ncu_words,
     palette,
     rank_words,
-    recorder,
-    rows,
     system_words,
     templates,
     timelines,
-    trtexec_words,
     units,
     waterfall,
     words,
 )
+from tracediff.report import tables as rows
+from tracediff.report import words as names
+from tracediff.report import write as recorder
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.gil_grid import gil_grid
+from tracediff.report.figures import gil_grid
 from tracediff.report.left_out import left_out
 from tracediff.report.markdown import render_markdown
-from tracediff.report.waterfall_svg import NARROW, render_svg
+from tracediff.report.waterfall import NARROW, render_svg
 
 _LONGEST_NAME = 600
 

@@ -52,26 +52,26 @@ COMPARISON = Kind(
 ALONE = (
     Kind(
         "show", "model.show:Show", "is the report of one capture", "one capture", "docs/result.md",
-        {"html": "report.show_html:render_show_html", "md": "report.show_markdown:render_show_markdown"},
-        "report.show_terminal:render_show_terminal", tables=True,
+        {"html": "report.show:render_show_html", "md": "report.show:render_show_markdown"},
+        "report.show:render_show_terminal", tables=True,
     ),
     Kind(
         "ncu", "model.ncu:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
-        {"html": "report.ncu_html:render_ncu_html", "md": "report.ncu_markdown:render_ncu_markdown"},
-        "report.ncu_terminal:render_ncu_terminal",
+        {"html": "companions.ncu.render:render_ncu_html", "md": "companions.ncu.render:render_ncu_markdown"},
+        "companions.ncu.render:render_ncu_terminal",
     ),
     Kind(
         "trtexec", "model.trtexec:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
-        {"html": "report.trtexec_html:render_trtexec_html", "md": "report.trtexec_markdown:render_trtexec_markdown"},
-        "report.trtexec_terminal:render_trtexec_terminal",
+        {"html": "companions.trtexec.render:render_trtexec_html", "md": "companions.trtexec.render:render_trtexec_markdown"},
+        "companions.trtexec.render:render_trtexec_terminal",
     ),
     Kind(
         "latencies", "model.latencies:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
         {
-            "html": "report.latencies_html:render_latencies_html",
-            "md": "report.latencies_markdown:render_latencies_markdown",
+            "html": "companions.latencies.render:render_latencies_html",
+            "md": "companions.latencies.render:render_latencies_markdown",
         },
-        "report.latencies_terminal:render_latencies_terminal", cut=False,
+        "companions.latencies.render:render_latencies_terminal", cut=False,
     ),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in (COMPARISON, *ALONE)}

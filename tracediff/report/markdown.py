@@ -6,21 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tracediff.companions.latencies import words as latencies_words
+from tracediff.companions.ncu import words as ncu_words
+from tracediff.companions.trtexec import words as trtexec_words
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import (
-    latencies_words,
-    names,
-    ncu_words,
-    rank_words,
-    system_words,
-    trtexec_words,
-    units,
-    waterfall,
-    words,
-)
+from tracediff.report import rank_words, system_words, units, waterfall, words
+from tracediff.report import words as names
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
-from tracediff.report.rows import benchmark_rows, gap_order, kernel_order, range_order
+from tracediff.report.tables import benchmark_rows, gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
 LIMIT = 65_536  # characters of a GitHub comment

@@ -5,25 +5,350 @@ Sections: summary, impact, latencies and gates where there are any, timeline, wh
 
 from __future__ import annotations
 
-from tracediff.model import Result, RunInput
-from tracediff.report import palette, units, waterfall, words
-from tracediff.report.document import (
+import math
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from tracediff.companions.latencies import words as latencies_words
+from tracediff.errors import TracediffError
+from tracediff.model import Finding, Result, RunInput
+from tracediff.report import palette, templates, units, waterfall, words
+from tracediff.report import write as document
+from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
+from tracediff.report.left_out import left_out
+from tracediff.report.waterfall import render_svg
+from tracediff.report.write import (
     Block,
     Code,
     Fill,
     Heading,
     Items,
+    Listing,
     Number,
     Paragraph,
     Span,
     Strong,
     Table,
 )
-from tracediff.report.document import Waterfall as Figure
-from tracediff.report.left_out import left_out
-from tracediff.report.postmortem_beside import gates, latencies
-from tracediff.report.postmortem_causes import CONFIDENCE, MOST, causes, sure_findings
-from tracediff.report.ruled_out import ruled_out
+from tracediff.report.write import Waterfall as Figure
+
+# Parts of the post-mortem on what was given beside the captures: gates, latencies without a profiler.
+
+_MOST = 20  # rows and notes
+
+
+def gates(result: Result) -> list[Block]:
+    """Return what became of the gates; nothing where none were judged."""
+    found = result.gates
+    if found is None or not found.outcomes:
+        return []
+    rows: list[list[Span]] = [
+        [Code(one.text), one.outcome + (", warning only" if one.severity == "warning" else ""), one.message]
+        for one in found.outcomes[:_MOST]
+    ]
+    left = len(found.outcomes) - _MOST
+    notes: list[list[Span]] = [[note] for note in found.notes[:_MOST]]
+    notes += [
+        [Code(one.text), f": its failure is waived until {one.waiver.expires}: {one.waiver.reason}"]
+        for one in found.outcomes
+        if one.waiver is not None
+    ][:_MOST]
+    return [
+        Heading(2, "Gates"),
+        Table(["Gate", "Outcome", "What was measured"], rows),
+        *([Paragraph([f"{left} more gates: see the JSON."])] if left > 0 else []),
+        *([Items(notes)] if notes else []),
+    ]
+
+
+def latencies(result: Result) -> list[Block]:
+    """Return the latencies that were measured without a profiler; nothing where none were given."""
+    found = result.latencies
+    if found is None:
+        return []
+    unit = latencies_words.scale(found).unit
+    rows: list[list[Span]] = [
+        [
+            line.label, Number(line.before), Number(line.after), Number(line.delta), Number(line.change),
+            Number(line.interval), line.level,
+        ]
+        for line in latencies_words.lines(found)
+    ]  # fmt: skip
+    header = [
+        f"{unit} an iteration", "Baseline", "Candidate", "Delta", "Change", latencies_words.interval_name(found), "Level",
+    ]  # fmt: skip
+    notes = [f"Profiling, {line}." for line in latencies_words.traced(found)] + (
+        [found.note] if found.note else []
+    )
+    notes += [
+        f"{check.name.replace('_', ' ')}: baseline {check.baseline}, candidate {check.candidate}: {check.message}"
+        for check in found.checks
+        if check.status != "ok"
+    ]
+    return [
+        Heading(2, "Latencies without a profiler"),
+        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), words.sentence(found.verdict_reason)]),
+        Table(header, rows),
+        Paragraph([f"{latencies_words.facts(found)}."]),
+        *([Items([[note] for note in notes[:_MOST]])] if notes else []),
+    ]
+
+
+# The causes of a post-mortem, ranked, each with what shows it.
+
+MOST, LISTED = 12, 40  # causes told at length, and in the table
+CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
+
+
+def sure_findings(result: Result) -> list[Finding]:
+    """The findings beyond noise, in their order."""
+    return [finding for finding in result.findings if finding.level != "within_noise"]
+
+
+def causes(result: Result) -> list[Block]:
+    """Return the section: a table of all causes, then the largest with their evidence."""
+    found = sure_findings(result)
+    blocks: list[Block] = [Heading(2, "Causes, ranked")]
+    if not found:
+        return [*blocks, Paragraph(["No finding is beyond noise."])]
+    scale = words.finding_scale(found)
+    rows: list[list[Span]] = [
+        [
+            Number(str(finding.rank)), words.sentence(finding.title), Number(scale.delta(finding.delta_ns)),
+            Number("" if finding.share is None else units.share(finding.share)),
+            f"{CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
+        ]
+        for finding in found[:LISTED]
+    ]  # fmt: skip
+    blocks.append(Table(["", "Cause", "A step", "Of the step's change", "Confidence"], rows))
+    # The parts of the mean over ranks: of a change on one rank alone, the finding's own size is that rank's.
+    parts = [finding.candidate_ns - finding.baseline_ns for finding in found if finding.cause != "batch_mix"]
+    explained = sum(parts)
+    blocks.append(
+        Paragraph(
+            [
+                f"Together {scale.delta(explained)} of {scale.delta(result.step.delta_ns)} a step; the rest is spread over places "
+                "whose change cannot be told from noise."
+            ]
+        )
+    )
+    for finding in found[:MOST]:
+        blocks += _cause(finding, scale, words.interval_name(result))
+    if len(found) > MOST:
+        blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
+    return blocks
+
+
+def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
+    evidence = finding.evidence
+    tests = (
+        ""
+        if finding.q_value is None
+        else f", q {units.probability(finding.q_value)} after correction for many places"
+    )
+    items: list[list[Span]] = [
+        [
+            f"{words.both_sides(finding, scale, '→')} a step; {interval} of this difference "
+            f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
+        ],
+        [Strong(f"Confidence {CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],
+    ]
+    place: list[Span] = ["At "]
+    for name, value in words.place(finding.where):
+        place += [f"{', ' if len(place) > 1 else ''}{name} ", Code(value)]
+    if len(place) > 1:
+        items.append(place)
+    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
+        runs = [
+            ", ".join(map(scale.number, values))
+            for values in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
+        ]
+        items.append([f"Each run, {scale.unit} a step: baseline {runs[0]}; candidate {runs[1]}"])
+    if evidence.count_baseline is not None and evidence.count_candidate is not None:
+        items.append(
+            [
+                f"{words.sentence(words.what_is_counted(finding))}: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
+            ]
+        )
+    if finding.note:
+        items.append([finding.note])
+    if finding.next:
+        items.append([Strong("Next: "), finding.next])
+    blocks: list[Block] = [Heading(3, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
+    if evidence.moments:
+        blocks += [Paragraph(["Where to look in Nsight Systems:"]), _moments(finding)]
+    if evidence.sql:
+        blocks += [
+            Paragraph(["What shows it, as a query on the export itself:"]),
+            Listing(evidence.sql, "sql"),
+        ]
+    return [*blocks, Paragraph([Fill("What in the code explains this.")])]
+
+
+def _moments(finding: Finding) -> Table:
+    rows = [
+        [
+            moment.side, Code(moment.run), Number(f"{moment.start_ns / 1e9:.6f} s"), Number(f"{moment.end_ns / 1e9:.6f} s"),
+            Number(f"{(moment.end_ns - moment.start_ns) / 1e3:,.1f} us"), moment.what,
+        ]
+        for moment in finding.evidence.moments
+    ]  # fmt: skip
+    return Table(["Side", "Capture", "From", "To", "Length", ""], rows)
+
+
+# What a post-mortem may rule out, and what it may not: a change that was not seen is not a change that is not there.
+
+# A category is ruled out where its whole interval lies within this part of a step; beyond it noise may hide a change.
+NEGLIGIBLE = 0.01
+_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # categories whose kind of trace may be missing
+
+
+def ruled_out(result: Result) -> list[Block]:
+    """Return the section: categories, kernels, the mix of steps, and the circumstances of both captures."""
+    blocks: list[Block] = [Heading(2, "What was ruled out, and why")]
+    if result.verdict == "not_comparable":
+        blocks.append(
+            Paragraph(
+                [
+                    "Nothing: the sides are not comparable, and any difference may be one of what differs below."
+                ]
+            )
+        )
+    else:
+        within = f"{100 * NEGLIGIBLE:.0f} % of a step"
+        blocks += [
+            Paragraph(
+                [
+                    f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
+                    "nothing is ruled out."
+                ]
+            ),
+            Table(["Possible cause", "Delta", "95 % CI", "", ""], _categories(result)),
+        ]
+    checks = result.comparability.checks
+    same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
+    other = [check for check in checks if check not in same]
+    if same:
+        rows: list[list[Span]] = [[check.name, Code(check.baseline), check.message] for check in same]
+        blocks += [
+            Paragraph(["Circumstances that are the same on both sides:"]),
+            Table(["", "Value", ""], rows),
+        ]
+    if other:
+        harmless = {"ok": "no obstacle to comparing", "warn": "not ruled out", "fail": "not comparable"}
+        rows = [
+            [check.name, Code(check.baseline), Code(check.candidate), harmless[check.status], check.message]
+            for check in other
+        ]
+        blocks += [
+            Paragraph(["Circumstances that differ:"]),
+            Table(["", "Baseline", "Candidate", "", ""], rows),
+        ]
+    return blocks
+
+
+def _categories(result: Result) -> list[list[Span]]:
+    books, step = result.accounting, result.step.baseline_ns
+    scale = units.scale_for([*books.delta.values(), *books.ci_low.values(), *books.ci_high.values()])
+    rows: list[list[Span]] = []
+    for key in palette.order(set(books.delta)):
+        label = palette.category(key).label
+        if key not in books.baseline and key not in books.candidate:
+            if key in _OPTIONAL:
+                flag = words.category_missing(result, key)
+                rows.append(
+                    [label, Number(""), Number(""), "not ruled out", f"not captured; {flag} shows it"]
+                )
+            continue
+        if key not in books.delta or books.level.get(key, "within_noise") != "within_noise":
+            continue  # it moved: it is among the causes
+        delta, low, high = books.delta[key], books.ci_low.get(key), books.ci_high.get(key)
+        absent = _absent(result, key)
+        judged = _judged(scale, low, high, step, absent, repeated=_repeated(result))
+        rows.append([label, Number(scale.delta(delta)), *judged])
+    return [*rows, *_kernels(result), _mix(result)]
+
+
+def _repeated(result: Result) -> bool:
+    """Whether both sides have runs enough to know their run-to-run noise: an interval within one run does not."""
+    return min(result.step.runs.baseline, result.step.runs.candidate) > 1
+
+
+def _absent(result: Result, key: str) -> str:
+    books = result.accounting
+    sides = [
+        name
+        for name, values in (("baseline", books.baseline), ("candidate", books.candidate))
+        if key not in values
+    ]
+    if sides:
+        return f"not captured on the {sides[0]}"
+    return (
+        "nothing is charged to it on either side"
+        if not books.baseline[key] and not books.candidate[key]
+        else ""
+    )
+
+
+def _judged(
+    scale: units.Scale, low: float | None, high: float | None, step: float, absent: str, *, repeated: bool
+) -> list[Span]:
+    if absent.startswith("not captured"):
+        return [Number(""), "not ruled out", absent]
+    if absent:
+        return [Number(""), "ruled out", absent]
+    if low is None or high is None:
+        return [Number(""), "not ruled out", "its noise is not known"]
+    interval = Number(f"{scale.signed(low)} to {scale.signed(high)} {scale.unit}")
+    if not repeated:
+        return [interval, "not ruled out", "one run on a side: run-to-run noise is not known"]
+    reach = max(abs(low), abs(high))
+    share = _at_most(reach, step)
+    if reach <= NEGLIGIBLE * step:
+        return [interval, "ruled out", f"at most {share} of a step"]
+    return [interval, "not ruled out", f"noise may hide up to {share} of a step"]
+
+
+def _at_most(part: float, whole: float) -> str:
+    """Write a bound as a share, rounded up: a bound that is rounded down is none."""
+    if not whole:
+        return units.NO_BASE
+    return f"{math.ceil(1000 * part / whole - 1e-9) / 10:,.1f} %"
+
+
+def _kernels(result: Result) -> list[list[Span]]:
+    """One row for all kernels that did not move; none where there are none."""
+    still = [row for row in result.kernels if row.level == "within_noise"]
+    if not still:
+        return []
+    worst = max(max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still)
+    largest = max(still, key=lambda row: (abs(row.delta_ns), row.ci_high_ns))
+    scale = units.scale_for([worst, largest.delta_ns])
+    small = _repeated(result) and worst <= NEGLIGIBLE * result.step.baseline_ns
+    text = f"{len(still)} of {len(result.kernels)} rows within noise, no interval beyond {scale.time(worst)}"
+    delta = Number(f"largest {scale.delta(largest.delta_ns)}")
+    return [["each of the other kernels", delta, Number(""), "ruled out" if small else "not ruled out", text]]
+
+
+def _mix(result: Result) -> list[Span]:
+    mix = result.mix
+    scale = units.scale_for([mix.baseline_raw_ns, mix.batch_mix_ns])
+    small = abs(mix.batch_mix_ns) <= NEGLIGIBLE * abs(mix.baseline_raw_ns)
+    text = (
+        "the sides ran the same mix of steps"
+        if small
+        else "another mix of steps; kept apart from the step time above"
+    )
+    return [
+        "another batch mix",
+        Number(scale.delta(mix.batch_mix_ns)),
+        Number(""),
+        "ruled out" if small else "not ruled out",
+        text,
+    ]
 
 
 def build(result: Result) -> list[Block]:
@@ -320,3 +645,100 @@ def _actions(result: Result) -> list[Block]:
         [Fill("What would have limited it: owner, by when")],
     ]
     return [Heading(2, "Action items"), Items(items, boxes=True)]
+
+
+# The post-mortem as files: Markdown with a figure beside it, or one HTML page, by the name's ending.
+
+_MARGIN = 12  # of a drawing in a file of its own
+_LONGEST = 400  # characters of a name
+_MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
+
+
+def file_names(path: Path) -> list[Path]:
+    """Return the files that a post-mortem of this name consists of.
+
+    Raises `TracediffError` (postmortem-format).
+    """
+    suffix = path.suffix.lower()
+    if suffix in _HTML:
+        return [path]
+    if suffix in _MARKDOWN:
+        return [path, _figure_path(path)]
+    raise TracediffError(
+        "postmortem-format",
+        f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
+        fix="FILE.md or FILE.html",
+        exit_code=2,
+    )
+
+
+def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
+    """Return every file and its content."""
+    result = neutral(result)
+    blocks = build(result)
+    drawing = render_svg(waterfall.build(result))
+    files = file_names(path)
+    if len(files) == 1:
+        return {path: _html(blocks, drawing).encode()}
+    figure = files[1]
+    image = Markdown(f"![Step-time waterfall, drawn]({quote(figure.name)})")
+    text = templates.markdown_environment().get_template("postmortem.md.j2")
+    rendered = text.render(
+        blocks=blocks, image=image, inline=_inline, cell=_cell, hashes=lambda level: Markdown("#" * level)
+    )
+    return {path: rendered.encode(), figure: standalone(drawing).encode()}
+
+
+def _figure_path(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-waterfall.svg")
+
+
+def _inline(span: document.Span, cell: bool = False) -> Markdown:
+    kind = document.style(span)
+    if kind == "code":
+        return markdown_cell(span, _LONGEST) if cell else markdown_code(span, _LONGEST)
+    text = markdown_prose(span)
+    if kind == "strong":
+        return _spaced(span, Markdown(f"**{text}**"))
+    if kind == "fill":
+        return Markdown(f"_to fill: {text}_" if text else "_to fill_")
+    return _spaced(span, text)
+
+
+def _spaced(span: str, text: Markdown) -> Markdown:
+    """Escaping drops blanks at the ends, which part a span from its neighbours."""
+    return Markdown(
+        (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
+    )
+
+
+def _cell(span: document.Span) -> Markdown:
+    return _inline(span, cell=True)
+
+
+def _html(blocks: list[document.Block], drawing: str) -> str:
+    page = templates.html_environment().get_template("postmortem.html.j2")
+    # The palette and a drawing of fixed words: the only text of the page that is not escaped.
+    return page.render(
+        blocks=blocks,
+        style=document.style,
+        longest=_LONGEST,
+        shorten=shorten,
+        title=next(block.text for block in blocks if isinstance(block, document.Heading)),
+        stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("postmortem.css")),
+        drawing=Markup(drawing),
+    )
+
+
+def standalone(drawing: str) -> str:
+    """Make a drawing for a page into a file of its own: names for its colours become the colours, on white."""
+    colours = {variable: colour for colour, variable in palette.BY_COLOUR.items()}
+    body = re.sub(r"var\((--[\w-]+)\)", lambda found: colours.get(found[1], "sans-serif"), drawing)
+    width, height = (float(one) for one in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
+    across, down = width + 2 * _MARGIN, height + 2 * _MARGIN
+    opening = body.index(">") + 1
+    size = f'viewBox="{-_MARGIN} {-_MARGIN} {across:g} {down:g}" width="{across:g}" height="{down:g}"'
+    tag = body[:opening].replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    tag = re.sub(r'viewBox="[^"]*"', size, tag)
+    paper = f'<rect x="{-_MARGIN}" y="{-_MARGIN}" width="{across:g}" height="{down:g}" fill="{palette.PAPER_LIGHT}"/>'
+    return f"{tag}{paper}{body[opening:]}"

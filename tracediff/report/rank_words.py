@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tracediff.model import RankRow, RankSkew, Result
 from tracediff.report import units
-from tracediff.report.rows import OUTLIER, rank_order
+from tracediff.report.tables import OUTLIER, rank_order
 
 NAMED = 3
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model.show import IdleCause, Show, ShowCategory, ShowStratum
-from tracediff.report import palette, recorder, units, words
+from tracediff.report import palette, units, words
+from tracediff.report import write as recorder
 from tracediff.report.timelines import workload_name
 
 _NAMED = 3  # workloads that are not in the mean; further ones are summed up

@@ -15,7 +15,7 @@ from tracediff.model import (
     Result,
     System,
 )
-from tracediff.model.show_system import ShowCall, ShowMetric, ShowSystem
+from tracediff.model.show import ShowCall, ShowMetric, ShowSystem
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Finding, KernelRow, Note, Result, System
-from tracediff.report import names, rank_words, system_words, units, waterfall, words
+from tracediff.report import rank_words, system_words, units, waterfall, words
+from tracediff.report import words as names
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
-from tracediff.report.rows import LIMIT, kernel_order
+from tracediff.report.tables import LIMIT, kernel_order
 from tracediff.report.waterfall import text_lines
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
@@ -30,22 +31,22 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _findings(result, console, top)
     _kernels(result, console, top)
     if result.ncu:
-        from tracediff.report.ncu_terminal import print_rows
+        from tracediff.companions.ncu.render import print_rows
 
         print_rows(result.ncu, console, top)
     _ranks(result, console)
     if result.kpi:
-        from tracediff.report.kpi_terminal import print_benchmark
+        from tracediff.companions.bench.render import print_benchmark
 
         print_benchmark(result, console, top)
     if result.trtexec:
-        from tracediff.report.trtexec_terminal import print_trtexec
+        from tracediff.companions.trtexec.render import print_trtexec
 
         print_heading(console, "TensorRT engines, by trtexec")
         print_line(console, result.trtexec.verdict_reason)
         print_trtexec(result.trtexec, console, top)
     if result.latencies:
-        from tracediff.report.latencies_terminal import print_latencies
+        from tracediff.companions.latencies.render import print_latencies
 
         print_latencies(result.latencies, console)
     if result.system:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.measure.intervals import Ints
-from tracediff.measure.merging import merge
+from tracediff.accounting.intervals import Ints
 from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
 from tracediff.model.show import Show, ShowStratum, ShowTimeline
-from tracediff.report import names, palette, units
+from tracediff.report import palette, units
+from tracediff.report import words as names
 from tracediff.report.escape import shorten
 from tracediff.report.waterfall import nice_ticks
+from tracediff.steps.events import merge
 
 WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
 _THINNEST = 6  # an event narrower than this is drawn this wide

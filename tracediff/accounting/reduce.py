@@ -1,0 +1,289 @@
+"""One loaded export -> its `Reduction`: steps, sweep, attribution, then tables by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.collectives import collective_waits
+from tracediff.accounting.gil import read_gil
+from tracediff.accounting.host import host_tables
+from tracediff.accounting.hosts import Hosts
+from tracediff.accounting.idle import IDLE, HostWork, Words, idle_tables
+from tracediff.accounting.kernels import (
+    kernel_table,
+    launch_table,
+    modal_sequences,
+    op_sums,
+    transition_table,
+)
+from tracediff.accounting.metrics import metric_tables
+from tracediff.accounting.os_trace import OsTrace
+from tracediff.accounting.payloads import payload_table
+from tracediff.accounting.reduction import Reduction
+from tracediff.accounting.sweep import Sweep, sweep
+from tracediff.accounting.system import system_tables
+from tracediff.accounting.windows import host_windows
+from tracediff.formats.capture import Capture
+from tracediff.formats.database import frame, run_sql
+from tracediff.formats.selection import ALL, Selection
+from tracediff.steps.events import DRAWN, Keeper, gil_of_steps, ops_of_periods
+from tracediff.trace.periods import Timeline, Unit, build_timeline, select
+from tracediff.trace.ranges import Places
+from tracediff.trace.steps import find_steps
+from tracediff.trace.threads import thread_roles
+
+BUSY = ("compute", "comm", "memcpy")
+
+
+def reduce_capture(
+    capture: Capture,
+    *,
+    step_regex: str | None = None,
+    whole_capture: bool = False,
+    only: Selection = ALL,
+    keep: bool = False,
+    keeper: Keeper = DRAWN,
+    emptied: Callable[[], None] = lambda: None,
+) -> Reduction:
+    """Measure one export.
+
+    `only`: the ranks and steps that are measured; those of the export alone count. `keep`: with the events of some steps, to draw; `keeper` says of which, and how. `emptied` is called when the large tables of the capture are gone.
+    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
+    """
+    if whole_capture:
+        source = "whole-capture"
+        capture.db.execute(_NO_STEPS)
+    else:
+        _need_kernels(capture)
+        source = find_steps(capture, step_regex)
+    steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
+    timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=keep)
+    timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
+    places = Places(capture.db)
+    threads = thread_roles(capture, places, timeline.launchers)
+    swept = [sweep(unit) for unit in timeline.units]
+    periods, strata = _periods(timeline.units, swept, steps)
+    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
+    kernels = _kernel_tables(timeline, swept, periods)
+    sequences = modal_sequences(timeline, swept, periods)
+    collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
+    chosen = keeper.choose(periods, ops_of_periods(swept)) if keep else []
+    gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
+    gil = read_gil(capture.db, windows, threads)
+    emptied()
+    hosts = Hosts(capture.db, timeline.calls, gil)
+    kept = (
+        keeper.keep(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
+        if gil_rows is not None
+        else []
+    )
+    gaps = [one.gaps for one in swept]
+    del swept  # from here on only gaps are looked at: a third of the arrays goes
+    words, trace = Words.of(threads, places, hosts), OsTrace(capture)
+    host_work = HostWork(trace, words) if trace.any else None
+    idle = idle_tables(timeline, gaps, periods, words, hosts, host_work)
+    causes = np.concatenate(idle.causes)
+    periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
+    return Reduction(
+        name=capture.name,
+        fingerprint=capture.fingerprint,
+        bytes=capture.bytes,
+        duration_ns=max(int(unit.end.max()) for unit in timeline.units)
+        - min(int(unit.start.min()) for unit in timeline.units),
+        step_source=source,
+        graph_mode=graph_mode,
+        meta=capture.meta,
+        schema_version=capture.schema.version,
+        coverage=capture.coverage,
+        devices=_devices(capture),
+        threads=list(threads.values()),
+        warnings=[*capture.warnings, *timeline.warnings],
+        residual_ns=_residual(periods),
+        measured=counts,
+        periods=periods.drop("window_start", "window_end"),
+        strata=strata,
+        cells=idle.cells,
+        idle_ns=idle.idle_ns,
+        gaps=idle.gaps,
+        worst=idle.worst,
+        moments=idle.moments,
+        keys=timeline.keys,
+        sequences=sequences,
+        collectives=collectives,
+        kept=kept,
+        **kernels,
+        **host_tables(capture, timeline, windows, gil, places, threads, hosts),
+        **system_tables(capture, trace, windows, threads, host_work),
+        payloads=payload_table(capture, windows, places, threads),
+        **metric_tables(capture, timeline.units, periods),
+    )
+
+
+# With --whole-capture there are no labels: empty tables of the same shape.
+_NO_STEPS = """
+CREATE OR REPLACE TABLE step_text (label INTEGER, number BIGINT, ctx_reqs INTEGER, ctx_tokens INTEGER, gen_reqs INTEGER);
+CREATE OR REPLACE TABLE step (pid INTEGER, step INTEGER, tid BIGINT, number BIGINT, ctx_reqs INTEGER,
+    ctx_tokens INTEGER, gen_reqs INTEGER, start_ns BIGINT, label_end_ns BIGINT, next_ns BIGINT);
+"""
+
+
+def _need_kernels(capture: Capture) -> None:
+    if capture.coverage["kernels"] == "not_captured":
+        build_timeline(capture)  # raises no-kernels before anything is said of steps
+
+
+def _graph_mode(capture: Capture) -> str:
+    said = capture.meta.get("CUDA_GRAPH_TRACE_OPTIONS:MODE", ())
+    if said:
+        return "+".join(sorted({mode.lower() for mode in said}))
+    return "node" if capture.count("op_sort", "graph_node IS NOT NULL") else "unknown"
+
+
+def _devices(capture: Capture) -> list[tuple[int, str, int, int]]:
+    rows = capture.db.execute(
+        "SELECT device, coalesce(name, ''), coalesce(sm_count, 0), coalesce(clock_hz, 0) FROM device ORDER BY device"
+    ).fetchall()
+    return [(int(row[0]), str(row[1]), int(row[2]), int(row[3])) for row in rows]
+
+
+def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
+    if whole_capture:
+        row = capture.db.execute(
+            "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM api_call UNION ALL FROM"
+            " (SELECT start_ns, end_ns FROM op_row))"
+        ).fetchone()
+        assert row is not None
+        pids = [
+            int(pid)
+            for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op_sort ORDER BY pid").fetchall()
+        ]
+        return pl.DataFrame(
+            {
+                "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),
+                "ctx_tokens": [None] * len(pids), "gen_reqs": [None] * len(pids),
+                "window_start": [int(row[0])] * len(pids), "window_end": [int(row[1]) + 1] * len(pids),
+                "said": [None] * len(pids),
+            },
+            schema=_STEP_SCHEMA,
+        )  # fmt: skip
+    return frame(
+        capture.db,
+        "SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs,"
+        " ctx_tokens::BIGINT AS ctx_tokens, gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start,"
+        " coalesce(next_ns, label_end_ns) AS window_end, phase AS said FROM step ORDER BY pid, step",
+    )
+
+
+_STEP_SCHEMA = {
+    **dict.fromkeys(
+        ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"),
+        pl.Int64,
+    ),
+    "said": pl.String,  # the phase, where the source of the steps knows it
+}
+
+
+def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table of whole periods of all units, without idle time by cause, and the exact strata."""
+    frames = []
+    for unit, one in zip(units, swept, strict=True):
+        frames.append(
+            pl.DataFrame(
+                {
+                    "rank": np.full(len(unit.step), unit.rank, np.int64),
+                    "pid": np.full(len(unit.step), unit.pid, np.int64),
+                    "device": np.full(len(unit.step), unit.device, np.int64),
+                    "step": unit.step.astype(np.int64),
+                    "start_ns": unit.bounds[:-1],
+                    "end_ns": unit.bounds[1:],
+                    **{name: one.busy[:, number] for number, name in enumerate(BUSY)},
+                }
+            )
+        )
+    table = pl.concat(frames).join(steps, on=["pid", "step"], how="left", maintain_order="left")
+    ctx, gen = pl.col("ctx_reqs"), pl.col("gen_reqs")
+    table = table.with_columns(
+        phase=pl.when(pl.col("said").is_not_null())
+        .then(pl.col("said"))
+        .when(ctx.is_null() & gen.is_null())
+        .then(pl.lit("step"))
+        .when((ctx > 0) & (gen == 0))
+        .then(pl.lit("context"))
+        .when(ctx == 0)
+        .then(pl.lit("generation"))
+        .otherwise(pl.lit("mixed"))
+    ).drop("said")
+    shape = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
+    strata = table.group_by(shape).len("steps").sort(shape, nulls_last=True).with_row_index("stratum")
+    strata = strata.with_columns(pl.col("stratum").cast(pl.Int64), pl.col("steps").cast(pl.Int64))
+    table = table.join(strata.drop("steps"), on=shape, how="left", nulls_equal=True, maintain_order="left")
+    return table.with_row_index("period").with_columns(pl.col("period").cast(pl.Int64)), strata
+
+
+def _residual(periods: pl.DataFrame) -> int:
+    """Largest |period - sum of categories| over all periods, ns."""
+    total = pl.sum_horizontal(*BUSY, *IDLE)
+    value = periods.select(((pl.col("end_ns") - pl.col("start_ns")) - total).abs().max()).item()
+    return int(value or 0)
+
+
+def _kernel_tables(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, Any]:
+    """kernels, launch and transitions of `Reduction`."""
+    parts: dict[str, list[pl.DataFrame]] = {}
+    first = 0
+    stratum = periods["stratum"].to_numpy()
+    for unit, one in zip(timeline.units, swept, strict=True):
+        sums = op_sums(unit, one, first)
+        found = {
+            "kernels": kernel_table(sums),
+            "launch": launch_table(unit, one, first, stratum, timeline),
+            "transitions": transition_table(unit, sums, stratum),
+        }
+        for name, table in found.items():
+            parts.setdefault(name, []).append(table)
+        first += len(unit.step)
+    return {name: pl.concat(tables, how="vertical") for name, tables in parts.items()}
+
+
+# A capture without GPU work, measured on the host alone: NVTX, GIL and garbage collections.
+
+_MARK = "[step]"
+
+
+def is_host_only(capture: Capture) -> bool:
+    """Return whether an export has no GPU kernels, so that only its host can be measured."""
+    return capture.coverage["kernels"] == "not_captured"
+
+
+def reduce_host(capture: Capture, *, step_regex: str | None = None, only: Selection = ALL) -> Reduction:
+    """Measure the host of an export without kernels; copies and memsets in it are not looked at.
+
+    Raises `TracediffError`: no-steps, one-step, no-whole-step, bad-step-regex.
+    """
+    capture.db.execute("DELETE FROM op_row")
+    capture.db.execute("DELETE FROM op_sort")
+    find_steps(capture, step_regex)
+    run_sql(capture.db, "accounting/step_marks")
+    coverage = capture.coverage
+    capture.coverage = {**coverage, "kernels": "captured"}  # of the marks
+    reduction = reduce_capture(capture, step_regex=step_regex, only=only)
+    no_launch = [
+        pl.lit(0, pl.Int64).alias(name) for name in ("kernels", "graph_kernels", "calls", "graph_launches")
+    ]
+    no_delay = [
+        pl.lit(None, pl.Float64).alias(name) for name in ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
+    ]
+    return dataclasses.replace(
+        reduction,
+        coverage=coverage,
+        kernels=reduction.kernels.clear(),
+        transitions=reduction.transitions.clear(),
+        launch=reduction.launch.with_columns(*no_launch, *no_delay),
+        apis=reduction.apis.filter(pl.col("api") != _MARK),
+        sequences={phase: [] for phase in reduction.sequences},
+    )

@@ -1,0 +1,220 @@
+"""What one export is reduced to: small tables that runs are compared by. Nothing here grows with the kernels of a step.
+
+Every table carries names, not ids of the export: reductions of different exports can be put side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Ints
+from tracediff.compare.strata import SHAPE, bucket
+from tracediff.model import Captured, Note
+from tracediff.trace.periods import Kept
+from tracediff.trace.threads import Thread
+
+# Which steps of an export are kept event by event, to be drawn: chosen before anybody knows the other side.
+
+WORKLOADS = 6  # of a rank and level, those with the most time
+LONGEST_STEP = 100_000  # ops; a step with more is not kept, nor is anything of it read
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of a step: arrays of one length in order of start, ns from the step's start, clipped to the step.
+
+    kind: gpu, idle, api, range, gil, holders or gc. `what` indexes `texts` (of gpu: the row of `Reduction.keys`),
+    `group` indexes `groups`: what the colour says. `inside`: ns really covered, less than end - start where events
+    were merged; `count`: events in it. `under`: of idle, the group had the GIL not been traced.
+    """
+
+    kind: str
+    name: str
+    start: Ints
+    end: Ints
+    what: Ints
+    group: Ints
+    texts: list[str]
+    groups: tuple[str, ...]
+    under: Ints | None = None
+    inside: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    count: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class KeptStep:
+    """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread."""
+
+    period: int
+    thread: str
+    lanes: list[Lane]
+    events: int  # before any were merged
+    merged_below_ns: int = 0  # neighbours of one group shorter than this were merged; 0: none were
+
+
+def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
+    """Rows of the table of periods that are kept, in order. `ops`: how many each has."""
+    table = periods.with_columns(
+        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        bucket("ctx_tokens").alias("wide_tokens"),
+        bucket("gen_reqs").alias("wide_gen"),
+    )
+    chosen: set[int] = set()
+    for level in (SHAPE, ["phase", "ctx_reqs", "wide_tokens", "wide_gen"], ["phase"]):
+        by = ["rank", "device", *level]
+        groups = (
+            in_order(table)
+            .group_by(by, maintain_order=True)
+            .agg(
+                typical=pl.col("period").get((pl.len() - 1) // 2),
+                worst=pl.col("period").last(),
+                total=pl.col("ns").sum(),
+            )
+            .sort("total", *by, descending=[True, *[False] * len(by)], nulls_last=True)
+            .group_by("rank", "device", maintain_order=True)
+            .head(WORKLOADS)
+        )
+        chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
+    return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)
+
+
+def in_order(steps: pl.DataFrame) -> pl.DataFrame:
+    """Steps from the shortest to the longest, of equal ones the latest first: so that the last is the earliest longest."""
+    return steps.sort("ns", "start_ns", descending=[False, True])
+
+
+def typical(ordered: list[int]) -> int:
+    """The (lower) median."""
+    return ordered[(len(ordered) - 1) // 2]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One export.
+
+    periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
+               start_ns, end_ns, and a column of ns for each category of the accounting
+    cells      what a piece of idle time is, a row a number: cause, under (the cause had the GIL not been traced), thread,
+               place, holder, holder_place, copy (launch_api inside a call that copies)
+    idle_ns    period, cell (row of `cells`) -> ns, count
+    kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
+    keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
+    gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
+    worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
+    moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
+    ranges     stratum, thread, place, domain -> count, ns
+    apis       stratum, api, kind, thread -> count, ns
+    launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns
+    transitions stratum, name -> eager, graph (kernels a launch way)
+    gil        stratum, thread -> hold_ns, wait_ns
+    gil_pairs  stratum, waiter, holder, holder_place -> ns
+    gc         stratum, thread, generation -> count, ns
+    os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded
+    comm_calls stratum, library (MPI, NCCL), thread, call -> count, ns, sized (calls whose bytes are known), bytes
+    payloads   stratum, thread, place, domain -> count, sum, low, high: numbers of NVTX ranges
+    off_cpu    stratum, thread -> count, ns on no CPU
+    host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), mpi (the call is one of MPI), off_cpu -> idle ns of host work
+    memory     stratum, kind -> allocations, bytes, frees, freed_bytes
+    memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
+    gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
+    gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
+    served     stratum, thread -> windows: the steps in which threads of a role worked, see `windows.served`
+    strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
+    collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
+    sequences  phase -> the most common sequence of kernel keys of a step
+    kept       steps with all their events, to be drawn; empty where nobody asked
+    """
+
+    name: str
+    fingerprint: str
+    bytes: int
+    duration_ns: int
+    step_source: str
+    graph_mode: str
+    meta: dict[str, tuple[str, ...]]
+    schema_version: str
+    coverage: dict[str, Captured]
+    devices: list[tuple[int, str, int, int]]  # device, name, SMs, clock Hz
+    threads: list[Thread]
+    warnings: list[Note]
+    residual_ns: int
+    measured: Kept  # of how many ranks and steps
+    periods: pl.DataFrame
+    cells: pl.DataFrame
+    idle_ns: pl.DataFrame
+    kernels: pl.DataFrame
+    keys: pl.DataFrame
+    gaps: pl.DataFrame
+    worst: pl.DataFrame
+    moments: pl.DataFrame
+    ranges: pl.DataFrame
+    apis: pl.DataFrame
+    launch: pl.DataFrame
+    transitions: pl.DataFrame
+    gil: pl.DataFrame
+    gil_pairs: pl.DataFrame
+    gc: pl.DataFrame
+    os_calls: pl.DataFrame
+    comm_calls: pl.DataFrame
+    payloads: pl.DataFrame
+    off_cpu: pl.DataFrame
+    host_work: pl.DataFrame
+    memory: pl.DataFrame
+    memory_peaks: pl.DataFrame
+    gpu_metrics: pl.DataFrame
+    gpu_sampling: pl.DataFrame
+    served: pl.DataFrame
+    collectives: pl.DataFrame
+    strata: pl.DataFrame
+    sequences: dict[str, list[int]]
+    kept: list[KeptStep] = field(default_factory=list)
+
+    @property
+    def idle(self) -> pl.DataFrame:
+        """Idle time in words: period and the columns of `cells` -> ns, count."""
+        words = self.cells[self.idle_ns["cell"]]
+        return pl.concat([self.idle_ns.drop("cell"), words], how="horizontal")
+
+
+# Where the steps of a table are in another one: by arrays, for joins of millions of rows are slow.
+
+STEP = ("side", "run", "part", "period")  # what names a step
+
+
+class StepIndex:
+    """The rows of a table with the columns of STEP, each step once."""
+
+    def __init__(self, steps: pl.DataFrame) -> None:
+        self._steps = steps
+
+    @cached_property
+    def _places(self) -> tuple[tuple[int, int, int], Ints, Ints, Ints]:
+        """Sides, runs and parts; of each (side, run, part) its first place, and how many; of each place the row or -1."""
+        side, run, part, period = (self._steps[name].to_numpy().astype(np.int64) for name in STEP)
+        sides, runs, parts = (int(one.max(initial=0)) + 1 for one in (side, run, part))
+        export = (side * runs + run) * parts + part
+        many = np.zeros(sides * runs * parts, np.int64)
+        np.maximum.at(many, export, period + 1)
+        first = np.cumsum(many) - many
+        row = np.full(int(many.sum()), -1, np.int64)
+        row[first[export] + period] = np.arange(len(period))
+        return (sides, runs, parts), first, many, row
+
+    def rows(self, table: pl.DataFrame) -> Ints:
+        """For each row of a table with the columns of STEP: the row of that step here, -1 where it is not."""
+        (sides, runs, parts), first, many, row = self._places
+        if not len(row):
+            return np.full(len(table), -1, np.int64)
+        side, run, part, period = (table[name].to_numpy() for name in STEP)
+        export = (side * runs + run) * parts + part
+        known = (side < sides) & (run < runs) & (part < parts)
+        if not known.all():
+            export = np.where(known, export, 0)
+        known &= period < many[export]
+        if not known.all():
+            return np.where(known, row[np.where(known, first[export] + period, 0)], -1)
+        return np.asarray(row[first[export] + period], np.int64)

@@ -1,0 +1,111 @@
+"""Host windows of the measured steps: in which stratum something on the host happened."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Ints
+from tracediff.trace.threads import Thread
+
+
+@dataclass(frozen=True)
+class Windows:
+    """For each process its windows in order: starts, ends (ns), strata. Windows do not overlap."""
+
+    of_pid: dict[int, tuple[Ints, Ints, Ints]]
+    ranks: frozenset[int]  # the processes that have steps of their own
+
+    def stratum(self, pid: int, instant: Ints) -> Ints:
+        """The stratum of the window of this process that each instant lies in, -1 outside all."""
+        if pid not in self.of_pid:
+            return np.full(len(instant), -1, np.int64)
+        start, end, stratum = self.of_pid[pid]
+        if not len(start):
+            return np.full(len(instant), -1, np.int64)
+        if (edges := self._edges(pid, instant)) is not None:
+            of = np.full(len(edges) - 1, -1, np.int64)  # before, in and between windows
+            of[1::2] = stratum
+            return np.repeat(of, np.diff(edges))
+        at = np.searchsorted(start, instant, side="right") - 1
+        inside = at >= 0
+        inside &= instant < end[at]  # -1, the last one, is left out above
+        return np.where(inside, stratum[at], -1)
+
+    def sums(self, pid: int, instant: Ints, ns: Ints) -> tuple[Ints, Ints]:
+        """Stratum and ns of what happened in the windows: a row a window where the instants come in order, else one each."""
+        if (edges := self._edges(pid, instant)) is None:
+            stratum = self.stratum(pid, instant)
+            return stratum[stratum >= 0], ns[stratum >= 0]
+        some = np.diff(edges)[1::2] > 0
+        total = np.concatenate(([0], np.cumsum(ns)))[edges]
+        return self.of_pid[pid][2][some], np.diff(total)[1::2][some]
+
+    def _edges(self, pid: int, instant: Ints) -> Ints | None:
+        """Where among the instants, in order, each window begins and ends; None where looking each up is not slower.
+
+        Few bounds are looked up among many instants, not every instant among the bounds.
+        """
+        start, end, _ = self.of_pid.get(pid, (instant[:0],) * 3)
+        in_order = 0 < len(start) < len(instant) and (instant[1:] >= instant[:-1]).all()
+        if not in_order or (start[1:] < end[:-1]).any():
+            return None
+        bounds = np.stack((start, end), axis=1).reshape(-1)
+        return np.concatenate(([0], np.searchsorted(instant, bounds, side="left"), [len(instant)]))
+
+    def code(self, pid: int, instant: Ints, key: Ints | int, keys: int) -> Ints:
+        """Stratum and a key below `keys` in one number, stratum * keys + key; -1 outside the windows."""
+        stratum = self.stratum(pid, instant)
+        return np.where(stratum >= 0, stratum * keys + key, -1)
+
+
+def served(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+    """stratum, thread -> windows: the steps in which threads of a role worked, once for each rank that has the role.
+
+    A thread that serves several ranks or devices, or that only the first rank has, works in fewer windows than the
+    stratum has steps. A role outside the ranks' processes serves them all.
+    """
+    carriers: dict[str, set[int]] = {}
+    for thread in threads.values():
+        carriers.setdefault(thread.role, set()).add(thread.pid)
+    rows: list[tuple[int, str, int]] = []
+    for role, pids in sorted(carriers.items()):
+        pids = {pid for pid in pids if len(windows.of_pid[pid][0])}
+        if not pids:
+            continue
+        counted = sorted(pids & windows.ranks) or sorted(pids)[:1]
+        strata, counts = np.unique(
+            np.concatenate([windows.of_pid[pid][2] for pid in counted]), return_counts=True
+        )
+        rows += [
+            (stratum, role, count) for stratum, count in zip(strata.tolist(), counts.tolist(), strict=True)
+        ]
+    return pl.DataFrame(
+        rows, schema={"stratum": pl.Int64, "thread": pl.String, "windows": pl.Int64}, orient="row"
+    )
+
+
+def host_windows(
+    periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread], left_out: Collection[int] = ()
+) -> Windows:
+    """Host windows of the measured steps; a process without steps shares those of `first_pid`, a rank left out has none."""
+    own = (
+        periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
+        .select("pid", "stratum", "window_start", "window_end")
+        .unique(["pid", "window_start"], maintain_order=True)
+        .sort("pid", "window_start")
+    )
+    of_pid: dict[int, tuple[Ints, Ints, Ints]] = {}
+    for pid in own["pid"].unique().to_list():
+        mine = own.filter(pl.col("pid") == pid)
+        of_pid[pid] = (
+            mine["window_start"].to_numpy(),
+            mine["window_end"].to_numpy(),
+            mine["stratum"].to_numpy(),
+        )
+    shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
+    nothing = (np.empty(0, np.int64),) * 3
+    return Windows({**shared, **dict.fromkeys(left_out, nothing), **of_pid}, frozenset(of_pid))

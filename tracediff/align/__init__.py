@@ -1,1 +1,0 @@
-"""align: steps, strata, threads, ranges and kernels: what of one run corresponds to what of another."""

@@ -1,0 +1,1 @@
+"""bench: what the benchmark itself reported of a run."""

@@ -1,0 +1,266 @@
+"""A benchmark's own figures on both sides, and how much of their change the trace explains."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from tracediff.companions.bench.read import KpiReport, Metric, read
+from tracediff.errors import TracediffError
+from tracediff.model import Kpi, KpiRow, Note
+from tracediff.stats.tests import run_level_interval
+
+if TYPE_CHECKING:
+    from tracediff.formats.bundle import Bundle, BundleRun
+    from tracediff.model import Result
+
+
+NO_CHANGE = 0.005  # below this part of the larger side a figure has not moved: a share of it would be noise
+
+# One of these a step and request, and a mean like the step time of the trace: neither a tail nor the median is made of
+# mean steps (a pause in every fifth step moves the mean and leaves the median).
+_PER_STEP = re.compile(r"(tpot|itl|host_step_time|device_step_time)_(generation_)?mean_ms\Z")
+_ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft", "tpot", "itl", "e2e",
+          "host_step_time", "device_step_time")  # fmt: skip
+
+
+def compare_kpi(
+    baseline: Sequence[KpiReport],
+    candidate: Sequence[KpiReport],
+    *,
+    step_baseline_ns: float,
+    step_candidate_ns: float,
+) -> Kpi:
+    """Return the figures that both sides have; with several reports a side, the mean of those that have it.
+
+    `step_*_ns` are the step times of the trace. `explained` is the share of a figure's delta that the
+    trace's step-time delta makes up:
+
+        explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
+
+    for means that are one step long: TPOT, ITL, and the host and device step time of the iteration log (a median
+    moves otherwise than a mean does). A generation step yields about one token a request, so each of these should move by what
+    the step moved by. `tokens a step` is 1, but for TPOT with speculative decoding, where a step yields
+    several: then the baseline's `tokens_per_step`, if its reports have it. (ITL, the time between two
+    arrivals, stays a step long.)
+
+    Example: the step went from 10.0 to 11.0 ms and TPOT from 12.0 to 13.25 ms. The step explains
+    1.0 / 1.25 = 0.8 of it; the other 0.25 ms were lost outside the steps of the trace: prefill of other
+    requests between two tokens, queueing, detokenizing, the network. Above 1 something else gained; below 0
+    the figure moved against the step, and the trace says nothing about it. The trace and the benchmark should
+    be of the same load, and the profiler must not dominate: see `profiling_cost`.
+
+    None for all other figures, where the figure moved by less than `NO_CHANGE`, and where a step time is
+    unknown (not finite).
+    """
+    sides = (_means(baseline), _means(candidate))
+    tokens = sides[0].get("tokens_per_step")
+    step_delta_ms = (step_candidate_ns - step_baseline_ns) / 1e6
+    rows = []
+    for name in sorted(sides[0].keys() & sides[1].keys(), key=_sort_key):
+        before, after = sides[0][name], sides[1][name]
+        per_step = step_delta_ms / tokens.value if tokens and name.startswith("tpot_") else step_delta_ms
+        rows.append(
+            KpiRow(
+                metric=name,
+                unit=before.unit,
+                better=before.better,
+                baseline=before.value,
+                candidate=after.value,
+                delta=after.value - before.value,
+                explained=_explained(name, before.value, after.value, per_step),
+            )
+        )
+    return Kpi(_sources(baseline), _sources(candidate), rows, _note(baseline, candidate, sides))
+
+
+def mean_figures(reports: Sequence[KpiReport]) -> list[tuple[str, Metric]]:
+    """The figures of some reports in their order; of several reports, the mean of those that have one."""
+    found = _means(reports)
+    return [(name, found[name]) for name in sorted(found, key=_sort_key)]
+
+
+def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
+    values: dict[str, list[Metric]] = {}
+    for report in reports:
+        for name, metric in report.metrics.items():
+            values.setdefault(name, []).append(metric)
+    return {
+        name: Metric(math.fsum(one.value for one in found) / len(found), found[0].unit, found[0].better)
+        for name, found in values.items()
+    }
+
+
+def _explained(name: str, before: float, after: float, per_step_ms: float) -> float | None:
+    delta = after - before
+    if not _PER_STEP.match(name) or not math.isfinite(per_step_ms):
+        return None
+    if abs(delta) <= NO_CHANGE * max(before, after):
+        return None
+    return per_step_ms / delta
+
+
+def _sort_key(name: str) -> tuple[int, str, int, float, str]:
+    order = next((place for place, word in enumerate(_ORDER) if name.startswith(word)), len(_ORDER))
+    family, _, statistic = name.removesuffix("_ms").rpartition("_")
+    percentile = re.match(r"p(\d+(?:\.\d+)?)\Z", statistic)
+    return order, family, statistic != "mean", float(percentile[1]) if percentile else 0.0, name
+
+
+def _sources(reports: Sequence[KpiReport]) -> str:
+    return ", ".join(report.source for report in reports)
+
+
+def _note(
+    baseline: Sequence[KpiReport],
+    candidate: Sequence[KpiReport],
+    sides: tuple[dict[str, Metric], dict[str, Metric]],
+) -> str:
+    parts = []
+    kinds = [sorted({report.kind for report in side}) for side in (baseline, candidate)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        parts.append(
+            f"The sides come from different tools ({', '.join(kinds[0])} and {', '.join(kinds[1])}),"
+            " which may measure a figure of the same name differently."
+        )
+    if max(len(baseline), len(candidate)) > 1:
+        parts.append(f"Means of {len(baseline)} baseline and {len(candidate)} candidate reports.")
+    for word, own, other in (("baseline", sides[0], sides[1]), ("candidate", sides[1], sides[0])):
+        alone = sorted(own.keys() - other.keys(), key=_sort_key)
+        if alone:
+            parts.append(f"Only in the {word}: {', '.join(alone)}.")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class ProfilingCost:
+    """What the profiler added to a step, ns.
+
+    Means over runs; from five runs on without the highest and the lowest fifth, so that one outlying run does
+    not decide. The 95 % interval of the cost is None with fewer than two runs of either kind.
+    """
+
+    profiled_ns: float
+    unprofiled_ns: float
+    cost_ns: float
+    share: float  # of the unprofiled step
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+
+
+def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float]) -> ProfilingCost | None:
+    """Return what profiling costs, from mean step times a run with and without it; None without runs of both.
+
+    Example: 11.0 ms profiled and 10.0 ms unprofiled cost 1.0 ms, a share of 0.1. Where the cost is of the
+    size of the difference between two sides, their traces say little about unprofiled runs.
+    """
+    sides = [np.asarray(values, dtype=np.float64) for values in (profiled_ns, unprofiled_ns)]
+    if any(not len(side) or not np.isfinite(side).all() or side.min() <= 0 for side in sides):
+        return None
+    profiled, unprofiled = (
+        float(np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean()) for side in sides
+    )
+    low = high = math.nan
+    if min(map(len, sides)) >= 2:
+        bounds = run_level_interval(sides[1][:, np.newaxis], sides[0][:, np.newaxis])
+        low, high = (float(bound[0]) for bound in bounds)
+    known = math.isfinite(low) and math.isfinite(high)
+    return ProfilingCost(
+        profiled_ns=profiled,
+        unprofiled_ns=unprofiled,
+        cost_ns=profiled - unprofiled,
+        share=(profiled - unprofiled) / unprofiled,
+        ci_low_ns=low if known else None,
+        ci_high_ns=high if known else None,
+    )
+
+
+# The benchmark reports that a capture bundle holds, for a comparison of the bundle.
+
+# What a run without the profiler can tell of a step, best first.
+_STEP_METRICS = ("host_step_time_generation_p50_ms", "host_step_time_p50_ms", "host_step_time_mean_ms",
+                 "itl_p50_ms", "itl_mean_ms", "tpot_p50_ms", "tpot_mean_ms")  # fmt: skip
+
+
+def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> Result:
+    """Return the result with the figures of both sides' benchmark reports, and what the profiler cost.
+
+    `warn` is told of reports that cannot be read and are left out.
+    """
+    added = _adaptive_note(bundle)
+    if added is not None:
+        result = msgspec.structs.replace(result, warnings=[*result.warnings, added])
+    baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
+    kpi = None
+    if baseline and candidate:
+        kpi = compare_kpi(
+            baseline, candidate,
+            step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
+        )  # fmt: skip
+    note = _cost_note(bundle, warn)
+    if note:
+        kpi = kpi or Kpi("", "", [])
+        kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
+    return result if kpi is None else msgspec.structs.replace(result, kpi=kpi)
+
+
+def _adaptive_note(bundle: Bundle) -> Note | None:
+    """Say how many runs `--until` made and what its interval is; nothing of a manifest that says it otherwise."""
+    looks = bundle.adaptive.get("looks") or [{}]
+    numbers = [looks[-1].get(name) for name in ("pairs", "baseline_ns", "low_ns", "high_ns")]
+    pairs, baseline, low, high = (one if isinstance(one, int | float) else None for one in numbers)
+    if not pairs or not baseline or low is None or high is None:
+        return None
+    return Note(
+        "adaptive-runs",
+        f"runs were added pair by pair ({bundle.adaptive.get('until')}), {pairs} of them. The interval that allows for looking"
+        f" after every pair is {100 * low / baseline:+.2f} to {100 * high / baseline:+.2f} % of the step; p and interval above"
+        " are those of a number of runs fixed beforehand, and somewhat too sure",
+    )
+
+
+def _read(paths: Iterable[Path], warn: Callable[[str], None]) -> list[KpiReport]:
+    reports = []
+    for path in paths:
+        try:
+            reports.append(read(path))
+        except TracediffError as error:
+            warn(f"{path.parent.name}/{path.name} was left out: {error.message}")
+    return reports
+
+
+def _cost_note(bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> str:
+    parts = []
+    for side in ("baseline", "candidate"):
+        times = [_step_times(runs, warn) for runs in (bundle.profiled[side], bundle.controls[side])]
+        metric = next((name for name in _STEP_METRICS if all(name in one for one in times)), None)
+        if metric is None:
+            continue
+        cost = profiling_cost(times[0][metric], times[1][metric])
+        if cost is not None:
+            interval = ""
+            if cost.ci_low_ns is not None and cost.ci_high_ns is not None:
+                interval = f" (95 % CI {cost.ci_low_ns / 1e6:+.3f} to {cost.ci_high_ns / 1e6:+.3f})"
+            parts.append(
+                f"{side} {metric.removesuffix('_ms')} {cost.unprofiled_ns / 1e6:.3f} ms without and"
+                f" {cost.profiled_ns / 1e6:.3f} ms with the profiler: {cost.cost_ns / 1e6:+.3f} ms,"
+                f" {cost.share:+.1%}{interval}"
+            )
+    return f"Cost of profiling: {'; '.join(parts)}." if parts else ""
+
+
+def _step_times(runs: Iterable[BundleRun], warn: Callable[[str], None]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {}
+    for run in runs:
+        for report in _read(run.kpi, warn):
+            for name, metric in report.metrics.items():
+                if name in _STEP_METRICS:
+                    times.setdefault(name, []).append(metric.value * 1e6)
+    return times

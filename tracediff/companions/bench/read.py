@@ -1,0 +1,679 @@
+"""A file with a benchmark's own figures of one run -> `KpiReport`. The format is recognised by its content.
+
+    trtllm-bench        `trtllm-bench throughput|latency --report_json FILE`
+    serving-benchmark   `benchmark_serving.py --save-result`, of TensorRT-LLM and of vLLM
+    iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
+    iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
+    cpp-iteration-log   log lines `{"Active Request Count":...}` of the C++ runtime; no times in them
+    emulator            `--report FILE` of the emulator in `tracediff.capture.workloads`
+
+Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+import statistics
+import warnings
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+import numpy as np
+
+from tracediff.errors import TracediffError
+from tracediff.model import Note
+
+# `KpiReport`: what every reader of a benchmark's own figures gives, and how the readers take numbers in.
+
+Kind = Literal[
+    "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "cpp-iteration-log", "emulator"
+]
+Better = Literal["lower", "higher"]
+_LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a report. Its name says the unit too: `ttft_mean_ms`."""
+
+    value: float
+    unit: str
+    better: Better
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One executor iteration of one rank; None where the format does not say.
+
+    `number` is the number printed. The figures of a record are all of one loop, but releases differ in
+    whether that loop's NVTX label carries the printed number or the one before.
+    """
+
+    number: int
+    rank: int = 0
+    scheduled_reqs: int | None = None
+    ctx_reqs: int | None = None
+    ctx_tokens: int | None = None
+    gen_tokens: int | None = None  # requests, where the format counts those: one token each
+    host_ms: float | None = None
+    device_ms: float | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is known to have had nothing to run: its time is waiting for requests."""
+        if self.scheduled_reqs is not None:
+            return self.scheduled_reqs == 0
+        return self.ctx_reqs == 0 and self.gen_tokens == 0
+
+    @property
+    def generation(self) -> bool:
+        """Whether it only generated."""
+        return self.ctx_reqs == 0 and bool(self.gen_tokens) and not self.idle
+
+
+@dataclass(frozen=True)
+class KpiReport:
+    """A benchmark's own report of one run.
+
+    `metrics` are by canonical name, the same in every format: `request_throughput_req_s`,
+    `output_throughput_tok_s`, `{ttft,tpot,itl,e2e}_{mean,p50,p90,p95,p99}_ms`,
+    `{host,device}_step_time_{mean,p50,generation_p50,generation_mean}_ms`, `tokens_per_step`, ... A figure that was
+    not measured is absent, never zero. `iterations` are the first ones of the file, `iterations_left_out`
+    counts the rest.
+    """
+
+    kind: Kind
+    source: str  # base name of the file
+    metrics: dict[str, Metric]
+    iterations: list[Iteration] = field(default_factory=list)
+    iterations_left_out: int = 0
+    warnings: list[Note] = field(default_factory=list)
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number that is not negative as a float, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if not 0 <= value <= _LARGEST:  # also False for nan
+        return None
+    return float(value)
+
+
+def count(value: Any) -> int | None:
+    """Return a whole number that is not negative, None for anything else."""
+    checked = number(value)
+    return int(checked) if checked is not None and checked == math.floor(checked) else None
+
+
+def section(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object as it is and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def put(metrics: dict[str, Metric], name: str, value: Any) -> None:
+    """Add a figure under its canonical name, whose end says the unit; what is no measurement is left out.
+
+    A latency of 0 is what the benchmarks write without streaming, 0 tokens a step what they write without a
+    count: not measured. A throughput of 0 is a result: every request failed.
+    """
+    checked = number(value)
+    unit, better = _unit(name)
+    if checked is None or (checked == 0 and unit in ("ms", "tok")):
+        return
+    metrics[name] = Metric(checked, unit, better)
+
+
+def _unit(name: str) -> tuple[str, Better]:
+    if name.endswith("_ms"):
+        return "ms", "lower"
+    if name.endswith("_req_s"):
+        return "req/s", "higher"
+    if name.endswith("_tok_s"):
+        return "tok/s", "higher"
+    return "tok", "higher"
+
+
+# JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff.capture.workloads`.
+
+MAX_VALUE_BYTES = 64 << 20  # a longer list of single requests' values is not looked at
+_MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN
+_FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
+_Get = Callable[[str], Any]
+
+# trtllm-bench: key under `performance` or `streaming_metrics` -> canonical name.
+_PERFORMANCE = {
+    "request_throughput_req_s": "request_throughput_req_s",
+    "system_output_throughput_tok_s": "output_throughput_tok_s",
+    "system_total_throughput_tok_s": "total_throughput_tok_s",
+    "output_throughput_per_gpu_tok_s": "output_throughput_per_gpu_tok_s",
+    "output_throughput_per_user_tok_s": "output_throughput_per_user_tok_s",
+    "avg_request_latency_ms": "e2e_mean_ms",
+}
+_STREAMING = {
+    "token_output_speed_tok_s": "generation_speed_per_user_tok_s",
+    "avg_ttft_ms": "ttft_mean_ms",
+    "avg_tpot_ms": "tpot_mean_ms",
+}
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+
+# The serving benchmark.
+_THROUGHPUTS = {
+    "request_throughput": "request_throughput_req_s",
+    "output_throughput": "output_throughput_tok_s",
+    "total_token_throughput": "total_throughput_tok_s",
+    "user_throughput": "request_speed_per_user_tok_s",
+}
+_LATENCY = re.compile(r"(mean|median|p\d{1,2}(?:\.\d{1,4})?)_(ttft|tpot|itl|e2el)_ms\Z")
+_LISTS = {"ttfts": "ttft", "itls": "itl", "e2els": "e2e"}  # of single requests, in seconds
+
+
+def read_json(data: bytes, source: str) -> KpiReport | None:
+    """Return the report in a JSON file's content, None where it is none of these."""
+    parsed = _top_level(data)
+    if parsed is None:
+        return None
+    keys, get = parsed
+    if "performance" in keys:
+        return _trtllm_bench(get, source)
+    if "request_throughput" in keys or any(_LATENCY.match(key) for key in keys):
+        return _serving(keys, get, source)
+    if "emulator" in keys and "ranks" in keys:
+        return _emulator(get, source)
+    return None
+
+
+def _top_level(data: bytes) -> tuple[list[str], _Get] | None:
+    """Return the keys of an object and a function that decodes the value of one when asked.
+
+    Lists of single requests, which make up nearly all of a detailed report, stay undecoded.
+    """
+    try:
+        raw = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return list(raw), lambda key: _decoded(raw.get(key))
+    except _FAILURES:
+        pass
+    # Python's json module writes NaN and Infinity, which are no JSON: a benchmark without a request has them.
+    if len(data) > _MAX_LENIENT_BYTES or not (b"NaN" in data or b"Infinity" in data):
+        return None
+    try:
+        whole = json.loads(data)
+    except _FAILURES:
+        return None
+    return (list(whole), whole.get) if isinstance(whole, dict) else None
+
+
+def _decoded(raw: msgspec.Raw | None) -> Any:
+    if raw is None or len(memoryview(raw)) > MAX_VALUE_BYTES:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except _FAILURES:
+        return None
+
+
+def _trtllm_bench(get: _Get, source: str) -> KpiReport | None:
+    metrics: dict[str, Metric] = {}
+    performance, streaming = section(get("performance")), section(get("streaming_metrics"))
+    for values, names in ((performance, _PERFORMANCE), (streaming, _STREAMING)):
+        for key, name in names.items():
+            put(metrics, name, values.get(key))
+    for values, key, name in (
+        (performance, "request_latency_percentiles_ms", "e2e"),
+        (streaming, "ttft_percentiles", "ttft"),
+        (streaming, "tpot_percentiles", "tpot"),
+    ):
+        for percentile in _PERCENTILES:
+            put(metrics, f"{name}_{percentile}_ms", section(values.get(key)).get(percentile))
+    accepted = section(section(get("decoding_stats")).get("acceptance_length_percentiles"))
+    put(metrics, "tokens_per_step", accepted.get("average"))
+    return KpiReport("trtllm-bench", source, metrics) if metrics else None
+
+
+def _serving(keys: list[str], get: _Get, source: str) -> KpiReport | None:
+    metrics: dict[str, Metric] = {}
+    for key, name in _THROUGHPUTS.items():
+        put(metrics, name, get(key))
+    for key in keys:
+        found = _LATENCY.match(key)
+        if found:
+            statistic = {"median": "p50"}.get(found[1], found[1])
+            put(metrics, f"{'e2e' if found[2] == 'e2el' else found[2]}_{statistic}_ms", get(key))
+    put(metrics, "tokens_per_step", section(get("avg_decoded_tokens_per_iter")).get("mean"))
+    for key, name in _LISTS.items():
+        if key in keys and f"{name}_mean_ms" not in metrics:
+            _from_list(metrics, name, get(key), get("errors"))
+    return KpiReport("serving-benchmark", source, metrics, warnings=_failed(get, source)) if metrics else None
+
+
+def _from_list(metrics: dict[str, Metric], name: str, values: Any, errors: Any) -> None:
+    """Add mean and percentiles of a latency that the report has only request by request."""
+    if not isinstance(values, list):
+        return
+    if isinstance(errors, list) and len(errors) == len(values):
+        values = [value for value, error in zip(values, errors, strict=True) if not error]
+    flat: Iterable[Any] = chain.from_iterable(row if isinstance(row, list) else (row,) for row in values)
+    checked = (number(value) for value in flat)
+    seconds = np.fromiter((value for value in checked if value is not None), dtype=np.float64)
+    if not len(seconds):
+        return
+    put(metrics, f"{name}_mean_ms", 1000 * float(np.mean(seconds)))
+    for percentile in (50, 90, 95, 99):
+        put(metrics, f"{name}_p{percentile}_ms", 1000 * float(np.percentile(seconds, percentile)))
+
+
+def _failed(get: _Get, source: str) -> list[Note]:
+    asked, completed = number(get("num_prompts")), number(get("completed"))
+    if asked is None or completed is None or completed >= asked:
+        return []
+    return [
+        Note(
+            "kpi-failed-requests",
+            f"{source}: {asked - completed:.0f} of {asked:.0f} requests failed; the figures are of the rest",
+        )
+    ]
+
+
+def _emulator(get: _Get, source: str) -> KpiReport | None:
+    """Host step times of generation steps: of the profiled ones, or, in a run without the profiler, of all."""
+    metrics: dict[str, Metric] = {}
+    ranks = get("ranks")
+    first = section(ranks[0]) if isinstance(ranks, list) and ranks else {}
+    times = section(first.get("profiled_step" if get("profiled") is True else "unprofiled_step"))
+    for key, name in (("median_us", "generation_p50"), ("mean_us", "generation_mean")):
+        value = number(times.get(key))
+        put(metrics, f"host_step_time_{name}_ms", None if value is None else value / 1000)
+    return KpiReport("emulator", source, metrics) if metrics else None
+
+
+# One line of an iteration log -> `Line`, for each of the formats.
+
+_FAILURES_kpi_line = (msgspec.MsgspecError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record, and what belongs to another one or is a figure of its own.
+
+    `earlier_device_ms` is the device time of the loop `device_lag` before.
+    """
+
+    iteration: Iteration
+    earlier_device_ms: float | None = None
+    device_lag: int = 1
+    latency_ms: float | None = None  # of the batch; with the overlap scheduler it spans two loops
+    forward_ms: float | None = None  # GPU time of the forward pass of this batch
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of lines: which it claims as its own, and how to read one (None: malformed)."""
+
+    kind: Kind
+    claims: Callable[[str], bool]
+    parse: Callable[[str], Line | None]
+
+
+# PyTorch backend, log line
+
+_ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
+_FIELD = re.compile(r"(\w+)(?: = |: )([^,]*)")
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{0,20})?(?:e[+-]?\d{1,2})?)(ms|s)\Z")
+# A release printed tensor(256) here, so the states are not always a literal.
+_STATE = re.compile(r"'(num_ctx_requests|num_ctx_tokens|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
+
+
+def _claims_log_line(text: str) -> bool:
+    return "iter = " in text and any(
+        name in text for name in ("host_step_time", "elapsed_time", "num_scheduled_requests")
+    )
+
+
+def _parse_log_line(text: str) -> Line | None:
+    found = _ITER.search(text)
+    # Ranks that write to one pipe can cut each other's lines: two records in one line, or half of one.
+    if found is None or text.count("iter = ") != 1:
+        return None
+    head, states_found, tail = text[found.start() :].partition("states = ")
+    fields: dict[str, str] = {name: value.strip() for name, value in _FIELD.findall(head)}
+    try:
+        host = _milliseconds(fields.get("host_step_time", fields.get("elapsed_time", "")))
+        device = _milliseconds(fields.get("prev_device_step_time", "N/A"))
+        rank = _whole(fields.get("global_rank", fields.get("rank", "0")))
+        scheduled = _whole(fields["num_scheduled_requests"]) if "num_scheduled_requests" in fields else None
+    except ValueError:
+        return None
+    if not states_found or host is None:
+        return None
+    states = {name: int(value) for name, value in _STATE.findall(tail)}
+    if scheduled == 0:
+        states = dict.fromkeys(states, 0)  # nothing ran: they are still those of the iteration before
+    iteration = Iteration(
+        number=int(found[1]),
+        rank=rank,
+        scheduled_reqs=scheduled,
+        ctx_reqs=states.get("num_ctx_requests"),
+        ctx_tokens=states.get("num_ctx_tokens"),
+        gen_tokens=states.get("num_generation_tokens"),
+        host_ms=host,
+    )
+    return Line(iteration, earlier_device_ms=device)
+
+
+def _milliseconds(text: str) -> float | None:
+    if text == "N/A":
+        return None
+    found = _DURATION.match(text)
+    value = number(float(found[1])) if found else None
+    if found is None or value is None:
+        raise ValueError
+    return value * 1000 if found[2] == "s" else value
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise ValueError
+    return int(text)
+
+
+# Statistics of an iteration: a Python dict in a --iteration_log file, JSON in a log of the C++ runtime
+
+
+def _claims_stats(text: str) -> bool:
+    return "{" in text and "iterLatencyMS" in text
+
+
+def _parse_stats(text: str) -> Line | None:
+    stats = _mapping(text)
+    printed = count(stats.get("iter"))
+    if printed is None:
+        return None
+    batch = section(stats.get("inflightBatchingStats"))
+    ctx, gen = count(batch.get("numContextRequests")), count(batch.get("numGenRequests"))
+    scheduled = count(batch.get("numScheduledRequests"))
+    latency = number(stats.get("iterLatencyMS"))
+    # The times in it are of the last loop that had ended. With the overlap scheduler a batch's record is made
+    # one loop later, so that is its own; without, it is the one before, but there the latency is the loop's.
+    overlap = stats.get("schedulerMode") != "non_overlap"
+    iteration = Iteration(
+        number=printed,
+        rank=count(stats.get("rank", stats.get("attentionDpRank"))) or 0,
+        scheduled_reqs=scheduled if scheduled is not None or ctx is None or gen is None else ctx + gen,
+        ctx_reqs=ctx,
+        ctx_tokens=count(batch.get("numCtxTokens")),
+        gen_tokens=gen,
+        host_ms=number(stats.get("hostStepTimeMS")) if overlap else latency,
+    )
+    return Line(
+        iteration,
+        earlier_device_ms=number(stats.get("prevDeviceStepTimeMS")),
+        device_lag=1 if overlap else 2,
+        latency_ms=latency,
+        forward_ms=number(stats.get("gpuForwardTimeMS")),
+    )
+
+
+# C++ runtime of 2023 and 2024 (gptManagerBenchmark --log_iteration_data, Triton backend)
+
+
+def _claims_cpp(text: str) -> bool:
+    return '"Active Request Count"' in text
+
+
+def _parse_cpp(text: str) -> Line | None:
+    stats = _mapping(text)
+    printed = count(stats.get("Iteration Counter"))
+    if printed is None:
+        return None
+    return Line(
+        Iteration(
+            number=printed,
+            scheduled_reqs=count(stats.get("Scheduled Requests")),
+            ctx_reqs=count(stats.get("Context Requests")),
+            ctx_tokens=count(stats.get("Total Context Tokens")),
+            gen_tokens=count(stats.get("Generation Requests")),
+        )
+    )
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    """Return the dict at the end of a line, in JSON or Python notation; an empty one where there is none."""
+    text = text[text.find("{") :]
+    try:
+        if text.startswith('{"'):
+            return section(msgspec.json.decode(text))
+        return section(ast.literal_eval(text))
+    except _FAILURES_kpi_line:
+        return {}
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("iteration-log", _claims_log_line, _parse_log_line),
+    Format("iteration-stats", _claims_stats, _parse_stats),
+    Format("cpp-iteration-log", _claims_cpp, _parse_cpp),
+)
+MARKERS = (b"iter = ", b"iterLatencyMS", b'"Active Request Count"')
+"""What a line of one of the formats holds at least: the others are skipped undecoded."""
+
+# Iteration logs: from a log's lines to the figures of a run. One pass, bounded memory.
+
+MAX_ITERATIONS = 100_000  # records kept; the figures are of all
+MAX_LINE_BYTES = 256 << 10
+_MAX_SAMPLE = 1 << 20
+_MAX_RANKS = 4096
+
+
+def read_log(file: BinaryIO, source: str) -> KpiReport | None:
+    """Return the figures of a log, None where no line of it is of a known format.
+
+    The first line that can be read decides the format; lines of others are then not looked at.
+    """
+    formats = FORMATS
+    malformed: dict[str, int] = {}
+    collector = _Collector()
+    for text, whole in _lines(file):
+        for form in formats:
+            if not form.claims(text):
+                continue
+            line = form.parse(text) if whole else None
+            if line is None:
+                malformed[form.kind] = malformed.get(form.kind, 0) + 1
+            else:
+                formats = (form,)
+                collector.add(line)
+            break
+    if not collector.count:
+        return None
+    return collector.report(formats[0], source, malformed.get(formats[0].kind, 0))
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[str, bool]]:
+    """Yield the lines that may be of interest and whether they are whole; longer ones are cut."""
+    while raw := file.readline(MAX_LINE_BYTES):
+        whole = len(raw) < MAX_LINE_BYTES or raw.endswith(b"\n")
+        if any(marker in raw for marker in MARKERS):
+            yield raw.decode("utf-8", "replace").strip().removeprefix("\ufeff"), whole
+        while not whole and raw and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE_BYTES)
+
+
+class _Sample:
+    """Mean of all values and median of every `stride`-th, the stride doubling with the number of values."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self._stride = 1
+        self._kept = array("d")
+
+    def add(self, value: float | None) -> None:
+        if value is None:
+            return
+        if self.count % self._stride == 0:
+            self._kept.append(value)
+            if len(self._kept) > _MAX_SAMPLE:
+                self._kept = self._kept[::2]
+                self._stride *= 2
+        self.count += 1
+        self.total += value
+
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    def median(self) -> float | None:
+        return statistics.median(self._kept) if self._kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What later records of the same rank have to know of one."""
+
+    number: int
+    idle: bool
+    generation: bool
+    index: int | None  # in the list of records, None beyond its end
+
+
+class _Collector:
+    """Takes the records of a log one by one.
+
+    The device time that record N prints was measured in an earlier loop (N - 1, see kpi_line): it is given to
+    that record, and left out of the figures where that loop had nothing to run. Where the log does not hold
+    that record (cut, or sampled) the time still counts: dropping real work is the worse error.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._idle = 0
+        self._iterations: list[Iteration] = []
+        self._seen: dict[int, deque[_Seen]] = {}
+        self._host, self._host_generation = _Sample(), _Sample()
+        self._device, self._device_generation = _Sample(), _Sample()
+        self._latency, self._forward = _Sample(), _Sample()
+
+    def add(self, line: Line) -> None:
+        iteration = line.iteration
+        self._place_device_time(line)
+        index = len(self._iterations) if self.count < MAX_ITERATIONS else None
+        if index is not None:
+            self._iterations.append(iteration)
+        self.count += 1
+        if len(self._seen) < _MAX_RANKS or iteration.rank in self._seen:
+            seen = self._seen.setdefault(iteration.rank, deque(maxlen=2))
+            seen.append(_Seen(iteration.number, iteration.idle, iteration.generation, index))
+        if iteration.idle:
+            self._idle += 1
+            return
+        self._host.add(iteration.host_ms)
+        if iteration.generation:
+            self._host_generation.add(iteration.host_ms)
+        self._latency.add(line.latency_ms)
+        self._forward.add(line.forward_ms)
+
+    def _place_device_time(self, line: Line) -> None:
+        if line.earlier_device_ms is None:
+            return
+        number = line.iteration.number - line.device_lag
+        seen = self._seen.get(line.iteration.rank, ())
+        owner = next((record for record in seen if record.number == number), None)
+        if owner is not None and owner.index is not None:
+            self._iterations[owner.index] = replace(
+                self._iterations[owner.index], device_ms=line.earlier_device_ms
+            )
+        if owner is None or not owner.idle:
+            self._device.add(line.earlier_device_ms)
+        if owner is not None and owner.generation:
+            self._device_generation.add(line.earlier_device_ms)
+
+    def report(self, form: Format, source: str, malformed: int) -> KpiReport:
+        metrics: dict[str, Metric] = {}
+        for name, every, generation in (
+            ("host_step_time", self._host, self._host_generation),
+            ("device_step_time", self._device, self._device_generation),
+        ):
+            put(metrics, f"{name}_mean_ms", every.mean())
+            put(metrics, f"{name}_p50_ms", every.median())
+            put(metrics, f"{name}_generation_p50_ms", generation.median())
+        put(metrics, "gpu_forward_time_mean_ms", self._forward.mean())
+        put(metrics, "iteration_latency_mean_ms", self._latency.mean())
+        left_out = self.count - len(self._iterations)
+        notes = []
+        if malformed:
+            notes.append(Note("kpi-malformed-lines", f"{source}: {malformed} iteration lines are broken"))
+        if self._idle and metrics:
+            notes.append(
+                Note(
+                    "kpi-idle-iterations",
+                    f"{source}: {self._idle} of {self.count} iterations had no request and do not count",
+                )
+            )
+        if left_out:
+            notes.append(
+                Note(
+                    "kpi-iterations-left-out",
+                    f"{source}: the first {len(self._iterations)} of {self.count} iterations are kept one by"
+                    " one; the figures are of all",
+                )
+            )
+        if not metrics:
+            notes.append(
+                Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")
+            )
+        return KpiReport(form.kind, source, metrics, self._iterations, left_out, notes)
+
+
+__all__ = ["Iteration", "Kind", "KpiReport", "Metric", "read"]
+
+MAX_JSON_BYTES = 256 << 20  # a JSON report has to be read as a whole
+_JSON_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"')
+
+
+def read(path: Path) -> KpiReport:
+    """Return the report in a file.
+
+    Raises `TracediffError`: kpi-unreadable (no such file, no permission, too large), kpi-unknown-format.
+    """
+    try:
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "there is no such file"
+            raise TracediffError("kpi-unreadable", f"{path}: {what}")
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # ast warns of odd escapes in lines that are not Python
+            report = _read(file, path)
+    except OSError as error:
+        raise TracediffError("kpi-unreadable", f"{path.name}: cannot be read: {error}") from error
+    if report is None:
+        raise TracediffError(
+            "kpi-unknown-format",
+            f"{path.name}: not a report of a benchmark that is known here",
+            fix="give a trtllm-bench --report_json file, a serving benchmark's --save-result file,"
+            " or a log of TensorRT-LLM with print_iter_log: true",
+        )
+    return report
+
+
+def _read(file: BinaryIO, path: Path) -> KpiReport | None:
+    looks_like_json = _JSON_OBJECT.match(file.read(4096)) is not None
+    size = file.seek(0, 2)
+    file.seek(0)
+    if looks_like_json and size <= MAX_JSON_BYTES:
+        report = read_json(file.read().removeprefix(b"\xef\xbb\xbf"), path.name)
+        if report is not None:
+            return report
+        file.seek(0)
+    report = read_log(file, path.name)
+    if report is None and looks_like_json and size > MAX_JSON_BYTES:
+        raise TracediffError(
+            "kpi-unreadable",
+            f"{path.name}: {size} bytes of JSON, the most that is read is {MAX_JSON_BYTES}",
+            fix="save the report without its lists of single requests (no --save-detailed)",
+        )
+    return report

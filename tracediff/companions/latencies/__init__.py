@@ -1,0 +1,1 @@
+"""latencies: measurements without a profiler, one value an iteration."""

@@ -1,0 +1,1 @@
+"""ncu: profiles of Nsight Compute."""

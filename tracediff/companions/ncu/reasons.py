@@ -1,0 +1,436 @@
+"""Thresholds of the rules on counters, and what bounds a kernel. docs/ncu.md explains each with its source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tracediff.model import NcuKernel, NcuReason
+
+Bound = Literal["compute", "memory", "compute_and_memory", "latency"]
+Values = Mapping[str, float]
+
+# Nsight Compute's rule SOLBottleneck: below 60 % of both peaks a kernel waits (latency); 10 points apart is balanced.
+LATENCY_PCT = 60.0
+BALANCED_POINTS = 10.0
+# Its rule AchievedOccupancy takes 10 points for a difference; so do we, for every percentage.
+POINTS = 10.0
+# Its rule CPIStall: a stall counts from 30 % of the cycles between two instructions.
+STALL_SHARE = 0.3
+# Ours: a change of duration below this may be another clock, cache or moment; ncu's own repeatability is of that size.
+CLEAR_CHANGE = 0.03
+# Ours: a quantity explains a change when it makes this part of it up, on a scale of logarithms.
+EXPLAINS = 0.3
+# Ours: a ratio that is worth saying.
+RATIO = 1.2
+
+LIMITS = {
+    "registers": "limit_registers", "shared_mem": "limit_shared_mem", "warps": "limit_warps", "blocks": "limit_blocks",
+    "barriers": "limit_barriers",
+}  # fmt: skip
+
+
+def bound(values: Values) -> Bound | None:
+    """What a kernel is bound by, from its throughputs in % of the peak; None where they were not collected."""
+    compute, memory = values.get("compute_pct"), values.get("memory_pct")
+    if compute is None or memory is None:
+        return None
+    if max(compute, memory) < LATENCY_PCT:
+        return "latency"
+    if abs(compute - memory) < BALANCED_POINTS:
+        return "compute_and_memory"
+    return "compute" if compute > memory else "memory"
+
+
+def limits(values: Values) -> list[str]:
+    """What keeps occupancy down: `grid` (less than one wave), and what allows the fewest blocks on an SM.
+
+    Empty where the hardware's most warps fit, or where nothing was collected.
+    """
+    found = []
+    waves = values.get("waves_per_sm")
+    if waves is not None and waves < 1:
+        found.append("grid")
+    theoretical = values.get("theoretical_occupancy_pct")
+    if theoretical is None or theoretical >= 99.95:
+        return found
+    blocks = {name: values[key] for name, key in LIMITS.items() if key in values}
+    least = min(blocks.values(), default=None)
+    return found + [name for name, value in blocks.items() if value == least]
+
+
+# Figures of counters in the sentences of a comparison: plain ASCII, as everywhere (report/units.py).
+
+_SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
+_TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3))
+
+
+def _digits(value: float) -> str:
+    """Three digits, no exponent."""
+    return (
+        f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+    )
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...], plain: str) -> str:
+    for unit, size in units:
+        if abs(value) >= size:
+            return f"{_digits(value / size)} {unit}"
+    return f"{_digits(value) if value % 1 else f'{value:.0f}'} {plain}".rstrip()
+
+
+def time(ns: float) -> str:
+    """Write a duration."""
+    return _scaled(ns, _TIMES, "ns")
+
+
+def size(value: float) -> str:
+    """Write bytes in decimal units."""
+    return _scaled(value, _SIZES, "B")
+
+
+def count(value: float) -> str:
+    """Write a count of instructions."""
+    return _scaled(value, _COUNTS, "")
+
+
+def clock(hz: float) -> str:
+    """Write a frequency."""
+    return f"{hz / 1e9:.2f} GHz"
+
+
+def percent(value: float) -> str:
+    """Write a percentage: whole, with a digit below ten."""
+    return f"{value:.0f}" if abs(value) >= 9.95 or value == 0 else f"{value:.1f}"
+
+
+def both(before: str, after: str) -> str:
+    """Write a change; the unit once where both have the same."""
+    one, _, unit = before.rpartition(" ")
+    same = one and unit == after.rpartition(" ")[2] and unit.isalpha()
+    return f"{one if same else before} -> {after}"
+
+
+def points(before: float, after: float) -> str:
+    """Write a change of a percentage."""
+    return f"{percent(before)} -> {percent(after)} %"
+
+
+def times(before: float, after: float) -> str:
+    """Write how often the smaller goes into the larger."""
+    ratio = max(before, after) / min(before, after)
+    return f"{ratio:,.0f} x" if ratio >= 99.5 else f"{ratio:.1f} x" if ratio >= 1.095 else f"{ratio:.2f} x"
+
+
+# Why a kernel got faster or slower: rules over the counters of both sides (docs/ncu.md).
+
+_CAUSES, _EFFECTS = 2, 1  # the most of each that a sentence takes
+_LIMIT_WORDS = {
+    "registers": ("registers a thread", "registers_per_thread"),
+    "shared_mem": ("shared memory a block", ""),
+    "warps": ("threads a block", "block_threads"),
+}
+_STALL_WORDS = {"imc_miss": "constant-cache-miss", "lg_throttle": "LG-throttle", "mio_throttle": "MIO-throttle",
+                "tex_throttle": "TEX-throttle", "gmma": "GMMA"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """Both sides of a kernel, and the logarithm of the ratio of their durations (negative: faster)."""
+
+    before: NcuKernel
+    after: NcuKernel
+    log: float
+
+    @property
+    def slow(self) -> NcuKernel:
+        """The side that takes longer."""
+        return self.after if self.log > 0 else self.before
+
+    def pair(self, key: str) -> tuple[float, float] | None:
+        """The key on both sides; None where one lacks it."""
+        one, other = self.before.values.get(key), self.after.values.get(key)
+        return None if one is None or other is None else (one, other)
+
+    def explained(self, key: str, power: int = 1) -> float:
+        """Which part of the change the ratio of a key makes up; `power` -1 where more is faster. 0: not known."""
+        found = self.pair(key)
+        if found is None or min(found) <= 0 or not self.log:
+            return 0.0
+        return power * math.log(found[1] / found[0]) / self.log
+
+    def points(self, key: str, more_is_faster: bool) -> float:
+        """By how many points a percentage moved the way that goes with the change; negative: the other way."""
+        found = self.pair(key)
+        if found is None:
+            return 0.0
+        return (found[1] - found[0]) * (1 if (self.log < 0) == more_is_faster else -1)
+
+
+@dataclass(frozen=True)
+class _Fired:
+    strength: float
+    reason: NcuReason
+
+
+def _fired(strength: float, rule: str, words: str, kind: Literal["cause", "effect"] = "cause") -> _Fired:
+    return _Fired(min(strength, 1.0), NcuReason(rule, kind, words))
+
+
+def factors(before: NcuKernel, after: NcuKernel) -> dict[str, float]:
+    """What the ratio of durations is made of; the factors multiply to it. Empty where a counter is missing.
+
+    duration = instructions x (cycles / instructions) / (cycles / duration)
+    """
+    keys = ("duration_ns", "cycles", "instructions")
+    if any(side.values.get(key, 0.0) <= 0 for side in (before, after) for key in keys):
+        return {}
+    time, cycles, instructions = (after.values[key] / before.values[key] for key in keys)
+    return {
+        "instructions": instructions,
+        "cycles_per_instruction": cycles / instructions,
+        "clock": time / cycles,
+    }
+
+
+def reasons(before: NcuKernel, after: NcuKernel) -> list[NcuReason]:
+    """The rules that fired, strongest causes first, then effects; as many as a sentence takes."""
+    times = before.values.get("duration_ns"), after.values.get("duration_ns")
+    if not times[0] or not times[1] or times[0] == times[1]:
+        return []
+    change = Change(before, after, math.log(times[1] / times[0]))
+    by_clock = _clock(change)
+    if by_clock is not None:
+        return [by_clock.reason]
+    found = [fired for rule in _RULES if (fired := rule(change)) is not None]
+    ranked = sorted(enumerate(found), key=lambda one: (-one[1].strength, one[0]))
+    causes = [fired.reason for _, fired in ranked if fired.reason.kind == "cause"]
+    effects = [fired.reason for _, fired in ranked if fired.reason.kind == "effect"]
+    return causes[:_CAUSES] + effects[: _EFFECTS if causes else _EFFECTS + 1]
+
+
+def _clock(change: Change) -> _Fired | None:
+    """The SM ran at another clock, and that is most of it."""
+    parts = factors(change.before, change.after)
+    clocks = change.pair("sm_clock_hz")
+    if not parts or clocks is None:
+        return None
+    share = math.log(parts["clock"]) / change.log
+    if share < 0.5:
+        return None
+    return _fired(share, "clock", f"SM clock {both(*map(clock, clocks))}")
+
+
+def _occupancy(change: Change) -> _Fired | None:
+    if change.points("achieved_occupancy_pct", more_is_faster=True) < POINTS:
+        return None
+    pair = change.pair("achieved_occupancy_pct")
+    assert pair is not None
+    why = _why_occupancy(change)
+    strength = 1.0 if change.slow.bound == "latency" else 0.6
+    return _fired(strength, "occupancy", f"occupancy {points(*pair)}{f': {why}' if why else ''}")
+
+
+def _why_occupancy(change: Change) -> str:
+    """What let more or fewer warps in: the grid, or what limits the blocks on an SM."""
+    theoretical = change.pair("theoretical_occupancy_pct")
+    if theoretical is not None and abs(theoretical[0] - theoretical[1]) >= POINTS / 2:
+        limiter = [name for name in change.slow.limited_by if name in LIMITS]
+        for name in limiter:
+            words = _limit(change, name)
+            if words:
+                return words
+        return f"theoretical {points(*theoretical)}"
+    waves, grid = change.pair("waves_per_sm"), change.pair("grid_blocks")
+    if waves is not None and grid is not None and grid[0] != grid[1] and min(waves) < 2:
+        return f"grid {grid[0]:,.0f} -> {grid[1]:,.0f} blocks"
+    return ""
+
+
+def _limit(change: Change, name: str) -> str:
+    blocks = change.pair(LIMITS[name])
+    if blocks is None or blocks[0] == blocks[1] or name not in _LIMIT_WORDS:
+        return ""
+    words, key = _LIMIT_WORDS[name]
+    if name == "shared_mem":
+        sizes = [
+            sum(side.values.get(f"shared_{kind}_bytes", 0.0) for kind in ("static", "dynamic"))
+            for side in (change.before, change.after)
+        ]
+        return f"{words} {both(*map(size, sizes))}"
+    pair = change.pair(key)
+    return f"{words} {pair[0]:.0f} -> {pair[1]:.0f}" if pair is not None and pair[0] != pair[1] else ""
+
+
+def _instructions(change: Change) -> _Fired | None:
+    share = change.explained("instructions")
+    pair = change.pair("instructions")
+    if pair is None or share < EXPLAINS or change.before.bound == change.after.bound == "memory":
+        return None
+    fewer = "fewer" if pair[1] < pair[0] else "more"
+    return _fired(
+        share,
+        "instructions",
+        f"{times(*pair)} {fewer} instructions ({both(*map(count, pair))})",
+    )
+
+
+def _traffic(change: Change) -> _Fired | None:
+    """Bytes of device memory, where memory is what the slower side is busy with."""
+    before, after = (_dram(side) for side in (change.before, change.after))
+    if not before or not after or change.slow.values.get("memory_pct", 0.0) < LATENCY_PCT:
+        return None
+    share = math.log(after / before) / change.log
+    return (
+        _fired(share, "dram-traffic", f"DRAM traffic {both(size(before), size(after))}")
+        if share >= EXPLAINS
+        else None
+    )
+
+
+def _dram(side: NcuKernel) -> float | None:
+    read, written = side.values.get("dram_read_bytes"), side.values.get("dram_write_bytes")
+    return None if read is None or written is None else read + written
+
+
+def _l2_traffic(change: Change) -> _Fired | None:
+    """Bytes that the SMs ask of L2, where L2 is busy and device memory does not explain it."""
+    share, pair = change.explained("l2_bytes"), change.pair("l2_bytes")
+    if pair is None or share < EXPLAINS or change.slow.values.get("l2_pct", 0.0) < LATENCY_PCT:
+        return None
+    return _fired(share * 0.9, "l2-traffic", f"L2 traffic {both(*map(size, pair))}")
+
+
+def _spills(change: Change) -> _Fired | None:
+    """Local memory: registers spilled, or arrays that are not in registers."""
+    found = [
+        sum(side.values.get(key, 0.0) for key in ("local_loads", "local_stores"))
+        for side in (change.before, change.after)
+    ]
+    if change.pair("local_loads") is None or (found[1] > found[0]) != (change.log > 0):
+        return None
+    total = change.slow.values.get("instructions", 0.0)
+    if not total or abs(found[1] - found[0]) < 0.02 * total:
+        return None
+    # what goes through local memory comes back as traffic of L1, L2 and DRAM, and as stalls: these follow from it
+    strength = 1.0 if abs(found[1] - found[0]) >= 0.1 * total else 0.9
+    spilled = change.pair("spill_instructions")
+    if spilled is not None and max(spilled) >= 0.5 * max(found):
+        return _fired(strength, "local-memory", f"register spills {both(*map(count, spilled))} instructions")
+    return _fired(strength, "local-memory", f"local-memory instructions {both(*map(count, found))}")
+
+
+def _bank_conflicts(change: Change) -> _Fired | None:
+    if change.points("bank_conflict_pct", more_is_faster=False) < POINTS:
+        return None
+    pair = change.pair("bank_conflict_pct")
+    assert pair is not None
+    return _fired(0.8, "bank-conflicts", f"bank conflicts {points(*pair)} of shared-memory wavefronts")
+
+
+def _coalescing(change: Change) -> _Fired | None:
+    for op in ("load", "store"):
+        pair = change.pair(f"{op}_bytes_per_sector")
+        if pair is None or min(pair) <= 0:
+            continue
+        better = pair[1] > pair[0]
+        if better == (change.log < 0) and max(pair) / min(pair) >= RATIO:
+            return _fired(
+                0.75, "coalescing", f"{op}s use {pair[0]:.0f} -> {pair[1]:.0f} of 32 bytes a sector"
+            )
+    if change.points("sector_efficiency_pct", more_is_faster=True) >= POINTS:
+        pair = change.pair("sector_efficiency_pct")
+        assert pair is not None
+        return _fired(0.75, "coalescing", f"sectors needed of those moved {points(*pair)}")
+    return None
+
+
+def _width(change: Change) -> _Fired | None:
+    if change.points("wide_access_pct", more_is_faster=True) < 2 * POINTS:
+        return None
+    pair = change.pair("wide_access_pct")
+    assert pair is not None
+    return _fired(0.55, "access-width", f"128-bit accesses {points(*pair)} of the memory instructions")
+
+
+def _mix(change: Change) -> _Fired | None:
+    """Arithmetic of another kind: double precision is slow on most GPUs, tensor cores are fast."""
+    sides = change.before.instructions, change.after.instructions
+    if not all(sides):
+        return None
+    for name, label, more_is_faster in (("fp64", "FP64", False), ("tensor", "tensor-core", True)):
+        counts = [side.get(name, 0.0) for side in sides]
+        shares = [count / sum(side.values()) for count, side in zip(counts, sides, strict=True)]
+        grew = shares[1] > shares[0]
+        least = 0.005 if name == "tensor" else 0.1
+        if (
+            abs(shares[1] - shares[0]) >= least
+            and min(counts) * 4 < max(counts)
+            and (grew == more_is_faster) == (change.log < 0)
+        ):
+            return _fired(0.95, "instruction-mix", f"{label} instructions {both(*map(count, counts))}")
+    return None
+
+
+def _hit_rate(change: Change) -> _Fired | None:
+    for key, words in (("l2_hit_pct", "L2"), ("l1_hit_pct", "L1")):
+        pair = change.pair(key)
+        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
+            return _fired(0.4, "hit-rate", f"{words} hit rate {points(*pair)}")
+    return None
+
+
+def _stall(change: Change) -> _Fired | None:
+    """The warp state whose cycles moved most, of those that matter on one side at least."""
+    best: tuple[float, str, float, float] | None = None
+    for name in change.before.stalls.keys() & change.after.stalls.keys() - {"selected", "not_selected"}:
+        before, after = change.before.stalls[name], change.after.stalls[name]
+        side = change.before if before > after else change.after
+        total = sum(side.stalls.values())
+        if (
+            (after > before) != (change.log > 0)
+            or min(before, after) <= 0
+            or max(before, after) < STALL_SHARE * total
+        ):
+            continue
+        if max(before, after) / min(before, after) >= RATIO:
+            best = max(best or (0.0, "", 0.0, 0.0), (abs(after - before), name, before, after))
+    if best is None:
+        return None
+    _, name, before, after = best
+    words = _STALL_WORDS.get(name, name.replace("_", "-"))
+    less = "less" if after < before else "more"
+    cycles = both(*(f"{value:.{1 if value >= 0.95 else 2}f} cycles" for value in (before, after)))
+    return _fired(
+        0.9, "stall", f"{words} stalls {times(before, after)} {less} ({cycles} an instruction)", "effect"
+    )
+
+
+def _throughput(change: Change) -> _Fired | None:
+    for key, words in (
+        ("dram_pct", "DRAM throughput"),
+        ("memory_pct", "memory throughput"),
+        ("compute_pct", "compute throughput"),
+    ):
+        pair = change.pair(key)
+        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
+            return _fired(0.5, "throughput", f"{words} {points(*pair)} of the peak", "effect")
+    return None
+
+
+def _issue(change: Change) -> _Fired | None:
+    share, pair = change.explained("issued_per_cycle", -1), change.pair("issued_per_cycle")
+    if pair is None or share < EXPLAINS:
+        return None
+    return _fired(
+        0.4, "issue-rate", f"instructions a scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}", "effect"
+    )
+
+
+_RULES: tuple[Callable[[Change], _Fired | None], ...] = (
+    _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix, _bank_conflicts, _coalescing, _width, _hit_rate,
+    _stall, _throughput, _issue,
+)  # fmt: skip

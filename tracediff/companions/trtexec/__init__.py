@@ -1,0 +1,1 @@
+"""trtexec: engines measured by TensorRT's trtexec."""

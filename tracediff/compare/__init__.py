@@ -1,0 +1,1 @@
+"""compare: two sides of reduced runs -> the result."""

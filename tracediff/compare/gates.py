@@ -1,0 +1,406 @@
+"""CI gates: `--fail-on METRIC:+5%`, `METRIC:+200us`, `launches:+10`. A gate fails only on what can be told from noise.
+
+Metrics of time: step, a category of the accounting (gc, launch_api, ...), idle (everything but compute, comm and
+memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME, the kernels in whose name NAME occurs (`*`: anything).
+Metrics that are counted, a step: launches, graph_launches, kernels, syncs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from tracediff.errors import TracediffError
+from tracediff.model import CATEGORIES, GateOutcome, Gates, GateWaiver, KernelRow, Outcome, Result, Severity
+
+_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
+_TAIL = re.compile(r"\w+\.p(50|90|99)\Z")
+_KERNEL = "kernel:"
+_NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")
+TIMES = ("step", "idle", *CATEGORIES)
+# What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
+_COUNTED_IN = {
+    "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
+    "kernels": ("kernels",), "syncs": ("cuda_api",),
+}  # fmt: skip
+COUNTS = tuple(_COUNTED_IN)
+_SURE = ("exact", "confirmed", "likely")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit on how much worse a metric may get: a share of the baseline (percent), ns a step, or a count a step.
+
+    A gate of severity `warning` is judged and shown, and never changes the exit status.
+    """
+
+    text: str
+    metric: str
+    limit: float
+    percent: bool
+    severity: Severity = "error"
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A metric on both sides; `sure` is the part of the delta that is more than noise."""
+
+    baseline: float
+    delta: float
+    sure: float
+    unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
+    low: float | None = None  # interval of the delta, where there is one
+    high: float | None = None
+
+
+def parse_gate(text: str, severity: Severity = "error") -> Gate:
+    """Raises `TracediffError` (bad-gate). The limit follows the last colon: names of kernels hold colons."""
+    metric, _, given = text.strip().rpartition(":")
+    limit = _LIMIT.match(given)
+    counted = metric in COUNTS
+    kernel = metric.startswith(_KERNEL) and _NAME.match(metric.removeprefix(_KERNEL))
+    known = counted or metric in TIMES or _TAIL.match(metric) or kernel
+    if not known or not limit or (limit["unit"] not in ("", "%") if counted else not limit["unit"]):
+        raise TracediffError(
+            "bad-gate",
+            f"{text!r} is no METRIC:+LIMIT",
+            fix=f"for example step:+5%, gc:+200us or launches:+10; metrics: {', '.join(TIMES)}, PHASE.p50, "
+            f"PHASE.p90, PHASE.p99, kernel:NAME; counted: {', '.join(COUNTS)}",
+            exit_code=2,
+        )
+    unit, value = limit["unit"], float(limit["value"])
+    scaled = value / 100 if unit == "%" else value * _UNITS.get(unit, 1.0)
+    return Gate(text, metric, scaled, unit == "%", severity)
+
+
+def judge(gate: Gate, result: Result) -> GateOutcome:
+    """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
+    if result.verdict == "not_comparable":
+        return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
+    found = _measure(gate.metric, result)
+    if isinstance(found, str):
+        return _outcome(gate, "inconclusive", found)
+    limit = gate.limit * found.baseline if gate.percent else gate.limit
+    change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
+        f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
+    )
+    beyond = f"{change} exceeds {_amount(gate, limit)}"
+    if found.delta <= limit:
+        blind = ""
+        if found.unseen > limit:
+            blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
+        return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}", limit, found)
+    if found.sure <= limit:
+        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise", limit, found)
+    return _outcome(gate, "failed", beyond, limit, found)
+
+
+def _outcome(
+    gate: Gate, outcome: Outcome, message: str, limit: float | None = None, found: _Measured | None = None
+) -> GateOutcome:
+    return GateOutcome(
+        text=gate.text.strip(),
+        metric=gate.metric,
+        severity=gate.severity,
+        outcome=outcome,
+        message=message,
+        unit="count" if gate.metric in COUNTS else "ns",
+        limit=limit,
+        baseline=found.baseline if found else None,
+        delta=found.delta if found else None,
+        ci_low=found.low if found else None,
+        ci_high=found.high if found else None,
+    )
+
+
+def _percent(share: float) -> str:
+    """Without a sign where it rounds to nothing: the amount beside it may have either."""
+    percent = round(100 * share, 1)
+    return f"{percent:+,.{0 if abs(percent) >= 100 else 1}f} %" if percent else "0.0 %"
+
+
+def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
+    if gate.metric in COUNTS:
+        return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " a step"
+    return f"{value / 1e3:{sign},.1f} us"
+
+
+def _measure(metric: str, result: Result) -> _Measured | str:
+    """The metric, or why it cannot be judged."""
+    if metric == "step":
+        sure = result.verdict in ("regressed", "likely_regressed")
+        step = result.step
+        unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
+        return _Measured(
+            step.baseline_ns, step.delta_ns, step.delta_ns if sure else 0.0, unseen, step.ci_low_ns, step.ci_high_ns
+        )  # fmt: skip
+    if metric.startswith(_KERNEL):
+        return _kernel(metric.removeprefix(_KERNEL).strip(), result)
+    if metric in COUNTS:
+        coverage = result.coverage.baseline, result.coverage.candidate
+        if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[metric] for side in coverage):
+            return f"{metric} were not captured on both sides"
+        before, after = _counts(metric, result)
+        return _Measured(before, after - before, after - before)
+    if "." in metric:
+        phase, quantile = metric.split(".")
+        return _tail(phase, quantile, result) or f"{metric} was not measured on both sides"
+    books = result.accounting
+    names = [name for name in CATEGORIES[3:] if name in books.delta] if metric == "idle" else [metric]
+    if not all(name in books.delta for name in names):
+        return f"{metric} was not measured on both sides"
+    sure_names = [name for name in names if books.level.get(name) in _SURE]
+    baseline = sum(books.baseline.get(name, 0.0) for name in names)
+    one = metric if metric in books.delta else ""  # a sum of categories has no interval of its own
+    return _Measured(
+        baseline,
+        sum(books.delta[name] for name in names),
+        sum(books.delta[name] for name in sure_names),
+        low=books.ci_low.get(one),
+        high=books.ci_high.get(one),
+    )
+
+
+def _counts(metric: str, result: Result) -> tuple[float, float]:
+    """Both sides' count a step. Counted, not estimated: no test applies."""
+    if metric == "syncs":
+        rows = [row for row in result.launch.apis if row.kind == "sync"]
+        return sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
+    name = "calls_per_step" if metric == "launches" else f"{metric}_per_step"
+    return float(getattr(result.launch.baseline, name)), float(getattr(result.launch.candidate, name))
+
+
+def _kernel(name: str, result: Result) -> _Measured | str:
+    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate.
+
+    Reports shorten names: where nothing holds the text itself, its words in their order stand for it.
+    """
+    literal = [re.compile(re.escape(part)) for part in name.split("*")]
+    words = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"\w+", name)]
+    for parts in (literal, words):
+        rows = [row for row in result.kernels if parts and _bears(row, parts)]
+        if rows:
+            return _Measured(
+                sum(row.baseline.ns_per_step for row in rows if row.baseline),
+                sum(row.delta_ns for row in rows),
+                sum(row.delta_ns for row in rows if row.level in _SURE),
+                low=rows[0].ci_low_ns if len(rows) == 1 else None,
+                high=rows[0].ci_high_ns if len(rows) == 1 else None,
+            )
+    return f"no kernel of either side is named {name}"
+
+
+def _bears(row: KernelRow, parts: list[re.Pattern[str]]) -> bool:
+    return any(_in_order(one, parts) for side in (row.baseline, row.candidate) if side for one in side.names)
+
+
+def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:
+    """Whether the parts occur one after the other: each looked for once, however long a name a trace holds."""
+    at = 0
+    for part in parts:
+        found = part.search(text, at)
+        if not found:
+            return False
+        at = found.end()
+    return True
+
+
+def _tail(phase: str, quantile: str, result: Result) -> _Measured | None:
+    """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline.
+
+    Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
+    """
+    import numpy as np
+
+    from tracediff.compare.cells import MIN_CONFIRM
+
+    for one in result.phases:
+        if one.phase != phase or not one.baseline or not one.candidate:
+            continue
+        baseline = float(getattr(one.baseline, f"{quantile}_ns"))
+        delta = float(getattr(one.candidate, f"{quantile}_ns")) - baseline
+        runs: dict[str, dict[int, list[int]]] = {"baseline": {}, "candidate": {}}
+        for sample in result.samples:
+            if sample.phase == phase:
+                runs[sample.side].setdefault(sample.run, []).append(sample.period_ns)
+        tails = [
+            [float(np.quantile(times, int(quantile[1:]) / 100)) for times in runs[side].values()]
+            for side in ("baseline", "candidate")
+        ]
+        apart = min(map(len, tails)) >= MIN_CONFIRM and min(tails[1]) > max(tails[0])
+        return _Measured(baseline, delta, delta if apart else 0.0)
+    return None
+
+
+# Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.
+
+_KEYS = {"fail-on", "warn-on", "inconclusive", "waiver"}
+_WAIVER_KEYS = {"metric", "limit", "reason", "expires"}
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A failure that is accepted for a time. `gate` is the wider limit; None where any size is accepted."""
+
+    metric: str
+    reason: str
+    expires: date
+    gate: Gate | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a comparison is held to; `source` is the file's name, empty where there is none."""
+
+    gates: tuple[Gate, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    pass_inconclusive: bool = False
+    source: str = ""
+
+
+def read_policy(path: Path, *, required: bool = True) -> Policy:
+    """Read a policy; with `required` false, a missing file or a pyproject.toml without `[tool.tracediff]` is none.
+
+    Raises `TracediffError`: policy-unreadable, bad-policy, bad-gate.
+    """
+    if not required and not path.is_file():
+        return Policy()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TracediffError(
+            "policy-unreadable", f"{path}: {error.strerror}", fix="check the path", exit_code=2
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TracediffError(
+            "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/ci.md", exit_code=2
+        ) from error
+    table: Any = data
+    if "tool" in data or path.name == "pyproject.toml":
+        tool = data.get("tool", {})
+        table = tool.get("tracediff") if isinstance(tool, dict) else None
+    if table is None:
+        if required:
+            raise _bad(path, "there is no [tool.tracediff]")
+        return Policy()
+    return _policy(path, table)
+
+
+def _policy(path: Path, table: Any) -> Policy:
+    if not isinstance(table, dict):
+        raise _bad(path, "tool.tracediff is no table")
+    _only(path, table, _KEYS)
+    gates = [parse_gate(text) for text in _texts(path, table, "fail-on")]
+    gates += [parse_gate(text, "warning") for text in _texts(path, table, "warn-on")]
+    inconclusive = table.get("inconclusive", "fail")
+    if inconclusive not in ("fail", "pass"):
+        raise _bad(path, 'inconclusive is "fail" or "pass"')
+    waivers = table.get("waiver", [])
+    if not isinstance(waivers, list) or not all(isinstance(one, dict) for one in waivers):
+        raise _bad(path, "a waiver is a [[waiver]] table")
+    return Policy(
+        tuple(gates), tuple(_waiver(path, one) for one in waivers), inconclusive == "pass", path.name
+    )
+
+
+def _waiver(path: Path, table: Mapping[str, Any]) -> Waiver:
+    _only(path, table, _WAIVER_KEYS)
+    metric, reason, expires = (table.get(key) for key in ("metric", "reason", "expires"))
+    if not isinstance(metric, str) or not isinstance(reason, str) or not reason.strip():
+        raise _bad(path, "a waiver needs a metric and a reason")
+    if not isinstance(expires, date) or isinstance(expires, datetime):
+        raise _bad(path, f"the waiver of {metric} needs a day on which it ends: expires = 2027-01-31")
+    limit = table.get("limit")
+    if limit is not None and not isinstance(limit, str):
+        raise _bad(path, f'the limit of the waiver of {metric} is a text such as "+500us"')
+    parsed = parse_gate(
+        f"{metric}:{limit or '+0%'}"
+    )  # percent suits times and counts: checks the metric alone
+    return Waiver(metric, " ".join(reason.split()), expires, parsed if limit else None)
+
+
+def _texts(path: Path, table: Mapping[str, Any], key: str) -> Sequence[str]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise _bad(path, f'{key} is a list of texts such as ["step:+3%"]')
+    return value
+
+
+def _only(path: Path, table: Mapping[str, Any], keys: set[str]) -> None:
+    unknown = sorted(set(table) - keys)
+    if unknown:
+        raise _bad(path, f"unknown key {unknown[0]!r}; known: {', '.join(sorted(keys))}")
+
+
+def _bad(path: Path, what: str) -> TracediffError:
+    return TracediffError("bad-policy", f"{path.name}: {what}", fix="see docs/ci.md", exit_code=2)
+
+
+def judged(policy: Policy, result: Result, today: date) -> Result:
+    """The result with its gates judged. Gates that it holds already stand as they were judged, unless given again."""
+    gates = judge_all(policy, result, today)
+    if result.gates is not None:
+        again = {one.text for one in gates.outcomes}
+        stored = [one for one in result.gates.outcomes if one.text not in again]
+        gates = replace(
+            gates if policy.source else result.gates,
+            outcomes=[*stored, *gates.outcomes],
+            notes=gates.notes if policy.source else result.gates.notes,
+        )
+    return replace(result, gates=gates if gates.outcomes or gates.notes else None)
+
+
+def exit_code(result: Result) -> int:
+    """3 where a gate failed, 4 where the sides are not comparable or a gate is inconclusive, else 0."""
+    gates = result.gates or Gates([])
+    errors = [one.outcome for one in gates.outcomes if one.severity == "error"]
+    if "failed" in errors:
+        return 3
+    if result.verdict == "not_comparable":
+        return 4
+    return 4 if "inconclusive" in errors and not gates.pass_inconclusive else 0
+
+
+def judge_all(policy: Policy, result: Result, today: date) -> Gates:
+    """Judge every gate, then let the waivers that still hold take what failed."""
+    outcomes, notes = [], []
+    used: set[int] = set()
+    for gate in policy.gates:
+        outcome = judge(gate, result)
+        for number, waiver in enumerate(policy.waivers):
+            if waiver.metric != gate.metric or outcome.outcome != "failed":
+                continue
+            used.add(number)
+            outcome = _waive(outcome, waiver, result, today)
+        outcomes.append(outcome)
+    gated = {gate.metric for gate in policy.gates}
+    for number, waiver in enumerate(policy.waivers):
+        if waiver.metric not in gated:
+            notes.append(f"waiver of {waiver.metric}: no gate has this metric")
+        elif number not in used:
+            notes.append(f"waiver of {waiver.metric}: not needed, its gate did not fail")
+    return Gates(outcomes, notes, policy.source, policy.pass_inconclusive)
+
+
+def _waive(outcome: GateOutcome, waiver: Waiver, result: Result, today: date) -> GateOutcome:
+    if today > waiver.expires:
+        return replace(
+            outcome, message=f"{outcome.message}; its waiver ended on {waiver.expires}: {waiver.reason}"
+        )
+    if waiver.gate is not None and judge(waiver.gate, result).outcome != "passed":
+        limit = waiver.gate.text.rpartition(":")[2]
+        return replace(outcome, message=f"{outcome.message}, and the {limit} to which it is waived")
+    return replace(
+        outcome,
+        outcome="waived",
+        message=f"{outcome.message}; waived until {waiver.expires}: {waiver.reason}",
+        waiver=GateWaiver(waiver.reason, waiver.expires.isoformat()),
+    )

@@ -1,0 +1,1 @@
+"""execution: exports -> reductions, in processes here or on a cluster, and their cache."""

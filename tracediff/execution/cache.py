@@ -1,0 +1,282 @@
+"""Reductions kept on disk: an export that was read before is not read again.
+
+An entry is one file, named by all that its content depends on: the export, how it was read, and the very code that
+reads and measures. Nothing is ever brought up to date in place, so an entry is right or absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_origin
+
+import msgspec
+import numpy as np
+import polars as pl
+
+import tracediff
+from tracediff.accounting.reduction import Reduction
+from tracediff.formats import columnar
+from tracediff.formats.unpack import fingerprint
+
+if TYPE_CHECKING:
+    from tracediff.accounting.reduction import Reduction
+    from tracediff.execution.run import Reading
+
+
+MOST_BYTES = 2 * 2**30  # of all entries together
+_HASHED_WHOLE = 64 * 2**20  # larger exports are told by the file system's word, and by a sample
+_RACY_NS = 2_000_000_000  # the clock of some file systems ticks so coarsely
+_WRITTEN_WITHIN_S = 3600  # an entry is written in less
+_SUFFIX = ".reduction"
+
+
+def folder() -> Path | None:
+    """Where entries are kept: $TRACEDIFF_CACHE, else tracediff/ in the user's cache folder; None where switched off."""
+    said = os.environ.get("TRACEDIFF_CACHE")
+    if said is not None:
+        return Path(said) if said not in ("", "0", "off") else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "tracediff"
+    except RuntimeError:  # no home
+        return None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kept reduction. `used`: seconds since the epoch."""
+
+    path: Path
+    bytes: int
+    used: float
+
+
+def entries(where: Path) -> list[Entry]:
+    """All entries, the one not used for longest first."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in where.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError):  # another process may remove it at the same time
+                status = path.stat()
+                found.append(Entry(path, status.st_size, status.st_mtime))
+    return sorted(found, key=lambda one: (one.used, one.path.name))
+
+
+def clear(where: Path) -> tuple[int, int]:
+    """Remove every entry, and what an interrupted write left: how many, and their bytes. Raises OSError."""
+    count = size = 0
+    for one in entries(where):
+        one.path.unlink(missing_ok=True)
+        count, size = count + 1, size + one.bytes
+    for path in where.glob(f".*{_SUFFIX}.part"):
+        path.unlink(missing_ok=True)
+    return count, size
+
+
+class Cache:
+    """The entries of one folder."""
+
+    def __init__(self, where: Path) -> None:
+        self._where = where
+
+    def get(self, key: str) -> Reduction | None:
+        """The reduction kept under a key; None where there is none, or only a damaged one, which is removed."""
+        path = self._path(key)
+        if not path.exists():
+            return None  # before what reads one is imported
+
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            return None
+        try:
+            found = unpack(raw)
+        except DamagedStoreError:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return found
+
+    def put(self, key: str, reduction: Reduction) -> None:
+        """Keep a reduction; a folder that cannot be written to keeps nothing, and that is no error."""
+        with contextlib.suppress(OSError):
+            self._where.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _part(self._where) as part:
+                part.write_bytes(pack(reduction, compress=True))
+                part.replace(self._path(key))  # whole or not at all, whoever else writes it
+            self._make_room()
+
+    def _path(self, key: str) -> Path:
+        return self._where / f"{key}{_SUFFIX}"
+
+    def _make_room(self) -> None:
+        for part in self._where.glob(f".*{_SUFFIX}.part"):  # of a process that was killed
+            with contextlib.suppress(OSError):
+                if time.time() - part.stat().st_mtime > _WRITTEN_WITHIN_S:
+                    part.unlink()
+        kept = entries(self._where)
+        total = sum(one.bytes for one in kept)
+        for one in kept:
+            if total <= MOST_BYTES:
+                return
+            one.path.unlink(missing_ok=True)
+            total -= one.bytes
+
+
+@contextlib.contextmanager
+def _part(where: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(prefix=".", suffix=f"{_SUFFIX}.part", dir=where)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def through(path: Path, reading: Reading, reduce: Callable[[Path], Reduction]) -> Reduction:
+    """The reduction of an export: kept from before, or made by `reduce` and kept."""
+    where = folder()
+    key = key_of(path, reading) if where is not None else None
+    if where is None or key is None:
+        return reduce(path)
+    kept = Cache(where)
+    found = kept.get(key)
+    if found is None:
+        found = reduce(path)
+        if key_of(path, reading) == key:  # not changed while it was read
+            kept.put(key, found)
+    return found
+
+
+def key_of(path: Path, reading: Reading) -> str | None:
+    """What names the reduction of an export; None where it is being written, or cannot be read."""
+    try:
+        if any(_size(path.with_name(path.name + tail)) for tail in ("-wal", "-journal")):
+            return None  # rows that are not in the file yet
+        identity = _content(path)
+    except OSError:
+        return None
+    if identity is None:
+        return None
+    how = dataclasses.asdict(reading)
+    for same_numbers in ("memory_limit", "threads", "cached", "skip_unreadable", "scheduler"):
+        del how[same_numbers]
+    return hashlib.sha256(
+        msgspec.json.encode([identity, path.name, how, code_version()], order="sorted")
+    ).hexdigest()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _content(path: Path) -> list[object] | None:
+    """What tells the content of a file.
+
+    A large one by a sample of it and by what the file system knows of its last change: no program can set the time of
+    a status change (ctime), so a file written to in between is never taken for the one before. None where it was
+    changed just now: another change within a tick of the clock would not show.
+    """
+    if path.is_dir():
+        parts = [_content(file) for _, file in columnar.content(path)]
+        return None if None in parts else [sorted(columnar.tables(path)), parts]
+    status = path.stat()
+    if status.st_size <= _HASHED_WHOLE:
+        with path.open("rb") as file:
+            return [status.st_size, hashlib.file_digest(file, "sha256").hexdigest()]
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _RACY_NS:
+        return None
+    changed = [status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+    return [status.st_size, fingerprint(path), *changed]
+
+
+@once
+def code_version() -> str:
+    """Digest of the code that makes a reduction: another version of it never reads what this one kept."""
+    root = Path(tracediff.__file__).parent
+    digest = hashlib.sha256()
+    for room in ("load", "align", "measure", "sql"):
+        for path in sorted((root / room).rglob("*")):
+            if path.suffix in (".py", ".sql"):
+                digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# A `Reduction` as bytes and back: between processes, and in the cache. Nothing in it is executed on reading.
+
+# Counted up whenever what is kept, or how it is measured, changes: older copies are then not read.
+STORE_VERSION = 5
+_MAGIC = b"tracediff-reduction\n"
+_DIGEST = 32
+
+
+class DamagedStoreError(ValueError):
+    """Not a whole stored reduction of this version."""
+
+
+def pack(reduction: Reduction, *, compress: bool = False) -> bytes:
+    """The bytes of a reduction, equal for equal ones; `compress` for what is kept on disk."""
+
+    def encode(value: object) -> object:
+        if isinstance(value, pl.DataFrame):
+            out = io.BytesIO()
+            value.write_ipc(out, compression="zstd" if compress else "uncompressed")
+            return out.getbuffer()
+        if isinstance(value, np.ndarray):
+            return [value.dtype.str, value.tobytes()]
+        if isinstance(value, np.generic):
+            return value.item()
+        raise NotImplementedError(type(value))
+
+    body = msgspec.msgpack.encode((STORE_VERSION, reduction), enc_hook=encode, order="deterministic")
+    return _MAGIC + hashlib.blake2b(body, digest_size=_DIGEST).digest() + body
+
+
+def unpack(raw: bytes | memoryview) -> Reduction:
+    """The reduction in these bytes. Raises `DamagedStoreError` where they are not whole, or of another version."""
+    view = memoryview(raw)
+    head = len(_MAGIC)
+    body = view[head + _DIGEST :]
+    if (
+        view[:head] != _MAGIC
+        or view[head : head + _DIGEST] != hashlib.blake2b(body, digest_size=_DIGEST).digest()
+    ):
+        raise DamagedStoreError("not a whole stored reduction")
+    try:
+        version, reduction = _DECODER.decode(body)
+    except (msgspec.MsgspecError, pl.exceptions.PolarsError, ValueError, TypeError) as error:
+        raise DamagedStoreError(str(error)) from error
+    if version != STORE_VERSION:
+        raise DamagedStoreError(f"version {version}")
+    assert isinstance(reduction, Reduction)
+    return reduction
+
+
+def _decode(kind: Any, value: Any) -> object:
+    if kind is pl.DataFrame:
+        return pl.read_ipc(io.BytesIO(value))
+    if get_origin(kind) is np.ndarray or kind is np.ndarray:
+        dtype, raw = value
+        found = np.dtype(dtype)
+        if found.kind not in "iufb":  # numbers only: an array of objects would be unpickled
+            raise ValueError(f"array of {found}")
+        return np.frombuffer(raw, found)
+    raise NotImplementedError(kind)
+
+
+# Made while the module is imported, which one thread does at a time: where two made the first one at once, msgspec let the one decode
+# with what the other had only half made of `Reduction`, and the process ended with a segmentation fault.
+_DECODER = msgspec.msgpack.Decoder(tuple[int, Reduction], dec_hook=_decode)

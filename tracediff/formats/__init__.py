@@ -1,0 +1,1 @@
+"""formats: input files -> canonical tables. The only package that knows foreign tables."""

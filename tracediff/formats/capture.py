@@ -1,0 +1,171 @@
+"""`Capture`: the canonical tables of one export, and what kinds of trace it holds."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from tracediff.formats import columnar
+from tracediff.formats import nsys as nsys_sqlite
+from tracediff.formats.database import connect, give_up, lend, sql
+from tracediff.formats.kineto import is_trace_name
+from tracediff.formats.schema import Schema
+from tracediff.formats.unpack import fingerprint, remove, unpack
+from tracediff.model import Captured, Note
+
+# Bytes of an export. The tables of a smaller one are made in memory, which takes a tenth less time than in a file;
+# two of that size fit into the memory that two exports are given (measure/memory.py).
+LARGE = 768 * 2**20
+
+
+@dataclass
+class Capture:
+    """One export, loaded. Close it when done: it owns a database."""
+
+    name: str  # base name of the file; its folder never enters a report
+    fingerprint: str
+    bytes: int
+    db: duckdb.DuckDBPyConnection
+    schema: Schema
+    meta: dict[str, tuple[str, ...]]
+    coverage: dict[str, Captured]
+    warnings: list[Note] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Free the tables."""
+        self.db.close()
+
+    def read(self) -> None:
+        """Free the tables, and leave the database to the next export: where nothing but reading was done with it."""
+        give_up(self.db)
+
+    def count(self, table: str, where: str = "true") -> int:
+        """Rows of a canonical table."""
+        row = self.db.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def load_capture(
+    path: Path,
+    scratch: Path,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    annotations_only: bool = False,
+) -> Capture:
+    """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a folder of tables, a trace of torch.profiler) into canonical tables.
+
+    `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`.
+    Raises `TracediffError` (see nsys_schema, unpack).
+    """
+    plain = unpack(path, scratch, annotations_only=annotations_only)
+    db = open_database(plain, scratch, memory_limit=memory_limit, threads=threads)
+    try:
+        schema, notes = nsys_sqlite.load(db, plain, path.name)
+        if is_trace_name(path):
+            from tracediff.formats import kineto
+
+            notes += kineto.notes(plain)
+        meta: dict[str, tuple[str, ...]] = {}
+        for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
+            meta[name] = (*meta.get(name, ()), value)
+        capture = Capture(
+            name=path.name,
+            fingerprint=fingerprint(path),
+            bytes=columnar.size(path),
+            db=db,
+            schema=schema,
+            meta=meta,
+            coverage={},
+        )
+        graphs = graph_launches_without_ops(capture)
+        capture.coverage = _coverage(capture, *graphs)
+        capture.warnings = [*notes, *_warnings(capture, *graphs)]
+    except BaseException:
+        db.close()
+        raise
+    finally:
+        if plain != path:
+            remove(plain)
+    return capture
+
+
+def open_database(
+    export: Path, scratch: Path, *, memory_limit: str | None = None, threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A database for the tables of an unpacked export: of a large one in a file under `scratch`, where there is room.
+
+    Raises `TracediffError`: those of `connect`.
+    """
+    on_disk = in_file(export, scratch)
+    spill = scratch / "spill"
+    if memory_limit is None and not on_disk:
+        return lend(threads=threads, spill=spill)
+    file = scratch / "tables.duckdb" if on_disk else None
+    return connect(memory_limit=memory_limit, threads=threads, spill=spill, file=file)
+
+
+def in_file(export: Path, scratch: Path) -> bool:
+    """Whether the tables of an unpacked export are made in a file under `scratch`: of a large one, where there is room."""
+    try:
+        size = columnar.size(export)
+    except OSError:
+        return False  # gone meanwhile: reading it says so
+    # they take a seventh of it, or less
+    return LARGE <= size <= shutil.disk_usage(scratch).free
+
+
+def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:
+    """(graph launches, those of them that own no GPU row): with nsys --cuda-graph-trace=graph the rows may be missing."""
+    row = capture.db.execute(sql("formats/graph_launches")).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]:
+    def said(yes: bool) -> Captured:
+        return "captured" if yes else "not_captured"
+
+    made = {name for (name,) in capture.db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
+    # A folder of tables does not say what was asked for: calls and kernels come of the CUDA trace only.
+    cuda_seen = any(capture.schema.has(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "RUNTIME"))
+    cuda_asked = (
+        (bool(capture.schema.relations) and cuda_seen)
+        or "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ())
+        or "true" in capture.meta.get("COLLECT_CUDA_TRACE", ())
+    )
+    return {
+        "kernels": said(capture.count("op_sort", "kind IN (0, 3)") > 0),
+        "cuda_api": said(capture.count("api_call") > 0),
+        "nvtx": said(capture.count("range") > 0),
+        "gil": said(capture.count("nvtx_domain", "name = 'GIL Trace'") > 0 or capture.count("gil") > 0),
+        "gc": said(capture.count("gc") > 0),
+        "graphs": said(not (launches and bare == launches)),
+        "memcpy": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_MEMCPY")),
+        "sync": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")),
+        **{kind: said(table in made) for kind, table in _SYSTEM.items()},
+    }
+
+
+# kind of trace -> the table that is made of it where any was recorded
+_SYSTEM = {
+    "os_calls": "os_call", "context_switches": "off_cpu", "gpu_memory": "memory_event", "mpi": "mpi_call",
+    "nccl": "nccl_call", "gpu_metrics": "gpu_sample",
+}  # fmt: skip
+
+
+def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:
+    if not bare:
+        return []
+    return [
+        Note(
+            "graph-kernels-missing",
+            f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
+            " recorded, and they are missing where launches are counted. Capture with --cuda-graph-trace=node",
+        )
+    ]

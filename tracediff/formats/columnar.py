@@ -1,0 +1,252 @@
+"""A folder of Parquet or Arrow files, one a table: what `nsys export --type parquetdir` and `--type arrowdir` write.
+
+Seen with nsys 2023.4: the tables and columns of the SQLite export of the same report, rows in the same order, in row
+groups (record batches) of 2048, numbers unsigned where SQLite knows signed ones only, Arrow as IPC streams. Two things
+differ: META_DATA_CAPTURE (how was recorded) is not written, and a folder not named with -o is called REPORT_pqtdir or
+REPORT_arwdir. Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import duckdb
+
+from tracediff.errors import TracediffError
+from tracediff.formats.database import identifier, quoted
+from tracediff.formats.schema import MARKS, READ, Schema, version_of
+
+PARQUET, ARROW = "parquetdir", "arrowdir"
+FORMS = {".parquet": PARQUET, ".arrow": ARROW}
+_STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_GLOB = frozenset("*?[]{}")
+# What nsys 2023.4 writes a row; of older and newer exports about the same.
+_ARROW_BYTES_A_ROW = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": 160, "CUPTI_ACTIVITY_KIND_RUNTIME": 49, "NVTX_EVENTS": 118,
+}  # fmt: skip
+# Tables whose rows are named by StringIds.
+_NAMED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")
+
+
+def form_of(folder: Path) -> str | None:
+    """'parquetdir' or 'arrowdir' where a folder holds tables of an nsys export as files, None elsewhere.
+
+    Raises `TracediffError`: mixed-folder, where it holds both.
+    """
+    if not folder.is_dir():
+        return None
+    found = {FORMS[path.suffix] for path in folder.iterdir() if path.suffix in FORMS and path.stem in MARKS}
+    if len(found) > 1:
+        raise TracediffError(
+            "mixed-folder",
+            f"{_name(folder)} holds tables as Parquet and as Arrow files: two exports in one folder",
+            fix="give each export a folder of its own",
+        )
+    return found.pop() if found else None
+
+
+def tables(folder: Path) -> dict[str, Path]:
+    """The files of a folder by table, in the order of their names."""
+    return {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in FORMS and path.is_file()}
+
+
+def content(folder: Path) -> list[tuple[str, Path]]:
+    """The files that say what an export is, by name: those of the tables that are read, and which others there are."""
+    return [(path.name, path) for table, path in tables(folder).items() if table in READ]
+
+
+def size(export: Path) -> int:
+    """Bytes of an export: of a file, or of all tables of a folder."""
+    if export.is_dir():
+        return sum(path.stat().st_size for path in tables(export).values())
+    return export.stat().st_size
+
+
+def row_count(path: Path) -> int:
+    """Rows of a table's file, without reading them: what a Parquet file says at its end; of an Arrow stream, counted.
+
+    Raises OSError and polars' errors where the file is damaged.
+    """
+    import polars as pl
+
+    if path.suffix == ".parquet":
+        return int(
+            pl.scan_parquet(path, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
+        )
+    with path.open("rb") as file:
+        first = pl.read_ipc_stream(file, n_rows=0).columns[:1]
+        file.seek(0)
+        return pl.read_ipc_stream(file, columns=first).height
+
+
+def estimated_rows(path: Path) -> int:
+    """Rows of a table's file: as `row_count`, of an Arrow stream by its size."""
+    return (
+        row_count(path)
+        if path.suffix == ".parquet"
+        else path.stat().st_size // _ARROW_BYTES_A_ROW.get(path.stem, 64)
+    )
+
+
+def fingerprint(folder: Path, of_file: dict[str, str]) -> str:
+    """Identity of the content of a folder, from that of its files."""
+    names = sorted(tables(folder))
+    return hashlib.sha256(repr((names, sorted(of_file.items()))).encode()).hexdigest()
+
+
+def prepare(folder: Path, scratch: Path) -> Path:
+    """A folder of Parquet files: `folder` itself, or one made in `scratch`.
+
+    Raises `TracediffError`: mixed-folder, empty-file, truncated, disk-full.
+    """
+    form, found = form_of(folder), tables(folder)
+    if form == PARQUET and not _GLOB & set(str(folder.resolve())):
+        return folder
+    scratch.mkdir(parents=True, exist_ok=True)
+    for table, path in found.items():
+        to = scratch / f"{table}.parquet"
+        if form == PARQUET:  # DuckDB takes [1] in a path for a pattern
+            to.symlink_to(path.resolve())
+        elif table in READ:
+            _arrow_to_parquet(path, to, folder)
+        elif not _GLOB & set(table):
+            to.touch()
+    return scratch
+
+
+def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
+    """The columns that are read of one table. One table at a time is in memory."""
+    import polars as pl
+
+    _not_empty(path, folder)
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - len(_STREAM_END), 0))
+        if file.read() != _STREAM_END:
+            raise _cut_short(path, folder, "its stream has no end")
+    spelled = {column.lower() for column in READ[path.stem]}
+    try:
+        with path.open("rb") as file:
+            there = pl.read_ipc_stream(file, n_rows=0).columns
+            file.seek(0)
+            wanted = [column for column in there if column.lower() in spelled]
+            rows = pl.read_ipc_stream(file, columns=wanted)
+        rows.write_parquet(to, compression="uncompressed", row_group_size=1 << 17, statistics=False)
+    except OSError as error:
+        raise TracediffError(
+            "disk-full",
+            f"{_name(folder)}/{path.name} could not be unpacked: {error}",
+            fix="set TMPDIR to a folder with space",
+        ) from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise _cut_short(path, folder, str(error).splitlines()[0]) from error
+
+
+def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
+    """Which tables and columns a folder of Parquet files has. `name` is what messages call it.
+
+    Raises `TracediffError`: not-nsys, empty-file, truncated, table-missing.
+    """
+    # every file is read once: what DuckDB would keep of it is memory for nothing
+    db.execute("SET enable_external_file_cache = false")
+    found: dict[str, frozenset[str]] = {}
+    relations = {}
+    for table, path in tables(folder).items():
+        found[table] = frozenset()
+        if table in READ:
+            found[table], relations[table] = _columns(db, path, name)
+    if not any(mark in found for mark in MARKS):
+        raise TracediffError(
+            "not-nsys",
+            f"{name} is a folder without any table of an nsys export",
+            fix="nsys export --type parquetdir REPORT.nsys-rep",
+        )
+    nameless = [table for table in _NAMED if table in found]
+    if nameless and "StringIds" not in found:
+        raise TracediffError(
+            "table-missing",
+            f"{name} holds {nameless[0]} and no StringIds: nothing in it has a name",
+            fix="copy the folder whole, or export it again without --tables",
+        )
+    return Schema(found, _version(db, relations), relations=relations)
+
+
+def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[frozenset[str], str]:
+    """The columns of a table, and what it is in SQL: with row numbers as SQLite's, and signed numbers only."""
+    _check_ends(path, name)
+    file = f"read_parquet({quoted(str(path))}, file_row_number = true, hive_partitioning = false)"
+    try:
+        described = db.execute(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {file}").fetchall()
+    except duckdb.Error as error:
+        raise _cut_short(path, None, str(error).splitlines()[0], name) from error
+    columns = [(str(column), str(kind)) for column, kind, *_ in described]
+    parts = [
+        f"{_signed(identifier(column))} AS {identifier(column)}" if kind == "UBIGINT" else identifier(column)
+        for column, kind in columns
+        if column.lower() not in ("rowid", "file_row_number")
+    ]
+    relation = f"(SELECT {', '.join([*parts, 'file_row_number + 1 AS rowid'])} FROM {file})"
+    return frozenset(column for column, _ in columns), relation
+
+
+def _signed(column: str) -> str:
+    """The 64 bits of an unsigned number as the signed one that an export to SQLite holds."""
+    return (
+        f"CASE WHEN {column} <= 9223372036854775807 THEN {column}::BIGINT"
+        f" ELSE ({column}::HUGEINT - 18446744073709551616)::BIGINT END"
+    )
+
+
+def _check_ends(path: Path, name: str) -> None:
+    """Both ends of a Parquet file say PAR1; a file cut short lacks the last, which is written at the very end."""
+    _not_empty(path, None, name)
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(max(path.stat().st_size - 4, 0))
+        tail = file.read(4)
+    if head != b"PAR1":
+        raise TracediffError("not-parquet", f"{name}/{path.name} is not a Parquet file", fix=_again(PARQUET))
+    if tail != b"PAR1":
+        raise _cut_short(path, None, "its end is missing", name)
+
+
+def _not_empty(path: Path, folder: Path | None, name: str = "") -> None:
+    if path.stat().st_size == 0:
+        raise TracediffError(
+            "empty-file",
+            f"{name or _name(folder)}/{path.name} is empty (0 bytes)",
+            fix=_again(FORMS[path.suffix]),
+        )
+
+
+def _cut_short(path: Path, folder: Path | None, why: str, name: str = "") -> TracediffError:
+    why = why.replace(str(path), path.name)
+    return TracediffError(
+        "truncated", f"{name or _name(folder)}/{path.name} is cut short or damaged: {why}",
+        fix=_again(FORMS[path.suffix]),
+    )  # fmt: skip
+
+
+def damaged(name: str, why: str) -> TracediffError:
+    """The error of a folder in which a file has whole ends and a broken middle."""
+    return TracediffError("truncated", f"{name} is damaged: {why}", fix=_again(PARQUET))
+
+
+def _again(form: str) -> str:
+    return f"export it again: nsys export --type {form} --force-overwrite true REPORT.nsys-rep"
+
+
+def _name(folder: Path | None) -> str:
+    return (folder.resolve().name or "/") if folder is not None else "?"
+
+
+def _version(db: duckdb.DuckDBPyConnection, relations: dict[str, str]) -> str:
+    if "META_DATA_EXPORT" not in relations:
+        return ""
+    try:
+        found = db.execute(
+            f"SELECT value FROM {relations['META_DATA_EXPORT']} WHERE name = 'EXPORT_SCHEMA_VERSION'"
+        ).fetchone()
+    except duckdb.Error:
+        return ""
+    return version_of(found[0]) if found else ""

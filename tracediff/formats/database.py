@@ -1,0 +1,252 @@
+"""A DuckDB connection that can read SQLite files without any network.
+
+The scanner comes from the package `duckdb-extension-sqlite-scanner`, built and signed for exactly the pinned
+DuckDB; its signature is verified on loading and unsigned extensions stay forbidden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import polars as pl
+
+
+_STRETCH = 1 << 20  # rows read at a time
+
+
+def packaged_scanner() -> Path | None:
+    """The scanner file shipped by PyPI for this DuckDB version, or None where the package is not installed."""
+    try:
+        import duckdb_extension_sqlite_scanner as package
+    except ImportError:
+        return None
+    if package.__file__ is None:
+        return None
+    found = sorted(Path(package.__file__).parent.glob("extensions/**/sqlite_scanner.duckdb_extension"))
+    same_version = [path for path in found if f"v{duckdb.__version__}" in path.parts]
+    chosen = same_version or found
+    return chosen[0] if chosen else None
+
+
+def connect(
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    spill: Path | None = None,
+    file: Path | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open a database with the SQLite scanner loaded, in memory or in a new `file`.
+
+    `memory_limit` is a DuckDB size ("2GiB"), `spill` a folder for what does not fit. In a file tables are packed while
+    they are made (an NVTX row takes some 6 bytes of the 57 that it takes in memory); it is of no use once closed.
+    Raises `TracediffError` (scanner-missing, bad-limit) with the fix.
+    """
+    config: dict[str, Any] = {"preserve_insertion_order": False, "autoinstall_known_extensions": False}
+    if threads == 1:
+        config["threads"] = 1  # now: the threads of all processors would be started first
+    db = duckdb.connect(":memory:" if file is None else str(file), config=config)
+    db.execute("PRAGMA disable_checkpoint_on_shutdown")
+    # DuckDB draws one wherever it takes the program for an interactive one
+    db.execute("SET enable_progress_bar = false")
+    try:
+        if memory_limit is not None:
+            db.execute(f"SET memory_limit = {quoted(memory_limit)}")
+        if threads is not None:
+            db.execute(f"SET threads = {int(threads)}")
+        if spill is not None:
+            db.execute(f"SET temp_directory = {quoted(str(spill))}")
+    except duckdb.Error as error:
+        raise TracediffError(
+            "bad-limit", f"DuckDB refused a limit: {error}", fix="--memory-limit 2GiB"
+        ) from error
+    _load_scanner(db)
+    return db
+
+
+_KEPT = 2  # databases kept for the next export: as many as processors of small machines read at once
+_SMALL = 64 * 2**20  # bytes that a kept one may still hold
+_idle: list[
+    tuple[int, duckdb.DuckDBPyConnection]
+] = []  # with the process that opened it: a fork must not use it
+_idle_lock = threading.Lock()
+_TABLES_OF = "lent"  # the database inside of one that is lent, in which all tables are made
+
+
+def lend(*, threads: int | None = None, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database as `connect` does, or one that an export gave back: nothing of it is left.
+
+    With every new one DuckDB checks the signature of the scanner's 35 MB, which takes longer than reading a small export.
+    """
+    db = None
+    while db is None and (db := _idle_one()) is not None:
+        try:
+            db.execute("RESET threads" if threads is None else f"SET threads = {int(threads)}")
+            db.execute(
+                "RESET temp_directory" if spill is None else f"SET temp_directory = {quoted(str(spill))}"
+            )
+        except duckdb.Error:  # it has spilled
+            db.close()
+            db = None
+    if db is None:
+        db = connect(threads=threads, spill=spill)
+    db.execute(f"ATTACH ':memory:' AS {_TABLES_OF}; USE {_TABLES_OF}")
+    return db
+
+
+def _idle_one() -> duckdb.DuckDBPyConnection | None:
+    with _idle_lock:
+        for place, (process, _) in enumerate(_idle):
+            # those of before a fork stay: closing one waits for threads that are not there
+            if process == os.getpid():
+                return _idle.pop(place)[1]
+    return None
+
+
+def give_up(db: duckdb.DuckDBPyConnection) -> None:
+    """Keep a lent database for the next export, or close it: where others are kept, or something of its export is left in it."""
+    with contextlib.suppress(duckdb.Error):
+        db.execute(f"USE memory; DETACH {_TABLES_OF}")
+        left = db.execute(_LEFT).fetchone()
+        if left is not None and left[0] == 0 and left[1] < _SMALL:
+            with _idle_lock:
+                if sum(process == os.getpid() for process, _ in _idle) < _KEPT:
+                    _idle.append((os.getpid(), db))
+                    return
+    db.close()
+
+
+_LEFT = """
+SELECT
+    (SELECT count(*) FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory')
+    + (SELECT count(*) FROM duckdb_tables()) + (SELECT count(*) FROM duckdb_views() WHERE NOT internal),
+    (SELECT sum(memory_usage_bytes) FROM duckdb_memory())
+"""
+
+
+def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:
+    path = packaged_scanner()
+    attempts = ([f"LOAD {quoted(str(path))}"] if path else []) + ["LOAD sqlite"]
+    problems = []
+    for statement in attempts:
+        try:
+            db.execute(statement)
+            return
+        except duckdb.Error as error:
+            problems.append(str(error).splitlines()[0])
+    raise TracediffError(
+        "scanner-missing",
+        "DuckDB's SQLite scanner could not be loaded: " + "; ".join(problems),
+        fix=f"pip install 'duckdb-extension-sqlite-scanner=={duckdb.__version__}'",
+    )
+
+
+def give_back(db: duckdb.DuckDBPyConnection) -> None:
+    """Return the memory of dropped tables to the system, for what comes next to have: DuckDB keeps it for a while.
+
+    Setting the limit, to what it is, empties its pools, and those of the C library. Dropped ops of 5 million kernels
+    are a quarter of the memory of a process.
+    """
+    row = db.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert row is not None
+    # the setting is rounded: near the limit there may be too little to spill for it
+    with contextlib.suppress(duckdb.OutOfMemoryException):
+        db.execute(f"SET memory_limit = {quoted(row[0])}")
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def sql(name: str) -> str:
+    """The text of a query: `trace/step` is in tracediff/trace/sql/step.sql."""
+    package, file = name.split("/")
+    return (Path(__file__).parent.parent / package / "sql" / f"{file}.sql").read_text(encoding="utf-8")
+
+
+def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> duckdb.DuckDBPyConnection:
+    """Run a file of sql/; `literals` replace `{{word}}` with a number or a quoted string.
+
+    DuckDB takes no parameters in CREATE statements with several statements a file, hence the substitution;
+    every value is quoted here, none comes from the names inside a trace.
+    """
+    text = {key: str(value) if isinstance(value, int) else quoted(value) for key, value in literals.items()}
+    # in one pass: a value may itself hold {{word}}; a word without a value is a KeyError
+    return db.execute(re.sub(r"\{\{(\w+)\}\}", lambda word: text[word[1]], sql(name)))
+
+
+def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] = ()) -> pl.DataFrame:
+    """The rows of a query as a polars frame, by way of numpy: DuckDB's own conversion would need pyarrow.
+
+    Integers become Int64, floats Float64, booleans Boolean, everything else String; SQL NULL becomes null.
+    """
+    import numpy as np
+    import polars as pl
+
+    columns = {}
+    for name, values in db.execute(query, list(parameters)).fetchnumpy().items():
+        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+        data = np.ma.getdata(values)
+        if data.dtype.kind in "iu":
+            column = pl.Series(name, data.astype(np.int64))
+        elif data.dtype.kind == "f":
+            column = pl.Series(name, data.astype(np.float64))
+        elif data.dtype.kind == "b":
+            column = pl.Series(name, data)
+        else:
+            column = pl.Series(name, data.tolist(), dtype=pl.String)
+        if missing is not None and missing.any():
+            column = column.set(pl.Series(missing), None)
+        columns[name] = column
+    return pl.DataFrame(columns)
+
+
+def columns_of(db: duckdb.DuckDBPyConnection, table: str, query: str) -> dict[str, npt.NDArray[Any]]:
+    """The columns of a query that gives at most one row for each of `table`, as arrays, in no order.
+
+    The query has two parameters: the first rowid of a stretch of the table, and the one after its last. Read at once,
+    the rows would lie in memory twice: as DuckDB's answer, and as arrays.
+    """
+    import numpy as np
+
+    found = db.execute(f"SELECT count(*), coalesce(max(rowid) + 1, 0) FROM {identifier(table)}").fetchone()
+    assert found is not None
+    rows, stop = found
+    columns: dict[str, npt.NDArray[Any]] = {}
+    filled = 0
+    for low in range(0, max(stop, 1), _STRETCH):
+        part = db.execute(query, [low, low + _STRETCH]).fetchnumpy()
+        size = 0
+        for name, values in part.items():
+            size = len(values)
+            columns.setdefault(name, np.empty(rows, values.dtype))[filled : filled + size] = np.asarray(
+                values
+            )
+        filled += size
+    return {name: values[:filled] for name, values in columns.items()}
+
+
+def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Make a table of numpy arrays of one length (again without pyarrow)."""
+    db.register(f"{name}_arrays", dict(columns))
+    db.execute(f"CREATE OR REPLACE TABLE {identifier(name)} AS FROM {identifier(name + '_arrays')}")
+    db.unregister(f"{name}_arrays")

@@ -1,0 +1,203 @@
+"""Which tables and columns an nsys SQLite export has, across the schemas of 2019 to 2026.
+
+`STAGED` lists every column the loader reads, with the type it is given where a schema lacks it. A missing
+column is NULL, a missing table is empty and its kind of trace "not captured": never zero.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracediff.errors import TracediffError
+from tracediff.formats.database import identifier
+
+# table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it
+STAGED: dict[str, dict[str, str]] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": {
+        "start": "BIGINT", "end": "BIGINT", "deviceId": "BIGINT", "streamId": "BIGINT",
+        "correlationId": "BIGINT", "globalPid": "BIGINT", "demangledName": "BIGINT", "shortName": "BIGINT",
+        "registersPerThread": "BIGINT", "gridX": "BIGINT", "gridY": "BIGINT", "gridZ": "BIGINT",
+        "blockX": "BIGINT", "blockY": "BIGINT", "blockZ": "BIGINT", "staticSharedMemory": "BIGINT",
+        "dynamicSharedMemory": "BIGINT", "graphNodeId": "BIGINT",
+    },
+    "CUPTI_ACTIVITY_KIND_MEMCPY": {
+        "start": "BIGINT", "end": "BIGINT", "deviceId": "BIGINT", "streamId": "BIGINT",
+        "correlationId": "BIGINT", "globalPid": "BIGINT", "bytes": "BIGINT", "copyKind": "BIGINT",
+        "srcKind": "BIGINT", "dstKind": "BIGINT", "graphNodeId": "BIGINT",
+    },
+    "CUPTI_ACTIVITY_KIND_MEMSET": {
+        "start": "BIGINT", "end": "BIGINT", "deviceId": "BIGINT", "streamId": "BIGINT",
+        "correlationId": "BIGINT", "globalPid": "BIGINT", "bytes": "BIGINT", "graphNodeId": "BIGINT",
+    },
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": {
+        "start": "BIGINT", "end": "BIGINT", "deviceId": "BIGINT", "streamId": "BIGINT",
+        "correlationId": "BIGINT", "globalPid": "BIGINT", "graphId": "BIGINT",
+    },
+    "CUPTI_ACTIVITY_KIND_RUNTIME": {
+        "start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "correlationId": "BIGINT", "nameId": "BIGINT",
+    },
+    "NVTX_EVENTS": {
+        "start": "BIGINT", "end": "BIGINT", "eventType": "BIGINT", "text": "VARCHAR", "globalTid": "BIGINT",
+        "textId": "BIGINT", "domainId": "BIGINT", "uint64Value": "BIGINT", "int64Value": "BIGINT",
+        "uint32Value": "BIGINT", "int32Value": "BIGINT", "doubleValue": "DOUBLE", "floatValue": "DOUBLE",
+        "jsonText": "VARCHAR", "jsonTextId": "BIGINT",
+    },
+    "StringIds": {"id": "BIGINT", "value": "VARCHAR"},
+    "ThreadNames": {"nameId": "BIGINT", "globalTid": "BIGINT"},
+    "META_DATA_CAPTURE": {"name": "VARCHAR", "value": "VARCHAR"},
+    "META_DATA_EXPORT": {"name": "VARCHAR", "value": "VARCHAR"},
+    "EXPORT_META_DATA": {"name": "VARCHAR", "value": "VARCHAR"},
+    "TARGET_INFO_SYSTEM_ENV": {"name": "VARCHAR", "value": "VARCHAR"},
+    "TARGET_INFO_GPU": {
+        "id": "BIGINT", "deviceId": "BIGINT", "cuDevice": "BIGINT", "name": "VARCHAR", "smCount": "BIGINT",
+        "clockRate": "BIGINT", "totalMemory": "BIGINT", "memoryBandwidth": "BIGINT",
+    },
+    "DIAGNOSTIC_EVENT": {"severity": "BIGINT", "text": "VARCHAR"},
+}  # fmt: skip
+
+# Kinds of trace that few exports hold: looked at only where the table is there. Their columns are those that the
+# export itself documents beside each table (nsys 2023.4).
+SYSTEM: dict[str, dict[str, str]] = {
+    "OSRT_API": {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "nameId": "BIGINT"},
+    "SCHED_EVENTS": {"start": "BIGINT", "isSchedIn": "BIGINT", "globalTid": "BIGINT"},
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": {
+        "start": "BIGINT", "globalPid": "BIGINT", "deviceId": "BIGINT", "bytes": "BIGINT", "memKind": "BIGINT",
+        "memoryOperationType": "BIGINT",
+    },
+    "GPU_METRICS": {"timestamp": "BIGINT", "typeId": "BIGINT", "metricId": "BIGINT", "value": "DOUBLE"},
+    "TARGET_INFO_GPU_METRICS": {"typeId": "BIGINT", "metricId": "BIGINT", "metricName": "VARCHAR"},
+    "TARGET_INFO_CUDA_DEVICE": {"gpuId": "BIGINT", "cudaId": "BIGINT", "pid": "BIGINT"},
+    **{
+        table: {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "textId": "BIGINT", "size": "BIGINT"}
+        for table in ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
+    },
+}  # fmt: skip
+READ = {**STAGED, **SYSTEM}
+
+# One of these makes a SQLite file, or a folder of tables, an nsys export; other tables in it are left alone.
+MARKS = (
+    "StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_GPU", "ANALYSIS_DETAILS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What an export holds: table -> its columns, and its schema version ("" before nsys wrote one)."""
+
+    tables: dict[str, frozenset[str]]
+    version: str = ""
+    warnings: list[str] = field(default_factory=list)
+    relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
+
+    def has(self, table: str) -> bool:
+        """Whether the table is there (it may be empty)."""
+        return table in self.tables
+
+    def relation(self, table: str) -> str:
+        """What the table is in SQL, with its row numbers as `rowid`; an export in SQLite is attached as `source`."""
+        return self.relations.get(table) or f"source.{identifier(table)}"
+
+
+def inspect(path: Path, name: str | None = None) -> Schema:
+    """Read the table list with Python's own sqlite3 (read only; nothing is run, nothing written).
+
+    `name` is what messages call the file: a scratch copy goes by the name of what the user gave.
+    Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, locked, not-nsys.
+    """
+    name = name or path.name
+    if not path.is_file():
+        raise TracediffError("not-a-file", f"{path}: there is no such file")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if not head:
+        raise TracediffError("empty-file", f"{name} is empty (0 bytes)", fix=_EXPORT_AGAIN)
+    if head[:16] != b"SQLite format 3\0":
+        raise TracediffError(
+            "not-sqlite", f"{name} is not a SQLite file", fix="nsys export --type sqlite REPORT.nsys-rep"
+        )
+    _check_length(path, head, name)
+    try:
+        with sqlite3.connect(f"file:{_uri(path)}?mode=ro&immutable=0", uri=True) as db:
+            names = [
+                row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            ]
+            tables = {
+                table: frozenset(
+                    row[1]
+                    for row in db.execute(f'PRAGMA table_info("{table.replace(chr(34), chr(34) * 2)}")')
+                )
+                for table in names
+            }
+            version = _version(db, tables)
+        db.close()
+    except sqlite3.Error as error:
+        if "locked" in str(error):
+            raise locked(name) from error
+        raise damaged(name, error) from error
+    if not any(mark in tables for mark in MARKS):
+        raise TracediffError(
+            "not-nsys",
+            f"{name} is a SQLite file without any table of an nsys export",
+            fix="nsys export --type sqlite REPORT.nsys-rep",
+        )
+    return Schema(tables, version)
+
+
+_EXPORT_AGAIN = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
+
+
+def locked(name: str) -> TracediffError:
+    """The error of an export that is not finished."""
+    return TracediffError(
+        "locked", f"{name} is being written by another program", fix="wait until nsys export has finished"
+    )
+
+
+def damaged(name: str, error: sqlite3.Error) -> TracediffError:
+    """The error of a file that SQLite does not read."""
+    return TracediffError("truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN)
+
+
+def _check_length(path: Path, head: bytes, name: str) -> None:
+    # The header holds the page size and the number of pages: a file cut short is seen before SQLite meets a
+    # missing page in the middle of a scan. The count is valid only where two header fields agree (SQLite docs).
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(head[28:32], "big")
+    valid = head[24:28] == head[92:96]
+    size = path.stat().st_size
+    if valid and pages and size < page * pages:
+        raise TracediffError(
+            "truncated",
+            f"{name} is cut short: {size} bytes of {page * pages}",
+            fix=_EXPORT_AGAIN,
+        )
+
+
+def open_export(path: Path) -> sqlite3.Connection:
+    """Open an export with Python's own sqlite3, to be read only."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _uri(path: Path) -> str:
+    from urllib.parse import quote
+
+    return quote(str(path.resolve()))
+
+
+def _version(db: sqlite3.Connection, tables: dict[str, frozenset[str]]) -> str:
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        if {"name", "value"} <= tables.get(table, frozenset()):
+            row = db.execute(f"SELECT value FROM {table} WHERE name = 'EXPORT_SCHEMA_VERSION'").fetchone()
+            if row and version_of(row[0]):
+                return version_of(row[0])
+    return ""
+
+
+def version_of(value: object) -> str:
+    """A schema version as an export spells it, "" where it is none."""
+    return value if isinstance(value, str) and re.fullmatch(r"[0-9.]{1,20}", value) else ""

@@ -1,0 +1,1 @@
+"""kernels: names, categories and matching of kernels."""

@@ -1,1 +1,0 @@
-"""measure: closed accounting, attribution of idle gaps, statistics, comparability, findings, verdict."""

@@ -1,0 +1,1 @@
+"""stats: tests, intervals and noise floors; knows nothing of traces."""

@@ -1,0 +1,1 @@
+"""steps: the events of sampled steps, for timelines in HTML and Perfetto."""

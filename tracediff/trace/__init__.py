@@ -1,0 +1,1 @@
+"""trace: steps, threads, ranges, calls and periods of one capture."""
