@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -19,14 +20,13 @@ from tests.report.hostile import NAMES
 from tests.serving import serving, step_ns
 from tests.tiny import CAPTURES, ROOT
 from tracediff import api
-from tracediff.cli.compare import compare as command
-from tracediff.cli.options import reading_options
+from tracediff.cli.compare import compare
+from tracediff.cli.query import query
 from tracediff.model import decode
 from tracediff.report.tables import names
+from tracediff.request import CompareRequest, OpenRequest
 
 BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
-# Options of the command that say what is written, printed or judged, not what is measured.
-OF_OUTPUT = {"overwrite", "top", "quiet", "fail_on", "warn_on", "policy_file", "no_policy", "annotations"}
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +77,16 @@ def test_everything_public_is_explained(thing):
             )
 
 
-def test_the_options_are_those_of_the_command():
-    outputs = {one.name for one in command.params if one.name.startswith("out_")}
-    of_command = {one.name for one in command.params} - outputs - OF_OUTPUT
-    renamed = {"kpi_baseline": "baseline_kpi", "kpi_candidate": "candidate_kpi", "cached": "cache"}
-    parameters = inspect.signature(api.compare).parameters
-    assert {renamed.get(name, name) for name in of_command} == set(parameters)
-    defaults = {one.name: one.default for one in command.params if one.name in parameters}
-    assert parameters["min_steps"].default == defaults["min_steps"]
-    flags = [one.name for one in command.params if getattr(one, "is_flag", False) and one.name in parameters]
-    assert all(parameters[name].default is False for name in flags)
-
-
-def test_the_options_of_open_are_those_of_query():
-    @reading_options
-    def nothing(**_):
-        """Only to see its options."""
-
-    options = {one.name for one in nothing.__click_params__}
-    assert set(inspect.signature(api.open).parameters) - {"capture", "candidate"} == options
+@pytest.mark.parametrize(
+    ("function", "command", "asked"), [(api.compare, compare, CompareRequest), (api.open, query, OpenRequest)], ids=["compare", "open"]
+)  # fmt: skip
+def test_the_options_are_those_of_the_command(function, command, asked):
+    parameters = inspect.signature(function).parameters
+    assert [one.name for one in fields(asked) if one.name not in parameters] == []
+    given = {one.name: one.default for one in command.params}
+    offered = {one.name for one in fields(asked) if one.metadata}
+    assert offered <= given.keys()
+    assert {name: parameters[name].default for name in offered} == {name: given[name] for name in offered}
 
 
 def test_the_same_result_as_the_command(comparison, tmp_path):

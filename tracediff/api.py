@@ -6,24 +6,27 @@ baseline, so positive is slower. Failures are `TracediffError`, with the slugs o
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, ParamSpec, TypeVar
 
 import polars as pl
 
-from tracediff.compare.session import Asked, Beside, LatencyOptions, compare_inputs, reading_of
 from tracediff.errors import TracediffError
-from tracediff.formats.selection import MIN_STEPS, selections
 from tracediff.model import Result, Verdict, encode
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
+from tracediff.request import CompareRequest, OpenRequest, PathLike
+from tracediff.session import compare_request
 
-PathLike = str | os.PathLike[str]
-Paths = PathLike | Sequence[PathLike]
+_P = ParamSpec("_P")
+_Request = TypeVar("_Request")
+_Made = TypeVar("_Made")
 SideName = Literal["baseline", "candidate"]
 
 
@@ -177,36 +180,25 @@ class Captures:
         return f"<Captures: {', '.join(self.tables)}>"
 
 
-def compare(
-    baseline: PathLike,
-    candidate: PathLike | None = None,
-    *,
-    step_regex: str | None = None,
-    whole_capture: bool = False,
-    min_steps: int = MIN_STEPS,
-    noise: PathLike | None = None,
-    baseline_kpi: Paths = (),
-    candidate_kpi: Paths = (),
-    host_only: bool = False,
-    ncu_baseline: PathLike | None = None,
-    ncu_candidate: PathLike | None = None,
-    trtexec_baseline: PathLike | None = None,
-    trtexec_candidate: PathLike | None = None,
-    latencies_baseline: Paths = (),
-    latencies_candidate: Paths = (),
-    latencies_column: str | None = None,
-    latencies_unit: Literal["ns", "us", "ms", "s"] | None = None,
-    latencies_warmup: str = "auto",
-    force: bool = False,
-    memory_limit: str | None = None,
-    threads: int | None = None,
-    cache: bool = True,
-    steps: str | None = None,
-    window: str | None = None,
-    ranks: str | None = None,
-    skip_unreadable: bool = False,
-    scheduler: str | None = None,
-) -> Comparison:
+def _takes_fields_of(
+    request: Callable[_P, _Request],
+) -> Callable[[Callable[[_Request], _Made]], Callable[_P, _Made]]:
+    """Let a function of a request be called with the fields of the request, which are its signature."""
+
+    def decorate(function: Callable[[_Request], _Made]) -> Callable[_P, _Made]:
+        @functools.wraps(function)
+        def called(*given: _P.args, **named: _P.kwargs) -> _Made:
+            return function(request(*given, **named))
+
+        made = inspect.signature(function).return_annotation
+        vars(called)["__signature__"] = inspect.signature(request).replace(return_annotation=made)
+        return called
+
+    return decorate
+
+
+@_takes_fields_of(CompareRequest)
+def compare(request: CompareRequest) -> Comparison:
     """Compare two sides, as `tracediff compare` does; the options are those of the command.
 
     Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
@@ -220,70 +212,20 @@ def compare(
     and ValueError where `steps`, `window`, `ranks`, `latencies_unit` or `latencies_warmup` are spelled otherwise than on
     the command line.
     """
-    latencies = LatencyOptions(
-        latencies_column,
-        latencies_unit,
-        latencies_warmup,
-        _paths(latencies_baseline),
-        _paths(latencies_candidate),
+    return Comparison(
+        compare_request(request, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))
     )
-    asked = Asked(
-        baseline=os.fspath(baseline),
-        candidate=_word(candidate),
-        step_regex=step_regex,
-        whole_capture=whole_capture,
-        min_steps=min_steps,
-        noise=_word(noise),
-        kpi_baseline=_paths(baseline_kpi),
-        kpi_candidate=_paths(candidate_kpi),
-        host_only=host_only,
-        force=force,
-        memory_limit=memory_limit,
-        threads=threads,
-        cached=cache,
-        only=selections(steps, window, ranks),
-        skip_unreadable=skip_unreadable,
-        scheduler=scheduler,
-        beside=Beside(
-            (_path(ncu_baseline), _path(ncu_candidate)),
-            (_word(trtexec_baseline), _word(trtexec_candidate)),
-            latencies,
-        ),
-    )
-    result = compare_inputs(asked, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))
-    return Comparison(result)
 
 
-def open(
-    capture: PathLike,
-    candidate: PathLike | None = None,
-    *,
-    step_regex: str | None = None,
-    whole_capture: bool = False,
-    host_only: bool = False,
-    memory_limit: str | None = None,
-    threads: int | None = None,
-) -> Captures:
+@_takes_fields_of(OpenRequest)
+def open(request: OpenRequest) -> Captures:
     """Open a capture, or baseline and candidate, as tables that SQL can be asked of: see docs/sql.md.
 
     Paths are those of `compare`. The tables are in a scratch folder until they are closed; no other file can be read
     or written through them. Raises `TracediffError`: not-a-file, not-nsys, bad-step-regex, bad-limit, ...
     """
-    reading = reading_of(step_regex, whole_capture, host_only, memory_limit, threads)
-    words = [os.fspath(one) for one in (capture, candidate) if one is not None]
-    return Captures(Tables(sides_of(words), reading))
-
-
-def _word(given: PathLike | None) -> str | None:
-    return None if given is None else os.fspath(given)
-
-
-def _path(given: PathLike | None) -> Path | None:
-    return None if given is None else Path(given)
-
-
-def _paths(given: Paths) -> tuple[Path, ...]:
-    return (Path(given),) if isinstance(given, str | os.PathLike) else tuple(Path(one) for one in given)
+    given = [os.fspath(one) for one in (request.capture, request.candidate) if one is not None]
+    return Captures(Tables(sides_of(given), request.reading()))
 
 
 def _write(path: PathLike, data: bytes, overwrite: bool) -> None:

@@ -15,7 +15,7 @@ from tests.tiny import ROOT, one_gap
 # The command line with a reduction that takes longer than anybody waits.
 SLOW = """
 import sys, time
-import tracediff.measure.reduce as reduce
+import tracediff.accounting.reduce as reduce
 reduce.reduce_capture = lambda *args, **options: time.sleep(300)
 from tracediff.cli.main import main
 sys.argv = ["tracediff", *sys.argv[1:]]
@@ -56,7 +56,7 @@ def test_it_ends_at_once_and_cleans_up(number, status, said, tmp_path):
 # The signal comes while something is imported meanwhile, in a callback of a weak reference: what is raised there is dropped.
 DROPPED = """
 import os, sys, weakref
-import tracediff.measure.session as session
+import tracediff.session as session
 class Lock: pass
 def ready():
     lock = Lock()

@@ -16,8 +16,8 @@ from tests.tiny import ROOT, one_gap
 # The command line as for large exports; a worker stops itself as soon as it has a task, as if that took for ever.
 SLOW = """
 import sys
-import tracediff.measure.run as run
-import tracediff.measure.pool as pool
+import tracediff.execution.run as run
+import tracediff.execution.pool as pool
 run._WORTH_PROCESSES = 0
 pool._START = "import os, signal; open(os.environ['STARTED'] + str(os.getpid()), 'w'); os.kill(os.getpid(), signal.SIGSTOP)"
 from tracediff.cli.main import main

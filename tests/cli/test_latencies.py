@@ -67,7 +67,7 @@ def test_units_columns_and_warm_up_are_options(run, tmp_path):
     expect_error(run("latencies", "a.json", "a.json", "--unit", "ms", "--warmup", "4"), "latencies-warmup")
     for wrong in ("-1", "some", "1.5", "\u0661"):
         code, _, err = run("latencies", "a.json", "a.json", "--warmup", wrong)
-        assert code == 2 and "auto, or a number" in err
+        assert code == 2 and "auto or a number" in err
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(run, pair, tmp_path):

@@ -338,8 +338,8 @@ def test_at_a_terminal(good, tmp_path):
 # The command line with a load that takes longer than anybody waits.
 SLOW = """
 import sys, time
-import tracediff.query.fill as fill
-fill.find_steps = lambda *args, **options: time.sleep(300)
+import tracediff.query.tables as tables
+tables.find_steps = lambda *args, **options: time.sleep(300)
 from tracediff.cli.main import main
 sys.argv = ["tracediff", *sys.argv[1:]]
 main()

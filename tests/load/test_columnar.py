@@ -15,12 +15,13 @@ from fixtures.builders import two_steps
 from fixtures.builders.columnar import to_folder, write
 from tests.tiny import CAPTURES, FIXTURES, one_gap
 from tracediff.cli.main import cli
-from tracediff.compare.session import Asked, compare_inputs
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
 from tracediff.execution.run import Reading, needed, reduce_file
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
+from tracediff.request import CompareRequest
+from tracediff.session import compare_request
 
 FORMS = ("parquet", "arrow")
 READING = Reading(threads=1)
@@ -53,8 +54,8 @@ def folder_of(tmp_path, trace=None, form="parquet", name="run_pqtdir"):
 
 def numbers(baseline, candidate):
     """A whole result without what names the files."""
-    result = compare_inputs(
-        Asked(str(baseline), str(candidate), force=True, threads=1, cached=False), keep=True
+    result = compare_request(
+        CompareRequest(baseline, candidate, force=True, threads=1, cache=False), keep=True
     )
     found = msgspec.to_builtins(result)
     text = msgspec.json.encode(

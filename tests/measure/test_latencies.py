@@ -392,10 +392,11 @@ def test_any_number_of_iterations_gives_an_answer(values):
 
 @pytest.fixture(scope="module")
 def traces():
-    from tracediff.compare.session import Asked, compare_inputs
+    from tracediff.request import CompareRequest
+    from tracediff.session import compare_request
 
     demo = ROOT / "fixtures/pairs"
-    return compare_inputs(Asked(str(demo / "base_1.sqlite.xz"), str(demo / "gc5_1.sqlite.xz"), cached=False))
+    return compare_request(CompareRequest(demo / "base_1.sqlite.xz", demo / "gc5_1.sqlite.xz", cache=False))
 
 
 def flat(step_ns: float, part: float, runs=2) -> list[LatencyFile]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import Gating, policy_options
+from tracediff.cli.options import Gating, judge, takes
 from tracediff.cli.outputs import read_result
 
 
@@ -47,7 +47,7 @@ there, whatever the gates say. See docs/ci.md.
     help="Findings and kernel rows not folded.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
-@policy_options
+@takes(gating=Gating, omit={"annotations"})
 def comment(
     result: Path,
     github: bool,
@@ -65,14 +65,14 @@ def comment(
     from tracediff.report.escape import visible
     from tracediff.report.markdown import render_markdown
 
+    policy = gating.read()
     first, link = _checked(key, report_url)
     if github and gitlab:
         raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
     forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
     if forge is None and not dry_run:
         raise click.UsageError("--github or --gitlab?")
-    judged = gating.judge(read_result(result))
-    body = render_markdown(judged, top=top, key=key, link=link)
+    body = render_markdown(judge(policy, read_result(result)), top=top, key=key, link=link)
     if dry_run:
         click.echo(body, nl=False)
         return

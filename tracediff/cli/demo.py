@@ -32,15 +32,15 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 def demo(html: Path, overwrite: bool, pair: str) -> None:
     """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
-    from tracediff.cli.options import Gating
-    from tracediff.cli.outputs import check
+    from tracediff.cli.outputs import Output, check
     from tracediff.companions.bench.compare import with_bundle_kpi
     from tracediff.compare.compare import compare
     from tracediff.compare.gates import Policy
     from tracediff.execution.run import Reading, reduce_sides
     from tracediff.formats.inputs import resolve_pair
 
-    check({"html": html}, overwrite)
+    output = Output(html=html, overwrite=overwrite)
+    check(output)
     baseline, candidate, what = PAIRS[pair]
     click.echo(f"demo: {what}", err=True)
     folder = bundled()
@@ -49,7 +49,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     result = compare(before, after)
     if bundle is not None:
         result = with_bundle_kpi(result, bundle)
-    sys.exit(finish(result, {"html": html}, Gating(Policy()), overwrite=overwrite, top=10, quiet=False))
+    sys.exit(finish(result, output, Policy()))
 
 
 def bundled() -> Path:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import complete_files, reading_options_latency_options
-from tracediff.cli.outputs import check, output_options_of, write_outputs
+from tracediff.cli.options import takes
+from tracediff.cli.outputs import Output, check, not_of, write_outputs
 from tracediff.formats.selection import own_label
 from tracediff.report.kinds import BY_NAME
+from tracediff.request import LatenciesRequest
 
 
 @click.command(
@@ -25,20 +26,8 @@ Examples:
 Exit status: 0 done, 1 error, 2 usage.
 """
 )
-@click.argument("baseline", shell_complete=complete_files)
-@click.argument("candidate", shell_complete=complete_files)
-@reading_options_latency_options
-@output_options_of("latencies")
-def latencies(
-    baseline: str,
-    candidate: str,
-    column: str | None,
-    unit: str | None,
-    warmup: str,
-    outputs: dict[str, Path],
-    overwrite: bool,
-    quiet: bool,
-) -> None:
+@takes(request=LatenciesRequest, output=Output, omit=not_of("latencies"))
+def latencies(request: LatenciesRequest, output: Output) -> None:
     """Compare latencies that were measured without a profiler: mean, median, p90, p99, and whether to believe them.
 
     Each side is a file (one run) or a folder with a file a run: CSV, JSON, JSON lines, a number a line, or what
@@ -46,16 +35,15 @@ def latencies(
     at best. label=PATH names a side.
     """
     import tracediff
-    from tracediff.compare.session import LatencyOptions, compare_latencies
+    from tracediff.compare.session import compare_latencies
     from tracediff.model import Tool
     from tracediff.model.latencies import LatencyReport
 
-    check(outputs, overwrite, BY_NAME["latencies"])
-    (one, before), (other, after) = _named(baseline), _named(candidate)
-    options = LatencyOptions(column, unit, warmup, (before,), (after,))
-    found = compare_latencies(options, (one, other))
+    check(output, BY_NAME["latencies"])
+    (one, before), (other, after) = _named(request.baseline), _named(request.candidate)
+    found = compare_latencies(request.options((before,), (after,)), (one, other))
     report = LatencyReport(tool=Tool("tracediff", tracediff.__version__), latencies=found)
-    write_outputs(report, outputs, overwrite=overwrite, quiet=quiet)
+    write_outputs(report, output)
 
 
 def _named(word: str) -> tuple[str, Path]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from tracediff.cli.options import complete_files
-from tracediff.cli.outputs import check, output_options_of, write_outputs
+from tracediff.cli.options import complete_files, takes
+from tracediff.cli.outputs import Output, check, not_of, write_outputs
 from tracediff.report.kinds import BY_NAME
 
 
@@ -29,10 +27,8 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("baseline", shell_complete=complete_files)
 @click.argument("candidate", shell_complete=complete_files)
-@output_options_of("ncu")
-def ncu(
-    baseline: str, candidate: str, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool
-) -> None:
+@takes(output=Output, omit=not_of("ncu"))
+def ncu(baseline: str, candidate: str, output: Output) -> None:
     """Compare two profiles of Nsight Compute: which kernels got faster or slower, and by which rule why.
 
     Duration, throughput, occupancy and what limits it, stalls, traffic, instructions; what was not collected is said,
@@ -44,7 +40,7 @@ def ncu(
     from tracediff.model import Tool
     from tracediff.model.ncu import NcuReport
 
-    check(outputs, overwrite, BY_NAME["ncu"])
+    check(output, BY_NAME["ncu"])
     found = compare_ncu(read_named(baseline), read_named(candidate))
     report = NcuReport(tool=Tool("tracediff", tracediff.__version__), ncu=found)
-    write_outputs(report, outputs, overwrite=overwrite, top=top, quiet=quiet)
+    write_outputs(report, output)

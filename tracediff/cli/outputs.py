@@ -1,17 +1,18 @@
-"""Options and writing that every command with a `Result` shares: any number of formats in one run."""
+"""What a command with a report writes and prints: any number of formats in one run, and results saved before."""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tracediff.errors import TracediffError
 from tracediff.report.kinds import BY_NAME, COMPARISON, Kind, kind_of, named, print_report, render, version
+from tracediff.request import option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,75 +20,57 @@ if TYPE_CHECKING:
     from tracediff.model import Result
     from tracediff.report.kinds import Report
 
-
-_FORMATS = {
-    "html": ("FILE", "One offline page."),
-    "md": ("FILE", "Markdown for a pull-request comment."),
-    "json": ("FILE", "The result itself (see docs/result.md)."),
-    "postmortem": ("FILE", "A post-mortem to finish: .md (with a figure beside it) or .html."),
-    "tables": ("DIR", "Every table as CSV and Parquet."),
-    "junit": ("FILE", "JUnit XML of the gates."),
-    "benchmark-json": ("FILE", "The candidate's figures for github-action-benchmark."),
-}
-_TOP = click.option(
-    "--top",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Rows of a table in the terminal and the comment.",
-)
-_ALONE = {"md": ("FILE", "Markdown.")}  # of a report that compares no steps
+_FORMATS = ("html", "md", "json", "postmortem", "tables", "junit", "benchmark-json")
 
 
-def output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --html, --md, ... -f, --top and -q; the command gets `outputs`, `overwrite`, `top`, `quiet`."""
-    return _options(command, _FORMATS)
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a report goes, and how much of it is printed."""
+
+    html: Path | None = option(None, "One offline page.", metavar="FILE", path=True)
+    md: Path | None = option(None, "Markdown, as for a pull-request comment.", metavar="FILE", path=True)
+    json: Path | None = option(
+        None, "The result itself (docs/result.md), which `tracediff report` renders again.", metavar="FILE", path=True
+    )  # fmt: skip
+    postmortem: Path | None = option(
+        None, "A post-mortem to finish: .md (with a figure beside it) or .html.", metavar="FILE", path=True
+    )
+    tables: Path | None = option(None, "Every table as CSV and Parquet.", metavar="DIR", path=True)
+    junit: Path | None = option(None, "JUnit XML of the gates.", metavar="FILE", path=True)
+    benchmark_json: Path | None = option(
+        None, "The candidate's figures for github-action-benchmark.", metavar="FILE", path=True
+    )
+    overwrite: bool = option(False, "Overwrite output files.", name="-f --overwrite")
+    top: int = option(10, "Rows of a table in the terminal and the comment.", minimum=1)
+    quiet: bool = option(False, "Print nothing but errors and gates.", name="-q --quiet")
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The formats that were asked for, and where each goes."""
+        given = {name: getattr(self, name.replace("-", "_")) for name in _FORMATS}
+        return {name: path for name, path in given.items() if path is not None}
+
+    @property
+    def draws_steps(self) -> bool:
+        """Whether the events of some steps are in any of the outputs."""
+        return bool({"html", "json", "tables"} & self.files.keys())
 
 
-def output_options_of(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The same with the formats of another kind of report; without `top` where no table is ever cut."""
+def not_of(name: str) -> set[str]:
+    """The fields of `Output` that a kind of report does not have."""
     kind = BY_NAME[name]
-    words = _FORMATS | _ALONE | {"json": ("FILE", f"The report itself (see {kind.page}).")}
-    formats = {form: words[form] for form in kind.formats}
-    return lambda command: _options(command, formats, top=kind.cut)
+    formats = {one.replace("-", "_") for one in _FORMATS if one not in kind.formats}
+    return formats if kind.cut else formats | {"top"}
 
 
-def _options(
-    command: Callable[..., None], formats: dict[str, tuple[str, str]], *, top: bool = True
-) -> Callable[..., None]:
-    @functools.wraps(command)
-    def wrapped(**arguments: Any) -> None:
-        outputs = {name: arguments.pop(f"out_{name.replace('-', '_')}") for name in formats}
-        command(outputs={name: path for name, path in outputs.items() if path is not None}, **arguments)
-
-    decorated: Callable[..., None] = wrapped
-    options = [
-        *(
-            click.option(
-                f"--{name}",
-                f"out_{name.replace('-', '_')}",
-                type=click.Path(path_type=Path),  # what is there already is judged by `check`, with a slug
-                metavar=metavar,
-                help=text,
-            )
-            for name, (metavar, text) in formats.items()
-        ),
-        click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files."),
-        *([_TOP] if top else []),
-        click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and gates."),
-    ]
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
-
-
-def check(outputs: dict[str, Path], overwrite: bool, kind: Kind = COMPARISON) -> None:
+def check(output: Output, kind: Kind = COMPARISON) -> None:
     """Raise now for what would stop a file of a report of this kind from being written after the work is done."""
     from tracediff.report.write import check_folder, check_outputs
 
-    if "tables" in outputs:
-        check_folder(outputs["tables"])
-    check_outputs((path for name in outputs for path in _files(name, outputs[name], kind)), overwrite)
+    if output.tables is not None:
+        check_folder(output.tables)
+    files = (path for name, given in output.files.items() for path in _files(name, given, kind))
+    check_outputs(files, output.overwrite)
 
 
 def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
@@ -103,26 +86,25 @@ def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
     return [path]
 
 
-def write_outputs(
-    report: Report, outputs: dict[str, Path], *, overwrite: bool, quiet: bool, top: int = 10
-) -> None:
+def write_outputs(report: Report, output: Output) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import make_folder, write_atomically
 
-    rendered = {name: _render(name, path, report, top) for name, path in outputs.items()}
+    outputs = output.files
+    rendered = {name: _render(name, path, report, output.top) for name, path in outputs.items()}
     for name, files in rendered.items():
         if name == "tables":
             make_folder(outputs[name])
         for file, data in files.items():
-            write_atomically(file, data, overwrite)
-    if quiet:
+            write_atomically(file, data, output.overwrite)
+    if output.quiet:
         return
-    print_guarded(lambda console: print_report(report, console, top=top))
+    _print_guarded(lambda console: print_report(report, console, top=output.top))
     for name, path in outputs.items():
         click.echo(f"wrote {path} ({name})", err=True)
 
 
-def print_guarded(render: Callable[[Console], None]) -> None:
+def _print_guarded(render: Callable[[Console], None]) -> None:
     """Print a report; a runner of GitHub Actions must not take a name in it for a command."""
     from rich.console import Console
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import complete_files, reading_options
+from tracediff.cli.options import complete_files, progress, takes
+from tracediff.request import ReadRequest
 
 if TYPE_CHECKING:
-    from tracediff.execution.run import Reading
     from tracediff.query.guard import Answer
 
 ROWS = 100  # that are printed where nothing else is said
@@ -59,7 +58,7 @@ Examples:
 @click.option(
     "--schema", is_flag=True, help="Print every table and column, and stop (Markdown: docs/sql.md)."
 )
-@reading_options
+@takes(request=ReadRequest)
 def query(
     words: tuple[str, ...],
     form: str | None,
@@ -69,7 +68,7 @@ def query(
     limit: int | None,
     full: bool,
     schema: bool,
-    reading: Callable[[], Reading],
+    request: ReadRequest,
 ) -> None:
     """Run SQL over the tables of one or two captures.
 
@@ -98,7 +97,7 @@ def query(
     check(text, len(sides))
     if limit is None:
         limit = ROWS if form in (None, "markdown") and parquet is None else 0
-    with Tables(sides, reading(), measured=needs_measuring(text), progress=progress()) as tables:
+    with Tables(sides, request.reading(), measured=needs_measuring(text), progress=progress()) as tables:
         answers = tables.run(text, limit or None)
         notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
         notes += tables.not_captured(text)
@@ -112,14 +111,6 @@ def query(
         _write(answers[-1], form, parquet or output, overwrite, full)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-
-
-def progress() -> Callable[[str], None]:
-    """Say which file is read, to somebody who waits at a terminal."""
-    from tracediff.report.escape import visible
-
-    shown = sys.stderr.isatty()
-    return lambda name: click.echo(f"reading {visible(name)}", err=True) if shown else None
 
 
 def print_answer(answer: Answer, *, full: bool = False, more: str = _MORE) -> None:

@@ -7,22 +7,20 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import Gating, gate_options
-from tracediff.cli.outputs import check, output_options, read_saved, write_outputs
+from tracediff.cli.compare import finish
+from tracediff.cli.options import Gating, takes
+from tracediff.cli.outputs import Output, check, read_saved, write_outputs
 from tracediff.errors import TracediffError
 from tracediff.report.kinds import Kind, kind_of
 
 
 @click.command(epilog="Example: tracediff report result.json --html report.html --postmortem incident.md")
 @click.argument("result", type=click.Path(path_type=Path))
-@output_options
-@gate_options
-def report(
-    result: Path, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool, gating: Gating
-) -> None:
+@takes(output=Output, gating=Gating)
+def report(result: Path, output: Output, gating: Gating) -> None:
     """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec` or `latencies` wrote with --json, in any format."""
     try:
-        _render(result, outputs, gating, overwrite=overwrite, top=top, quiet=quiet)
+        sys.exit(_render(result, output, gating))
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # what tracediff wrote fits together: numbers of rows, lists of one length
         raise TracediffError(
@@ -32,30 +30,27 @@ def report(
         ) from error
 
 
-def _render(
-    result: Path, outputs: dict[str, Path], gating: Gating, *, overwrite: bool, top: int, quiet: bool
-) -> None:
+def _render(result: Path, output: Output, gating: Gating) -> int:
     """Everything is rendered before anything is written."""
-    from tracediff.cli.compare import finish
     from tracediff.model import Result
 
+    policy = gating.read()
     found = read_saved(result)
     kind = kind_of(found)
     if isinstance(found, Result):
-        check(outputs, overwrite)
-        sys.exit(finish(found, outputs, gating, overwrite=overwrite, top=top, quiet=quiet))
-    _refuse(result.name, outputs, kind)
-    check(outputs, overwrite, kind)
-    write_outputs(found, outputs, overwrite=overwrite, top=top, quiet=quiet)
+        check(output)
+        return finish(found, output, policy, gating.annotations)
+    _refuse(result.name, output, gating, kind)
+    check(output, kind)
+    write_outputs(found, output)
+    return 0
 
 
-def _refuse(name: str, outputs: dict[str, Path], kind: Kind) -> None:
+def _refuse(name: str, output: Output, gating: Gating, kind: Kind) -> None:
     """Raise `TracediffError` (one-capture) for an option that only a comparison of steps has."""
-    given = click.get_current_context().params
-    options = [f"--{one}" for one in outputs if one not in kind.formats]
-    options += [
-        f"--{one.replace('_', '-')}" for one in ("fail_on", "warn_on", "annotations") if given.get(one)
-    ]
+    options = [f"--{one}" for one in output.files if one not in kind.formats]
+    given = {"--fail-on": gating.fail_on, "--warn-on": gating.warn_on, "--annotations": gating.annotations}
+    options += [option for option, value in given.items() if value]
     if options:
         raise TracediffError(
             "one-capture",

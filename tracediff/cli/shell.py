@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import complete_files, reading_options
-from tracediff.cli.query import ROWS, print_answer, progress
+from tracediff.cli.options import complete_files, progress, takes
+from tracediff.cli.query import ROWS, print_answer
 from tracediff.errors import TracediffError
+from tracediff.request import ReadRequest
 
 if TYPE_CHECKING:
-    from tracediff.execution.run import Reading
     from tracediff.query.reference import Table
     from tracediff.query.tables import Tables
 
@@ -38,10 +38,8 @@ SELECT ...;       SQL of DuckDB, over as many lines as it takes, up to the semic
     "--limit", type=click.IntRange(0), default=ROWS, show_default=True, metavar="N",
     help="Rows that are shown of an answer, 0 for all.",
 )  # fmt: skip
-@reading_options
-def shell(
-    captures: tuple[str, ...], history: Path | None, limit: int, reading: Callable[[], Reading]
-) -> None:
+@takes(request=ReadRequest)
+def shell(captures: tuple[str, ...], history: Path | None, limit: int, request: ReadRequest) -> None:
     """Ask SQL of one or two captures at a prompt; .help lists what else it knows.
 
     CAPTURE is what `compare` takes. With two, or with a capture bundle, the tables are baseline.NAME and
@@ -53,7 +51,7 @@ def shell(
     from tracediff.query.tables import Tables, sides_of
 
     sides = sides_of(captures)
-    with Tables(sides, reading(), progress=progress()) as tables:
+    with Tables(sides, request.reading(), progress=progress()) as tables:
         session = _Session(tables, limit)
         for note in (note for side in sides for note in side.notes):
             click.echo(f"note: {note.message} [{note.slug}]", err=True)

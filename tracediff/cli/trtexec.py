@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from tracediff.cli.options import complete_files
-from tracediff.cli.outputs import check, output_options_of, write_outputs
+from tracediff.cli.options import complete_files, takes
+from tracediff.cli.outputs import Output, check, not_of, write_outputs
 from tracediff.report.kinds import BY_NAME
 
 
@@ -30,10 +28,8 @@ Exit status: 0 done, 1 error, 2 usage.
 )
 @click.argument("baseline", shell_complete=complete_files)
 @click.argument("candidate", shell_complete=complete_files)
-@output_options_of("trtexec")
-def trtexec(
-    baseline: str, candidate: str, outputs: dict[str, Path], overwrite: bool, top: int, quiet: bool
-) -> None:
+@takes(output=Output, omit=not_of("trtexec"))
+def trtexec(baseline: str, candidate: str, output: Output) -> None:
     """Compare two engines by what trtexec measured: throughput, latencies, and which layers changed and how.
 
     A side is a folder with the files of one run, a folder of such folders (several runs), a file, or files with commas
@@ -45,7 +41,7 @@ def trtexec(
     from tracediff.model import Tool
     from tracediff.model.trtexec import TrtexecReport
 
-    check(outputs, overwrite, BY_NAME["trtexec"])
+    check(output, BY_NAME["trtexec"])
     found = compare_trtexec(read(baseline), read(candidate))
     report = TrtexecReport(tool=Tool("tracediff", tracediff.__version__), trtexec=found)
-    write_outputs(report, outputs, overwrite=overwrite, top=top, quiet=quiet)
+    write_outputs(report, output)

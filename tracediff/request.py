@@ -1,0 +1,298 @@
+"""What can be asked: one dataclass a command. Its fields are the options of the command line and the arguments of `tracediff.api`.
+
+A field made with `option` is an option; its metadata says how the command line spells it (see `tracediff.cli.options`). A field
+that is not keyword-only is an argument. A field with neither is fixed for that command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tracediff.errors import TracediffError
+from tracediff.formats.selection import (
+    MIN_STEPS,
+    Selection,
+    selections,
+    spell_ranks,
+    spell_steps,
+    spell_window,
+)
+
+if TYPE_CHECKING:
+    from tracediff.compare.session import LatencyOptions
+    from tracediff.execution.run import Reading
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Sequence[PathLike]
+Unit = Literal["ns", "us", "ms", "s"]
+UNITS = ("ns", "us", "ms", "s")
+
+
+def option(default: Any, text: str, **spelling: Any) -> Any:
+    """A field that is an option. `text`: its help; `spelling`: name (where it is another), metavar, minimum, choices, path, word."""
+    return field(default=default, metadata={"help": text, **spelling})
+
+
+def paths(given: Paths) -> tuple[Path, ...]:
+    """One path or several, as several."""
+    return (Path(given),) if isinstance(given, str | os.PathLike) else tuple(Path(one) for one in given)
+
+
+def word(given: PathLike | None) -> str | None:
+    """A path that may have a label, as a string."""
+    return None if given is None else os.fspath(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRequest:
+    """How captures are read."""
+
+    step_regex: str | None = option(
+        None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX"
+    )
+    whole_capture: bool = option(False, "No step labels: count each capture as one step.")
+    host_only: bool = option(False, "Captures without GPU kernels: measure host time between step labels.")
+    memory_limit: str | None = option(
+        None,
+        "Memory for DuckDB, e.g. 2GiB; the rest spills to a scratch folder in $TMPDIR.",
+        metavar="SIZE",
+    )
+    threads: int | None = option(None, "Threads for DuckDB.", minimum=1)
+
+    def reading(self, *, keep: bool = False) -> Reading:
+        """The same for `execution`; `keep`: the events of some steps, to draw. Raises `TracediffError`: host-only-steps."""
+        from tracediff.execution.run import Reading
+
+        if self.host_only and self.whole_capture:
+            raise TracediffError(
+                "host-only-steps",
+                "the host alone is measured between step labels",
+                fix="--host-only goes without --whole-capture",
+                exit_code=2,
+            )
+        same = {one.name: getattr(self, one.name) for one in fields(Reading) if hasattr(self, one.name)}
+        return Reading(**same, keep=keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRequest(ReadRequest):
+    """`tracediff query`, `tracediff shell` and `tracediff.open`: the tables of one or two captures."""
+
+    capture: PathLike = field(kw_only=False)
+    candidate: PathLike | None = field(default=None, kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureRequest(ReadRequest):
+    """Which steps are measured. Raises ValueError where steps, window or ranks are no selection."""
+
+    steps: str | None = option(
+        None,
+        "Only these steps, by the number in their label (else by their place, from 1); A-B/C-D: for each side.",
+        metavar="A-B",
+    )
+    window: str | None = option(
+        None,
+        "Only steps that lie in this time of the trace whole: 1.5s-2.5s; A-B/C-D: for each side.",
+        metavar="FROM-TO",
+    )
+    ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST")
+    min_steps: int = option(MIN_STEPS, "Steps per run that a workload needs to be measured.", minimum=1)
+    cache: bool = option(
+        True, "Read everything anew, and keep nothing (see `tracediff cache`).", name="--no-cache"
+    )
+    skip_unreadable: bool = option(
+        False, "Leave exports out that cannot be read, and say which, instead of ending with an error."
+    )
+    scheduler: str | None = option(
+        None,
+        "Read on the workers of a Dask cluster: tcp://HOST:PORT, or a scheduler file.",
+        metavar="ADDRESS",
+    )
+
+    def __post_init__(self) -> None:
+        self.selections()
+
+    def selections(self) -> tuple[Selection, Selection]:
+        """What is measured of the baseline and of the candidate."""
+        return selections(self.steps, self.window, self.ranks)
+
+    def reading(self, *, keep: bool = False) -> Reading:
+        """Raises `TracediffError`: host-only-steps, no-steps-to-select."""
+        if self.whole_capture and any(one.cuts_steps for one in self.selections()):
+            raise TracediffError(
+                "no-steps-to-select",
+                "--whole-capture counts each capture as one step: there are none to select",
+                fix="--steps and --window go without --whole-capture; --step-regex names what begins a step",
+                exit_code=2,
+            )
+        return replace(super().reading(keep=keep), cached=self.cache)
+
+    def said(self, sides: int = 2, **more: object) -> dict[str, object]:
+        """The options that a result mentions, where they were given; a selection as a pair where the sides differ."""
+        said: dict[str, object] = {
+            "step_regex": self.step_regex,
+            "whole_capture": self.whole_capture,
+            "host_only": self.host_only,
+            **more,
+        }
+        for name, spelled in (("steps", spell_steps), ("window", spell_window), ("ranks", spell_ranks)):
+            words = list(dict.fromkeys(spelled(one) or "all" for one in self.selections()[:sides]))
+            said[name] = "/".join(words) if words != ["all"] else None
+        return {name: value for name, value in said.items() if value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(MeasureRequest):
+    """`tracediff compare` and `tracediff.compare`."""
+
+    baseline: PathLike = field(kw_only=False)
+    candidate: PathLike | None = field(default=None, kw_only=False)  # None: `baseline` is a capture bundle
+    noise: PathLike | None = option(
+        None,
+        "Repeats of the baseline's program (a folder): the A/A noise floor is taken from them.",
+        metavar="PATH",
+    )
+    baseline_kpi: Paths = option(
+        (), "Benchmark report or iteration log of the baseline; repeatable.", path=True
+    )
+    candidate_kpi: Paths = option((), "The same of the candidate.", path=True)
+    ncu_baseline: PathLike | None = option(
+        None,
+        "Profile of Nsight Compute of the baseline's kernels (.ncu-rep, or CSV: docs/ncu.md).",
+        metavar="FILE",
+        path=True,
+    )
+    ncu_candidate: PathLike | None = option(None, "The same of the candidate.", metavar="FILE", path=True)
+    trtexec_baseline: PathLike | None = option(
+        None,
+        "Files of trtexec of the baseline's engine (a folder, or files with commas: docs/trtexec.md).",
+        metavar="PATH",
+        word=True,
+    )
+    trtexec_candidate: PathLike | None = option(None, "The same of the candidate.", metavar="PATH", word=True)
+    latencies_baseline: Paths = option(
+        (),
+        "Latencies of the baseline without a profiler: a file a run, or a folder; repeatable (docs/latencies.md).",
+        metavar="PATH",
+        path=True,
+    )
+    latencies_candidate: Paths = option((), "The same of the candidate.", metavar="PATH", path=True)
+    latencies_column: str | None = option(
+        None,
+        "Column, key, benchmark or command of the latencies, where there are several.",
+        metavar="NAME",
+    )
+    latencies_unit: Unit | None = option(
+        None, "Unit of the latencies, where the file says none.", choices=UNITS
+    )
+    latencies_warmup: str = option(
+        "auto", "First iterations of each run to leave out.", metavar="N|auto|0", show_default=True
+    )
+    force: bool = option(False, "Give a verdict even where the captures are not comparable.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.latencies()
+
+    def latencies(self) -> LatencyOptions:
+        """Raises ValueError where unit or warm-up are none."""
+        from tracediff.compare.session import LatencyOptions
+
+        return LatencyOptions(
+            self.latencies_column,
+            self.latencies_unit,
+            self.latencies_warmup,
+            paths(self.latencies_baseline),
+            paths(self.latencies_candidate),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatenciesRequest:
+    """`tracediff latencies`. Raises ValueError where the warm-up is none."""
+
+    baseline: str = field(kw_only=False)
+    candidate: str = field(kw_only=False)
+    column: str | None = option(
+        None, "Column, key, benchmark or command, where there are several.", metavar="NAME"
+    )
+    unit: Unit | None = option(None, "Unit, where the file says none.", choices=UNITS)
+    warmup: str = option(
+        "auto", "First iterations of each run to leave out.", metavar="N|auto|0", show_default=True
+    )
+
+    def __post_init__(self) -> None:
+        self.options((), ())
+
+    def options(self, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> LatencyOptions:
+        """The same, of files."""
+        from tracediff.compare.session import LatencyOptions
+
+        return LatencyOptions(self.column, self.unit, self.warmup, baseline, candidate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineRequest(MeasureRequest):
+    """`tracediff timeline`. Raises ValueError where pairs or runs are none."""
+
+    host_only: bool = False  # events are those of GPUs
+    steps: str | None = None  # pairs of steps are selected instead
+    baseline: PathLike = field(kw_only=False)
+    candidate: PathLike | None = field(default=None, kw_only=False)
+    pairs: str | None = option(
+        None, "Which pairs of steps: the first N, or the A-th to the B-th.  [default: 20]", name="--steps", metavar="N|A-B"
+    )  # fmt: skip
+    max_events: int = option(
+        500_000, "Events of both sides together; pairs of steps beyond them are left out, with a warning.", minimum=1
+    )  # fmt: skip
+    run: str | None = option(
+        None, "Which run of each side, counted from 1.  [default: that with the median step time]", metavar="N|N,M"
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.window_of_pairs()
+        self.runs()
+
+    def window_of_pairs(self) -> tuple[int, int] | None:
+        """First and last pair of steps, counted from 1; None: not asked for."""
+        if self.pairs is None:
+            return None
+        found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})", self.pairs)
+        first, last = (int(found[1] or 1), int(found[2])) if found else (0, 0)
+        if not 1 <= first <= last:
+            raise ValueError(
+                f"--steps: {self.pairs!r} is neither a number of steps nor a range A-B of them, counted from 1"
+            )
+        return first, last
+
+    def runs(self) -> tuple[int, int] | tuple[None, None]:
+        """The run of each side, counted from 0; None: not asked for."""
+        if self.run is None:
+            return None, None
+        found = re.fullmatch(r"(\d{1,6})(?:,(\d{1,6}))?", self.run)
+        runs = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if min(runs) < 1:
+            raise ValueError(
+                f"--run: {self.run!r} is neither the number of a run nor two of them as N,M, counted from 1"
+            )
+        return runs[0] - 1, runs[1] - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowRequest(MeasureRequest):
+    """`tracediff show`: one side."""
+
+    capture: PathLike = field(kw_only=False)
+    kpi: Paths = option((), "Benchmark report or iteration log of the program; repeatable.", path=True)
+
+    def __post_init__(self) -> None:
+        baseline, candidate = self.selections()
+        if baseline != candidate:
+            raise ValueError("--steps and --window of two sides: there is one")
