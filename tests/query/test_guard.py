@@ -84,7 +84,7 @@ def test_refused(what, places, tables_of):
 def test_refused_by_the_connection_alone(what, places, tmp_path):
     """The second wall: without the list of statements the connection itself does not do it."""
     path = tmp_path / "tables.duckdb"
-    guard.empty(path, ["main"])
+    guard.empty(path, ("main",))
     before = {one.name: one.stat().st_size for one in tmp_path.iterdir()}
     db = guard.connect(path)
     try:

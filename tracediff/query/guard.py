@@ -17,38 +17,12 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier, quoted
-from tracediff.query.reference import TABLES, tables
+from tracediff.query.reference import tables
 
 if TYPE_CHECKING:
     import polars as pl
 
-
-# Waiting for the database in such a way that Ctrl-C is heard at once.
-
 T = TypeVar("T")
-
-
-def in_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
-    """Do the work in another thread, so that Ctrl-C and SIGTERM reach this one; return or raise what it does.
-
-    Broken off, `stop` is called until the work has ended; without it the work is left behind, for the process ends.
-    """
-    pool = ThreadPoolExecutor(1, thread_name_prefix="tracediff")
-    running = pool.submit(work)
-    try:
-        while not running.done():
-            wait(
-                [running], timeout=0.2
-            )  # in turns: a wait without an end never hears of Ctrl-C, see measure/run
-    except BaseException:
-        while stop is not None and not running.done():
-            stop()
-            wait([running], timeout=0.2)
-        raise
-    finally:
-        pool.shutdown(wait=running.done())
-    return running.result()
-
 
 # CREATE: of a temporary view or table, and what PIVOT makes of itself; anything else meets a read-only file.
 _READING = frozenset({"SELECT", "EXPLAIN", "CREATE"})
@@ -94,37 +68,14 @@ def connect(
     return db
 
 
-def empty(path: Path, schemas: list[str]) -> None:
+def empty(path: Path, schemas: tuple[str, ...]) -> None:
     """Make a database file with all tables and no rows: SQL can be checked against it before anything is read."""
-    db = duckdb.connect(path)
-    for schema in schemas:
-        db.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
-        for table in tables():
-            columns = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
-            db.execute(f"CREATE TABLE {identifier(schema)}.{identifier(table.name)} ({columns})")
-    db.close()
-
-
-def split(text: str) -> list[str]:
-    """The statements of a text, without those that are empty or only comments."""
-    raw = text.encode()
-    tokens = [start for start, _ in duckdb.tokenize(text)]  # without comments and white space, in bytes
-    ends = [start for start in tokens if raw[start : start + 1] == b";"]
-    edges = [*zip([0, *(end + 1 for end in ends)], [*ends, len(raw)], strict=True)]
-    return [raw[low:high].decode() for low, high in edges if any(low <= start < high for start in tokens)]
-
-
-def _statements(db: duckdb.DuckDBPyConnection, text: str) -> list[tuple[str, bool]]:
-    """The statements of a text, and which of them are a plain SELECT. Raises as `run` does."""
-    found = []
-    for one in split(text):
-        # one word may become several statements (PIVOT); some statements are looked into while they are parsed
-        kinds = [part.type.name for part in db.extract_statements(one)]
-        refused = [kind for kind in kinds if kind not in _READING]
-        if refused or _FORBIDDEN.search(one):
-            raise _not_read_only(f"a statement of the kind {(refused or kinds)[0]}")
-        found.append((one, kinds == ["SELECT"]))
-    return found
+    with duckdb.connect(path) as db:
+        for schema in schemas:
+            db.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
+            for table in tables():
+                columns = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
+                db.execute(f"CREATE TABLE {identifier(schema)}.{identifier(table.name)} ({columns})")
 
 
 def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -134,14 +85,12 @@ def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
     """
     try:
         found = _statements(db, text)
-        if not found:
-            raise TracediffError(
-                "no-sql", "there is no SQL to run", fix="tracediff query CAPTURE 'SELECT ...'"
-            )
         for one, select in found:
-            db.sql(f"EXPLAIN {one}" if select else one)
+            db.execute(f"EXPLAIN\n{one}" if select else f"\n{one}")
     except (duckdb.Error, RuntimeError) as error:
-        raise _explain(db, error, text) from error
+        raise _explained(db, error, text, checked=True) from error
+    if not found:
+        raise TracediffError("no-sql", "there is no SQL to run", fix="tracediff query CAPTURE 'SELECT ...'")
 
 
 def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> list[Answer]:
@@ -157,46 +106,75 @@ def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> l
     try:
         return in_thread(answers, stop=db.interrupt)
     except (duckdb.Error, RuntimeError) as error:
-        raise _explain(db, error, text) from error
+        raise _explained(db, error, text) from error
+
+
+def in_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+    """Do the work in another thread, so that Ctrl-C and SIGTERM reach this one; return or raise what it does.
+
+    Broken off, `stop` is called until the work has ended; without it the work is left behind, for the process ends.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="tracediff")
+    running = pool.submit(work)
+    try:
+        while not running.done():
+            wait([running], timeout=0.2)  # in turns: polars makes a wait without an end deaf to Ctrl-C
+    except BaseException:
+        while stop is not None and not running.done():
+            stop()
+            wait([running], timeout=0.2)
+        raise
+    finally:
+        pool.shutdown(wait=running.done())
+    return running.result()
+
+
+def _statements(db: duckdb.DuckDBPyConnection, text: str) -> list[tuple[str, bool]]:
+    """The statements of a text but for empty ones, and which of them are a plain SELECT.
+
+    Raises `TracediffError`: query-not-read-only.
+    """
+    raw = text.encode()
+    tokens = [start for start, _ in duckdb.tokenize(text)]  # without comments and white space, in bytes
+    ends = [start for start in tokens if raw[start : start + 1] == b";"]
+    edges = zip([0, *(end + 1 for end in ends)], [*ends, len(raw)], strict=True)
+    found = []
+    for low, high in edges:
+        if not any(low <= start < high for start in tokens):
+            continue  # nothing, or only a comment
+        one = raw[low:high].decode()
+        # one word may become several statements (PIVOT); some statements are looked into while they are parsed
+        kinds = [part.type.name for part in db.extract_statements(one)]
+        refused = [kind for kind in kinds if kind not in _READING]
+        if refused or _FORBIDDEN.search(one):
+            raise _not_read_only(f"a statement of the kind {(refused or kinds)[0]}")
+        found.append((one, kinds == ["SELECT"]))
+    return found
 
 
 def _answer(relation: duckdb.DuckDBPyRelation, limit: int | None) -> Answer:
     import polars as pl
 
     kinds = [str(kind) for kind in relation.types]
-    names = _distinct(relation.columns)
+    names: list[str] = []
+    for name in relation.columns:  # later ones of the same name are numbered
+        new, number = name, 1
+        while new in names:
+            number += 1
+            new = f"{name}_{number}"
+        names.append(new)
     columns = [
         f"#{number}{'::VARCHAR' if _AS_TEXT.search(kind) else ''} AS {identifier(name)}"
         for number, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
     ]
-    chosen = relation.project(", ".join(columns))
-    frame = pl.DataFrame(chosen if limit is None else chosen.limit(limit + 1))
-    whole = [name for name, kind in zip(names, kinds, strict=True) if _WHOLE.match(kind)]
-    frame = frame.with_columns(_narrow(frame[name]) for name in whole)
-    cut = limit is not None and len(frame) > limit
-    return Answer(frame.head(limit) if cut and limit is not None else frame, cut)
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Names of columns, later ones of the same name numbered."""
-    seen: set[str] = set()
-    out = []
-    for name in names:
-        number, new = 1, name
-        while new in seen:
-            number += 1
-            new = f"{name}_{number}"
-        seen.add(new)
-        out.append(new)
-    return out
-
-
-def _narrow(column: pl.Series) -> pl.Series:
-    """DuckDB sums integers in 128 bits; those that fit into 64 are whole numbers again, and not decimals."""
-    import polars as pl
-
-    narrow = column.cast(pl.Int64, strict=False)
-    return narrow if narrow.null_count() == column.null_count() else column
+    rows = relation.project(", ".join(columns))
+    frame = pl.DataFrame(rows if limit is None else rows.limit(limit + 1))
+    # DuckDB sums integers in 128 bits; those that fit into 64 are whole numbers again, and not decimals
+    for name, kind in zip(names, kinds, strict=True):
+        narrow = frame[name].cast(pl.Int64, strict=False) if _WHOLE.match(kind) else None
+        if narrow is not None and narrow.null_count() == frame[name].null_count():
+            frame = frame.with_columns(narrow)
+    return Answer(frame.head(limit), limit < len(frame)) if limit is not None else Answer(frame, False)
 
 
 def _not_read_only(what: str) -> TracediffError:
@@ -208,59 +186,42 @@ def _not_read_only(what: str) -> TracediffError:
     )
 
 
-def _explain(db: duckdb.DuckDBPyConnection, error: Exception, text: str) -> TracediffError:
-    said = str(error)
+def _explained(
+    db: duckdb.DuckDBPyConnection, error: Exception, text: str, *, checked: bool = False
+) -> TracediffError:
+    """`checked`: `check` had put a line before the SQL."""
+    # without DuckDB's guesses among tables that are no matter here
+    lines = [line.rstrip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not (line.startswith("Did you mean") and "pg_" in line)]
+    said = "\n  ".join(lines)
+    if checked:
+        said = re.sub(
+            r"(?<=^  LINE )\d+", lambda at: f"{int(at[0]) - 1:{len(at[0])}}", said, flags=re.MULTILINE
+        )
     if isinstance(error, duckdb.ConnectionException):
         return TracediffError("closed", "the captures were closed", fix="open them again")
     if isinstance(error, duckdb.OutOfMemoryException):
         return TracediffError(
             "query-out-of-memory",
-            f"the query needs more memory than allowed: {said.splitlines()[0]}",
+            f"the query needs more memory than allowed: {lines[0]}",
             fix="raise --memory-limit, or ask for fewer rows",
         )
-    if (
-        isinstance(error, duckdb.PermissionException)
-        or "read-only mode" in said
-        or "read only" in said.lower()
-    ):
-        return _not_read_only(_shortened(said.splitlines()[0]))
-    return TracediffError("bad-sql", _shortened(said), fix=_hint(db, said, text))
-
-
-def _shortened(said: str) -> str:
-    """What DuckDB says, without its guesses among tables that are no matter here."""
-    lines = [line.rstrip() for line in _without_prefix(said).strip().splitlines()]
-    kept = [line for line in lines if line and not (line.startswith("Did you mean") and "pg_" in line)]
-    return "\n  ".join(kept)
-
-
-def _without_prefix(said: str) -> str:
-    """The message as if `check` had not put a word before the SQL: the mark below it moves along."""
-    found = re.search(r"^LINE 1: EXPLAIN (.*\n)( *)\^", said, re.MULTILINE)
-    if found is None or len(found[2]) < len("LINE 1: EXPLAIN "):
-        return said
-    mark = found[2][len("EXPLAIN ") :]
-    return f"{said[: found.start()]}LINE 1: {found[1]}{mark}^{said[found.end() :]}"
+    if isinstance(error, duckdb.PermissionException) or re.search("read.only", said, re.IGNORECASE):
+        return _not_read_only(lines[0])
+    return TracediffError("bad-sql", said, fix=_hint(db, said, text))
 
 
 def _hint(db: duckdb.DuckDBPyConnection, said: str, text: str) -> str:
     """What there is instead: the columns of the tables that the query names, or the tables."""
     if "Catalog Error: Table" in said or "schema" in said.lower():
-        sides = _sides(db)
-        place = f" in the schemas {' and '.join(sides)}" if sides else ""
-        return f"tables{place}: {', '.join(TABLES)}; tracediff query --schema describes them"
-    if "column" in said.lower():
-        used = [one for one in tables() if re.search(rf"\b{one.name}\b", text, re.IGNORECASE)]
-        if used:
-            return "; ".join(
-                f"columns of {one.name}: {', '.join(column.name for column in one.columns)}"
-                for one in used[:3]
-            )
+        schemas = [str(name) for (name,) in db.execute(
+            "SELECT schema_name FROM duckdb_schemas() WHERE schema_name IN ('baseline', 'candidate') ORDER BY ALL"
+        ).fetchall()]  # fmt: skip
+        place = f" in the schemas {' and '.join(schemas)}" if schemas else ""
+        names = ", ".join(one.name for one in tables())
+        return f"tables{place}: {names}; tracediff query --schema describes them"
+    used = [one for one in tables() if re.search(rf"\b{one.name}\b", text, re.IGNORECASE)][:3]
+    if used and "column" in said.lower():
+        columns = (", ".join(column.name for column in one.columns) for one in used)
+        return "; ".join(f"columns of {one.name}: {names}" for one, names in zip(used, columns, strict=True))
     return "DuckDB's SQL; tracediff query --schema lists tables and columns"
-
-
-def _sides(db: duckdb.DuckDBPyConnection) -> list[str]:
-    rows = db.execute(
-        "SELECT schema_name FROM duckdb_schemas() WHERE schema_name IN ('baseline', 'candidate') ORDER BY ALL"
-    ).fetchall()
-    return [str(name) for (name,) in rows]
