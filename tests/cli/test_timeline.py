@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.checks import expect_error, files
-from tests.perfetto.decode import Decoded, decode
+from tests.report.decode import Decoded, decode
 from tests.report.hostile import NAMES
 from tests.serving import US, serving
 from tests.tiny import label

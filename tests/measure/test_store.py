@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import CAPTURES
-from tracediff.accounting.reduction import KeptStep, Lane, Reduction
+from tracediff.accounting.reduction import Lane, Reduction, SampledStep
 from tracediff.execution.cache import DamagedStoreError, pack, unpack
 from tracediff.execution.run import Reading, reduce_file
 
@@ -27,9 +27,9 @@ def same(one: object, other: object) -> bool:
         return one.schema == other.schema and one.equals(other)
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], (KeptStep, Lane)):
+    if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], (SampledStep, Lane)):
         return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, (Reduction, KeptStep, Lane)):
+    if isinstance(one, (Reduction, SampledStep, Lane)):
         names = [field.name for field in dataclasses.fields(one)]
         return type(one) is type(other) and all(same(getattr(one, n), getattr(other, n)) for n in names)
     return type(one) is type(other) and one == other
@@ -37,7 +37,7 @@ def same(one: object, other: object) -> bool:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_what_comes_back_is_the_same(reduction, compress):
-    assert reduction.kept
+    assert reduction.sampled
     back = unpack(pack(reduction, compress=compress))
     different = [f.name for f in dataclasses.fields(back) if not same(getattr(reduction, f.name), getattr(back, f.name))]  # fmt: skip
     assert different == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.perfetto.decode import decode
+from tests.report.decode import decode
 from tests.report.hostile import NAMES
 from tracediff.report.perfetto import MOST_TEXT, TraceWriter, clean
 

@@ -24,20 +24,25 @@ from tracediff.accounting.kernels import (
 from tracediff.accounting.metrics import metric_tables
 from tracediff.accounting.os_trace import OsTrace
 from tracediff.accounting.payloads import payload_table
-from tracediff.accounting.reduction import Reduction
+from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import system_tables
 from tracediff.accounting.windows import host_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
-from tracediff.steps.events import DRAWN, Keeper, gil_of_steps, ops_of_periods
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
 from tracediff.trace.steps import find_steps
-from tracediff.trace.threads import thread_roles
+from tracediff.trace.threads import Thread, thread_roles
 
 BUSY = ("compute", "comm", "memcpy")
+# Chooses steps of the table of periods and reads what it needs of the capture's tables, which are dropped soon after;
+# called again with what is known of the threads it returns those steps with their events (see steps/sample.py).
+StepSampler = Callable[
+    [Capture, Timeline, list[Sweep], pl.DataFrame],
+    Callable[[Places, dict[int, Thread], Hosts], list[SampledStep]],
+]
 
 
 def reduce_capture(
@@ -46,13 +51,12 @@ def reduce_capture(
     step_regex: str | None = None,
     whole_capture: bool = False,
     only: Selection = ALL,
-    keep: bool = False,
-    keeper: Keeper = DRAWN,
+    sampler: StepSampler | None = None,
     emptied: Callable[[], None] = lambda: None,
 ) -> Reduction:
     """Measure one export.
 
-    `only`: the ranks and steps that are measured; those of the export alone count. `keep`: with the events of some steps, to draw; `keeper` says of which, and how. `emptied` is called when the large tables of the capture are gone.
+    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `emptied` is called when the large tables of the capture are gone.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
@@ -62,7 +66,7 @@ def reduce_capture(
         _need_kernels(capture)
         source = find_steps(capture, step_regex)
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
-    timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=keep)
+    timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=sampler is not None)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
@@ -72,16 +76,12 @@ def reduce_capture(
     kernels = _kernel_tables(timeline, swept, periods)
     sequences = modal_sequences(timeline, swept, periods)
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
-    chosen = keeper.choose(periods, ops_of_periods(swept)) if keep else []
-    gil_rows = gil_of_steps(capture, periods, chosen) if keep else None
+    sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
     emptied()
     hosts = Hosts(capture.db, timeline.calls, gil)
-    kept = (
-        keeper.keep(capture, timeline, swept, periods, chosen, (places, threads, hosts), gil_rows)
-        if gil_rows is not None
-        else []
-    )
+    sampled = sample(places, threads, hosts) if sample is not None else []
+    del sample
     gaps = [one.gaps for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
     words, trace = Words.of(threads, places, hosts), OsTrace(capture)
@@ -115,7 +115,7 @@ def reduce_capture(
         keys=timeline.keys,
         sequences=sequences,
         collectives=collectives,
-        kept=kept,
+        sampled=sampled,
         **kernels,
         **host_tables(capture, timeline, windows, gil, places, threads, hosts),
         **system_tables(capture, trace, windows, threads, host_work),

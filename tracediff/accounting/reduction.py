@@ -5,31 +5,26 @@ Every table carries names, not ids of the export: reductions of different export
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
-from tracediff.compare.strata import SHAPE, bucket
 from tracediff.model import Captured, Note
 from tracediff.trace.periods import Kept
 from tracediff.trace.threads import Thread
 
-# Which steps of an export are kept event by event, to be drawn: chosen before anybody knows the other side.
-
-WORKLOADS = 6  # of a rank and level, those with the most time
-LONGEST_STEP = 100_000  # ops; a step with more is not kept, nor is anything of it read
-
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of a step: arrays of one length in order of start, ns from the step's start, clipped to the step.
+    """Events of one kind in a step, as arrays of one length in order of (start, longest first).
 
-    kind: gpu, idle, api, range, gil, holders or gc. `what` indexes `texts` (of gpu: the row of `Reduction.keys`),
-    `group` indexes `groups`: what the colour says. `inside`: ns really covered, less than end - start where events
-    were merged; `count`: events in it. `under`: of idle, the group had the GIL not been traced.
+    start, end: ns from the step's start, cut to the step. what: index into `texts` (of kind gpu: row of `Reduction.keys`).
+    group: index into `groups`. under: of idle time, the group had the GIL not been traced. source: the stream or thread, -1
+    where they are several. columns: further facts of each event (see steps/events.py); empty in lanes for the page.
+    inside: ns really covered, less than end - start where short events were merged; count: how many of them.
     """
 
     kind: str
@@ -41,12 +36,26 @@ class Lane:
     texts: list[str]
     groups: tuple[str, ...]
     under: Ints | None = None
+    source: int = -1
+    columns: dict[str, Ints] = field(default_factory=dict)
     inside: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     count: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
+    def take(self, index: Ints) -> Lane:
+        """Some of the events of a lane in which none are merged."""
+        return replace(
+            self,
+            start=self.start[index],
+            end=self.end[index],
+            what=self.what[index],
+            group=self.group[index],
+            under=None if self.under is None else self.under[index],
+            columns={name: values[index] for name, values in self.columns.items()},
+        )
+
 
 @dataclass(frozen=True)
-class KeptStep:
+class SampledStep:
     """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread."""
 
     period: int
@@ -54,42 +63,6 @@ class KeptStep:
     lanes: list[Lane]
     events: int  # before any were merged
     merged_below_ns: int = 0  # neighbours of one group shorter than this were merged; 0: none were
-
-
-def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
-    """Rows of the table of periods that are kept, in order. `ops`: how many each has."""
-    table = periods.with_columns(
-        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
-        bucket("ctx_tokens").alias("wide_tokens"),
-        bucket("gen_reqs").alias("wide_gen"),
-    )
-    chosen: set[int] = set()
-    for level in (SHAPE, ["phase", "ctx_reqs", "wide_tokens", "wide_gen"], ["phase"]):
-        by = ["rank", "device", *level]
-        groups = (
-            in_order(table)
-            .group_by(by, maintain_order=True)
-            .agg(
-                typical=pl.col("period").get((pl.len() - 1) // 2),
-                worst=pl.col("period").last(),
-                total=pl.col("ns").sum(),
-            )
-            .sort("total", *by, descending=[True, *[False] * len(by)], nulls_last=True)
-            .group_by("rank", "device", maintain_order=True)
-            .head(WORKLOADS)
-        )
-        chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
-    return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)
-
-
-def in_order(steps: pl.DataFrame) -> pl.DataFrame:
-    """Steps from the shortest to the longest, of equal ones the latest first: so that the last is the earliest longest."""
-    return steps.sort("ns", "start_ns", descending=[False, True])
-
-
-def typical(ordered: list[int]) -> int:
-    """The (lower) median."""
-    return ordered[(len(ordered) - 1) // 2]
 
 
 @dataclass(frozen=True)
@@ -126,7 +99,7 @@ class Reduction:
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common sequence of kernel keys of a step
-    kept       steps with all their events, to be drawn; empty where nobody asked
+    sampled    some steps with their events; empty where nobody asked
     """
 
     name: str
@@ -171,7 +144,7 @@ class Reduction:
     collectives: pl.DataFrame
     strata: pl.DataFrame
     sequences: dict[str, list[int]]
-    kept: list[KeptStep] = field(default_factory=list)
+    sampled: list[SampledStep] = field(default_factory=list)
 
     @property
     def idle(self) -> pl.DataFrame:

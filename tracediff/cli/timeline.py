@@ -42,17 +42,17 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
     where the longer of the two ended. Further devices and ranks keep their distance to the first one of their export.
     Events are cut at the bounds of their step.
     """
+    from tracediff.execution.timeline import Window, read_paired_runs
     from tracediff.formats.inputs import resolve_pair
     from tracediff.report.perfetto import render_perfetto
     from tracediff.report.write import check_outputs, write_atomically
     from tracediff.request import word
     from tracediff.session import selected
-    from tracediff.steps.traced import Window, trace_pair
 
     check_outputs([output], overwrite)
     *files, _ = resolve_pair(str(request.baseline), word(request.candidate))
     before, after = selected(files, request.selections())
-    traced = trace_pair(
+    shown = read_paired_runs(
         (before, after),
         request.reading(),
         Window(
@@ -62,16 +62,16 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
         min_steps=request.min_steps,
         progress=progress(quiet),
     )
-    data = render_perfetto(traced)
+    data = render_perfetto(shown)
     write_atomically(output, data, overwrite)
-    for note in traced.warnings:
+    for note in shown.warnings:
         click.echo(f"warning: {note.message} [{note.slug}]", err=True)
     if not quiet:
-        first, last = traced.pairs[0].number, traced.pairs[-1].number
+        first, last = shown.pairs[0].number, shown.pairs[-1].number
         click.echo(
-            f"wrote {output}: pairs of steps {first} to {last} of {traced.all_pairs}, {traced.events:,} events,"
-            f" {len(data) / 1e6:,.1f} MB\n  baseline: {traced.labels[0]}, run {traced.runs[0]}\n"
-            f"  candidate: {traced.labels[1]}, run {traced.runs[1]}\n  open it at https://ui.perfetto.dev: the page reads it"
+            f"wrote {output}: pairs of steps {first} to {last} of {shown.all_pairs}, {shown.events:,} events,"
+            f" {len(data) / 1e6:,.1f} MB\n  baseline: {shown.sides[0].label}, run {shown.sides[0].name}\n"
+            f"  candidate: {shown.sides[1].label}, run {shown.sides[1].name}\n  open it at https://ui.perfetto.dev: the page reads it"
             " in the browser, nothing is sent",
             err=True,
         )

@@ -79,7 +79,7 @@ from tracediff.model import (
     Tool,
 )
 from tracediff.stats.noise import assumed_noise_total
-from tracediff.steps.drawn import timelines
+from tracediff.steps.timelines import timelines
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,12 @@ def compare(
         samples=samples,
         samples_left_out=left_out,
         timelines=timelines(
-            sides, steps, strata, kernels.matching, [row for row, _ in kernel_list], with_gil
+            ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs]),
+            strata.by_workload(steps),
+            strata.keys,
+            kernels.matching,
+            [row for row, _ in kernel_list],
+            with_gil,
         ),
     )
 

@@ -75,7 +75,7 @@ from tracediff.model.show import (
     ShowTimelines,
 )
 from tracediff.stats.bootstrap import run_values, side_means
-from tracediff.steps.drawn import StepWriter, choose
+from tracediff.steps.timelines import StepWriter, select_steps
 
 if TYPE_CHECKING:
     pass
@@ -428,14 +428,15 @@ def _kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
 def _timelines(
     side: Side, steps: pl.DataFrame, strata: Strata, kernels: KernelCells, order: list[int]
 ) -> ShowTimelines | None:
-    """Every event of a typical and of the longest step; None where no step was kept."""
-    if not any(part.kept for part in side.parts):
+    """Every event of a typical and of the longest step; None where none was sampled."""
+    if not any(part.sampled for part in side.parts):
         return None
     writer = StepWriter(kernels.matching, order, with_gil=True)
-    picked, strata_left_out, ranks_left_out = choose([side], steps, strata)
+    runs = [run.parts for run in side.runs]
+    selected, strata_left_out, ranks_left_out = select_steps([runs], strata.by_workload(steps))
     found = []
-    for one in picked:
-        step = writer.step(side, one.steps[0], 0)
+    for one in selected:
+        step = writer.step(runs, one.steps[0], 0)
         if step is not None:
-            found.append(ShowTimeline(one.stratum, one.kind, one.rank, one.exact, step))
+            found.append(ShowTimeline(strata.keys.index(one.workload), one.kind, one.rank, one.exact, step))
     return ShowTimelines(list(writer.names), found, strata_left_out, ranks_left_out)

@@ -15,11 +15,11 @@ from tracediff.accounting.grouping import float_sum_by, grouped
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduce import BUSY
 from tracediff.accounting.reduction import Reduction
-from tracediff.compare.strata import SHAPE
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.selection import Selection
 from tracediff.kernels.matching import Matching, OpKey, match_kernels
 from tracediff.model import LeftOut, Note, RunInput, SideInput
+from tracediff.trace.workloads import SHAPE
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import polars as pl
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.model import Mix, Note, Stratum
+from tracediff.trace.workloads import SHAPE, bucket
 
-SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
 IRREGULAR = "irregular"  # phase of inferred steps that are unlike the repeating one: listed, never compared
 
 
@@ -40,6 +40,10 @@ class Strata:
         if self.without_tokens:
             table = table.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64))
         return table.join(self.members, on=SHAPE, how="left", nulls_equal=True)
+
+    def by_workload(self, steps: pl.DataFrame) -> pl.DataFrame:
+        """Add the column row: the one of `keys` that each step is of."""
+        return self.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(row=ROW)
 
 
 def build_strata(steps: pl.DataFrame, runs: tuple[int, int], min_steps: int = MIN_STEPS) -> Strata:
@@ -107,16 +111,6 @@ def _counts(steps: pl.DataFrame, by: list[str]) -> pl.DataFrame:
             candidate=(pl.col("side") == 1).sum().cast(pl.Int64),
         )
         .sort(by, nulls_last=True)
-    )
-
-
-def bucket(column: str) -> pl.Expr:
-    """Powers of two: 0, 1, 2, 3-4, 5-8, ...; stored as the upper bound."""
-    value = pl.col(column)
-    return (
-        pl.when(value > 0)
-        .then((2 ** (value - 1).clip(0).cast(pl.Float64).add(1).log(2).ceil()).cast(pl.Int64))
-        .otherwise(value)
     )
 
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.compare.sides import Run, Side
 if TYPE_CHECKING:
+    from tracediff.accounting.reduce import StepSampler
     from tracediff.accounting.reduction import Reduction
     from tracediff.compare.sides import Side
-    from tracediff.steps.events import Keeper
 
 
 # Which exports of a side are read, what number their ranks have, and what a result says of the rest.
@@ -553,15 +553,15 @@ def reduce_file(
     path: Path,
     reading: Reading,
     emptied: Callable[[], None] = lambda: None,
-    keeper: Keeper | None = None,
+    sampler: StepSampler | None = None,
     loaded: Callable[[], None] | None = None,
 ) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards.
 
-    `loaded` is called when its tables are made, `emptied` when the large tables of the export are gone from memory; `keeper` says what `reading.keep` keeps, where
-    it is not for the page.
+    `loaded` is called when its tables are made, `emptied` when the large tables of the export are gone from memory; `sampler`: which
+    steps are sampled, where it is not for the page.
     """
-    reduction = _reduced(path, reading, emptied, keeper, loaded)
+    reduction = _reduced(path, reading, emptied, sampler, loaded)
     return _without_domains(reduction) if reading.two_profilers else reduction
 
 
@@ -578,7 +578,7 @@ def _reduced(
     path: Path,
     reading: Reading,
     emptied: Callable[[], None],
-    keeper: Keeper | None,
+    sampler: StepSampler | None,
     loaded: Callable[[], None] | None,
 ) -> Reduction:
     with scratch() as folder:
@@ -594,7 +594,7 @@ def _reduced(
                 loaded()
             # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
             from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
-            from tracediff.steps.events import DRAWN
+            from tracediff.steps.sample import FOR_THE_PAGE
 
             if reading.host_only and is_host_only(capture):
                 reduction = reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
@@ -604,8 +604,7 @@ def _reduced(
                     step_regex=reading.step_regex,
                     whole_capture=reading.whole_capture,
                     only=reading.only,
-                    keep=reading.keep,
-                    keeper=keeper or DRAWN,
+                    sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                     emptied=emptied,
                 )
         except BaseException:

@@ -7,16 +7,20 @@ The tests read them back with Perfetto's own definitions. Field numbers: perfett
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 
-from tracediff.model import CATEGORIES
+from tracediff.accounting.reduction import Lane, Reduction
+from tracediff.execution.timeline import SIDES, PairedRuns
+from tracediff.kernels.categories import category
 from tracediff.report import words as names
 from tracediff.report.escape import shorten, visible
 from tracediff.report.timelines import workload_name
-from tracediff.steps.traced import SIDES, STATES, Args, Pair, ShownStep, Slice, TracedPair
+from tracediff.steps.pairs import Pair, PairedStep
+from tracediff.steps.timelines import accounting_of
 
 MOST_TEXT = 4_096  # characters of a name or an argument; longer ones are cut in the middle
 _UNNAMED = "(no name)"
@@ -158,169 +162,267 @@ class TraceWriter:
 
 _ORIGIN = 1_000_000  # ns, of the axis: a viewer may take 0 for no time
 # Kinds of tracks in their order under a device, and under the host of a rank.
-_OF_DEVICE = ("steps", "state", "idle", "stream")
-_OF_HOST = ("calls", "ranges", "gil_holders", "gil_waits", "gc")
+_OF_DEVICE = ("steps", "state", "idle", "gpu")
+_OF_HOST = ("api", "range", "holders", "gil", "gc")
 RULE = (
     "The k-th step of a workload of the baseline is paired with the k-th of the candidate, in order of time. Both begin at the"
     " same point; the next pair begins where the longer step ended. Further devices and ranks keep their distance to the"
     " first one of their export. Everything is cut at the bounds of its step."
 )
+_STREAM_DOES = {"comm": "communication", "memcpy": "copies"}  # anything else: compute
+_OP_CATEGORY = {"comm": "communication", "memcpy": "copy"}  # anything else: that of the kernel
+_category = lru_cache(1 << 16)(category)
+_short = lru_cache(1 << 14)(names.short)
 
-_Key = tuple[int, int, str, str]  # rank, unit (-1: host), kind, name
+_Args = tuple[tuple[str, str | int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Something that lasts, ns on the axis. leaves, lands: a launch, by its number in the export, that begins in it or whose first op it is."""
+
+    start: int
+    end: int
+    name: str
+    category: str
+    args: _Args = ()
+    leaves: int = -1
+    lands: int = -1
 
 
 @dataclass
-class _Collected:
-    """Tracks of one side: slices at their place on the axis, and the flows between them."""
+class _Track:
+    """Slices in order of (start, longest first); begins, ends: position -> number of a flow."""
 
-    tracks: dict[_Key, list[Slice]] = field(default_factory=dict)
-    devices: dict[tuple[int, int], int] = field(default_factory=dict)
-    flows: dict[_Key, dict[int, tuple[int, int]]] = field(default_factory=dict)  # position -> begins, ends
+    kind: str
+    name: str
+    source: int  # stream
+    slices: list[_Slice] = field(default_factory=list)
+    begins: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
 
 
-def render_perfetto(traced: TracedPair) -> bytes:
+_Group = tuple[int, int]  # rank, unit (-1: host)
+
+
+def render_perfetto(shown: PairedRuns) -> bytes:
     """The bytes of a .pftrace file: the same for the same comparison."""
     writer = TraceWriter()
     flows = count(1)
     for side in (0, 1):
-        _write_side(writer, traced, side, _collect(traced, side, flows))
-    _write_deltas(writer, traced)
+        _write_side(writer, shown, side, _tracks(shown, side, flows))
+    _write_deltas(writer, shown)
     return writer.data()
 
 
-def _collect(traced: TracedPair, side: int, flows: Iterator[int]) -> _Collected:
-    out = _Collected()
-    launches: dict[tuple[int, int], list[tuple[_Key, int]]] = {}
-    for pair in traced.pairs:
-        for shown in pair.steps[side]:
-            at = _ORIGIN + pair.at + shown.offset
-            out.devices[shown.rank, shown.unit] = shown.device
-            own: _Key = (shown.rank, shown.unit, "steps", "steps")
-            out.tracks.setdefault(own, []).append(_step_slice(traced, pair, shown, side, at))
-            for track in traced.steps[side][shown.part, shown.period].tracks:
-                unit = shown.unit if track.kind in _OF_DEVICE else -1
-                key = (shown.rank, unit, track.kind, track.name)
-                slices = out.tracks.setdefault(key, [])
-                for one in track.slices:
-                    launch = max(one.leaves, one.lands)
+def _tracks(shown: PairedRuns, side: int, flows: Iterator[int]) -> dict[_Group, list[_Track]]:
+    """The tracks of a side, with the flows from calls to the ops that they launched."""
+    run = shown.sides[side]
+    texts = [_Texts(part) for part in run.parts]
+    found: dict[_Group, dict[tuple[str, int], _Track]] = {}
+    launches: dict[tuple[int, int], list[tuple[_Track, int]]] = {}
+    busy: dict[tuple[int, int, int], Counter[str]] = {}  # rank, unit, stream -> ns by what it does
+
+    def track(rank: int, unit: int, kind: str, source: int, name: str) -> _Track:
+        own = found.setdefault((rank, unit), {})
+        return own.setdefault((kind, source), _Track(kind, name, source))
+
+    for pair in shown.pairs:
+        for one in pair.steps[side]:
+            at = _ORIGIN + pair.at + one.offset
+            text, step = texts[one.part], run.steps[one.part, one.period]
+            track(one.rank, one.unit, "steps", -1, "steps").slices.append(
+                _step_slice(shown, pair, one, side, at)
+            )
+            for lane in step.lanes:
+                unit = one.unit if lane.kind in _OF_DEVICE else -1
+                own = track(one.rank, unit, lane.kind, lane.source, text.track(lane))
+                for event in text.slices(lane, at, shown.with_gil):
+                    launch = max(event.leaves, event.lands)
                     if launch >= 0:
-                        launches.setdefault((shown.part, launch), []).append((key, len(slices)))
-                    one = replace(one, start=at + one.start, end=at + one.end)
-                    slices.append(_shortened(one) if track.kind == "stream" else one)
-    for key, slices in out.tracks.items():
-        if key[2] == "steps":
-            out.tracks[key] = _padded(slices, _ORIGIN + traced.pairs[-1].end())
+                        launches.setdefault((one.part, launch), []).append((own, len(own.slices)))
+                    own.slices.append(event)
+                if lane.kind == "gpu":
+                    ns = busy.setdefault((one.rank, unit, lane.source), Counter())
+                    for group, length in zip(
+                        lane.group.tolist(), (lane.end - lane.start).tolist(), strict=True
+                    ):
+                        ns[_STREAM_DOES.get(lane.groups[group], "compute")] += length
+    for (rank, unit), tracks in found.items():
+        for (kind, source), own in tracks.items():
+            if kind == "steps":
+                own.slices = _padded(own.slices, _ORIGIN + shown.pairs[-1].end())
+            elif kind == "gpu":
+                own.name += f", {busy[rank, unit, source].most_common(1)[0][0]}"
     for ends in launches.values():
-        begun = [end for end in ends if out.tracks[end[0]][end[1]].leaves >= 0]
-        landed = [end for end in ends if out.tracks[end[0]][end[1]].lands >= 0]
-        if len(begun) != 1 or len(landed) != 1:
+        calls = [(own, at) for own, at in ends if own.slices[at].leaves >= 0]
+        ops = [(own, at) for own, at in ends if own.slices[at].lands >= 0]
+        if len(calls) != 1 or len(ops) != 1:
             continue  # the other end is in a step that is not shown
-        (call, at_call), (stream, at_op) = begun[0], landed[0]
-        if out.tracks[call][at_call].start <= out.tracks[stream][at_op].start:
-            number = next(flows)
-            out.flows.setdefault(call, {})[at_call] = number, 0
-            out.flows.setdefault(stream, {})[at_op] = 0, number
-    return out
+        (call, at_call), (stream, at_op) = calls[0], ops[0]
+        if call.slices[at_call].start <= stream.slices[at_op].start:
+            call.begins[at_call] = stream.ends[at_op] = next(flows)
+    return {group: list(tracks.values()) for group, tracks in found.items()}
 
 
-_short = lru_cache(1 << 14)(names.short)
+class _Texts:
+    """What tracks and slices of one export are called."""
+
+    def __init__(self, part: Reduction) -> None:
+        threads = {one.tid: one for one in part.threads}
+        shared = Counter((one.pid, one.role) for one in threads.values())
+        self._roles = {tid: one.role for tid, one in threads.items()}
+        # threads of a process that share a role are told apart by their ids
+        self._threads = {
+            tid: one.role if shared[one.pid, one.role] == 1 else f"{one.role} {tid & 0xFFFFFF}"
+            for tid, one in threads.items()
+        }
+        self._keys = part.keys.select("name", "grid", "block", "registers", "shared_bytes").rows(named=True)
+
+    def track(self, lane: Lane) -> str:
+        """The name of the track of a lane."""
+        thread = self._threads.get(lane.source, "a thread")
+        known = {
+            "idle": "GPU idle, by cause",
+            "range": f"NVTX ranges, {thread}",
+            "gil": f"GIL waits, {thread}",
+            "holders": "GIL held by",
+        }
+        return known.get(lane.kind, lane.name)
+
+    def slices(self, lane: Lane, at: int, with_gil: bool) -> Iterator[_Slice]:
+        """The events of a lane in a step that begins at a point of the axis. Arguments without a value are left out."""
+        columns = {name: values.tolist() for name, values in lane.columns.items()}
+        group = lane.group if with_gil or lane.under is None else lane.under
+        for number, (start, end, what, own) in enumerate(
+            zip(lane.start.tolist(), lane.end.tolist(), lane.what.tolist(), group.tolist(), strict=True)
+        ):
+            event = {name: values[number] for name, values in columns.items()}
+            name, kind, args, flows = self._event(lane, what, lane.groups[own], end - start, event)
+            if event["whole_ns"] != end - start:
+                args += (("whole_ns", event["whole_ns"]), ("began_before_step_ns", event["before_ns"]))
+                flows.pop("lands", None)
+            yield _Slice(at + start, at + end, name, kind, args, **flows)
+
+    def _event(
+        self, lane: Lane, what: int, group: str, ns: int, event: dict[str, int]
+    ) -> tuple[str, str, _Args, dict[str, int]]:
+        """Name, category, arguments and flows of one event."""
+        if lane.kind == "state":
+            return lane.texts[what], "state", (), {}
+        if lane.kind == "idle":
+            return group, "idle", self._idle_args(lane, group, ns, event), {}
+        if lane.kind == "gpu":
+            name, kind, args = self._op(what, group, ns, lane.source, event)
+            return name, kind, args, {"lands": event["launch"]} if event["first"] else {}
+        if lane.kind == "api":
+            name = lane.texts[what] or "a CUDA call"
+            return name, group, (("duration_ns", ns),), {"leaves": event["launch"]}
+        if lane.kind == "holders":
+            return self._threads.get(event["tid"], "a thread"), "gil_hold", (), {}
+        if lane.kind == "gil":
+            return "waits for the GIL", "gil_wait", (), {}
+        if lane.kind == "gc":
+            thread = self._roles.get(event["tid"], "a thread")
+            return f"generation {lane.texts[what]}", "gc", (("thread", thread),), {}
+        return lane.texts[what], lane.kind, (), {}
+
+    def _idle_args(self, lane: Lane, cause: str, ns: int, event: dict[str, int]) -> _Args:
+        args: list[tuple[str, str | int]] = [
+            ("cause", cause), ("ns", ns), ("range", lane.texts[event["range"]]),
+            ("thread", self._roles.get(event["tid"], "")), ("call", lane.texts[event["call"]]),
+        ]  # fmt: skip
+        if cause == "gil_wait":
+            args.append(("gil_holder", self._roles.get(event["holder"]) or "nobody recorded"))
+            args.append(("gil_holder_range", lane.texts[event["holder_range"]]))
+        return tuple(one for one in args if one[1] != "")
+
+    def _op(
+        self, what: int, group: str, ns: int, stream: int, event: dict[str, int]
+    ) -> tuple[str, str, _Args]:
+        key = self._keys[what]
+        full, name = key["name"], _short(key["name"])
+        args: list[tuple[str, str | int]] = [("kernel", full)] if name != full else []
+        args.append(("duration_ns", ns))
+        args += [
+            (fact, key[fact])
+            for fact in ("grid", "block", "registers", "shared_bytes")
+            if key[fact] is not None and key[fact] != ""
+        ]
+        args.append(("stream", stream))
+        if event["launch"] >= 0:
+            args.append(("launch_to_start_ns", event["launched_ns"]))
+        if event["graph"]:
+            args.append(("launched_by", "CUDA graph"))
+        return name, _OP_CATEGORY.get(group) or _category(full), tuple(args)
 
 
-def _shortened(op: Slice) -> Slice:
-    """A C++ signature gives way to its telling part, and becomes an argument."""
-    name = _short(op.name)
-    return op if name == op.name else replace(op, name=name, args=(("kernel", op.name), *op.args))
-
-
-def _step_slice(traced: TracedPair, pair: Pair, shown: ShownStep, side: int, at: int) -> Slice:
-    period = traced.parts[side][shown.part].periods.row(shown.period, named=True)
-    stratum = traced.strata[shown.row]
+def _step_slice(shown: PairedRuns, pair: Pair, one: PairedStep, side: int, at: int) -> _Slice:
+    run = shown.sides[side]
+    part, step = run.parts[one.part], run.steps[one.part, one.period]
+    period = part.periods.row(one.period, named=True)
     said: list[tuple[str, str | int | None]] = [
-        ("pair", pair.number), ("step_ns", shown.ns), ("delta_ns", pair.deltas().get((shown.rank, shown.unit))),
-        ("phase", period["phase"]), ("number", period["number"]), ("workload", workload_name(stratum)),
+        ("pair", pair.number), ("step_ns", one.ns), ("delta_ns", pair.deltas().get((one.rank, one.unit))),
+        ("phase", period["phase"]), ("number", period["number"]), ("workload", workload_name(shown.strata[one.row])),
         ("ctx_reqs", period["ctx_reqs"]), ("ctx_tokens", period["ctx_tokens"]), ("gen_reqs", period["gen_reqs"]),
-        ("launching_thread", traced.steps[side][shown.part, shown.period].thread or None),
-        ("capture", traced.parts[side][shown.part].name), ("capture_start_ns", int(period["start_ns"])),
-        *((f"{name}_ns", ns) for name, ns in _accounting(traced, side, shown).items()),
+        ("launching_thread", step.thread or None), ("capture", part.name), ("capture_start_ns", int(period["start_ns"])),
+        *((f"{name}_ns", ns) for name, ns in accounting_of(part, step, shown.with_gil).items()),
     ]  # fmt: skip
     number = "" if period["number"] is None else f" {period['number']}"
     phase = "" if period["phase"] == "step" else f"{period['phase']} "
-    args: Args = tuple((key, value) for key, value in said if value is not None)
-    return Slice(at, at + shown.ns, f"{phase}step{number}", "step", args)
+    args = tuple((key, value) for key, value in said if value is not None)
+    return _Slice(at, at + one.ns, f"{phase}step{number}", "step", args)
 
 
-def _padded(steps: list[Slice], end: int) -> list[Slice]:
+def _padded(steps: list[_Slice], end: int) -> list[_Slice]:
     """Steps of one device, and what is empty between them up to `end` said not to be time of this run."""
-    out: list[Slice] = []
+    out: list[_Slice] = []
     for one, following in zip(steps, [*(step.start for step in steps[1:]), end], strict=True):
         out.append(one)
         if following > one.end:
-            out.append(Slice(one.end, following, "(empty until the next pair of steps)", "padding"))
+            out.append(_Slice(one.end, following, "(empty until the next pair of steps)", "padding"))
     return out
 
 
-def _accounting(traced: TracedPair, side: int, shown: ShownStep) -> dict[str, int]:
-    """Category -> ns of the step, as the comparison counts them."""
-    period = traced.parts[side][shown.part].periods.row(shown.period, named=True)
-    own = {name: int(period[name]) for name in CATEGORIES if period[name]}
-    if traced.with_gil:
-        return own
-    out = {name: own[name] for name in STATES if name in own}
-    for track in traced.steps[side][shown.part, shown.period].tracks:
-        if track.kind == "idle":
-            for one in track.slices:
-                out[one.name] = out.get(one.name, 0) + one.end - one.start
-    return out
-
-
-def _write_side(writer: TraceWriter, traced: TracedPair, side: int, collected: _Collected) -> None:
-    label, run = traced.labels[side], traced.runs[side]
-    name = f"{SIDES[side]}: {label}" + ("" if run.startswith(label) else f", run {run}")
+def _write_side(
+    writer: TraceWriter, shown: PairedRuns, side: int, tracks: dict[_Group, list[_Track]]
+) -> None:
+    """A process of tracks, by rank and device."""
+    run = shown.sides[side]
+    name = f"{SIDES[side]}: {run.label}" + ("" if run.name.startswith(run.label) else f", run {run.name}")
     process = writer.track(name, place=side, process=side + 1, about=RULE)
-    groups = sorted(
-        {(rank, unit) for rank, unit, _, _ in collected.tracks}, key=lambda one: (one[0], one[1] < 0, one[1])
-    )
-    for place, (rank, unit) in enumerate(groups):
-        device = collected.devices.get((rank, unit), -1)
-        title = f"rank {rank}, GPU {device}" if unit >= 0 else f"rank {rank}, host"
+    devices = {(one.rank, one.unit): one.device for pair in shown.pairs for one in pair.steps[side]}
+    for place, (rank, unit) in enumerate(sorted(tracks, key=lambda one: (one[0], one[1] < 0, one[1]))):
+        title = f"rank {rank}, GPU {devices[rank, unit]}" if unit >= 0 else f"rank {rank}, host"
         group = writer.track(title, process, place=place)
         kinds = _OF_DEVICE if unit >= 0 else _OF_HOST
-        own = [key for key in collected.tracks if key[:2] == (rank, unit)]
-        first = {key: number for number, key in enumerate(own)}  # the launching thread's come first in a step
-        own.sort(key=lambda key: (kinds.index(key[2]), first[key] if unit < 0 else 0, _natural(key[3])))
-        for number, key in enumerate(own):
-            _write_slices(
-                writer, (key[3], group, number), collected.tracks[key], collected.flows.get(key, {})
-            )
+        # streams by number; threads as in a step, the launching one first
+        own = sorted(
+            tracks[rank, unit], key=lambda one: (kinds.index(one.kind), one.source if unit >= 0 else 0)
+        )
+        for number, track in enumerate(own):
+            _write_track(writer, track, group, number)
 
 
-def _natural(name: str) -> tuple[int, str]:
-    """Streams in order of their numbers."""
-    digits = "".join(one for one in name.split(",")[0] if one.isdigit())
-    return (int(digits) if digits else -1, name)
-
-
-def _write_slices(
-    writer: TraceWriter, track: tuple[str, int, int], slices: list[Slice], flows: dict[int, tuple[int, int]]
-) -> None:
+def _write_track(writer: TraceWriter, track: _Track, group: int, place: int) -> None:
     """One track, or several of one name where slices overlap without nesting: a viewer shows them as one."""
-    name, group, place = track
-    lanes = _lanes(slices)
+    lanes = _lanes(track.slices)
     for lane in range(max(lanes, default=-1) + 1):
-        uuid = writer.track(name, group, place=place)
+        uuid = writer.track(track.name, group, place=place)
         open_until: list[int] = []
-        for position, one in enumerate(slices):
+        for position, one in enumerate(track.slices):
             if lanes[position] != lane:
                 continue
             while open_until and open_until[-1] <= one.start:
                 writer.end(uuid, open_until.pop())
-            writer.begin(uuid, one.start, one.name, one.category, one.args, *flows.get(position, (0, 0)))
+            flows = (track.begins.get(position, 0), track.ends.get(position, 0))
+            writer.begin(uuid, one.start, one.name, one.category, one.args, *flows)
             open_until.append(one.end)
         while open_until:
             writer.end(uuid, open_until.pop())
 
 
-def _lanes(slices: Iterable[Slice]) -> list[int]:
+def _lanes(slices: Iterable[_Slice]) -> list[int]:
     """For each slice, in order of (start, longest first), the first lane on which it lies inside or behind all others."""
     stacks: list[list[int]] = []
     out = []
@@ -336,26 +438,26 @@ def _lanes(slices: Iterable[Slice]) -> list[int]:
     return out
 
 
-def _write_deltas(writer: TraceWriter, traced: TracedPair) -> None:
+def _write_deltas(writer: TraceWriter, shown: PairedRuns) -> None:
     """A process of its own: what the trace shows, and step time of the candidate less the baseline's."""
     process = writer.track("candidate - baseline", place=2, process=3)
     about = writer.track("about", process, place=0)
     args: list[tuple[str, str | int]] = [("rule", RULE)]
     for side in (0, 1):
-        args += [(SIDES[side], traced.labels[side]), (f"{SIDES[side]}_run", traced.runs[side])]
-    args += [("pairs_shown", len(traced.pairs)), ("pairs", traced.all_pairs)]
+        args += [(SIDES[side], shown.sides[side].label), (f"{SIDES[side]}_run", shown.sides[side].name)]
+    args += [("pairs_shown", len(shown.pairs)), ("pairs", shown.all_pairs)]
     args += [
         (f"warning {number}", f"{note.message} [{note.slug}]")
-        for number, note in enumerate(traced.warnings, 1)
+        for number, note in enumerate(shown.warnings, 1)
     ]
     writer.instant(about, _ORIGIN, "tracediff timeline", "about", args)
-    units = sorted({key for pair in traced.pairs for key in pair.deltas()})
+    units = sorted({key for pair in shown.pairs for key in pair.deltas()})
     for place, key in enumerate(units, 1):
         title = "step time" if len(units) == 1 else f"step time, rank {key[0]}"
         title += f", device {key[1]} of the rank" if any(unit for _, unit in units) else ""
         track = writer.track(f"{title}, candidate - baseline", process, place=place, counts_ns=True)
-        for pair in traced.pairs:
+        for pair in shown.pairs:
             delta = pair.deltas().get(key)
             if delta is not None:
                 writer.counter(track, _ORIGIN + pair.at, delta)
-        writer.counter(track, _ORIGIN + traced.pairs[-1].end(), 0)
+        writer.counter(track, _ORIGIN + shown.pairs[-1].end(), 0)

@@ -19,7 +19,7 @@ from tracediff.report import palette, units
 from tracediff.report import words as names
 from tracediff.report.escape import shorten
 from tracediff.report.waterfall import nice_ticks
-from tracediff.steps.events import merge
+from tracediff.steps.sample import merge
 
 WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
 _THINNEST = 6  # an event narrower than this is drawn this wide

@@ -1,254 +1,184 @@
-"""The events of the steps that are kept: GPU work, idle time by cause, calls, ranges, GIL and collections."""
+"""All events of a step: GPU work, idle time by cause, CUDA calls, NVTX ranges, the GIL, garbage collections.
+
+The page and the Perfetto export both draw what is extracted here. Nothing is merged; events are cut at the bounds of the step.
+Every lane has the columns `before_ns` (cut off at its start) and `whole_ns` (length uncut); further ones are named where they are made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
-import duckdb
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.hosts import STATES, Hosts
 from tracediff.accounting.idle import IDLE, IdlePieces, attribute
-from tracediff.accounting.intervals import Index, Ints
-from tracediff.accounting.reduction import KeptStep, Lane, choose_steps
+from tracediff.accounting.intervals import Index, Ints, layers, union
+from tracediff.accounting.reduction import Lane
 from tracediff.accounting.sweep import Sweep, rows_of
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category
 from tracediff.trace.calls import distinct
-from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
+from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
 from tracediff.trace.ranges import Places
 from tracediff.trace.threads import Thread
 
-# Events too short to be seen are merged with their like, so that a long step stays small enough to draw.
-
-MOST_EVENTS = 4_000  # of one step
-_RESOLUTIONS = (4096, 2048, 1024, 512, 256, 128)
-
-
-def bounded(lanes: list[Lane], length: int) -> tuple[list[Lane], int, int]:
-    """Merge what is shorter than a 4096th (2048th, ...) of the step until at most MOST_EVENTS are left.
-
-    Returns the lanes, how many events there were, and below what length they were merged (0: none were).
-    """
-    events = sum(len(lane.start) for lane in lanes)
-    plain = [
-        replace(lane, inside=lane.end - lane.start, count=np.ones(len(lane.start), np.int64))
-        for lane in lanes
-    ]
-    if events <= MOST_EVENTS:
-        return plain, events, 0
-    for resolution in _RESOLUTIONS:
-        below = max(length // resolution, 1)
-        merged = [_merged(lane, below) for lane in plain]
-        if sum(len(lane.start) for lane in merged) <= MOST_EVENTS:
-            break
-    return merged, events, below
-
-
-def _merged(lane: Lane, below: int) -> Lane:
-    index, owner = merge(lane.start, lane.end, _code(lane), below)
-    longest = np.lexsort((np.arange(len(owner)), -lane.inside, owner))
-    first = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(index)))[:-1])).astype(np.int64)
-    shown = longest[first] if len(index) else index  # a merged event is called what its longest part is
-    end = np.full(len(index), np.iinfo(np.int64).min, np.int64)
-    np.maximum.at(end, owner, lane.end)
-    return replace(
-        lane,
-        start=lane.start[index],
-        end=end,
-        what=lane.what[shown],
-        group=lane.group[index],
-        under=None if lane.under is None else lane.under[index],
-        inside=np.bincount(owner, weights=lane.inside, minlength=len(index)).astype(np.int64),
-        count=np.bincount(owner, weights=lane.count, minlength=len(index)).astype(np.int64),
-    )
-
-
-def _code(lane: Lane) -> Ints:
-    """One number for the group, and for what it would be without the GIL's trace."""
-    return lane.group if lane.under is None else lane.group * 64 + lane.under
-
-
-def merge(start: Ints, end: Ints, group: Index, below: int) -> tuple[Ints, Ints]:
-    """Merge events shorter than `below` that start in the same `below` ns of the axis and are of one group.
-
-    Events come in order of start. Returns the first event of each merged one, in order, and for each event which
-    merged one it went into.
-    """
-    size = len(start)
-    if not size:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    if below <= 0:
-        return np.arange(size), np.arange(size)
-    short = end - start < below
-    cell = np.where(short, start // below, -1 - np.arange(size))
-    order = np.lexsort((np.arange(size), group, cell))
-    fresh = np.ones(size, np.bool_)
-    fresh[1:] = (cell[order][1:] != cell[order][:-1]) | (group[order][1:] != group[order][:-1])
-    number = np.cumsum(fresh) - 1
-    first = order[fresh]
-    rank = np.argsort(first, kind="stable")  # in order of start again
-    place = np.empty(len(first), np.int64)
-    place[rank] = np.arange(len(first))
-    owner = np.empty(size, np.int64)
-    owner[order] = place[number]
-    return first[rank].astype(np.int64), owner
-
-
-GPU_GROUPS = ("gemm", "attention", "compute", "comm", "memcpy")
+GPU_STATES = ("compute", "comm", "memcpy")  # each hides those after it, as in the accounting
+GPU_GROUPS = ("gemm", "attention", *GPU_STATES)
 CALL_GROUPS = STATES[2:]  # launch_api, host_sync, host_api: in the order of LAUNCH, SYNC, OTHER
-_MOST_RANGES = 20_000  # of one thread in one step: the longest
-_DEEPEST = 6  # nested ranges drawn
-_STREAMS = 6  # streams with a row each
-_of_name = lru_cache(1 << 16)(category)
+_category = lru_cache(1 << 16)(category)
+
+Rows = dict[str, Any]  # column -> array
 
 
-@dataclass(frozen=True)
-class GilRows:
-    """Holds and waits that touch a kept period: which one, thread, ns, whether it waits."""
-
-    period: Ints
-    tid: Ints
-    start: Ints
-    end: Ints
-    waiting: Index
-
-
-def ops_of_periods(swept: list[Sweep]) -> Ints:
-    """How many ops each row of the table of periods has."""
-    return np.concatenate([np.bincount(one.piece_period, minlength=len(one.busy)) for one in swept])
-
-
-def gil_of_steps(capture: Capture, periods: pl.DataFrame, chosen: list[int]) -> GilRows:
-    """Read the GIL's trace of the kept periods. To be called before `read_gil`, which drops it."""
-    rows = periods[chosen]
+def read_host_rows(capture: Capture, periods: pl.DataFrame, rows: list[int]) -> dict[str, Rows]:
+    """The `gil`, `range` and `gc` rows that touch some periods, each with its `period`. Before `read_gil`, which drops the GIL's."""
+    chosen = periods[rows]
+    columns = {"period": "period", "pid": "pid", "begin_ns": "start_ns", "stop_ns": "end_ns"}
     create_table(
-        capture.db,
-        "kept_period",
-        {
-            "period": rows["period"].to_numpy(),
-            "pid": rows["pid"].to_numpy(),
-            "begin_ns": rows["start_ns"].to_numpy(),
-            "stop_ns": rows["end_ns"].to_numpy(),
-        },
+        capture.db, "sampled_period", {name: chosen[own].to_numpy() for name, own in columns.items()}
     )
-    found = _arrays(capture.db, sql("accounting/gil_of_step"))
-    return GilRows(found["period"], found["tid"], found["start_ns"], found["end_ns"], found["waiting"])
-
-
-def keep_steps(
-    capture: Capture,
-    timeline: Timeline,
-    swept: list[Sweep],
-    periods: pl.DataFrame,
-    chosen: list[int],
-    words: tuple[Places, dict[int, Thread], Hosts],
-    gil: GilRows,
-) -> list[KeptStep]:
-    """The chosen rows of the table of periods with their events; needs table `kept_period` of `gil_of_steps`."""
-    ranges = _arrays(capture.db, sql("accounting/range_of_step"))
-    collections = capture.db.execute(sql("accounting/gc_of_step")).fetchall()
-    owner = [
-        (unit, one, period)
-        for unit, one in zip(timeline.units, swept, strict=True)
-        for period in range(len(unit.step))
-    ]
-    kept = []
-    for row in chosen:
-        unit, one, period = owner[row]
-        step = StepEvents(unit, one, period, timeline, *words)
-        lanes = [*step.gpu(), step.idle()]
-        if step.tid >= 0:
-            lanes += [step.calls(), *step.ranges(ranges, row)]
-        lanes += [*step.gil(gil, row), step.collections([gc[1:] for gc in collections if gc[0] == row])]
-        lanes = [lane for lane in lanes if len(lane.start)]
-        merged, events, below = bounded(lanes, step.end - step.begin)
-        kept.append(KeptStep(row, step.role(step.tid), merged, events, below))
-    return kept
-
-
-def _arrays(db: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
-    return {name: np.asarray(values) for name, values in db.execute(query).fetchnumpy().items()}
+    return {
+        kind: {
+            name: np.asarray(values)
+            for name, values in capture.db.execute(sql(f"steps/{kind}_of_step")).fetchnumpy().items()
+        }
+        for kind in ("gil", "range", "gc")
+    }
 
 
 class StepEvents:
-    """One period of one unit."""
+    """One period of one device. `row`: of the table of periods; `period`: of the unit; `tid`: thread that launched most of its ops, or -1."""
 
     def __init__(
         self,
-        unit: Unit,
-        swept: Sweep,
-        period: int,
         timeline: Timeline,
+        swept: list[Sweep],
+        row: int,
+        host_rows: dict[str, Rows],
         places: Places,
         threads: dict[int, Thread],
         hosts: Hosts,
     ) -> None:
-        self._unit, self._swept, self._period, self._timeline = unit, swept, period, timeline
+        number, period = 0, row
+        while period >= len(timeline.units[number].step):
+            period -= len(timeline.units[number].step)
+            number += 1
+        self.row, self.timeline, self.unit = row, timeline, timeline.units[number]
+        self._period, self._swept, self._host_rows = period, swept[number], host_rows
         self._places, self._threads, self._hosts = places, threads, hosts
-        self.begin, self.end = int(unit.bounds[period]), int(unit.bounds[period + 1])
-        self.pieces = rows_of(swept.piece_period, period, period + 1)
-        launch = unit.launch[swept.piece_op[self.pieces]]
-        tids = timeline.launches.tid[launch[launch >= 0]]
-        seen, count = np.unique(tids, return_counts=True)
-        self.tid = int(seen[np.argmax(count)]) if len(seen) else -1  # that launched most of the step's ops
+        self.begin, self.end = int(self.unit.bounds[period]), int(self.unit.bounds[period + 1])
+        pieces = rows_of(self._swept.piece_period, period, period + 1)
+        self._ops = np.asarray(self._swept.piece_op[pieces], np.int64)
+        launch = self.unit.launch[self._ops]
+        seen, count = np.unique(timeline.launches.tid[launch[launch >= 0]], return_counts=True)
+        self.tid = int(seen[np.argmax(count)]) if len(seen) else -1
 
     def role(self, tid: int) -> str:
-        """The role of a thread."""
+        """The role of a thread; '' where it has none."""
         return self._threads[tid].role if tid in self._threads else ""
 
-    def _lane(self, kind: str, name: str, start: Ints, end: Ints, **more: Any) -> Lane:
-        """A lane of events given in trace time and any order, those outside the step left out."""
-        start, end = np.maximum(start, self.begin) - self.begin, np.minimum(end, self.end) - self.begin
-        keep = np.flatnonzero(end > start)
-        keep = keep[np.lexsort((keep, -end[keep], start[keep]))]
-        arrays = {
-            key: np.asarray(value, np.int64)[keep]
-            for key, value in more.items()
-            if isinstance(value, np.ndarray)
-        }
-        return Lane(
-            kind, name, start[keep].astype(np.int64), end[keep].astype(np.int64), **{**more, **arrays}
-        )
+    def _lane(
+        self,
+        kind: str,
+        name: str,
+        start: Ints,
+        end: Ints,
+        *,
+        what: Ints,
+        group: Index,
+        texts: list[str],
+        groups: tuple[str, ...],
+        under: Ints | None = None,
+        source: int = -1,
+        **columns: Any,
+    ) -> Lane:
+        """A lane of events given in trace time and any order."""
+        low, high = np.maximum(start, self.begin), np.minimum(end, self.end)
+        lane = Lane(
+            kind, name, low - self.begin, high - self.begin, what, group.astype(np.int64), texts, groups, under, source,
+            {"before_ns": low - start, "whole_ns": end - start, **columns},
+        )  # fmt: skip
+        inside = np.flatnonzero(high > low)
+        return lane.take(inside[np.lexsort((inside, -high[inside], low[inside]))])
 
-    def gpu(self) -> list[Lane]:
-        """A lane a stream, the busiest first; what runs on further streams shares one."""
-        unit, op = self._unit, self._swept.piece_op[self.pieces]
-        names = self._timeline.keys["name"]
-        key = unit.key[op]
+    def states(self) -> Lane:
+        """What the device did: compute, else communication, else copies."""
+        unit, op = self.unit, self._ops
+        start, end = np.maximum(unit.start[op], self.begin), np.minimum(unit.end[op], self.end)
+        kinds = [unit.kind[op] == kind for kind in (COMPUTE, COMM, MEMCPY)]
+        parts, state = layers(*(union(start[one], end[one]) for one in kinds))
+        return self._lane(
+            "state", "GPU busy", parts.start, parts.end, what=state, group=state, texts=list(GPU_STATES), groups=GPU_STATES
+        )  # fmt: skip
+
+    def streams(self) -> Iterator[Lane]:
+        """Every op, a lane a stream, in order of their numbers.
+
+        Columns: launch (number in the export, -1 none), first (of its launch), launched_ns (from its launch to it), graph.
+        """
+        unit, op, launches = self.unit, self._ops, self.timeline.launches
+        assert unit.stream is not None  # a capture that is sampled is read with streams
+        names, key, launch, kinds = self.timeline.keys["name"], unit.key[op], unit.launch[op], unit.kind[op]
         group = np.empty(len(op), np.int64)
         for one in np.unique(key).tolist():
-            kind = _of_name(str(names[int(one)]))
+            kind = _category(str(names[int(one)]))
             group[key == one] = GPU_GROUPS.index(kind if kind in ("gemm", "attention") else "compute")
-        kinds = unit.kind[op]
         group[kinds == COMM] = GPU_GROUPS.index("comm")
         group[kinds == MEMCPY] = GPU_GROUPS.index("memcpy")
-        stream = unit.stream[op] if unit.stream is not None else np.zeros(len(op), np.int32)
-        seen, count = np.unique(stream, return_counts=True)
-        seen = seen[np.lexsort((seen, -count))]
-        lanes = []
-        for number, one in enumerate(seen[:_STREAMS].tolist()):
-            last = number == _STREAMS - 1 and len(seen) > _STREAMS
-            mine = np.flatnonzero(np.isin(stream, seen[number:]) if last else stream == one)
-            name = f"{len(seen) - number} other streams" if last else f"stream {one}"
-            lanes.append(
-                self._lane(
-                    "gpu", name, unit.start[op[mine]], unit.end[op[mine]],
-                    what=key[mine], group=group[mine], texts=[], groups=GPU_GROUPS,
-                )
+        launched = np.zeros(len(op), np.int64)
+        launched[launch >= 0] = (unit.start[op] - launches.start[launch])[launch >= 0] if len(launches.start) else 0  # fmt: skip
+        for stream in np.unique(unit.stream[op]).tolist():
+            mine = np.flatnonzero(unit.stream[op] == stream)
+            yield self._lane(
+                "gpu", f"stream {stream}", unit.start[op[mine]], unit.end[op[mine]], what=key[mine].astype(np.int64),
+                group=group[mine], texts=[], groups=GPU_GROUPS, source=stream, launch=launch[mine].astype(np.int64),
+                first=(~unit.later_node[op[mine]]).astype(np.int64), launched_ns=launched[mine], graph=unit.graph[op[mine]].astype(np.int64),
             )  # fmt: skip
-        return lanes
 
-    def idle_parts(self) -> list[IdlePieces]:
-        """Idle time of the device by cause, as the accounting has it."""
-        unit, gaps = self._unit, self._swept.gaps
+    def idle(self) -> Lane:
+        """Idle time of the device by cause, as the accounting has it.
+
+        Columns: tid and range of the thread that was waited for, call that it was in, holder of the GIL and its range;
+        range, call and holder_range index `texts`.
+        """
+        parts = self._idle_pieces()
+        texts: dict[str, int] = {}
+        columns: dict[str, list[Ints]] = {}
+
+        def add(name: str, values: Index) -> None:
+            columns.setdefault(name, []).append(values.astype(np.int64))
+
+        def indexed(words: list[str]) -> Ints:
+            return np.array([texts.setdefault(word, len(texts)) for word in words], np.int64)
+
+        said = [self._idle_words(part) for part in parts]
+        what = [indexed(words) for *_, words in said]
+        for part, (place, call, holder_place, _) in zip(parts, said, strict=True):
+            size = len(part.start)
+            add("start", part.start)
+            add("end", part.end)
+            add("cause", part.cause)
+            add("under", part.cause if part.under is None else part.under)
+            add("tid", np.full(size, part.tid))
+            add("range", indexed(place))
+            add("call", indexed(call))
+            add("holder", np.full(size, part.holder))
+            add("holder_range", indexed(holder_place))
+        empty = np.empty(0, np.int64)
+        names = ("start", "end", "cause", "under", "tid", "range", "call", "holder", "holder_range")
+        joined: dict[str, Any] = {name: np.concatenate([empty, *columns.get(name, [])]) for name in names}
+        return self._lane(
+            "idle", "GPU idle", joined.pop("start"), joined.pop("end"), what=np.concatenate([empty, *what]),
+            group=joined.pop("cause"), under=joined.pop("under"), texts=list(texts), groups=IDLE, **joined,
+        )  # fmt: skip
+
+    def _idle_pieces(self) -> list[IdlePieces]:
+        unit, gaps, launches = self.unit, self._swept.gaps, self.timeline.launches
         mine = gaps.take(np.flatnonzero(gaps.period == self._period))
-        launches = self._timeline.launches
         labels = np.full(len(launches.start), -1, np.int64) if len(launches.start) else np.empty(0, np.int64)
         launch = unit.launch[mine.op]
         for tid in distinct(launches.tid[launch[launch >= 0]]):
@@ -256,37 +186,19 @@ class StepEvents:
             labels[own] = self._hosts.thread(tid).label_at(launches.start[own])
         return attribute(unit, mine, launches, labels, self._hosts)
 
-    def idle(self) -> Lane:
-        """The same as a lane."""
-        parts = self.idle_parts()
-        texts: dict[str, int] = {}
-        what = [texts.setdefault(text, len(texts)) for part in parts for text in self._idle_texts(part)]
-        empty = np.empty(0, np.int64)
-        start, end, cause, under = (
-            np.concatenate([empty, *columns])
-            for columns in (
-                [part.start for part in parts],
-                [part.end for part in parts],
-                [part.cause.astype(np.int64) for part in parts],
-                [part.cause.astype(np.int64) if part.under is None else part.under.astype(np.int64) for part in parts],
-            )
-        )  # fmt: skip
-        return self._lane(
-            "idle", "GPU idle", start, end, what=np.array(what, np.int64), group=cause, under=under,
-            texts=list(texts), groups=IDLE,
-        )  # fmt: skip
-
-    def _idle_texts(self, part: IdlePieces) -> list[str]:
-        places = self.place_texts(part.tid, part.label, part.start)
-        apis = [self._timeline.api_names.get(int(one), ("", ""))[0] for one in part.api.tolist()]
-        texts = [f"{api} in {place}" if api and place else api or place for api, place in zip(apis, places, strict=True)]  # fmt: skip
+    def _idle_words(self, part: IdlePieces) -> tuple[list[str], list[str], list[str], list[str]]:
+        """Of each piece: range, call, range of the GIL's holder, and all in one."""
+        places = self._place_texts(part.tid, part.label, part.start)
+        calls = [self._call(one) for one in part.api.tolist()]
+        texts = [f"{call} in {place}" if call and place else call or place for call, place in zip(calls, places, strict=True)]  # fmt: skip
         if part.holder_label is None:
-            return texts
+            return places, calls, [""] * len(places), texts
         held = self.role(part.holder) or "nobody recorded"
-        where = self.place_texts(part.holder, part.holder_label, part.start)
-        return [f"in {text or 'no range'}; held by {held}{f' in {at}' if at else ''}" for text, at in zip(texts, where, strict=True)]  # fmt: skip
+        where = self._place_texts(part.holder, part.holder_label, part.start)
+        texts = [f"in {text or 'no range'}; held by {held}{f' in {at}' if at else ''}" for text, at in zip(texts, where, strict=True)]  # fmt: skip
+        return places, calls, where, texts
 
-    def place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
+    def _place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
         """The places of labels of a thread; outside its ranges, between which the instants fall."""
         if tid < 0:
             return [""] * len(label)
@@ -297,100 +209,74 @@ class StepEvents:
             place[outside] = self._places.outside(ranges.start, labels, start[outside])
         return [self._places.name(int(one)) for one in place.tolist()]
 
-    def calls(self) -> Lane:
-        """Outermost CUDA calls of the launching thread."""
+    def _call(self, api: int) -> str:
+        return self.timeline.api_names.get(int(api), ("", ""))[0]
+
+    def calls(self) -> Iterator[Lane]:
+        """Outermost CUDA calls of the launching thread. Column: launch (number in the export, -1 none)."""
+        if self.tid < 0:
+            return
         calls, name, kind = self._hosts.thread(self.tid).outer_calls(self.begin, self.end)
-        seen, what = np.unique(name, return_inverse=True)
-        texts = [self._timeline.api_names.get(int(one), ("", ""))[0] for one in seen.tolist()]
-        return self._lane(
-            "api", f"CUDA calls, {self.role(self.tid)}", calls.start, calls.end,
-            what=what.reshape(-1), group=kind.astype(np.int64), texts=texts, groups=CALL_GROUPS,
-        )  # fmt: skip
-
-    def ranges(self, rows: dict[str, Any], period: int) -> list[Lane]:
-        """NVTX ranges of the launching thread, a lane a level of nesting."""
-        mine = np.flatnonzero((rows["period"] == period) & (rows["tid"] == self.tid))
-        start, end, label = (
-            np.asarray(rows[name], np.int64)[mine] for name in ("start_ns", "end_ns", "label")
+        launches = self.timeline.launches
+        mine = np.flatnonzero(
+            (launches.tid == self.tid) & (launches.start >= self.begin) & (launches.start < self.end)
         )
-        if len(mine) > _MOST_RANGES:
-            longest = np.argsort(start - end, kind="stable")[:_MOST_RANGES]
-            start, end, label = start[longest], end[longest], label[longest]
-        order = np.lexsort((label, -end, start))
-        start, end, label = start[order], end[order], label[order]
-        level = _levels(start, end)
-        seen, what = np.unique(label, return_inverse=True)
-        said = dict(zip(rows["label"][mine].tolist(), rows["text"][mine].tolist(), strict=True))
-        texts = [str(said[one]) for one in seen.tolist()]
-        lanes = []
-        for depth in range(min(int(level.max(initial=-1)) + 1, _DEEPEST)):
-            here = np.flatnonzero(level == depth)
-            name = f"ranges, {self.role(self.tid)}" if depth == 0 else f"ranges, level {depth + 1}"
-            lanes.append(
-                self._lane(
-                    "range", name, start[here], end[here], what=what.reshape(-1)[here],
-                    group=np.zeros(len(here), np.int64), texts=texts, groups=("range",),
-                )
-            )  # fmt: skip
-        return lanes
-
-    def gil(self, rows: GilRows, period: int) -> list[Lane]:
-        """Holds and waits of the launching thread, and who else of its process held the GIL."""
-        here = rows.period == period
-        own = np.flatnonzero(here & (rows.tid == self.tid))
-        others = np.flatnonzero(here & (rows.tid != self.tid) & ~rows.waiting)
-        seen, what = np.unique(rows.tid[others], return_inverse=True)
-        return [
-            self._lane(
-                "gil", f"GIL, {self.role(self.tid)}", rows.start[own], rows.end[own],
-                what=np.where(rows.waiting[own], 1, 0), group=np.where(rows.waiting[own], 1, 0),
-                texts=["holds the GIL", "waits for the GIL"], groups=("gil_hold", "gil_wait"),
-            ),
-            self._lane(
-                "holders", "GIL, other threads", rows.start[others], rows.end[others], what=what.reshape(-1),
-                group=np.zeros(len(others), np.int64),
-                texts=[f"{self.role(int(tid)) or 'a thread'} holds the GIL" for tid in seen.tolist()],
-                groups=("gil_other",),
-            ),
-        ]  # fmt: skip
-
-    def collections(self, rows: list[tuple[int, int, int, str]]) -> Lane:
-        """Garbage collections of the process."""
-        texts = [f"{self.role(tid) or 'a thread'}, generation {said}" for tid, _, _, said in rows]
-        return self._lane(
-            "gc", "Python GC", np.array([row[1] for row in rows], np.int64), np.array([row[2] for row in rows], np.int64),
-            what=np.arange(len(rows)), group=np.zeros(len(rows), np.int64), texts=texts, groups=("gc",),
+        begun = dict(zip(launches.start[mine].tolist(), mine.tolist(), strict=True))
+        seen, what = np.unique(name, return_inverse=True)
+        yield self._lane(
+            "api", f"CUDA calls, {self.role(self.tid)}", calls.start, calls.end, what=what.reshape(-1), group=kind,
+            texts=[self._call(one) for one in seen.tolist()], groups=CALL_GROUPS, source=self.tid,
+            launch=np.array([begun.get(one, -1) for one in calls.start.tolist()], np.int64),
         )  # fmt: skip
 
+    def _of_step(self, kind: str) -> Rows:
+        rows = self._host_rows[kind]
+        mine = np.flatnonzero(rows["period"] == self.row)
+        return {name: values[mine] for name, values in rows.items()}
 
-def _levels(start: Ints, end: Ints) -> Ints:
-    """Lanes on which ranges in order of (start, longest first) do not overlap; of nested ones the depth."""
-    ends: list[int] = []
-    out = np.empty(len(start), np.int64)
-    for number, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        lane = next((at for at, last in enumerate(ends) if last <= begin), len(ends))
-        # an inner range never goes above the one it lies in
-        while lane < len(ends) and any(last > begin for last in ends[lane:]):
-            lane += 1
-        ends[lane:] = [stop]
-        out[number] = lane
-    return out
+    def _in_turn(self, tids: Index) -> list[int]:
+        """Threads in the order in which they are shown: the launching thread first."""
+        return sorted(np.unique(tids).tolist(), key=lambda tid: (tid != self.tid, self.role(tid), tid))
 
+    def ranges(self) -> Iterator[Lane]:
+        """NVTX ranges, a lane a thread of the process."""
+        rows = self._of_step("range")
+        for tid in self._in_turn(rows["tid"]):
+            mine = np.flatnonzero(rows["tid"] == tid)
+            _, first, what = np.unique(rows["label"][mine], return_index=True, return_inverse=True)
+            yield self._lane(
+                "range", f"ranges, {self.role(tid)}", rows["start_ns"][mine], rows["end_ns"][mine], what=what.reshape(-1),
+                group=np.zeros(len(mine), np.int64), texts=[str(one) for one in rows["text"][mine][first]],
+                groups=("range",), source=tid,
+            )  # fmt: skip
 
-# Which steps of an export are kept event by event, and in what form: what `reduce_capture` asks while it has the events.
+    @cached_property
+    def _gil(self) -> Rows:
+        return self._of_step("gil")
 
-Words = tuple[Places, dict[int, Thread], Hosts]
+    def gil_holds(self) -> Lane:
+        """Holds of the GIL by all threads of the process. Column: tid."""
+        held = np.flatnonzero(~self._gil["waiting"])
+        return self._gil_lane("holders", held, "gil_hold", tid=self._gil["tid"][held])
 
+    def gil_waits(self) -> Iterator[Lane]:
+        """Waits for the GIL, a lane a thread."""
+        for tid in self._in_turn(self._gil["tid"][self._gil["waiting"]]):
+            mine = np.flatnonzero(self._gil["waiting"] & (self._gil["tid"] == tid))
+            yield self._gil_lane("gil", mine, "gil_wait", source=tid)
 
-Keep = Callable[[Capture, Timeline, list[Sweep], pl.DataFrame, list[int], Words, GilRows], list[KeptStep]]
+    def _gil_lane(self, kind: str, rows: Index, group: str, **more: Any) -> Lane:
+        none = np.zeros(len(rows), np.int64)
+        return self._lane(
+            kind, "GIL", self._gil["start_ns"][rows], self._gil["end_ns"][rows], what=none, group=none,
+            texts=[group], groups=(group,), **more,
+        )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Keeper:
-    """`choose`: the table of periods and how many ops each has -> rows of it; `keep`: those rows -> steps."""
-
-    choose: Callable[[pl.DataFrame, Ints], list[int]]
-    keep: Keep
-
-
-DRAWN = Keeper(choose_steps, keep_steps)  # for the page
+    def collections(self) -> Lane:
+        """Garbage collections of the process; texts are their generations. Column: tid."""
+        rows = self._of_step("gc")
+        size = len(rows["tid"])
+        return self._lane(
+            "gc", "Python GC", rows["start_ns"], rows["end_ns"], what=np.arange(size), group=np.zeros(size, np.int64),
+            texts=[str(one) for one in rows["generation"]], groups=("gc",), tid=rows["tid"],
+        )  # fmt: skip

@@ -14,14 +14,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.perfetto.decode import Decoded, decode
-from tests.perfetto.trace_processor import TraceProcessor, missing
+from tests.report.decode import Decoded, decode
+from tests.report.trace_processor import TraceProcessor, missing
 from tests.tiny import FIXTURES
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.timeline import PairedRuns, Window, read_paired_runs
 from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
 from tracediff.report.perfetto import render_perfetto
-from tracediff.steps.traced import TracedPair, Window, trace_pair
 
 PAIRS = {
     "gc": ("demo/graph_a", "demo/graph_gc"),
@@ -37,15 +37,15 @@ needs_processor = pytest.mark.skipif(bool(missing()), reason=missing() or "insta
 
 
 @functools.cache
-def traced(pair: str) -> TracedPair:
+def shown(pair: str) -> PairedRuns:
     baseline, candidate = PAIRS[pair]
     files = resolve_pair(str(FIXTURES / baseline), candidate and str(FIXTURES / candidate))
-    return trace_pair((files[0], files[1]), Reading(), Window(first=3, last=14))
+    return read_paired_runs((files[0], files[1]), Reading(), Window(first=3, last=14))
 
 
 @functools.cache
 def data(pair: str) -> bytes:
-    return render_perfetto(traced(pair))
+    return render_perfetto(shown(pair))
 
 
 @functools.cache
@@ -59,7 +59,7 @@ def path_of(pair: str, side: int) -> Path:
     found = resolve_pair(
         str(FIXTURES / PAIRS[pair][0]), PAIRS[pair][1] and str(FIXTURES / str(PAIRS[pair][1]))
     )[side]
-    (path,) = next(run.files for run in found.runs if run.name == traced(pair).runs[side])
+    (path,) = next(run.files for run in found.runs if run.name == shown(pair).sides[side].name)
     return path
 
 

@@ -16,7 +16,7 @@ from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, TimelineLane, TimelineStep, decode, encode
-from tracediff.steps.events import MOST_EVENTS, bounded, merge
+from tracediff.steps.sample import MOST_EVENTS, bounded, merge
 
 BUSY = ("compute", "comm", "memcpy")
 PAIRS = {
@@ -132,9 +132,9 @@ def test_the_typical_step_is_the_median_of_the_median_run_and_the_worst_the_long
     assert checked >= 6
 
 
-def test_nothing_is_kept_where_nobody_asks() -> None:
+def test_nothing_is_sampled_where_nobody_asks() -> None:
     sides = [Side("a", [Run("a", [reduce_one(keep=False)])]) for _ in (0, 1)]
-    assert sides[0].parts[0].kept == []
+    assert sides[0].parts[0].sampled == []
     assert compare(*sides).timelines is None
 
 
@@ -143,7 +143,7 @@ def reduce_one(keep: bool):
     return reduce_file(CAPTURES["graph_gc"], Reading(keep=keep))
 
 
-def test_keeping_steps_changes_no_other_number() -> None:
+def test_sampling_steps_changes_no_other_number() -> None:
     kept, plain = reduce_one(keep=True), reduce_one(keep=False)
     assert kept.periods.equals(plain.periods) and kept.idle.equals(plain.idle) and kept.gil.equals(plain.gil)
     assert kept.kernels.equals(plain.kernels) and kept.gaps.equals(plain.gaps)
@@ -167,9 +167,9 @@ def test_a_tiny_step(tmp_path) -> None:
     trace.gil(1, "wait", 200, 300).gil(2, "hold", 150, 320).gil(1, "hold", 320, 700)
     trace.gc(1, 400, 500, generation=2).api(1, "cudaMalloc", 600, 640)
     trace.range(1, "work 17", 350, 800)
-    kept = reduced(trace, tmp_path, keep=True).kept
-    assert [step.period for step in kept] == [0]
-    lanes = {lane.kind: lane for lane in kept[0].lanes}
+    sampled = reduced(trace, tmp_path, keep=True).sampled
+    assert [step.period for step in sampled] == [0]
+    lanes = {lane.kind: lane for lane in sampled[0].lanes}
 
     def events(kind: str) -> list[tuple[int, int, str, str]]:
         lane = lanes[kind]
@@ -206,9 +206,9 @@ def test_a_tiny_step(tmp_path) -> None:
     ]  # fmt: skip
 
 
-def test_a_step_that_is_too_long_is_not_kept(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tracediff.accounting.reduction.LONGEST_STEP", 0)
-    assert reduced(one_gap(), tmp_path, keep=True).kept == []
+def test_a_step_that_is_too_long_is_not_sampled(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tracediff.steps.sample.LONGEST_STEP", 0)
+    assert reduced(one_gap(), tmp_path, keep=True).sampled == []
 
 
 def test_merging_by_hand() -> None:

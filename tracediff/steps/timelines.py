@@ -1,0 +1,263 @@
+"""The sampled steps that a report shows, as the result holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.idle import IDLE
+from tracediff.accounting.intervals import Ints
+from tracediff.accounting.reduction import Lane, Reduction, SampledStep
+from tracediff.kernels.matching import Matching, OpKey
+from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
+from tracediff.steps.sample import in_order, typical
+
+WORKLOADS = 3  # that are shown: those with the most time
+RANKS = 2  # of a workload
+_KINDS: tuple[Literal["typical", "worst"], ...] = ("typical", "worst")
+_BUSY = tuple(name for name in CATEGORIES if name not in IDLE)
+
+Runs = Sequence[Sequence[Reduction]]  # of one side, export by export
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A sampled step of one side. `exact`: it is the step that was looked for, not the nearest sampled one."""
+
+    run: int
+    part: int
+    period: int
+    rank: int
+    exact: bool
+    sampled: SampledStep = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The typical or the longest step of a workload and rank on every side."""
+
+    workload: str
+    kind: Literal["typical", "worst"]
+    rank: int
+    steps: list[ShownStep | None]
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are the very steps, or the nearest ones that were sampled."""
+        return all(one is not None and one.exact for one in self.steps)
+
+
+def select_steps(sides: Sequence[Runs], steps: pl.DataFrame) -> tuple[list[Selected], int, int]:
+    """The steps to draw; then how many workloads and ranks with steps on every side are left out.
+
+    `steps`: every whole step of all sides, column `row` naming its workload.
+    """
+    totals = steps.group_by("row").agg(pl.col("side").n_unique().alias("sides"), pl.col("ns").sum())
+    shared = (
+        totals.filter(pl.col("sides") == len(sides))
+        .sort("ns", "row", descending=[True, False])["row"]
+        .to_list()
+    )
+    found: list[Selected] = []
+    ranks_left_out = 0
+    for row in shared[:WORKLOADS]:
+        mine = steps.filter(pl.col("row") == row)
+        ranks = _ranks(mine, len(sides))
+        ranks_left_out = max(ranks_left_out, len(ranks) - RANKS)
+        for rank in ranks[:RANKS]:
+            of_rank = mine.filter(pl.col("rank") == rank)
+            seen: list[ShownStep | None] = [None] * len(sides)
+            for kind in _KINDS:
+                shown = [
+                    _nearest(runs, of_rank.filter(pl.col("side") == side), kind)
+                    for side, runs in enumerate(sides)
+                ]
+                if shown != seen and any(shown):  # the typical steps may be the longest as well
+                    seen = shown
+                    found.append(Selected(row, kind, rank, shown))
+    return found, max(0, len(shared) - WORKLOADS), ranks_left_out
+
+
+def _ranks(steps: pl.DataFrame, sides: int) -> list[int]:
+    """Ranks with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
+    means = (
+        steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(_BUSY))
+        .group_by("rank", "side", maintain_order=True)
+        .agg(pl.col("idle").mean())
+        .sort("rank", "side")
+    )
+    by_rank: dict[int, list[float]] = {}
+    for rank, _, idle in means.iter_rows():
+        by_rank.setdefault(rank, []).append(idle)
+    both = {rank: [0.0, *values][-2:] for rank, values in by_rank.items() if len(values) == sides}
+    return sorted(both, key=lambda rank: (-abs(both[rank][1] - both[rank][0]), rank))
+
+
+def _nearest(runs: Runs, steps: pl.DataFrame, kind: str) -> ShownStep | None:
+    """The typical or the longest step of one side, workload and rank, or of those sampled the nearest in length."""
+    sampled = {
+        (run, part, one.period): one
+        for run, parts in enumerate(runs)
+        for part, export in enumerate(parts)
+        for one in export.sampled
+    }
+    names = ["run", "part", "period"]
+    known = pl.DataFrame(list(sampled), schema=dict.fromkeys(names, pl.Int64), orient="row")
+    candidates = steps.join(known, on=names, how="semi")
+    if not len(candidates):
+        return None
+    if kind == "worst":
+        best = steps.sort("ns", "run", "start_ns", descending=[True, False, False]).row(0, named=True)
+    else:
+        means = steps.group_by("run").agg(pl.col("ns").mean()).sort("ns", "run")
+        of_run = in_order(steps.filter(pl.col("run") == typical(means["run"].to_list())))
+        best = of_run.row((len(of_run) - 1) // 2, named=True)
+    place = tuple(best[name] for name in names)
+    row = min(
+        candidates.iter_rows(named=True),
+        key=lambda row: (
+            tuple(row[name] for name in names) != place,
+            abs(row["ns"] - best["ns"]),
+            row["run"],
+            row["start_ns"],
+        ),
+    )
+    found = (row["run"], row["part"], row["period"])
+    return ShownStep(*found, row["rank"], found == place, sampled[found])
+
+
+def timelines(
+    sides: tuple[Runs, Runs],
+    steps: pl.DataFrame,
+    workloads: Sequence[str],
+    matching: Matching,
+    kernel_order: Sequence[int],
+    with_gil: bool,
+) -> Timelines | None:
+    """The steps of a comparison to draw; None where none were sampled. `workloads`: of the result's strata, their `row`."""
+    if not any(part.sampled for runs in sides for parts in runs for part in parts):
+        return None
+    writer = StepWriter(matching, kernel_order, with_gil)
+    selected, workloads_left_out, ranks_left_out = select_steps(sides, steps)
+    found = [
+        Timeline(
+            stratum=workloads.index(one.workload),
+            kind=one.kind,
+            rank=one.rank,
+            exact=one.exact,
+            baseline=writer.step(sides[0], one.steps[0], 0),
+            candidate=writer.step(sides[1], one.steps[1], 1),
+        )
+        for one in selected
+    ]
+    return Timelines(list(writer.names), found, workloads_left_out, ranks_left_out)
+
+
+def accounting_of(part: Reduction, step: SampledStep, with_gil: bool) -> dict[str, int]:
+    """Category -> ns of a sampled step. Without `with_gil` waits for the GIL count as what they would be without its trace."""
+    row = part.periods.row(step.period, named=True)
+    out = {name: int(row[name]) for name in CATEGORIES if row[name]}
+    if with_gil:
+        return out
+    out.pop("gil_wait", None)
+    for lane in step.lanes:
+        if lane.kind == "idle" and lane.under is not None:
+            waits = lane.group == lane.groups.index("gil_wait")
+            ns = lane.inside if len(lane.inside) else lane.end - lane.start
+            for cause in np.unique(lane.under[waits]).tolist():
+                name = lane.groups[cause]
+                out[name] = out.get(name, 0) + int(ns[waits & (lane.under == cause)].sum())
+    return out
+
+
+class StepWriter:
+    """Sampled steps as the result holds them; every text once.
+
+    `kernel_order`: the row of the matching that each kernel row of the result is.
+    """
+
+    def __init__(self, matching: Matching, kernel_order: Sequence[int], with_gil: bool) -> None:
+        self.names: dict[str, int] = {}
+        self._place = {row: place for place, row in enumerate(kernel_order)}
+        self._matching, self._with_gil = matching, with_gil
+
+    def step(self, runs: Runs, shown: ShownStep | None, side: int) -> TimelineStep | None:
+        """One step of one side."""
+        if shown is None:
+            return None
+        part, sampled = runs[shown.run][shown.part], shown.sampled
+        row = part.periods.row(sampled.period, named=True)
+        assert row["period"] == sampled.period
+        shares = self._matching.candidate if side else self._matching.baseline
+        return TimelineStep(
+            run=part.name,
+            rank=shown.rank,
+            device=int(row["device"]),
+            number=row["number"],
+            start_ns=int(row["start_ns"]),
+            period_ns=int(row["end_ns"] - row["start_ns"]),
+            thread=sampled.thread,
+            accounting=accounting_of(part, sampled, self._with_gil),
+            lanes=[
+                self._lane(lane, part.keys, shares, row["phase"])
+                for lane in sampled.lanes
+                if self._with_gil or lane.kind not in ("gil", "holders")
+            ],
+            events=sampled.events,
+            merged_below_ns=sampled.merged_below_ns,
+        )
+
+    def _lane(
+        self,
+        lane: Lane,
+        keys: pl.DataFrame,
+        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
+        phase: str,
+    ) -> TimelineLane:
+        merged = bool((lane.count > 1).any())
+        group = lane.group if self._with_gil or lane.under is None else lane.under
+        texts = keys["name"] if lane.kind == "gpu" else lane.texts
+        rows = (
+            _mapped(lane.what, lambda key: self._kernel_row(keys.row(key, named=True), shares, phase))
+            if lane.kind == "gpu"
+            else None
+        )
+        return TimelineLane(
+            kind=lane.kind,
+            name=lane.name,
+            start=_column(lane.start),
+            length=_column(lane.end - lane.start),
+            what=_column(_mapped(lane.what, lambda one: self._name(texts[one]))),
+            group=_column(_mapped(group, lambda one: self._name(lane.groups[one]))),
+            row="" if rows is None else _column(rows),
+            count=_column(lane.count) if merged else "",
+            inside=_column(lane.inside) if merged else "",
+        )
+
+    def _name(self, text: str) -> int:
+        return self.names.setdefault(text, len(self.names))
+
+    def _kernel_row(
+        self,
+        key: dict[str, Any],
+        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
+        phase: str,
+    ) -> int:
+        op = OpKey(key["name"], key["grid"] or "", key["block"] or "")
+        parts = shares.get((phase, op), [])
+        most = max(parts, key=lambda part: (part[1], -part[0]), default=(-1, 0.0))[0]
+        return self._place.get(most, -1)
+
+
+def _mapped(values: Ints, to: Callable[[int], int]) -> Ints:
+    """Each different value mapped once, in ascending order."""
+    seen, back = np.unique(values, return_inverse=True)
+    return np.array([to(one) for one in seen.tolist()], np.int64)[back.reshape(-1)]
+
+
+def _column(values: Ints) -> str:
+    return " ".join(map(str, values.tolist()))
