@@ -17,6 +17,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 import polars as pl
 
+import tracediff.companions  # noqa: F401 - their files are recognised
 from tracediff.errors import TracediffError
 from tracediff.model import Result, Verdict, encode
 from tracediff.query import reference

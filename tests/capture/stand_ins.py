@@ -9,8 +9,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 PAIRS = Path(__file__).parents[2] / "fixtures" / "pairs"
+
+
+def manifest_of(bundle: Path) -> dict[str, Any]:
+    """manifest.json as it lies on disk."""
+    data: dict[str, Any] = json.loads((bundle / "manifest.json").read_text())
+    return data
+
 
 _HEAD = f"""#!{sys.executable} -I
 import json, lzma, os, pathlib, subprocess, sys, time

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.stand_ins import StandIns
-from tracediff.capture import doctor, manifest
-from tracediff.capture.doctor import diagnose
+from tests.capture.stand_ins import StandIns, manifest_of
+from tracediff.capture import doctor
+from tracediff.capture.launch import launch_of, left_out
 from tracediff.capture.nsys import need_nsys
 from tracediff.capture.plan import Plan, plan_from
-from tracediff.capture.runner import Runner, launch_of, left_out
+from tracediff.capture.runner import Runner, diagnose
 from tracediff.errors import TracediffError
 
 COUNTERS = (
@@ -53,7 +53,7 @@ def test_what_a_program_says(said: str, slug: str, fix: str, stand_ins: StandIns
     assert error.slug == "capture-run-failed"
     assert f"[{slug}]" in error.message
     assert fix in (error.fix or "")
-    assert manifest.read(tmp_path / "b")["runs"][0]["error"]["slug"] == slug
+    assert manifest_of(tmp_path / "b")["runs"][0]["error"]["slug"] == slug
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_nsys_says(
 ) -> None:
     monkeypatch.setenv("FAKE_NSYS_SAYS", said)
     failure(tmp_path / "b", gpu_metrics=True)
-    assert manifest.read(tmp_path / "b")["runs"][0]["error"]["slug"] == slug
+    assert manifest_of(tmp_path / "b")["runs"][0]["error"]["slug"] == slug
 
 
 def test_a_report_that_nsys_may_not_write(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.capture.stand_ins import StandIns
-from tracediff.capture import manifest
-from tracediff.capture.nsys import need_nsys
+from tests.capture.stand_ins import StandIns, manifest_of
+from tracediff.capture.launch import additions, left_out, nsys_flags, with_reports, wrap
+from tracediff.capture.nsys import Features, need_nsys
 from tracediff.capture.plan import plan_from
-from tracediff.capture.presets import PRESETS, Features, additions, nsys_flags, preset, with_reports, wrap
-from tracediff.capture.runner import Runner, left_out
+from tracediff.capture.presets import PRESETS, preset
+from tracediff.capture.runner import Runner
 from tracediff.errors import TracediffError
 
 BENCH = "trtllm-bench --model M --model_path P"
@@ -23,7 +23,8 @@ BENCH = "trtllm-bench --model M --model_path P"
 def capture(bundle: Path, command: str, **more: Any) -> dict[str, Any]:
     sides = {name: {"command": f"{command} {name}"} for name in ("baseline", "candidate")}
     plan = plan_from({**sides, "repeats": 1, "min_free_gib": 0, **more}, Path())
-    return Runner(plan, bundle, need_nsys(), os.environ).run()
+    Runner(plan, bundle, need_nsys(), os.environ).run()
+    return manifest_of(bundle)
 
 
 def flags(call: dict) -> list[str]:
@@ -99,7 +100,7 @@ def test_a_server_that_never_answers(stand_ins: StandIns, tmp_path: Path) -> Non
             ready_url="http://127.0.0.1:9/health", ready_timeout_s=2,
         )  # fmt: skip
     assert stand_ins.calls("client") == []
-    error = manifest.read(tmp_path / "b")["runs"][0]["error"]
+    error = manifest_of(tmp_path / "b")["runs"][0]["error"]
     assert error["slug"] == "capture-server-not-ready"
 
 

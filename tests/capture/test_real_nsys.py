@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tracediff.capture import manifest
+from tests.capture.stand_ins import manifest_of
 from tracediff.cli.main import cli
 from tracediff.formats.unpack import find_nsys
 
@@ -77,7 +77,7 @@ def planted_ns(bundle: Path, name: str) -> float:
     """What the program itself says that the planted cause took a step, over the profiled runs."""
     reports = [
         json.loads((bundle / one["folder"] / "emulator.json").read_text())
-        for one in manifest.read(bundle)["runs"]
+        for one in manifest_of(bundle)["runs"]
         if one["kind"] == "profiled" and one["side"] == "candidate"
     ]
     return statistics.fmean(1000 * one["ranks"][0]["planted"][name]["us_per_step"] for one in reports)

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from tests.capture.conftest import SECRET
-from tests.capture.stand_ins import StandIns
-from tracediff.capture import manifest
+from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture.machine import recorded_command, versions
 from tracediff.capture.nsys import import_raw, need_nsys
 from tracediff.capture.plan import Plan, plan_from
@@ -36,11 +35,12 @@ def clock() -> Any:
 
 
 def capture(one: Plan, bundle: Path, **how: Any) -> dict[str, Any]:
-    return Runner(one, bundle, need_nsys(), os.environ, clock=clock()).run(**how)
+    Runner(one, bundle, need_nsys(), os.environ, clock=clock()).run(**how)
+    return manifest_of(bundle)
 
 
 def statuses(bundle: Path) -> dict[str, str]:
-    return {run["folder"]: run["status"] for run in manifest.read(bundle)["runs"]}
+    return {run["folder"]: run["status"] for run in manifest_of(bundle)["runs"]}
 
 
 def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> N
         "baseline", "candidate", "baseline", "candidate", "candidate", "baseline", "baseline", "candidate",
     ]  # fmt: skip
     assert len(stand_ins.calls("nsys")) == 4  # warm-ups and controls are not profiled
-    data = manifest.read(bundle)
+    data = manifest_of(bundle)
     assert [run["kind"] for run in data["runs"]] == ["warmup"] * 2 + ["profiled"] * 4 + ["control"] * 2
     assert {run["status"] for run in data["runs"]} == {"done"}
     assert sorted(path.name for path in (bundle / "runs" / "003-baseline-1").iterdir()) == [
@@ -81,7 +81,7 @@ def test_a_failed_run_is_kept_and_resuming_runs_only_what_is_missing(
         "runs/001-baseline-1": "done", "runs/002-candidate-1": "done", "runs/003-candidate-2": "failed",
     }  # fmt: skip
     assert "out of memory" in (bundle / "runs/003-candidate-2/stderr.log").read_text()
-    assert manifest.read(bundle)["runs"][2]["error"]["slug"] == "capture-exit-code"
+    assert manifest_of(bundle)["runs"][2]["error"]["slug"] == "capture-exit-code"
     stand_ins.mode("")
     capture(plan(), bundle, resume=True)
     assert set(statuses(bundle).values()) == {"done"}
@@ -113,7 +113,7 @@ def test_a_try_that_came_to_nothing_is_kept_where_other_files_are(
     (bundle / "notes.txt").touch()
     with pytest.raises(TracediffError, match="bundle-exists"):
         capture(plan(), bundle)
-    assert (bundle / "notes.txt").exists() and (bundle / manifest.NAME).exists()
+    assert (bundle / "notes.txt").exists() and (bundle / "manifest.json").exists()
 
 
 def test_a_bundle_is_neither_overwritten_nor_resumed_with_another_plan(
@@ -152,7 +152,7 @@ def test_an_interrupted_run_leaves_nothing_of_itself(stand_ins: StandIns, tmp_pa
 def test_a_run_that_hangs_is_ended_with_everything_it_started(
     stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracediff.capture.runner.GRACE_S", 2.0)
+    monkeypatch.setattr("tracediff.capture.process.GRACE_S", 2.0)
     stand_ins.mode("hang")
     began = time.monotonic()
     with pytest.raises(TracediffError, match="not finished after 2 s"):
@@ -165,7 +165,7 @@ def test_a_run_that_hangs_is_ended_with_everything_it_started(
         if _read(path).endswith(b"time.sleep(600)\0") and _parent(path.parent) == 1
     ]  # fmt: skip
     assert orphans == []
-    assert manifest.read(tmp_path / "bundle")["runs"][0]["error"]["slug"] == "capture-timeout"
+    assert manifest_of(tmp_path / "bundle")["runs"][0]["error"]["slug"] == "capture-timeout"
 
 
 def _read(path: Path) -> bytes:
@@ -192,7 +192,7 @@ def test_no_secret_is_written(stand_ins: StandIns, tmp_path: Path) -> None:
     capture(plan(env=env, **sides), bundle)
     for path in bundle.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
-    data = manifest.read(bundle)
+    data = manifest_of(bundle)
     assert data["sides"]["baseline"]["env"]["CUDA_VISIBLE_DEVICES"] == "0"
     assert "HF_TOKEN" not in json.dumps(data)
 
@@ -246,7 +246,7 @@ def test_an_nsys_that_leaves_no_report(
     monkeypatch.setenv("FAKE_REPORT", report)
     with pytest.raises(TracediffError, match="capture-run-failed"):
         capture(plan(), tmp_path / "bundle")
-    assert manifest.read(tmp_path / "bundle")["runs"][0]["error"]["slug"] == slug
+    assert manifest_of(tmp_path / "bundle")["runs"][0]["error"]["slug"] == slug
 
 
 def test_a_qdstrm_is_imported_where_the_importer_is(
@@ -278,10 +278,10 @@ def test_reports_hold_the_environment_and_are_kept_only_when_asked(
 ) -> None:
     capture(plan(repeats=1, keep_reports=True), tmp_path / "kept")
     assert len(list((tmp_path / "kept").rglob("*.nsys-rep"))) == 2
-    assert manifest.read(tmp_path / "kept")["runs"][0]["reports"] == ["report.nsys-rep"]
+    assert manifest_of(tmp_path / "kept")["runs"][0]["reports"] == ["report.nsys-rep"]
     capture(plan(repeats=1), tmp_path / "bundle")
     assert not list((tmp_path / "bundle").rglob("*.nsys-rep"))
-    assert manifest.read(tmp_path / "bundle")["runs"][0]["exports"] == ["report.sqlite"]
+    assert manifest_of(tmp_path / "bundle")["runs"][0]["exports"] == ["report.sqlite"]
 
 
 def test_what_a_bundle_holds(stand_ins: StandIns, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
     bundle = tmp_path / "bundle"
     data = capture(plan(repeats=1), bundle)
     change(data)
-    manifest.write(bundle, data)
+    (bundle / "manifest.json").write_text(json.dumps(data))
     with pytest.raises(TracediffError) as refused:
         read_bundle(bundle)
     assert refused.value.slug == slug

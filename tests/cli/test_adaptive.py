@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.capture.conftest import stand_ins  # noqa: F401
-from tests.capture.stand_ins import PAIRS, StandIns
-from tracediff.capture import manifest
+from tests.capture.stand_ins import PAIRS, StandIns, manifest_of
 from tracediff.cli.adaptive import estimate
 from tracediff.cli.main import cli
 from tracediff.compare.sequential import Look
@@ -29,7 +28,7 @@ def capture(*words: object) -> Result:
 
 
 def adaptive() -> dict[str, Any]:
-    return manifest.read(Path("bundle"))["adaptive"]
+    return manifest_of(Path("bundle"))["adaptive"]
 
 
 def hand_out(stand_ins: StandIns, side: str, *names: str) -> None:  # noqa: F811
@@ -82,7 +81,7 @@ def test_it_ends_at_the_most_runs_and_goes_on_with_more(stand_ins: StandIns) -> 
 
 def test_controls_are_among_the_runs_that_are_made_anyway(stand_ins: StandIns) -> None:  # noqa: F811
     capture("-n", 4, "--controls", 1, "--until", "step:0.1%", "--max-runs", 20)
-    runs = manifest.read(Path("bundle"))["runs"]
+    runs = manifest_of(Path("bundle"))["runs"]
     assert [run["kind"] for run in runs].count("control") == 2
     assert adaptive()["stopped"] == "changed"
 

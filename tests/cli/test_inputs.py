@@ -19,7 +19,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
-from tracediff.formats.recognise import KINDS
+from tracediff.formats.recognise import _KINDS
 
 SECRETS = ("hunter2", "node17", "somebody", "/home/somebody/run.sh", "API_TOKEN")
 
@@ -197,7 +197,7 @@ def test_results_are_known(command, tmp_path):
 
 
 def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracediff.compare.inputs.find_nsys", lambda: None)
+    monkeypatch.setattr("tracediff.report.inputs.find_nsys", lambda: None)
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0\0" + b"\0" * 100)
     (one,), _ = said(path)
@@ -293,9 +293,7 @@ def test_a_side_of_another_kind_is_sent_to_its_command(tmp_path):
 
 
 def test_every_kind_has_a_title_and_a_command():
-    slugs = [kind.slug for kind in KINDS]
-    assert len(set(slugs)) == len(slugs)
-    assert all(kind.title and kind.use.startswith("tracediff ") for kind in KINDS)
+    assert all(kind.title and kind.use.startswith("tracediff ") for kind in _KINDS.values())
 
 
 def test_the_next_command_names_the_path_as_it_was_given(tmp_path, monkeypatch):
@@ -376,9 +374,11 @@ def test_no_flag_is_named_for_graphs_that_were_never_launched():
 def test_the_recorder_is_said_once_and_one_is_singular(tmp_path):
     _, text = said(FIXTURES / "torch" / "loop_a.json.gz")
     assert "recorded by torch.profiler CUPTI 130001;" in " ".join(text.split())
-    from tracediff.report.inputs import _held
+    from tracediff.model.contents import Trace
+    from tracediff.report.inputs import _amount
 
-    assert [_held(1, "kernels", "kernels"), _held(1, "copies", "copies"), _held(1, "nodes", "kernels inside CUDA graphs")] == [
+    names = {"kernels": "kernels", "copies": "copies", "kernels inside CUDA graphs": "nodes"}
+    assert [_amount(Trace(name, True, 1, unit, "")) for name, unit in names.items()] == [
         "1 kernel", "1 copy", "kernels inside CUDA graphs (1 node)",
     ]  # fmt: skip
 

@@ -50,7 +50,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Return what a command prints, or None when it does not exist or fails."""
+    """What a command prints, or None when it does not exist or fails."""
     try:
         done = subprocess.run(
             list(command), cwd=cwd, env=None if env is None else dict(env), capture_output=True, text=True, timeout=timeout_s, check=False,
@@ -62,7 +62,7 @@ def run(
 
 
 def gpus() -> list[dict[str, Any]] | None:
-    """Return name, driver, clocks and power of each GPU by nvidia-smi; None where there is none."""
+    """Name, driver, clocks and power of each GPU by nvidia-smi; None where there is none."""
     if shutil.which("nvidia-smi") is None:
         return None
     out = run(
@@ -86,14 +86,14 @@ def _value(text: str) -> Any:
 
 
 def cuda_version() -> str | None:
-    """Return the newest CUDA version that the driver runs, by nvidia-smi."""
+    """The newest CUDA version that the driver runs, by nvidia-smi."""
     out = run(["nvidia-smi"]) if shutil.which("nvidia-smi") else None
     match = re.search(r"CUDA Version:\s*(\d+\.\d+)", out or "")
     return match[1] if match else None
 
 
 def host() -> dict[str, Any]:
-    """Return what does not change between runs. No host name, no user, no address."""
+    """What does not change between runs. No host name, no user, no address."""
     return {
         "gpus": gpus(),
         "cuda": cuda_version(),
@@ -106,7 +106,7 @@ def host() -> dict[str, Any]:
 
 
 def versions(command: Sequence[str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """Return versions of packages in the Python that the command runs in, without importing them."""
+    """Versions of packages in the Python that the command runs in, without importing them."""
     python = _python_of(command, env)
     # Packages may come by PYTHONPATH; what lies in the working directory is none of them, and is not imported.
     script = (
@@ -146,7 +146,7 @@ def _python_of(command: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def commit(folder: Path) -> dict[str, Any] | None:
-    """Return the git commit of a folder and whether files differ from it; None outside a repository."""
+    """The git commit of a folder and whether files differ from it; None outside a repository."""
     head = run(["git", "-C", str(folder), "rev-parse", "HEAD"])
     if head is None:
         return None
@@ -155,12 +155,12 @@ def commit(folder: Path) -> dict[str, Any] | None:
 
 
 def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the allow-list, the rest left out."""
+    """The variables of the allow-list, the rest left out."""
     return {name: env[name] for name in sorted(RECORDED_VARIABLES) if name in env}
 
 
 def recorded_command(words: Sequence[str]) -> list[str]:
-    """Return a command line without the values of arguments that are named like a secret."""
+    """A command line without the values of arguments that are named like a secret."""
     out: list[str] = []
     hide = False
     for word in words:
@@ -179,7 +179,7 @@ def recorded_command(words: Sequence[str]) -> list[str]:
 
 
 def clocks_locked() -> bool | None:
-    """Return whether the SM clocks are locked; None where nvidia-smi does not tell.
+    """Whether the SM clocks are locked; None where nvidia-smi does not tell.
 
     nvidia-smi has no field for it. Its sign is that the clocks' setting is what holds them back; False is
     only that this sign is missing, as on an idle GPU.

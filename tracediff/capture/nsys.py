@@ -8,14 +8,31 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracediff.capture.presets import Features
 from tracediff.errors import TracediffError
 from tracediff.formats.unpack import find_nsys
 
+TRACES = ("cuda", "nvtx", "python-gil")  # osrt is left out on purpose: it writes gigabytes in seconds
+_EXPORTS = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")
 _VERSION = re.compile(r"version\s+(\d{4}\.\d+(?:\.\d+)*)")
 _METRICS_FLAG = re.compile(r"^\s+(--gpu-metrics-devices?)=", re.MULTILINE)
 _QUOTED = re.compile(r"'([a-z0-9-]+)'")
 _IMPORT_S = 1800.0
+# beside nsys in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
+_IMPORTERS = (
+    "QdstrmImporter",
+    "host-linux-*/QdstrmImporter",
+    "nsight-systems*/host-linux-*/QdstrmImporter",
+)
+
+
+@dataclass(frozen=True)
+class Features:
+    """What an nsys can do, as far as a command line depends on it."""
+
+    traces: frozenset[str] = frozenset(TRACES)
+    graph_trace: bool = True
+    fork_before_exec: bool = True
+    gpu_metrics_flag: str | None = "--gpu-metrics-device"
 
 
 @dataclass(frozen=True)
@@ -37,11 +54,6 @@ def need_nsys() -> Nsys:
             "nsys was not found on PATH, in $NSYS or under /opt/nvidia",
             fix="install Nsight Systems (part of the CUDA toolkit) and put nsys on PATH, or set NSYS to it",
         )
-    return describe(path)
-
-
-def describe(path: Path) -> Nsys:
-    """Read version and features. Raises `TracediffError`: nsys-broken."""
     said = _ask(path, "--version")
     match = _VERSION.search(said)
     if match is None:
@@ -50,8 +62,9 @@ def describe(path: Path) -> Nsys:
             f"{path.name} --version says no version: {said.strip()[:80] or 'nothing'}",
             fix="set NSYS to the nsys binary of an Nsight Systems installation",
         )
-    profile, export = _ask(path, "profile", "--help"), _ask(path, "export", "--help")
-    return Nsys(path, match[1], _features(profile), _export_kinds(export))
+    kinds = _ask(path, "export", "--help").partition("--type=")[2]
+    exports = tuple(kind for kind in _EXPORTS if re.search(rf"\b{kind}\b", kinds))
+    return Nsys(path, match[1], _features(_ask(path, "profile", "--help")), exports)
 
 
 def _ask(path: Path, *words: str) -> str:
@@ -76,12 +89,6 @@ def _features(help_text: str) -> Features:
         fork_before_exec="--trace-fork-before-exec" in help_text,
         gpu_metrics_flag=metrics[1] if metrics else None,
     )
-
-
-def _export_kinds(help_text: str) -> tuple[str, ...]:
-    part = help_text.partition("--type=")[2]
-    known = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")
-    return tuple(kind for kind in known if re.search(rf"\b{kind}\b", part))
 
 
 def import_raw(nsys: Path, raw: Path) -> Path:
@@ -113,15 +120,7 @@ def import_raw(nsys: Path, raw: Path) -> Path:
 
 
 def _importer(nsys: Path) -> Path | None:
-    real = nsys.resolve()
-    for folder in list(real.parents)[:4]:
-        # beside it in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
-        for pattern in (
-            "QdstrmImporter",
-            "host-linux-*/QdstrmImporter",
-            "nsight-systems*/host-linux-*/QdstrmImporter",
-        ):
-            found = [path for path in sorted(folder.glob(pattern)) if os.access(path, os.X_OK)]
-            if found:
-                return found[0]
-    return None
+    places = (
+        path for folder in list(nsys.resolve().parents)[:4] for name in _IMPORTERS for path in sorted(folder.glob(name))
+    )  # fmt: skip
+    return next((path for path in places if os.access(path, os.X_OK)), None)

@@ -6,42 +6,42 @@ import random
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
 
 from tracediff.capture.presets import check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
+from tracediff.formats.bundle import SIDES, RunKind, SideName
 
-SideName = Literal["baseline", "candidate"]
-Kind = Literal["warmup", "profiled", "control"]
-SIDES: tuple[SideName, SideName] = ("baseline", "candidate")
-ORDERS = ("abba", "random", "sequential")
+_Part = TypeVar("_Part", bound=msgspec.Struct)
+_Words = tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Limit = Annotated[float, msgspec.Meta(gt=0)]  # seconds
 
 
-@dataclass(frozen=True)
-class SidePlan:
+class SidePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One side: what runs, where, with which environment."""
 
-    command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    command: _Words
+    env: dict[str, str] = {}
     cwd: Path | None = None
     preset: str = "any"
-    kpi: tuple[str, ...] = ()
-    client: tuple[str, ...] = ()
-    ready_url: str = "http://localhost:8000/health"
-    launcher: tuple[str, ...] = ()
+    kpi: _Words = ()
+    client: _Words = ()
+    ready_url: Annotated[str, msgspec.Meta(pattern=r"\Ahttps?://")] = "http://localhost:8000/health"
+    launcher: _Words = ()
     rank_variable: str | None = None
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """One run of the schedule."""
 
     index: int
     side: SideName
-    kind: Kind
+    kind: RunKind
     repeat: int
 
     @property
@@ -51,40 +51,39 @@ class Slot:
         return f"{self.index:03d}-{self.side}-{self.repeat}{tail}"
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Both sides and how often, in which order and how they are run."""
 
     baseline: SidePlan
     candidate: SidePlan
-    repeats: int = 5
-    order: str = "abba"
+    repeats: Annotated[int, msgspec.Meta(ge=1)] = 5
+    order: Literal["abba", "random", "sequential"] = "abba"
     seed: int = 0
-    warmup: int = 0
-    controls: int = 0
+    warmup: _Count = 0
+    controls: _Count = 0
     steps: str | None = None
-    timeout_s: float = 1800.0
-    ready_timeout_s: float = 900.0
-    nsys_flags: tuple[str, ...] = ()
-    graph_trace: str = "node"
+    timeout_s: _Limit = 1800.0
+    ready_timeout_s: _Limit = 900.0
+    nsys_flags: _Words = ()
+    graph_trace: Literal["node", "graph"] = "node"
     gpu_metrics: bool = False
     keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
-    min_free_gib: float = 2.0
+    min_free_gib: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     until: str | None = (
         None  # how narrow the interval of the step's change is to be; `repeats` are made anyway
     )
     max_runs: int = 20  # profiled runs a side at most, with `until`
 
     def side(self, name: SideName) -> SidePlan:
-        """Return the plan of a side."""
+        """The plan of a side."""
         return self.baseline if name == "baseline" else self.candidate
 
     def schedule(self) -> list[Slot]:
-        """Return every run in order: warm-ups, then profiled runs with the controls spread among them.
+        """Every run in order: warm-ups, then profiled runs with the controls spread among them.
 
         With `until`, the runs beyond `repeats` come last, and are made only while it is not reached.
         """
-        runs: list[tuple[SideName, Kind, int]] = [
+        runs: list[tuple[SideName, RunKind, int]] = [
             (side, "warmup", number + 1) for number in range(self.warmup) for side in SIDES
         ]
         total = max(self.max_runs, self.repeats) if self.until else self.repeats
@@ -94,33 +93,23 @@ class Plan:
         # After the k-th part of the profiled runs comes the k-th pair of controls.
         taken = 0
         for place, run in enumerate(profiled, 1):
-            runs.append(run)
             due = 2 * (self.controls * place // len(profiled))
-            runs += controls[taken:due]
+            runs += [run, *controls[taken:due]]
             taken = due
-        runs += more
-        return [Slot(index, side, kind, repeat) for index, (side, kind, repeat) in enumerate(runs, 1)]
+        return [
+            Slot(index, side, kind, repeat) for index, (side, kind, repeat) in enumerate([*runs, *more], 1)
+        ]
 
 
-def _ordered(kind: Kind, repeats: int, order: str, seed: int) -> list[tuple[SideName, Kind, int]]:
+def _ordered(kind: RunKind, repeats: int, order: str, seed: int) -> list[tuple[SideName, RunKind, int]]:
     if order == "sequential":
         return [(side, kind, number + 1) for side in SIDES for number in range(repeats)]
     rng = random.Random(seed)
     pairs = []
     for number in range(repeats):
         flip = rng.random() < 0.5 if order == "random" else number % 2 == 1
-        first, second = SIDES[::-1] if flip else SIDES
-        pairs += [(first, kind, number + 1), (second, kind, number + 1)]
+        pairs += [(side, kind, number + 1) for side in (SIDES[::-1] if flip else SIDES)]
     return pairs
-
-
-_SIDE_KEYS = {
-    "command", "env", "cwd", "preset", "kpi", "client", "ready_url", "launcher", "rank_variable",
-}  # fmt: skip
-_PLAN_KEYS = {
-    "repeats", "order", "seed", "warmup", "controls", "steps", "timeout_s", "ready_timeout_s", "nsys_flags",
-    "graph_trace", "gpu_metrics", "keep_reports", "min_free_gib", "until", "max_runs",
-}  # fmt: skip
 
 
 def read_plan(path: Path, **flags: Any) -> Plan:
@@ -138,45 +127,55 @@ def read_plan(path: Path, **flags: Any) -> Plan:
 
 
 def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | None = None) -> Plan:
-    """Check the parts of a plan. What both sides share (command apart) may stand at the top level."""
-    merged = {**data, **{name: value for name, value in (flags or {}).items() if value not in (None, ())}}
-    shared = {name: merged[name] for name in _SIDE_KEYS - {"env"} if name in merged}
-    unknown = sorted(set(merged) - _PLAN_KEYS - _SIDE_KEYS - set(SIDES))
-    if unknown:
-        raise _invalid(f"unknown key {unknown[0]!r}", f"known are {', '.join(sorted(_PLAN_KEYS))}")
-    sides = {}
-    for name in SIDES:
-        own = merged.get(name, {})
-        if not isinstance(own, Mapping):
-            raise _invalid(f"[{name}] is not a table", f"[{name}]\ncommand = '...'")
-        env = {**_table(merged, "env"), **_table(own, "env")}
-        sides[name] = _side(name, {**shared, **own, "env": env}, base)
-    values = {name: merged[name] for name in _PLAN_KEYS if name in merged}
-    return _checked(Plan(sides["baseline"], sides["candidate"], **_typed(values)))
+    """Check the parts of a plan. What both sides share (command apart) may stand at the top level.
+
+    Raises `TracediffError`: plan-invalid, plan-steps, plan-preset, plan-launcher.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
+    values = {**data, **given}
+    shared = {name: values.pop(name) for name in SidePlan.__struct_fields__ if name in values}
+    sides: dict[str, SidePlan] = {name: _side(name, values.get(name, {}), shared, base) for name in SIDES}
+    if isinstance(values.get("nsys_flags"), str):
+        values["nsys_flags"] = [values["nsys_flags"]]
+    plan = _converted({**values, **sides}, Plan, "the plan")
+    if plan.until is not None:
+        until_of(plan.until)
+        if plan.order == "sequential":
+            raise _invalid("until needs pairs of runs, and order is sequential", "--order abba")
+        if plan.max_runs < plan.repeats:
+            raise _invalid(f"max_runs is {plan.max_runs}, repeats are {plan.repeats}", "-n 5 --max-runs 20")
+    if plan.steps is not None:
+        check_steps(plan.steps)
+        for side in (plan.baseline, plan.candidate):
+            if preset(side.preset).steps_variable is None:
+                raise TracediffError(
+                    "plan-steps",
+                    f"preset {side.preset} has no step range: the program decides",
+                    fix="leave --steps out, or choose a preset that knows the program (--preset emulator)",
+                )
+    return plan
 
 
-def _side(name: str, data: Mapping[str, Any], base: Path) -> SidePlan:
-    unknown = sorted(set(data) - _SIDE_KEYS)
-    if unknown:
-        raise _invalid(
-            f"[{name}] has an unknown key {unknown[0]!r}", f"known are {', '.join(sorted(_SIDE_KEYS))}"
-        )
-    if not data.get("command"):
+def _side(name: str, own: Any, shared: dict[str, Any], base: Path) -> SidePlan:
+    if not isinstance(own, Mapping):
+        raise _invalid(f"[{name}] is not a table", f"[{name}]\ncommand = '...'")
+    values = {**shared, **own}
+    if not values.get("command"):
         raise _invalid(f"the {name} has no command", f"--{name} 'COMMAND', or command under [{name}]")
-    cwd = (base / str(data["cwd"])).resolve() if data.get("cwd") else None
-    if cwd is not None and not cwd.is_dir():
-        raise _invalid(f"the working directory of the {name} does not exist: {data['cwd']}", "create it")
-    side = SidePlan(
-        command=_words(data["command"], f"{name}.command"),
-        env=data["env"],
-        cwd=cwd,
-        preset=str(data.get("preset", "any")),
-        kpi=_strings(data.get("kpi", ()), f"{name}.kpi"),
-        client=_words(data.get("client", ()), f"{name}.client"),
-        ready_url=str(data.get("ready_url", SidePlan.ready_url)),
-        launcher=_words(data.get("launcher", ()), f"{name}.launcher"),
-        rank_variable=data.get("rank_variable"),
-    )
+    for key in ("command", "client", "launcher", "kpi"):
+        if isinstance(values.get(key), str):
+            values[key] = [values[key]] if key == "kpi" else _split(values[key], f"{name}.{key}")
+    tables = [one.get("env", {}) for one in (shared, own)]
+    if all(isinstance(table, Mapping) for table in tables):  # numbers are no strings in TOML
+        env = {key: value for table in tables for key, value in table.items()}
+        values["env"] = {
+            key: str(value) if isinstance(value, int | float) else value for key, value in env.items()
+        }
+    if where := values.pop("cwd", None):
+        values["cwd"] = (base / str(where)).resolve()
+        if not values["cwd"].is_dir():
+            raise _invalid(f"the working directory of the {name} does not exist: {where}", "create it")
+    side = _converted(values, SidePlan, f"[{name}]")
     kind = preset(side.preset)
     rank_suffix(side.launcher, side.rank_variable)
     if kind.server != bool(side.client):
@@ -184,82 +183,22 @@ def _side(name: str, data: Mapping[str, Any], base: Path) -> SidePlan:
         raise _invalid(
             f"the {name}: preset {kind.name} {need}", "client = '...' goes with preset trtllm-serve"
         )
-    if not side.ready_url.startswith(("http://", "https://")):
-        raise _invalid(
-            f"the {name}: ready_url is no http address", "ready_url = 'http://localhost:8000/health'"
-        )
     return side
 
 
-def _words(value: Any, where: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        try:
-            return tuple(shlex.split(value))
-        except ValueError as error:
-            raise _invalid(f"{where}: {error}", "quote it as for a POSIX shell, or give a list") from error
-    return _strings(value, where)
+def _converted(values: dict[str, Any], kind: type[_Part], where: str) -> _Part:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        known = ", ".join(sorted(kind.__struct_fields__))
+        raise _invalid(f"{where}: {error}", f"known are {known}; see docs/capture.md for a plan") from error
 
 
-def _strings(value: Any, where: str) -> tuple[str, ...]:
-    value = [value] if isinstance(value, str) else value
-    if not isinstance(value, Sequence) or not all(
-        isinstance(word, str) and "\0" not in word for word in value
-    ):
-        raise _invalid(f"{where} is not a list of strings", f"{where} = ['...', '...']")
-    return tuple(value)
-
-
-def _table(data: Mapping[str, Any], name: str) -> dict[str, str]:
-    value = data.get(name, {})
-    if not isinstance(value, Mapping) or any(isinstance(one, dict | list) for one in value.values()):
-        raise _invalid(f"{name} is not a table of strings", f"{name} = {{ NAME = 'value' }}")
-    return {str(key): str(one) for key, one in value.items()}
-
-
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "repeats": int, "seed": int, "warmup": int, "controls": int, "order": str, "steps": str,
-    "until": str, "max_runs": int,
-    "graph_trace": str,
-    "timeout_s": (int, float), "ready_timeout_s": (int, float), "min_free_gib": (int, float),
-    "gpu_metrics": bool, "keep_reports": bool,
-}  # fmt: skip
-
-
-def _typed(values: dict[str, Any]) -> dict[str, Any]:
-    for name, value in values.items():
-        wanted = _TYPES.get(name)
-        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)):
-            raise _invalid(f"{name} = {value!r} is of the wrong type", "see docs/capture.md for a plan")
-    if "nsys_flags" in values:
-        values["nsys_flags"] = _strings(values["nsys_flags"], "nsys_flags")
-    return values
-
-
-def _checked(plan: Plan) -> Plan:
-    if plan.repeats < 1 or min(plan.warmup, plan.controls) < 0:
-        raise _invalid("repeats start at 1, warmup and controls at 0", "-n 5")
-    if plan.until is not None:
-        until_of(plan.until)
-        if plan.order == "sequential":
-            raise _invalid("until needs pairs of runs, and order is sequential", "--order abba")
-        if plan.max_runs < plan.repeats:
-            raise _invalid(f"max_runs is {plan.max_runs}, repeats are {plan.repeats}", "-n 5 --max-runs 20")
-    if plan.order not in ORDERS:
-        raise _invalid(f"there is no order {plan.order!r}", f"one of {', '.join(ORDERS)}")
-    if plan.graph_trace not in ("node", "graph"):
-        raise _invalid(f"graph_trace is {plan.graph_trace!r}", "node (kernels of graphs are seen) or graph")
-    if plan.timeout_s <= 0 or plan.ready_timeout_s <= 0 or plan.min_free_gib < 0:
-        raise _invalid("a time limit is not positive", "--timeout 1800")
-    if plan.steps is not None:
-        check_steps(plan.steps)
-        for name in SIDES:
-            if preset(plan.side(name).preset).steps_variable is None:
-                raise TracediffError(
-                    "plan-steps",
-                    f"preset {plan.side(name).preset} has no step range: the program decides",
-                    fix="leave --steps out, or choose a preset that knows the program (--preset emulator)",
-                )
-    return plan
+def _split(text: str, where: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise _invalid(f"{where}: {error}", "quote it as for a POSIX shell, or give a list") from error
 
 
 _UNTIL = re.compile(r"step:(?:±|\+-)?(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms)\Z")
@@ -267,7 +206,7 @@ _NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6}
 
 
 def until_of(text: str) -> tuple[float, bool]:
-    """Return the half-width that `until` asks for: (a share of the baseline's step, True) or (ns, False).
+    """The half-width that `until` asks for: (a share of the baseline's step, True) or (ns, False).
 
     Raises `TracediffError`: plan-invalid.
     """

@@ -9,12 +9,11 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tracediff.capture import manifest
 from tracediff.capture.scrub import scrub
 from tracediff.errors import TracediffError
-from tracediff.formats.bundle import folder_of
+from tracediff.formats.bundle import Run, folder_of, read_manifest
 
 _PRIVATE_OF_SIDE = ("command", "client", "launcher")
 
@@ -35,7 +34,7 @@ def scrub_bundle(source: Path, target: Path, *, keep_kpi: bool = False) -> Bundl
     Kept of the manifest: machine, versions, commits, order, times, clocks, how each run ended. Command lines go.
     Raises `TracediffError`: output-exists, bundle-manifest, bundle-version, and those of `scrub`.
     """
-    data = manifest.read(source)
+    data = read_manifest(source)
     if target.exists():
         raise TracediffError(
             "output-exists", f"{target.name} exists", fix="name another folder, or remove it"
@@ -45,12 +44,13 @@ def scrub_bundle(source: Path, target: Path, *, keep_kpi: bool = False) -> Bundl
     report = BundleReport()
     try:
         part.mkdir(parents=True)
-        for run in data["runs"]:
-            if isinstance(run, dict):
-                _scrub_run(source, part, run, report, keep_kpi)
-        for side in data.get("sides", {}).values():
+        for run in data.runs:
+            _scrub_run(source, part, run, report, keep_kpi)
+        for side in data.sides.values():
             side.update({name: [] for name in _PRIVATE_OF_SIDE})
-        _shorten_kernel(data.get("host"))
+        # 6.18 of 6.18.44-acme-lab7: the rest of a kernel's name tells who built it
+        number = re.match(r"\d+\.\d+", str(data.host.get("kernel")))
+        data.host["kernel"] = number[0] if number else None
         manifest.write(part, data)
         part.rename(target)
     finally:
@@ -58,36 +58,25 @@ def scrub_bundle(source: Path, target: Path, *, keep_kpi: bool = False) -> Bundl
     return report
 
 
-def _shorten_kernel(host: object) -> None:
-    """Keep 6.18 of 6.18.44-acme-lab7: the rest of a kernel's name tells who built it."""
-    if isinstance(host, dict) and isinstance(host.get("kernel"), str):
-        number = re.match(r"\d+\.\d+", host["kernel"])
-        host["kernel"] = number[0] if number else None
-
-
-def _scrub_run(source: Path, part: Path, run: dict[str, Any], report: BundleReport, keep_kpi: bool) -> None:
+def _scrub_run(source: Path, part: Path, run: Run, report: BundleReport, keep_kpi: bool) -> None:
     """Copy a run; its entry of the manifest is changed to what is in the copy."""
     folder = folder_of(source, run)
     into = part / folder.relative_to(source)
     into.mkdir(parents=True)
     names = []
-    for name in run.get("exports", []):
+    for name in run.exports:
         packed = into / f"{Path(name).name.removesuffix('.xz')}.xz"
         proof = scrub(folder / Path(name).name, packed)
         report.exports += 1
         report.rows += sum(table.rows_kept for table in proof.tables)
         report.bytes += packed.stat().st_size
         names.append(packed.name)
-    kpi = [Path(name).name for name in run.get("kpi", [])]
-    for name in kpi if keep_kpi else []:
-        shutil.copyfile(folder / name, into / name)
-    if not keep_kpi:
+    kpi = [Path(name).name for name in run.kpi]
+    if keep_kpi:
+        for name in kpi:
+            shutil.copyfile(folder / name, into / name)
+    else:
         report.left_out += [f"{folder.name}/{name}" for name in kpi]
-    error = run.get("error")
-    run |= {
-        "command": [],
-        "exports": names,
-        "reports": [],
-        "kpi": kpi if keep_kpi else [],
-        "error": {"slug": error.get("slug"), "message": ""} if isinstance(error, dict) else None,
-    }
+    run.command, run.reports, run.exports = [], [], names
+    run.kpi = kpi if keep_kpi else []
+    run.error = {"slug": run.error.get("slug"), "message": ""} if run.error else None

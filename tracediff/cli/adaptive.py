@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracediff.capture.plan import SIDES, until_of
+from tracediff.capture.plan import until_of
+from tracediff.formats.bundle import SIDES
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction

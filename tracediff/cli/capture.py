@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.errors import TracediffError
+from tracediff.formats.recognise import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -85,8 +86,9 @@ def capture(
 
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
     """
+    from tracediff.capture.launch import left_out, shown
     from tracediff.capture.machine import gpus
-    from tracediff.capture.runner import Runner, left_out, shown
+    from tracediff.capture.runner import Runner
     from tracediff.cli.adaptive import Adaptive
 
     flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
@@ -106,11 +108,8 @@ def capture(
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
         runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
         manifest = runner.run(resume=resume)
-    seconds = sum(run["seconds"] for run in manifest["runs"])
-    click.echo(
-        f"{bundle}: {len(manifest['runs'])} {'run' if len(manifest['runs']) == 1 else 'runs'}, {seconds:.0f} s",
-        err=True,
-    )
+    seconds = sum(run.seconds for run in manifest.runs)
+    click.echo(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s", err=True)
     if plan.keep_reports:
         click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
     click.echo(f"  next: tracediff compare {bundle}{' --host-only' if no_gpu else ''}", err=True)
@@ -118,8 +117,7 @@ def capture(
 
 def _nsys(only_plan: bool) -> Nsys:
     """The nsys of this machine; for a plan that is only shown, one that can do everything stands for a missing one."""
-    from tracediff.capture.nsys import Nsys, need_nsys
-    from tracediff.capture.presets import Features
+    from tracediff.capture.nsys import Features, Nsys, need_nsys
 
     try:
         return need_nsys()

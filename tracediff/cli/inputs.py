@@ -29,17 +29,14 @@ def inputs(files: tuple[Path, ...], as_json: bool, tables: bool) -> None:
     Of exports and traces: the kinds of trace with the nsys flag that would record what is missing, devices, steps and
     the rule that finds them, and what a comparison could say. Nothing of environment, host, user or command line is shown.
     """
-    from tracediff.compare.inputs import identify
+    from rich.console import Console
+
+    from tracediff.model import encode
+    from tracediff.report.inputs import identify, render_inputs_terminal
 
     report = identify(files)
     if as_json:
-        from tracediff.model import encode
-
         click.echo(encode(report), nl=False)
     else:
-        from rich.console import Console
-
-        from tracediff.report.inputs import render_inputs_terminal
-
         render_inputs_terminal(report, Console(highlight=False), tables=tables)
     sys.exit(0 if all(one.known for one in report.inputs) else 1)

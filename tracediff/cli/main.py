@@ -12,6 +12,7 @@ import sys
 import click
 
 import tracediff
+import tracediff.companions
 from tracediff.errors import TracediffError
 
 # name -> (module with a click command of the same name, short help). Modules are imported only when used:

@@ -1,4 +1,4 @@
-"""The reading side of a capture bundle: which exports and benchmark reports belong to which side."""
+"""A capture bundle: its manifest.json, and which exports and benchmark reports belong to which side."""
 
 from __future__ import annotations
 
@@ -6,16 +6,65 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
+
+import msgspec
 
 from tracediff.errors import TracediffError
 
-if TYPE_CHECKING:
-    from tracediff.capture.plan import SideName
-
+SideName = Literal["baseline", "candidate"]
+SIDES: tuple[SideName, SideName] = ("baseline", "candidate")
+RunKind = Literal["warmup", "profiled", "control"]
 
 MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
 _RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """One run of a manifest. Names of files are those in the run's folder."""
+
+    index: int = 0
+    side: SideName
+    repeat: int = 0
+    kind: RunKind
+    folder: str
+    status: Literal["done", "failed"]
+    command: list[str] = []  # the whole line; values named like secrets left out
+    started: str = ""  # UTC, ISO 8601
+    seconds: float = 0.0
+    exit_code: int | None = None
+    error: dict[str, Any] | None = None  # slug, message
+    before: list[dict[str, Any]] | None = None  # GPU clocks, power, temperature
+    after: list[dict[str, Any]] | None = None
+    reports: list[str] = []
+    exports: list[str] = []
+    kpi: list[str] = []  # reports of the benchmark
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """manifest.json: what was run, on what, in which order, and how each run ended."""
+
+    tracediff_bundle: int = FORMAT_VERSION
+    tool: str = ""
+    created: str = ""
+    plan: dict[
+        str, Any
+    ] = {}  # order, seed, repeats, warmup, controls, steps, graph_trace, gpu_metrics, timeout_s, fingerprint
+    host: dict[str, Any] = {}  # gpus, cuda, os, kernel, machine, cpus, python: as at the beginning
+    nsys: dict[str, Any] = {}  # version, notes: what this nsys cannot do and was left out
+    sides: dict[
+        str, dict[str, Any]
+    ] = {}  # command, client, launcher, preset, env (allow-list), versions, git
+    runs: list[Run]
+    # With --until: until, max_runs, looks[] {pairs, baseline_ns, delta_ns, low_ns, high_ns, wanted_ns, alpha, method},
+    # stopped (changed | narrow | max_runs, null while it goes on).
+    adaptive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Version(msgspec.Struct):
+    tracediff_bundle: Any
 
 
 @dataclass(frozen=True)
@@ -29,104 +78,101 @@ class BundleRun:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The finished runs of a bundle."""
+    """The finished runs of a bundle. `adaptive`: how `--until` ended; empty without it."""
 
     profiled: Mapping[SideName, tuple[BundleRun, ...]]
     controls: Mapping[SideName, tuple[BundleRun, ...]]
     adaptive: Mapping[str, Any] = field(default_factory=dict)
-    """`adaptive` of the manifest: how `--until` ended; empty without it."""
 
     def kpi(self, side: SideName) -> tuple[Path, ...]:
-        """Return the benchmark reports of a side's profiled runs: those of the runs that were traced."""
+        """The benchmark reports of a side's profiled runs."""
         return tuple(path for run in self.profiled[side] for path in run.kpi)
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a folder is a capture bundle."""
+    """Whether a folder is a capture bundle."""
     return (path / MANIFEST).is_file()
 
 
+def read_manifest(bundle: Path) -> Manifest:
+    """Read manifest.json. Raises `TracediffError`: bundle-manifest, bundle-version."""
+    try:
+        data = (bundle / MANIFEST).read_bytes()
+        version = msgspec.json.decode(data, type=_Version).tracediff_bundle
+        if version == FORMAT_VERSION:
+            return msgspec.json.decode(data, type=Manifest)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(f"{bundle.name}: manifest.json cannot be read: {error}") from error
+    raise TracediffError(
+        "bundle-version",
+        f"{bundle.name}: bundle format {version!r}, known is {FORMAT_VERSION}",
+        fix="use the tracediff that recorded it, or compare the folders of its exports",
+    )
+
+
 def read_bundle(path: Path) -> Bundle:
-    """Return what a bundle holds.
-
-    Raises `TracediffError`: bundle-manifest, bundle-version, bundle-incomplete.
-    """
-    # every side of a comparison is asked whether it is a bundle; few are
-    from tracediff.capture import manifest
-    from tracediff.capture.plan import SIDES
-
-    data = manifest.read(path)
-    found: dict[str, dict[SideName, list[BundleRun]]] = {
-        kind: {side: [] for side in SIDES} for kind in ("profiled", "control")
+    """What a bundle holds. Raises `TracediffError`: bundle-manifest, bundle-version, bundle-incomplete."""
+    manifest = read_manifest(path)
+    done = {
+        (kind, side): tuple(
+            _finished(path, run)
+            for run in manifest.runs
+            if (run.status, run.kind, run.side) == ("done", kind, side)
+        )
+        for kind in ("profiled", "control")
+        for side in SIDES
     }
-    for run in data["runs"]:
-        if isinstance(run, dict) and run.get("status") == "done" and run.get("kind") in found:
-            found[run["kind"]][_side(run)].append(_run(path, run))
     for side in SIDES:
-        if not found["profiled"][side]:
+        if not done["profiled", side]:
             raise TracediffError(
                 "bundle-incomplete",
                 f"{path.name}: no finished profiled run of the {side}",
                 fix="tracediff capture ... --resume",
             )
     return Bundle(
-        {side: tuple(runs) for side, runs in found["profiled"].items()},
-        {side: tuple(runs) for side, runs in found["control"].items()},
-        data["adaptive"] if isinstance(data.get("adaptive"), dict) else {},
+        {side: done["profiled", side] for side in SIDES},
+        {side: done["control", side] for side in SIDES},
+        manifest.adaptive or {},
     )
 
 
-def _side(run: dict[str, Any]) -> SideName:
-    from tracediff.capture.plan import SIDES
+def recorded(bundle: Path) -> list[dict[str, str]]:
+    """The finished profiled runs in the order of recording: run, side, started (a time, or empty).
 
-    for side in SIDES:
-        if run.get("side") == side:
-            return side
-    raise TracediffError("bundle-manifest", f"a run is of no side: {run.get('side')!r}", fix="capture again")
+    The order tells whether a drift could pass for a change.
+    """
+    return [
+        {
+            "run": Path(run.folder).name,
+            "side": run.side,
+            "started": run.started if _TIME.match(run.started) else "",
+        }
+        for run in read_manifest(bundle).runs
+        if run.status == "done" and run.kind == "profiled"
+    ]
 
 
-def folder_of(bundle: Path, run: dict[str, Any]) -> Path:
-    """Return the folder of a run of the manifest. Raises `TracediffError`: bundle-manifest."""
-    folder = bundle / str(run.get("folder", ""))
+def folder_of(bundle: Path, run: Run) -> Path:
+    """The folder of a run. Raises `TracediffError` (bundle-manifest) where it lies outside the bundle."""
+    folder = bundle / run.folder
     if bundle.resolve() not in folder.resolve().parents:
-        raise TracediffError("bundle-manifest", "a run lies outside the bundle", fix="capture again")
+        raise _damaged("a run lies outside the bundle")
     return folder
 
 
-def _run(bundle: Path, run: dict[str, Any]) -> BundleRun:
+def _finished(bundle: Path, run: Run) -> BundleRun:
     folder = folder_of(bundle, run)
-    exports = [folder / Path(name).name for name in run.get("exports", [])]
+    exports = [folder / Path(name).name for name in run.exports]
     missing = [path.name for path in exports if not path.is_file()]
     if missing:
         raise TracediffError(
             "bundle-incomplete", f"{folder.name}: {missing[0]} is not there", fix="copy the whole bundle"
         )
-    ranks = [path for path in exports if _RANK.search(path.name)]
     # Several capture windows of one process are no ranks: the first stands for the run.
-    chosen = ranks or exports[:1]
-    kpi = [folder / Path(name).name for name in run.get("kpi", [])]
-    return BundleRun(folder.name, tuple(chosen), tuple(path for path in kpi if path.is_file()))
+    ranks = [path for path in exports if _RANK.search(path.name)] or exports[:1]
+    kpi = [path for name in run.kpi if (path := folder / Path(name).name).is_file()]
+    return BundleRun(folder.name, tuple(ranks), tuple(kpi))
 
 
-# When the runs of a capture bundle were recorded: the order tells whether a drift could pass for a change.
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
-
-
-def recorded(bundle: Path) -> list[dict[str, str]]:
-    """Return the finished profiled runs in the order of recording: run, side, started (a time, or empty)."""
-    from tracediff.capture import manifest
-
-    out = []
-    for run in manifest.read(bundle)["runs"]:
-        if isinstance(run, dict) and run.get("status") == "done" and run.get("kind") == "profiled":
-            started = str(run.get("started", ""))
-            name = Path(str(run.get("folder", ""))).name
-            out.append(
-                {
-                    "run": name,
-                    "side": str(run.get("side")),
-                    "started": started if _TIME.match(started) else "",
-                }
-            )
-    return out
+def _damaged(message: str) -> TracediffError:
+    return TracediffError("bundle-manifest", message, fix="capture again")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -17,10 +18,11 @@ import polars as pl
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats import nsys as nsys_sqlite
-from tracediff.formats.database import connect, identifier
+from tracediff.formats.database import connect, identifier, quoted
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.schema import STAGED, Schema, open_export
 from tracediff.formats.unpack import remove, unpack
+from tracediff.model.contents import Device, Domain, Steps, Table
 
 # What nsys writes of each kind of trace, besides those that are told from kernels, calls and ranges.
 TABLES = {
@@ -36,30 +38,110 @@ TABLES = {
     "GPU memory usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
     "MPI calls": ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"),
 }
-
-
-_COUNTED = 1_000_000
-_STEPS = ("formats/string", "formats/machine", "formats/contents")
+_ROW_NUMBERS = 1_000_000  # rows from which the highest row number stands for a count
+_STAGES = ("formats/string", "formats/machine", "formats/contents")
 
 
 @dataclass
 class Seen:
-    """An opened export: the tables of sql/load/contents.sql, `device` and `meta` in `db`; rows of all of its tables."""
+    """An opened export: the tables of sql/formats/contents.sql, `device` and `meta` in `db`; rows of all of its tables."""
 
     db: duckdb.DuckDBPyConnection
     schema: Schema
     rows: dict[str, int]
-    meta: dict[str, tuple[str, ...]]
     torch: bool
 
-    def number(self, query: str) -> int:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.db.execute(query, values).fetchall()
+
+    def _number(self, query: str) -> int:
         """The one number that a query gives; NULL is 0."""
-        row = self.db.execute(query).fetchone()
-        return int(row[0] or 0) if row else 0
+        return int(self._rows(query)[0][0] or 0)
+
+    def one(self, name: str) -> str:
+        """A record of the machine or the capture; several values in the order of the alphabet."""
+        return ", ".join(
+            value for (value,) in self._rows("SELECT value FROM meta WHERE name = ? ORDER BY 1", name)
+        )
 
     def any_rows(self, kind: str) -> int:
         """Rows of a kind of `TABLES`: of the first table that has some."""
         return next((self.rows[table] for table in TABLES[kind] if self.rows.get(table)), 0)
+
+    def tables(self) -> list[Table]:
+        """Every table that is not empty."""
+        return [Table(name, number) for name, number in sorted(self.rows.items()) if number]
+
+    def counts(self) -> dict[str, int]:
+        """Number of each kind of trace that shares a table with another."""
+        kernels, calls, ranges = (
+            f"SELECT sum({one}s) FROM {one}_seen" for one in ("kernel", "call", "range")
+        )
+        return {
+            "kernels": self._number(kernels),
+            "kernels inside CUDA graphs": self._number(f"{kernels} WHERE node"),
+            "CUDA calls": self._number(calls),
+            "NVTX ranges": self._number(f"{ranges} WHERE NOT gil AND NOT gc"),
+            "Python's GIL": self._number(f"{ranges} WHERE gil"),
+            "Python garbage collection": self._number(f"{ranges} WHERE gc"),
+        }
+
+    def graph_launches(self) -> int:
+        """Launches of CUDA graphs."""
+        return self._number(
+            "SELECT sum(calls) FROM call_seen WHERE regexp_matches(name, '^cu(da)?GraphLaunch')"
+        )
+
+    def processes(self) -> int:
+        """Processes with kernels, calls or ranges."""
+        return self._number(
+            "SELECT count(DISTINCT pid) FROM (SELECT pid FROM kernel_seen UNION SELECT pid FROM call_seen"
+            " UNION SELECT (tid >> 24 & 16777215)::INTEGER FROM range_seen)"
+        )
+
+    def span(self) -> tuple[int | None, int | None]:
+        """First start and last end, ns."""
+        times = " UNION ALL ".join(
+            f"SELECT start_ns, end_ns FROM {one}_seen" for one in ("kernel", "call", "range")
+        )
+        ((start, end),) = self._rows(f"SELECT min(start_ns), max(end_ns) FROM ({times})")
+        return start, end
+
+    def devices(self) -> list[Device]:
+        """GPUs with kernels; where there are none, those of the machine."""
+        used = self._rows(
+            "SELECT DISTINCT k.device, encode(coalesce(d.name, '')) FROM kernel_seen AS k LEFT JOIN device AS d USING (device)"
+            " ORDER BY 1"
+        ) or self._rows("SELECT device, encode(coalesce(name, '')) FROM device ORDER BY 1")
+        return [Device(number, _text(model)) for number, model in used if number is not None]
+
+    def domains(self) -> list[Domain]:
+        """NVTX domains, those with most ranges first."""
+        rows = self._rows(
+            "SELECT encode(domain), sum(ranges)::BIGINT FROM range_seen GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 100"
+        )
+        return [Domain(_text(name), ranges) for name, ranges in rows]
+
+    def kernel_names(self) -> list[str]:
+        """Different names of kernels."""
+        return [_text(name) for (name,) in self._rows("SELECT DISTINCT encode(name) FROM kernel_seen")]
+
+    def steps(self, rule: str, pattern: str, phases: bool, least: int) -> Steps | None:
+        """Step labels that match a pattern (RE2); None where no thread has `least` of them."""
+        try:
+            ((labels, processes),) = self._rows(
+                "WITH threads AS (SELECT tid, sum(ranges)::BIGINT AS labels FROM range_seen"
+                f" WHERE NOT gil AND NOT gc AND regexp_matches(text, {quoted(pattern)}) GROUP BY tid)"
+                " SELECT max(labels), count(DISTINCT tid >> 24 & 16777215) FROM threads"
+            )
+        except duckdb.Error:
+            return None
+        return Steps(rule, labels, processes, phases) if labels and labels >= least else None
+
+
+def _text(raw: bytes) -> str:
+    """A text of an export, which need not be UTF-8: DuckDB gives those as bytes alone."""
+    return raw.decode("utf-8", "replace")
 
 
 @contextmanager
@@ -68,35 +150,33 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
     plain = unpack(path, scratch)
     db = connect(spill=scratch / "spill")
     try:
-        schema, _ = nsys_sqlite.load(db, plain, path.name, _STEPS)
-        meta: dict[str, tuple[str, ...]] = {}
-        for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
-            meta[name] = (*meta.get(name, ()), value)
-        rows = _rows_of_folder(path) if path.is_dir() else _rows(plain, schema)
-        yield Seen(db, schema, rows, meta, is_trace_name(path))
+        schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES)
+        rows = _rows_of_folder(path) if path.is_dir() else _rows_of_file(plain, schema)
+        yield Seen(db, schema, rows, is_trace_name(path))
     finally:
         db.close()
         if plain != path:
             remove(plain)
 
 
-def _rows(path: Path, schema: Schema) -> dict[str, int]:
-    """Rows of each table.
+def _rows_of_file(path: Path, schema: Schema) -> dict[str, int]:
+    """Rows of each table; -1: a view, or a table of another tool.
 
     Of a large one the highest row number, which SQLite finds without reading it: nsys removes no rows. Where a column
-    is the row number (ids of strings and of ENUM tables) it tells nothing.
+    is the row number (ids of strings and of ENUM tables) it says nothing.
     """
     found = {}
     with closing(open_export(path)) as db:
         for table in sorted(schema.tables):
+            name = identifier(table)
             try:
-                row = db.execute(f"SELECT max(rowid) FROM {identifier(table)}").fetchone()
-                keyed = any(key for *_, key in db.execute(f"PRAGMA table_info({identifier(table)})"))
-                if keyed or int(row[0] or 0) < _COUNTED:
-                    row = db.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()
-                found[table] = int(row[0] or 0)
+                (number,) = db.execute(f"SELECT max(rowid) FROM {name}").fetchone()
+                keyed = any(key for *_, key in db.execute(f"PRAGMA table_info({name})"))
+                if keyed or int(number or 0) < _ROW_NUMBERS:
+                    (number,) = db.execute(f"SELECT count(*) FROM {name}").fetchone()
+                found[table] = int(number or 0)
             except (sqlite3.Error, TypeError, ValueError):
-                found[table] = -1  # a view, or a table of another tool
+                found[table] = -1
     return found
 
 

@@ -86,7 +86,7 @@ def find_ops(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, copied: 
 
 def _find_in_place(db: duckdb.DuckDBPyConnection) -> None:
     """The same where DuckDB itself reads the export: one join a table."""
-    db.execute(f"CREATE TEMP TABLE op_first AS {sql('load/op_first')}")
+    db.execute(f"CREATE TEMP TABLE op_first AS {sql('formats/op_first')}")
     columns = ", ".join(identifier(name) for name in _COLUMNS)
     parts = []
     for kind, table in enumerate(TABLES):

@@ -1,7 +1,6 @@
-"""What a file is, by what it holds: one table for `tracediff inputs` and for what other commands say of a wrong file.
+"""What a file is, by what it holds. Companions register the kinds that they read (`register`).
 
-A recogniser is told the path and the first bytes (unpacked, where the file is .xz or .gz) and reads little more. To add
-a kind: a line in `KINDS`, at a place before every kind that would also take the file.
+The command line imports this module at its start, so readers are imported where a file may be theirs.
 """
 
 from __future__ import annotations
@@ -10,161 +9,127 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracediff.companions.ncu.read import MAGIC as NCU_REPORT
 from tracediff.errors import TracediffError
-from tracediff.formats import columnar
-from tracediff.formats.bundle import is_bundle
-from tracediff.formats.kineto import peek
 
-HEAD = 1 << 16
+HEAD = 1 << 16  # bytes
 _TRACE = "tracediff compare BASELINE CANDIDATE, tracediff show FILE"
 # What Nsight Systems writes at the beginning of a report; the version of nsys follows, its numbers joined by @.
 NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
+SQLITE = b"SQLite format 3\0"
 _NSYS_VERSION = re.compile(rb"Report (\d+(?:@\d+){1,3})")
+
+# Facts about a file for `tracediff inputs`, and the options that its command needs. Raises `TracediffError` where it is broken.
+Facts = Callable[[Path], tuple[list[str], str]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of input. `use`: the command that takes it; `side`: whether it can be a side of a comparison of steps."""
+    """A kind of input.
+
+    `use`: the command that takes it; `fits`: whether a file is one, by its path and first bytes (unpacked).
+    `side`: it can be a side of a comparison of steps; `refusal`, `instead`: slug and advice where it is given as one and cannot.
+    """
 
     slug: str
     title: str
     use: str
     fits: Callable[[Path, bytes], bool]
     side: bool = False
+    facts: Facts | None = None
+    refusal: str = "other-input"
+    instead: str = ""
 
 
-_OBJECT = re.compile(rb"\s*\{")
+def saved_result(command: str) -> Kind:
+    """A result that `tracediff COMMAND --json` wrote."""
+    kind = re.compile(rb'"kind"\s*:\s*"' + command.encode() + rb'"')
+    return Kind(
+        f"{command}-result", f"a saved result of tracediff {command}", "tracediff report FILE",
+        lambda path, head: head.lstrip()[:1] == b"{" and b'"format_version"' in head[:200] and bool(kind.search(head[:200])),
+    )  # fmt: skip
 
 
-def _result(what: str) -> Callable[[Path, bytes], bool]:
-    kind = re.compile(rb'"kind"\s*:\s*"' + what.encode() + rb'"')
-    return lambda path, head: bool(
-        _OBJECT.match(head) and kind.search(head[:200]) and b'"format_version"' in head[:200]
-    )
+def _form(path: Path) -> str | None:
+    from tracediff.formats.columnar import form_of
+
+    return form_of(path)
 
 
-def _saved_result(path: Path, head: bytes) -> bool:
+def _is_bundle(path: Path, head: bytes) -> bool:
+    from tracediff.formats.bundle import is_bundle
+
+    return is_bundle(path)
+
+
+def _is_torch(path: Path, head: bytes) -> bool:
+    from tracediff.formats.kineto import peek
+
+    return head.lstrip()[:1] == b"{" and peek(path) is not None
+
+
+def _is_comparison(path: Path, head: bytes) -> bool:
     return re.match(rb'\s*\{\s*"format_version"\s*:\s*\d+\s*,\s*"(?!kind")', head) is not None
 
 
-def _ncu_csv(path: Path, head: bytes) -> bool:
-    return b"==PROF==" in head or (b'"ID"' in head and b'"Kernel Name"' in head)
-
-
-def _trtexec(path: Path, head: bytes) -> bool:
-    from tracediff.companions.trtexec.read import recognise as known
-
-    return bool(head) and known(head) is not None
-
-
-def _latencies(path: Path, head: bytes) -> bool:
-    from tracediff.companions.latencies.read import SUFFIXES, parse
-    from tracediff.companions.latencies.read import recognise as known
-
-    if known(path) is not None:
-        return True
-    if not path.is_file() or path.suffix.lower() not in SUFFIXES or path.stat().st_size > HEAD << 6:
-        return False
-    try:
-        parse(path)
-    except TracediffError as error:
-        # one of several series, or a unit, is asked for with an option; a table with a bad cell is said to be one
-        asked = (error.fix or "").startswith(
-            ("--column", "--unit")
-        ) and "no column or key" not in error.message
-        return asked or (error.slug == "latencies-bad-value" and path.suffix.lower() in (".csv", ".tsv"))
-    return True
-
-
-def _benchmark(path: Path, head: bytes) -> bool:
-    from tracediff.companions.bench.read import read
-
-    if not head or b"\0" in head:
-        return False
-    try:
-        read(path)
-    except TracediffError:
-        return False
-    return True
-
-
 # The first that fits.
-KINDS: tuple[Kind, ...] = (
-    Kind("bundle", "a bundle of tracediff capture", "tracediff compare FOLDER", lambda path, head: is_bundle(path)),
+_KINDS: dict[str, Kind] = {}
+
+
+def register(kinds: Iterable[Kind]) -> None:
+    """Add kinds, at a place before every kind that would also take the file."""
+    _KINDS.update((kind.slug, kind) for kind in kinds)
+
+
+register((
+    Kind("bundle", "a bundle of tracediff capture", "tracediff compare FOLDER", _is_bundle),
     Kind("parquetdir", "an export of Nsight Systems (Parquet files)", _TRACE,
-         lambda path, head: columnar.form_of(path) == columnar.PARQUET, side=True),
+         lambda path, head: _form(path) == "parquetdir", side=True),
     Kind("arrowdir", "an export of Nsight Systems (Arrow files)", _TRACE,
-         lambda path, head: columnar.form_of(path) == columnar.ARROW, side=True),
-    Kind("sqlite", "a SQLite file", _TRACE, lambda path, head: head.startswith(b"SQLite format 3\0"), side=True),
+         lambda path, head: _form(path) == "arrowdir", side=True),
+    Kind("sqlite", "a SQLite file", _TRACE, lambda path, head: head.startswith(SQLITE), side=True),
     Kind("nsys-report", "a report of Nsight Systems", _TRACE, lambda path, head: head.startswith(NSYS_REPORT), side=True),
-    Kind("ncu-report", "a report of Nsight Compute", "tracediff ncu BASELINE CANDIDATE",
-         lambda path, head: head.startswith(NCU_REPORT)),
-    Kind("torch-trace", "a trace of torch.profiler", _TRACE,
-         lambda path, head: head.lstrip()[:1] == b"{" and peek(path) is not None, side=True),
-    Kind("show-result", "a saved result of tracediff show", "tracediff report FILE", _result("show")),
-    Kind("ncu-result", "a saved result of tracediff ncu", "tracediff report FILE", _result("ncu")),
-    Kind("trtexec-result", "a saved result of tracediff trtexec", "tracediff report FILE", _result("trtexec")),
-    Kind("latencies-result", "a saved result of tracediff latencies", "tracediff report FILE", _result("latencies")),
-    Kind("result", "a saved result of tracediff compare", "tracediff report FILE", _saved_result),
-    Kind("ncu-csv", "what ncu --csv printed", "tracediff ncu BASELINE CANDIDATE", _ncu_csv),
-    Kind("trtexec", "what trtexec printed or exported", "tracediff trtexec BASELINE CANDIDATE", _trtexec),
-    Kind("benchmark", "a benchmark's own report or log",
-         "tracediff compare A B --baseline-kpi FILE --candidate-kpi FILE", _benchmark),
-    Kind("latencies", "latencies measured without a profiler", "tracediff latencies BASELINE CANDIDATE", _latencies),
-)  # fmt: skip
-
-
-def head_of(path: Path) -> bytes:
-    """The first bytes of a file, unpacked; b"" of a folder. Raises `TracediffError`: bad-xz, bad-gzip; OSError."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-        packed = packing(head)
-        file.seek(0)
-        try:
-            if packed == "xz":
-                with lzma.open(file) as stream:
-                    return stream.read(HEAD)
-            if packed == "gzip":
-                with gzip.open(file) as stream:
-                    return stream.read(HEAD)
-        except EOFError as error:
-            if packed == "gzip":  # as the loader of traces says it
-                raise TracediffError(
-                    "truncated",
-                    f"{path.name} is cut short: its gzip stream has no end",
-                    fix="copy or pack it again",
-                ) from error
-            raise TracediffError(
-                "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
-            ) from error
-        except (lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-            raise TracediffError(
-                f"bad-{packed}",
-                f"{path.name} is not a whole .{packed[:2]} file: {error}",
-                fix="copy or pack it again",
-            ) from error
-    return head
-
-
-def packing(head: bytes) -> str:
-    """'xz', 'gzip' or ''."""
-    return "xz" if head[:6] == b"\xfd7zXZ\0" else "gzip" if head[:2] == b"\x1f\x8b" else ""
+    Kind("torch-trace", "a trace of torch.profiler", _TRACE, _is_torch, side=True),
+    saved_result("show"),
+    Kind("result", "a saved result of tracediff compare", "tracediff report FILE", _is_comparison),
+))  # fmt: skip
 
 
 def recognise(path: Path) -> Kind | None:
     """What a file or folder is, None where nothing fits.
 
-    Raises `TracediffError`: bad-xz, bad-gzip, mixed-folder; OSError.
+    Raises `TracediffError`: bad-xz, bad-gzip, truncated, mixed-folder; OSError.
     """
     head = head_of(path)
-    return next((kind for kind in KINDS if kind.fits(path, head)), None)
+    return next((kind for kind in _KINDS.values() if kind.fits(path, head)), None)
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a file, unpacked; b"" of a folder. Raises `TracediffError`: bad-xz, bad-gzip, truncated; OSError."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        packed = packing(head)
+        if not packed:
+            return head
+        file.seek(0)
+        try:
+            with lzma.open(file) if packed == "xz" else gzip.open(file) as stream:
+                return stream.read(HEAD)
+        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+            slug, what = f"bad-{packed}", f"is not a whole .{packed[:2]} file: {error}"
+            if packed == "gzip" and isinstance(error, EOFError):  # as the loader of traces says it
+                slug, what = "truncated", "is cut short: its gzip stream has no end"
+            raise TracediffError(slug, f"{path.name} {what}", fix="copy or pack it again") from error
+
+
+def packing(head: bytes) -> str:
+    """'xz', 'gzip' or ''."""
+    return "xz" if head[:6] == b"\xfd7zXZ\0" else "gzip" if head[:2] == b"\x1f\x8b" else ""
 
 
 def report_version(head: bytes) -> str:
@@ -173,32 +138,33 @@ def report_version(head: bytes) -> str:
     return found[1].decode().replace("@", ".") if found else ""
 
 
-def refuse_other(
-    path: Path,
-    takes: Callable[[Kind], bool] = lambda kind: kind.side,
-    wanted: str = "no trace of a program's steps",
-) -> None:
-    """Raise `TracediffError` (other-input) where a file is known and no side of a comparison of steps.
+def counted(number: int, what: str) -> str:
+    """A number of things in words: `1 run`, `2 runs`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
-    Another command says what it `takes`, and in words what the file is not.
+
+def refuse_other(
+    path: Path, takes: Callable[[Kind], bool] | None = None, wanted: str = "no trace of a program's steps"
+) -> None:
+    """Raise `TracediffError` where a file is known and the command takes another kind: other-input, or a side's `refusal`.
+
+    `takes`: the kinds that the command takes, None: sides of a comparison of steps; `wanted`: in words what the file is not.
     """
     try:
         kind = recognise(path)
     except (TracediffError, OSError):
         return  # the loader says what is wrong with it
-    if kind is not None and kind.slug == "torch-trace" and takes(kind):
+    if kind is None:
+        return
+    if not (takes(kind) if takes else kind.side):
+        slug, fix = ("other-input", kind.use) if takes else (kind.refusal, kind.instead or kind.use)
+        raise TracediffError(slug, f"{path.name} is {kind.title}, and {wanted}", fix=fix, exit_code=2)
+    if kind.slug == "torch-trace":
         with path.open("rb") as file:
             suffix = ".json.gz" if packing(file.read(8)) == "gzip" else ".json"
         raise TracediffError(
             "other-input",
             f"{path.name} is {kind.title}, and its name does not say so",
             fix=f"rename it to {path.stem}{suffix}",
-            exit_code=2,
-        )
-    if kind is not None and not takes(kind):
-        raise TracediffError(
-            "other-input",
-            f"{path.name} is {kind.title}, and {wanted}",
-            fix=kind.use,
             exit_code=2,
         )

@@ -16,169 +16,11 @@ from contextlib import closing
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats import columnar
-from tracediff.formats import kineto as kineto_names
-from tracediff.formats.recognise import HEAD, NSYS_REPORT
+from tracediff.formats import columnar, kineto
+from tracediff.formats.recognise import HEAD, NSYS_REPORT, SQLITE
 from tracediff.formats.schema import damaged, locked
 
-# Exports that another tool left in write-ahead-log mode: read from a copy.
-
-_MAGIC = b"SQLite format 3\0"
-
-
-def is_wal(path: Path) -> bool:
-    """Whether the header says so: byte 18, "file format write version", is 2 (https://www.sqlite.org/fileformat2.html)."""
-    with path.open("rb") as file:
-        head = file.read(20)
-    return head[:16] == _MAGIC and head[18:19] == b"\2"
-
-
-def copy_of(path: Path, out: Path) -> Path:
-    """A consistent copy at `out`, with the rows that are in the log only, no log of its own; nothing beside `path` is written.
-
-    Raises `TracediffError`: locked, truncated, disk-full.
-    """
-    log = path.with_name(f"{path.name}-wal")
-    rows = log.exists() and log.stat().st_size > 0
-    mode = (
-        "mode=ro" if rows else "mode=ro&immutable=1"
-    )  # without rows there, SQLite need not make files beside it
-    try:
-        with (
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as source,
-            closing(sqlite3.connect(out)) as copy,
-        ):
-            source.backup(copy)
-        end(out)
-    except sqlite3.Error as error:
-        out.unlink(missing_ok=True)
-        if "locked" in str(error):
-            raise locked(path.name) from error
-        if "full" in str(error):
-            raise TracediffError(
-                "disk-full",
-                f"{path.name} could not be copied: {error}",
-                fix="set TMPDIR to a folder with space",
-            ) from error
-        raise damaged(path.name, error) from error
-    return out
-
-
-def end(copy: Path) -> None:
-    """Take a copy of ours out of that mode. Raises sqlite3.Error where it is damaged."""
-    if is_wal(copy):
-        with closing(sqlite3.connect(copy)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")
-
-
-# Whether a file that is named `.nsys-rep` can be a report: said before nsys is looked for.
-
-# Formats by their first bytes, as their specifications and file(1) have them.
-_BEGINS = (
-    (b"SQLite format 3\0", "a SQLite file"), (b"\x89PNG\r\n\x1a\n", "a PNG picture"), (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"), (b"%PDF-", "a PDF document"), (b"PK\x03\x04", "a ZIP archive"), (b"\x1f\x8b", "a gzip file"),
-    (b"\xfd7zXZ\0", "an xz file"), (b"\x28\xb5\x2f\xfd", "a zstd file"), (b"\x7fELF", "a program or library (ELF)"),
-    (b"PAR1", "a Parquet file"), (b"ARROW1", "an Arrow file"), (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"NVR\0", "a report of Nsight Compute"),
-)  # fmt: skip
-_TEXT = frozenset({*range(0x20, 0x7F), *b"\t\n\r\f\x1b", *range(0x80, 0x100)})
-
-
-def refuse_no_report(path: Path) -> None:
-    """Raise `TracediffError` (empty-file, not-a-report) where a file is surely no report of Nsight Systems.
-
-    What is neither known nor text is left to nsys: what it will write one day is not known here.
-    """
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-    if head.startswith(NSYS_REPORT):
-        return
-    if not head:
-        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or record it again")
-    what = next((title for magic, title in _BEGINS if head.startswith(magic)), None)
-    if what is None and _TEXT.issuperset(head):
-        what = "text"
-    if what is not None:
-        fix = f"rename it to {path.stem}.sqlite" if what == "a SQLite file" else "give the report itself"
-        raise TracediffError(
-            "not-a-report",
-            f"{path.name} is {what}, and no report of Nsight Systems whatever its name says",
-            fix=fix,
-        )
-
-
-# The user's own nsys: where it is, and its `export`.
-
-_INSTALL = "install Nsight Systems and put nsys on PATH, or set NSYS to it; or give a .sqlite export"
-
-
-def find_nsys() -> Path | None:
-    """$NSYS, then PATH, then the newest of /opt/nvidia/nsight-systems*; None where there is none."""
-    named = os.environ.get("NSYS")
-    if named:
-        return Path(named) if os.access(named, os.X_OK) else None
-    on_path = shutil.which("nsys")
-    if on_path:
-        return Path(on_path)
-    installed = (
-        sorted(Path("/opt/nvidia").glob("nsight-systems*/**/bin/nsys"))
-        if Path("/opt/nvidia").is_dir()
-        else []
-    )
-    return installed[-1] if installed else None
-
-
-def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
-    """Export a .nsys-rep to SQLite at `out`, with NVTX payloads as JSON (bytes of NCCL's calls) where this nsys writes them.
-
-    Raises `TracediffError`: nsys-missing, nsys-export-failed.
-    """
-    nsys = find_nsys()
-    if nsys is None:
-        raise TracediffError("nsys-missing", f"{report.name} needs nsys to be exported", fix=_INSTALL)
-    command = [
-        str(nsys),
-        "export",
-        "--type",
-        "sqlite",
-        "--force-overwrite",
-        "true",
-        *(["--include-json=true"] if _writes_json(nsys) else []),
-        "-o",
-        str(out),
-        str(report),
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TracediffError("nsys-export-failed", f"nsys export of {report.name} failed: {error}") from error
-    if done.returncode != 0 or not out.is_file():
-        tail = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
-        raise TracediffError(
-            "nsys-export-failed",
-            f"nsys export of {report.name} failed: {tail[0]}",
-            fix="export it with the nsys version that recorded it (an older nsys cannot read newer reports)",
-        )
-    return out
-
-
-def _writes_json(nsys: Path) -> bool:
-    """Whether its help names the option; an nsys of 2023 has none and refuses it."""
-    try:
-        done = subprocess.run(
-            [str(nsys), "export", "--help"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return "--include-json" in done.stdout + done.stderr
-
-
-SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto_names.SUFFIXES)
+SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
 
 
@@ -186,59 +28,45 @@ def is_export(path: Path) -> bool:
     """Whether this is something `unpack` can open: by its name, a .json by its first lines, a folder by its files."""
     if path.is_dir():
         return columnar.form_of(path) is not None
-    if kineto_names.is_trace_name(path):
-        from tracediff.formats.kineto import peek
+    if kineto.is_trace_name(path):
+        return path.is_file() and kineto.peek(path) is not None
+    return path.name.endswith((*SUFFIXES, ".db", ".sqlite3"))
 
-        return path.is_file() and peek(path) is not None
-    return path.name.endswith(SUFFIXES) or path.name.endswith((".db", ".sqlite3"))
+
+def stem(path: Path) -> str:
+    """What the report or trace was called of which this is the export."""
+    name = path.name
+    for suffix in (*SUFFIXES, *FOLDER_SUFFIXES):
+        name = name.removesuffix(suffix)
+    return name
 
 
 def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path:
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError`: not-a-file, empty-file, bad-xz, disk-full, and those of `refuse_no_report`, `export_sqlite`, `kineto.convert`,
-    `columnar.prepare` and `wal.copy_of`.
+    Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, disk-full, locked, truncated, and those of
+    `export_sqlite`, `kineto.convert` and `columnar.prepare`.
     """
+    copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    plain = copy.with_suffix(".sqlite")
     if path.is_dir() and columnar.form_of(path):
-        return columnar.prepare(path, scratch / f"{_tag(path)}_pqtdir")
+        return columnar.prepare(path, copy.with_name(f"{copy.name}_pqtdir"))
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)
-        return export_sqlite(path, scratch / f"{_tag(path)}.sqlite")
-    if kineto_names.is_trace_name(path):
-        from tracediff.formats import kineto
+        return export_sqlite(path, plain)
+    if kineto.is_trace_name(path):
+        return kineto.convert(path, plain, annotations_only=annotations_only)
+    if path.suffix == ".xz":
+        return _unpacked_xz(path, plain)
+    return _without_log(path, plain) if _is_wal(path) else path
 
-        return kineto.convert(path, scratch / f"{_tag(path)}.sqlite", annotations_only=annotations_only)
-    if path.suffix != ".xz":
-        return copy_of(path, scratch / f"{_tag(path)}.sqlite") if is_wal(path) else path
-    if path.stat().st_size == 0:
-        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or pack it again")
-    out = scratch / f"{_tag(path)}.sqlite"
-    try:
-        with lzma.open(path) as packed, out.open("wb") as plain:
-            shutil.copyfileobj(packed, plain, 1 << 20)
-        end(out)
-    except (lzma.LZMAError, EOFError) as error:
-        out.unlink(missing_ok=True)
-        raise TracediffError(
-            "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
-        ) from error
-    except sqlite3.Error as error:
-        out.unlink(missing_ok=True)
-        raise damaged(path.name, error) from error
-    except PermissionError:
-        out.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        out.unlink(missing_ok=True)
-        raise TracediffError(
-            "disk-full",
-            f"{path.name} could not be unpacked: {error}",
-            fix="set TMPDIR to a folder with space",
-        ) from error
-    return out
+
+def remove(copy: Path) -> None:
+    """Take away what `unpack` made under a scratch folder."""
+    shutil.rmtree(copy, ignore_errors=True) if copy.is_dir() else copy.unlink(missing_ok=True)
 
 
 def fingerprint(path: Path) -> str:
@@ -261,10 +89,158 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def remove(copy: Path) -> None:
-    """Take away what `unpack` made under a scratch folder."""
-    shutil.rmtree(copy, ignore_errors=True) if copy.is_dir() else copy.unlink(missing_ok=True)
+def _unpacked_xz(path: Path, out: Path) -> Path:
+    if path.stat().st_size == 0:
+        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or pack it again")
+    try:
+        with lzma.open(path) as packed, out.open("wb") as plain:
+            shutil.copyfileobj(packed, plain, 1 << 20)
+        _end_wal(out)
+    except (lzma.LZMAError, EOFError) as error:
+        out.unlink(missing_ok=True)
+        raise TracediffError(
+            "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
+        ) from error
+    except sqlite3.Error as error:
+        out.unlink(missing_ok=True)
+        raise damaged(path.name, error) from error
+    except PermissionError:
+        out.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        out.unlink(missing_ok=True)
+        raise _disk_full(path, "unpacked", error) from error
+    return out
 
 
-def _tag(path: Path) -> str:
-    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+def _disk_full(path: Path, what: str, error: Exception) -> TracediffError:
+    return TracediffError(
+        "disk-full", f"{path.name} could not be {what}: {error}", fix="set TMPDIR to a folder with space"
+    )
+
+
+# Exports that another tool left in write-ahead-log mode: read from a copy.
+
+
+def _is_wal(path: Path) -> bool:
+    """Whether the header says so: byte 18, "file format write version", is 2 (https://www.sqlite.org/fileformat2.html)."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    return head.startswith(SQLITE) and head[18:19] == b"\2"
+
+
+def _without_log(path: Path, out: Path) -> Path:
+    """A consistent copy at `out`, with the rows that are in the log only, no log of its own; nothing beside `path` is written."""
+    log = path.with_name(f"{path.name}-wal")
+    # without rows in the log, SQLite need not make files beside the export
+    mode = "mode=ro" if log.exists() and log.stat().st_size > 0 else "mode=ro&immutable=1"
+    try:
+        with (
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as source,
+            closing(sqlite3.connect(out)) as copy,
+        ):
+            source.backup(copy)
+        _end_wal(out)
+    except sqlite3.Error as error:
+        out.unlink(missing_ok=True)
+        if "locked" in str(error):
+            raise locked(path.name) from error
+        if "full" in str(error):
+            raise _disk_full(path, "copied", error) from error
+        raise damaged(path.name, error) from error
+    return out
+
+
+def _end_wal(copy: Path) -> None:
+    """Take a copy of ours out of that mode. Raises sqlite3.Error where it is damaged."""
+    if _is_wal(copy):
+        with closing(sqlite3.connect(copy)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+
+
+# Reports of Nsight Systems: exported by the user's own nsys.
+
+# Formats by their first bytes, as their specifications and file(1) have them.
+_BEGINS = (
+    (SQLITE, "a SQLite file"), (b"\x89PNG\r\n\x1a\n", "a PNG picture"), (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"), (b"%PDF-", "a PDF document"), (b"PK\x03\x04", "a ZIP archive"), (b"\x1f\x8b", "a gzip file"),
+    (b"\xfd7zXZ\0", "an xz file"), (b"\x28\xb5\x2f\xfd", "a zstd file"), (b"\x7fELF", "a program or library (ELF)"),
+    (b"PAR1", "a Parquet file"), (b"ARROW1", "an Arrow file"), (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (b"NVR\0", "a report of Nsight Compute"),
+)  # fmt: skip
+_TEXT = frozenset({*range(0x20, 0x7F), *b"\t\n\r\f\x1b", *range(0x80, 0x100)})
+_INSTALL = "install Nsight Systems and put nsys on PATH, or set NSYS to it; or give a .sqlite export"
+
+
+def refuse_no_report(path: Path) -> None:
+    """Raise `TracediffError` (empty-file, not-a-report) where a file is surely no report of Nsight Systems.
+
+    What is neither known nor text is left to nsys: what it will write one day is not known here.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head.startswith(NSYS_REPORT):
+        return
+    if not head:
+        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or record it again")
+    text = "text" if _TEXT.issuperset(head) else None
+    what = next((title for magic, title in _BEGINS if head.startswith(magic)), text)
+    if what is not None:
+        fix = f"rename it to {path.stem}.sqlite" if what == "a SQLite file" else "give the report itself"
+        raise TracediffError(
+            "not-a-report",
+            f"{path.name} is {what}, and no report of Nsight Systems whatever its name says",
+            fix=fix,
+        )
+
+
+def find_nsys() -> Path | None:
+    """The nsys of $NSYS, else of PATH, else the newest under /opt/nvidia. None where there is none."""
+    named = os.environ.get("NSYS")
+    if named:
+        return Path(named) if os.access(named, os.X_OK) else None
+    on_path = shutil.which("nsys")
+    if on_path:
+        return Path(on_path)
+    installed = Path("/opt/nvidia")
+    found = sorted(installed.glob("nsight-systems*/**/bin/nsys")) if installed.is_dir() else []
+    return found[-1] if found else None
+
+
+def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
+    """Export a .nsys-rep to SQLite at `out`, with NVTX payloads as JSON (bytes of NCCL's calls) where this nsys writes them.
+
+    Raises `TracediffError`: nsys-missing, nsys-export-failed.
+    """
+    nsys = find_nsys()
+    if nsys is None:
+        raise TracediffError("nsys-missing", f"{report.name} needs nsys to be exported", fix=_INSTALL)
+    payloads = ["--include-json=true"] if _writes_json(nsys) else []
+    options = ["--type", "sqlite", "--force-overwrite", "true", *payloads, "-o", str(out)]
+    try:
+        done = _run(nsys, ["export", *options, str(report)], timeout_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracediffError("nsys-export-failed", f"nsys export of {report.name} failed: {error}") from error
+    if done.returncode != 0 or not out.is_file():
+        tail = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+        raise TracediffError(
+            "nsys-export-failed",
+            f"nsys export of {report.name} failed: {tail[0]}",
+            fix="export it with the nsys version that recorded it (an older nsys cannot read newer reports)",
+        )
+    return out
+
+
+def _writes_json(nsys: Path) -> bool:
+    """Whether its help names the option; an nsys of 2023 has none and refuses it."""
+    try:
+        done = _run(nsys, ["export", "--help"], 60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "--include-json" in done.stdout + done.stderr
+
+
+def _run(nsys: Path, words: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(nsys), *words], capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+    )

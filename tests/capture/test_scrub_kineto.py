@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fixtures.builders.torch_trace import TorchTrace
-from tests.load.test_kineto import EXECUTOR, steps
+from tests.formats.test_kineto import EXECUTOR, steps
 from tracediff.capture.scrub_kineto import scrub_trace
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError

@@ -1,0 +1,149 @@
+"""A run of the plan -> its command line and environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tracediff.capture import machine
+from tracediff.capture.nsys import TRACES, Features, Nsys
+from tracediff.capture.plan import Plan, Slot
+from tracediff.capture.presets import LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
+
+RUN = "{run}"  # in a command, a client or an environment value: the folder of the run
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that a run is started with. `added`: the part of `env` that the plan and the preset add."""
+
+    command: list[str]
+    env: dict[str, str]
+    added: dict[str, str]
+    cwd: Path | None
+    client: list[str]
+    ready_url: str
+    kpi: tuple[str, ...]
+    reports: tuple[str, ...]
+
+    def recorded(self, run: Path) -> list[str]:
+        """The command line for the manifest: the run's folder by its placeholder, no secrets."""
+        return machine.recorded_command([word.replace(str(run), RUN) for word in self.command])
+
+
+def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, str]) -> Launch:
+    """How a run is started. Warm-ups and controls run the plain command, as users do."""
+    side = plan.side(slot.side)
+    kind = preset(side.preset)
+    folder = str(run)
+    command = with_reports(kind, [word.replace(RUN, folder) for word in side.command], folder)
+    added = {name: value.replace(RUN, folder) for name, value in side.env.items()}
+    profiler: list[str] = []
+    if slot.kind == "profiled":
+        added = {**additions(kind, plan.steps), **added}
+        profiler = [str(nsys.path), *nsys_flags(
+            kind, nsys.features, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
+            graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
+            extra=plan.nsys_flags,
+        )]  # fmt: skip
+    return Launch(
+        command=wrap(side.launcher, profiler, command),
+        env={**base, **added},
+        added=added,
+        cwd=side.cwd,
+        client=[word.replace(RUN, folder) for word in side.client],
+        ready_url=side.ready_url,
+        kpi=side.kpi,
+        reports=tuple(file for _, file in kind.reports),
+    )
+
+
+def additions(kind: Preset, steps: str | None) -> dict[str, str]:
+    """The environment that a preset adds to a profiled run."""
+    wanted = steps or kind.default_steps
+    window = {kind.steps_variable: check_steps(wanted)} if kind.steps_variable and wanted else {}
+    return {**kind.env, **window}
+
+
+def nsys_flags(
+    kind: Preset,
+    features: Features,
+    *,
+    output: str,
+    graph_trace: str = "node",
+    gpu_metrics: bool = False,
+    extra: Sequence[str] = (),
+) -> list[str]:
+    """The words after `nsys`, up to the program. What this nsys cannot do is left out."""
+    flags = ["profile", "-o", output, "-f", "true"]
+    flags += ["-t", ",".join(name for name in TRACES if name in features.traces)]
+    if kind.capture_range:
+        flags += ["-c", "cudaProfilerApi", f"--capture-range-end={kind.range_end}"]
+    if features.graph_trace:
+        flags.append(f"--cuda-graph-trace={graph_trace}")
+    if kind.fork and features.fork_before_exec:
+        flags.append("--trace-fork-before-exec=true")
+    # No CPU sampling: it costs host time and needs perf permissions that containers do not have.
+    flags += ["--sample=none", "--cpuctxsw=none"]
+    if kind.env:
+        flags += ["-e", ",".join(f"{name}={value}" for name, value in kind.env.items())]
+    if gpu_metrics and features.gpu_metrics_flag:
+        flags.append(f"{features.gpu_metrics_flag}=all")
+    return [*flags, *extra]
+
+
+def with_reports(kind: Preset, command: Sequence[str], run: str) -> list[str]:
+    """The command with the flags for its own reports, unless it has them."""
+    words = list(command)
+    names = [PurePath(word).name for word in words]
+    if kind.program not in names or (kind.subcommand and kind.subcommand not in names):
+        return words
+    for flag, file in kind.reports:
+        if not any(word == flag or word.startswith(f"{flag}=") for word in words):
+            words += [flag, f"{run}/{file}"]
+    return words
+
+
+def wrap(launcher: Sequence[str], nsys: Sequence[str], command: Sequence[str]) -> list[str]:
+    """Launcher, nsys and program in the order in which each rank gets an nsys of its own.
+
+    `trtllm-llmapi-launch` starts the workers itself, so it goes under nsys; mpirun and srun go over it.
+    """
+    outer = list(launcher)
+    inner = [outer.pop()] if outer and PurePath(outer[-1]).name == LLMAPI_LAUNCH else []
+    return [*outer, *nsys, *inner, *command]
+
+
+def left_out(plan: Plan, features: Features) -> list[str]:
+    """What the plan asks for and this nsys cannot do."""
+    sides = (plan.baseline, plan.candidate)
+    notes = [f"this nsys cannot trace {name}" for name in TRACES if name not in features.traces]
+    if not features.graph_trace:
+        notes.append("this nsys knows no --cuda-graph-trace")
+    if plan.gpu_metrics and not features.gpu_metrics_flag:
+        notes.append("this nsys cannot sample GPU metrics")
+    if plan.gpu_metrics and any(side.launcher for side in sides):
+        notes.append("GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only")
+    if any(preset(side.preset).fork for side in sides) and not features.fork_before_exec:
+        notes.append("this nsys knows no --trace-fork-before-exec: child processes may be missing")
+    return notes
+
+
+def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
+    """The whole schedule as lines of a shell, for `--plan`; values of unrecorded variables masked."""
+    lines = []
+    for slot in plan.schedule():
+        launch = launch_of(plan, slot, nsys, bundle / "runs" / slot.name, {})
+        extra = plan.until is not None and slot.kind == "profiled" and slot.repeat > plan.repeats
+        lines.append(f"# {slot.name}{f' (only while {plan.until} is not reached)' if extra else ''}")
+        before = f"cd {shlex.quote(str(launch.cwd))} && " if launch.cwd else ""
+        public = machine.recorded_env(launch.added)
+        for name in sorted(launch.added):
+            before += f"{name}={shlex.quote(public[name]) if name in public else '...'} "
+        lines.append(before + shlex.join(machine.recorded_command(launch.command)))
+        if launch.client:
+            lines.append(f"#   when {launch.ready_url} answers:")
+            lines.append(before + shlex.join(machine.recorded_command(launch.client)))
+    return lines
