@@ -22,7 +22,7 @@ from tests.tiny import CAPTURES, ROOT
 from tracediff import api
 from tracediff.cli.compare import compare
 from tracediff.cli.query import query
-from tracediff.model import decode
+from tracediff.companions.result import Result, decode
 from tracediff.report.tables import names
 from tracediff.request import CompareRequest, OpenRequest
 
@@ -177,7 +177,7 @@ def test_profiles_of_nsight_compute(tmp_path):
 
 
 def test_every_table_by_name_and_as_a_property(comparison):
-    assert comparison.tables == names()
+    assert comparison.tables == names(Result)
     for name in comparison.tables:
         frame = comparison.table(name)
         assert isinstance(frame, pl.DataFrame) and frame.columns

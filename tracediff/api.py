@@ -17,9 +17,9 @@ from typing import Literal, ParamSpec, TypeVar
 
 import polars as pl
 
-import tracediff.companions  # noqa: F401 - their files are recognised
+from tracediff.companions.result import Result
 from tracediff.errors import TracediffError
-from tracediff.model import Result, Verdict, encode
+from tracediff.model import Verdict, encode
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
 from tracediff.request import CompareRequest, OpenRequest, PathLike
@@ -35,7 +35,7 @@ class Comparison:
     """Two sides compared. Every table of the result is a frame: `comparison.kernels` is `comparison.table("kernels")`."""
 
     def __init__(self, result: Result) -> None:
-        """`result`: as `compare` makes it, or as `tracediff.model.decode` reads what `to_json` wrote."""
+        """`result`: as `compare` makes it, or as `tracediff.companions.result.decode` reads what `to_json` wrote."""
         self.result = result
         self._frames: dict[str, pl.DataFrame] | None = None
 
@@ -59,7 +59,7 @@ class Comparison:
         """The names of all tables; the same for every comparison."""
         from tracediff.report.tables import names
 
-        return names()
+        return names(Result)
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table of the result, as `tracediff compare --tables` writes it: see docs/result.md.

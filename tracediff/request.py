@@ -24,7 +24,7 @@ from tracediff.formats.selection import (
 )
 
 if TYPE_CHECKING:
-    from tracediff.compare.session import LatencyOptions
+    from tracediff.companions.latencies.options import LatencyOptions
     from tracediff.execution.run import Reading
 
 PathLike = str | os.PathLike[str]
@@ -202,7 +202,7 @@ class CompareRequest(MeasureRequest):
 
     def latencies(self) -> LatencyOptions:
         """Raises ValueError where unit or warm-up are none."""
-        from tracediff.compare.session import LatencyOptions
+        from tracediff.companions.latencies.options import LatencyOptions
 
         return LatencyOptions(
             self.latencies_column,
@@ -232,7 +232,7 @@ class LatenciesRequest:
 
     def options(self, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> LatencyOptions:
         """The same, of files."""
-        from tracediff.compare.session import LatencyOptions
+        from tracediff.companions.latencies.options import LatencyOptions
 
         return LatencyOptions(self.column, self.unit, self.warmup, baseline, candidate)
 

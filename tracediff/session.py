@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
@@ -17,7 +16,7 @@ from tracediff.formats.selection import Selection
 from tracediff.request import CompareRequest, ShowRequest, paths, word
 
 if TYPE_CHECKING:
-    from tracediff.model import Result
+    from tracediff.companions.result import Result
     from tracediff.model.show import Show
 
 
@@ -31,22 +30,17 @@ def compare_request(
     """Find the files, read them, compare the sides.
 
     `keep`: with the events of some steps, to draw. `progress` gets each file's name before it is read, `warn` what was left out.
-    Raises `TracediffError`: those of `readers`, `resolve_pair`, `reduce_sides`, `compare` and `read`, kpi-one-side.
+    Raises `TracediffError`: those of `additions`, `resolve_pair`, `reduce_sides` and `compare`.
     """
-    from tracediff.compare.session import Beside, readers
+    from tracediff.companions.given import additions
 
-    companions = readers(
-        Beside(
-            (_path(request.ncu_baseline), _path(request.ncu_candidate)),
-            (word(request.trtexec_baseline), word(request.trtexec_candidate)),
-            request.latencies(),
-        )
-    )
+    adds = additions(request)
     reading = request.reading(keep=keep)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, meanwhile=_ready)
+    from tracediff.companions.result import complete
     from tracediff.compare.compare import Options, compare
 
     said = request.said(
@@ -56,15 +50,13 @@ def compare_request(
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
     options = Options(request.min_steps, request.force, extra=said)
-    result = compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None)
-    if request.baseline_kpi or request.candidate_kpi:
-        result = _with_kpi(result, paths(request.baseline_kpi), paths(request.candidate_kpi))
-    elif bundle is not None:
+    result = complete(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
+    for add in adds:
+        result = add(result)
+    if bundle is not None and result.kpi is None:
         from tracediff.companions.bench.compare import with_bundle_kpi
 
         result = with_bundle_kpi(result, bundle, warn)
-    for add in companions:
-        result = add(result)
     return result
 
 
@@ -72,6 +64,9 @@ def show_request(
     request: ShowRequest, *, keep: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Show:
     """The same of one side. Raises `TracediffError`: those of `resolve`, `reduce_sides`, `show` and `read`."""
+    from msgspec.structs import replace
+
+    from tracediff.companions.bench.compare import show_kpi
     from tracediff.companions.bench.read import read
     from tracediff.compare.compare import Options
     from tracediff.compare.show import show
@@ -80,7 +75,8 @@ def show_request(
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    return show(side, Options(request.min_steps, extra=request.said(sides=1)), kpi=figures)
+    shown = show(side, Options(request.min_steps, extra=request.said(sides=1)))
+    return replace(shown, kpi=show_kpi(figures))
 
 
 def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> list[SideFiles]:
@@ -92,26 +88,3 @@ def _ready() -> None:
     """Import what compares: half a second, in which the database reads."""
     importlib.import_module("tracediff.compare.compare")
     importlib.import_module("scipy.special")
-
-
-def _path(given: str | os.PathLike[str] | None) -> Path | None:
-    return None if given is None else Path(given)
-
-
-def _with_kpi(result: Result, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> Result:
-    if not baseline or not candidate:
-        raise TracediffError(
-            "kpi-one-side",
-            "a benchmark report was given for one side only",
-            fix="give --baseline-kpi and --candidate-kpi",
-        )
-    import msgspec
-
-    from tracediff.companions.bench.compare import compare_kpi
-    from tracediff.companions.bench.read import read
-
-    kpi = compare_kpi(
-        [read(path) for path in baseline], [read(path) for path in candidate],
-        step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
-    )  # fmt: skip
-    return msgspec.structs.replace(result, kpi=kpi)

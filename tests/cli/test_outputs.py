@@ -14,7 +14,8 @@ import pytest
 from tests.cli.checks import expect_error, files
 from tests.report import sample
 from tests.serving import serving
-from tracediff.model import decode, encode
+from tracediff.companions.result import Result, decode
+from tracediff.model import encode
 from tracediff.report.tables import file_names
 
 FORMATS = {
@@ -29,7 +30,7 @@ FORMATS = {
 WORDS = [word for pair in FORMATS.items() for word in pair]
 WRITTEN = {*FORMATS.values()} - {"tables"} | {
     "incident-waterfall.svg",
-    *(f"tables/{name}" for name in file_names()),
+    *(f"tables/{name}" for name in file_names(Result)),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.checks import expect_error
 from tests.report import sample
 from tracediff.cli.main import cli
+from tracediff.companions.result import decode
 from tracediff.compare.gates import (
     COUNTS,
     TIMES,
@@ -24,7 +25,7 @@ from tracediff.compare.gates import (
     read_policy,
 )
 from tracediff.errors import TracediffError
-from tracediff.model import GateWaiver, decode, encode
+from tracediff.model import GateWaiver, encode
 
 DAY = date(2027, 1, 31)
 FULL = (

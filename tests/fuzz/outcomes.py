@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from tests.tiny import ROOT
+from tracediff.companions.result import decode
 from tracediff.errors import TracediffError
-from tracediff.model import Result, decode
+from tracediff.model import Result
 
 SLUGS = frozenset(
     re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs/messages.md").read_text(encoding="utf-8"), re.M)

@@ -14,7 +14,6 @@ from tests.measure.test_host_only import side as host_side
 from tests.measure.test_timelines import column, inside
 from tests.serving import US, run_of, runs_of, serving
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
-from tracediff.companions.bench.read import KpiReport, Metric
 from tracediff.compare import show_rows
 from tracediff.compare.compare import Options, compare
 from tracediff.compare.show import show
@@ -289,16 +288,6 @@ def test_the_host_alone(tmp_path) -> None:
     assert spent(report) == {"gc": 50, "gil_wait": 100, "host_work": 850}
     assert not {"compute", "launch_latency"} & {row.category for row in report.accounting}
     assert "host-only" in {note.slug for note in report.warnings}
-
-
-def test_benchmark_figures_are_means_of_the_reports(tmp_path) -> None:
-    reports = [
-        KpiReport("serving-benchmark", name, {"ttft_mean_ms": Metric(value, "ms", "lower")})
-        for name, value in (("a.json", 10.0), ("b.json", 14.0))
-    ]
-    kpi = show(runs_of(tmp_path, "a", [100.0]), kpi=reports).kpi
-    assert kpi is not None and kpi.source == "a.json, b.json"
-    assert [(row.metric, row.value) for row in kpi.rows] == [("ttft_mean_ms", 12.0)]
 
 
 def test_it_is_read_back_as_it_was(tmp_path) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from tracediff import model as m
+from tracediff.companions.bench.model import Kpi, KpiRow
+from tracediff.companions.result import Result
 
 SCRIPT = "<script>alert(1)</script>"
 PIPE = "a|b"
@@ -342,7 +344,7 @@ def _gaps() -> list[m.GapRow]:
     ]
 
 
-def full() -> m.Result:
+def full() -> Result:
     """Five runs a side, everything captured, a confirmed regression."""
     step = m.Step(
         TOTAL_BASELINE,
@@ -360,7 +362,7 @@ def full() -> m.Result:
     )
     launch_b = m.LaunchSide(6.0, 1.0, 149.0, 0.966, 148_300.0, 127_100.0, 3_400.0, 2_900.0, 14_800.0)
     launch_c = m.LaunchSide(6.0, 1.0, 141.0, 0.964, 152_100.0, 131_500.0, 3_300.0, 2_850.0, 15_100.0)
-    return m.Result(
+    return Result(
         tool=m.Tool("tracediff", "0.1.0"),
         inputs=m.Inputs(
             _side("main", "main", 5),
@@ -572,12 +574,12 @@ def full() -> m.Result:
                 1_300.0,
             ),
         ],
-        kpi=m.Kpi(
+        kpi=Kpi(
             "trtllm-bench.json",
             "trtllm-bench.json",
             [
-                m.KpiRow("output tokens/s", "tok/s", "higher", 15_420.0, 13_720.0, -1_700.0, 0.93),
-                m.KpiRow("inter-token latency p50", "ms", "lower", 1.04, 1.17, 0.13, 1.01),
+                KpiRow("output tokens/s", "tok/s", "higher", 15_420.0, 13_720.0, -1_700.0, 0.93),
+                KpiRow("inter-token latency p50", "ms", "lower", 1.04, 1.17, 0.13, 1.01),
             ],
             "The benchmark ran unprofiled.",
         ),
@@ -606,12 +608,12 @@ def full() -> m.Result:
     )
 
 
-def minimal() -> m.Result:
+def minimal() -> Result:
     """One run a side, empty tables, nothing captured beyond kernels."""
     none = dict.fromkeys(("gil", "gc", "nvtx", "graphs", "memcpy", "sync"), "not_captured")
     accounting = {"compute": 812_000.0, "unattributed": 88_000.0}
     launch = m.LaunchSide(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return m.Result(
+    return Result(
         tool=m.Tool("tracediff", "0.1.0"),
         inputs=m.Inputs(_side("a", "a", 1), _side("b", "b", 1)),
         verdict="inconclusive",
@@ -640,7 +642,7 @@ def minimal() -> m.Result:
     )
 
 
-def one_sided() -> m.Result:
+def one_sided() -> Result:
     """GIL waits captured on the baseline only: nothing to compare, and the waterfall must still close."""
     candidate = {key: value for key, value in CANDIDATE.items() if key != "gil_wait"}
     candidate["host_work"] += CANDIDATE["gil_wait"]
@@ -652,7 +654,7 @@ def one_sided() -> m.Result:
     )
 
 
-def large(rows: int = 3_000) -> m.Result:
+def large(rows: int = 3_000) -> Result:
     """Tables far beyond what a page should hold, with long hostile names."""
     whole = full()
     name = f"{SCRIPT}{TICK}{PIPE}{MENTION}" * 8

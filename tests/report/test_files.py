@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from tests.report import sample
+from tracediff.companions.result import decode
 from tracediff.errors import TracediffError
-from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, decode, encode
+from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, encode
 from tracediff.report import templates
 from tracediff.report.annotations import render_annotations
 from tracediff.report.benchmark import render_benchmark

@@ -107,7 +107,7 @@ def hostile(name: str) -> Result:
                  "api", "slug", "generation", "source_baseline", "holder_thread", "family"}  # fmt: skip
         return name if isinstance(value, str) and key in named else value
 
-    return msgspec.convert(walk(msgspec.to_builtins(whole)), Result)
+    return msgspec.convert(walk(msgspec.to_builtins(whole)), type(whole))
 
 
 @pytest.mark.parametrize("name", NASTY)

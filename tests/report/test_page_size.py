@@ -6,11 +6,12 @@ import pytest
 
 from fixtures.builders import wide
 from tests.measure.test_timelines import result_of
+from tracediff.companions.result import decode
 from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.inputs import resolve
-from tracediff.model import decode, encode
+from tracediff.model import encode
 from tracediff.report.html import render_html
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
+from tests.companions.latencies.test_render import report as latency_report
 from tests.report import sample
 from tests.report.golden import check
-from tests.report.test_latencies import report as latency_report
 from tests.report.test_markdown import NASTY, hostile
 from tracediff.errors import TracediffError
 from tracediff.model import Check, GateOutcome, Gates, GateWaiver, Pair, Result

@@ -21,11 +21,11 @@ from rich.console import Console
 from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.serving import US
+from tracediff.cli.schema import build_schema
 from tracediff.compare.show import show
 from tracediff.model import encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
 from tracediff.report import show_words, tables
-from tracediff.report.schema import build_schema
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 
 NAMES = ("graph", "gc", "straggler")

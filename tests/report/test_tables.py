@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 
 from tests.report import sample
-from tracediff.model import FORMAT_VERSION, Result, encode
+from tracediff.cli.schema import build_schema, render_schema
+from tracediff.companions.result import Result
+from tracediff.model import FORMAT_VERSION, encode
 from tracediff.report import tables
-from tracediff.report.schema import build_schema, render_schema
 
 RESULTS = {
     "full": sample.full(),
@@ -41,7 +42,7 @@ def test_every_list_of_the_result_is_a_table(result: Result) -> None:
         ("comparability_checks", result.comparability.checks), ("kpi_rows", result.kpi.rows if result.kpi else []),
     ):  # fmt: skip
         assert len(frames[name]) == len(rows), name
-    assert list(frames) == tables.names()
+    assert list(frames) == tables.names(Result)
     assert len(frames["findings_evidence_moments"]) == sum(
         len(one.evidence.moments) for one in result.findings
     )
@@ -104,7 +105,7 @@ def test_negative_numbers_stay_numbers() -> None:
 
 def test_the_same_result_gives_the_same_bytes() -> None:
     assert dict(tables.files(sample.full())) == dict(tables.files(sample.full()))
-    assert sorted(dict(tables.files(sample.full()))) == sorted(tables.file_names())
+    assert sorted(dict(tables.files(sample.full()))) == sorted(tables.file_names(Result))
 
 
 # The schema

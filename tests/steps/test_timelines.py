@@ -11,11 +11,12 @@ from fixtures.builders import TraceBuilder
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
+from tracediff.companions.result import decode
 from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.inputs import resolve
-from tracediff.model import Result, TimelineLane, TimelineStep, decode, encode
+from tracediff.model import Result, TimelineLane, TimelineStep, encode
 from tracediff.steps.sample import MOST_EVENTS, bounded, merge
 
 BUSY = ("compute", "comm", "memcpy")

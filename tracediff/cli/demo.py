@@ -34,6 +34,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     from tracediff.cli.compare import finish
     from tracediff.cli.outputs import Output, check
     from tracediff.companions.bench.compare import with_bundle_kpi
+    from tracediff.companions.result import complete
     from tracediff.compare.compare import compare
     from tracediff.compare.gates import Policy
     from tracediff.execution.run import Reading, reduce_sides
@@ -46,7 +47,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     folder = bundled()
     *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
     before, after = reduce_sides(files, Reading(keep=True))
-    result = compare(before, after)
+    result = complete(compare(before, after))
     if bundle is not None:
         result = with_bundle_kpi(result, bundle)
     sys.exit(finish(result, output, Policy()))

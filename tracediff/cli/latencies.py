@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import takes
 from tracediff.cli.outputs import Output, check, not_of, write_outputs
 from tracediff.formats.selection import own_label
-from tracediff.report.kinds import BY_NAME
 from tracediff.request import LatenciesRequest
 
 
@@ -35,13 +35,13 @@ def latencies(request: LatenciesRequest, output: Output) -> None:
     at best. label=PATH names a side.
     """
     import tracediff
-    from tracediff.compare.session import compare_latencies
+    from tracediff.companions.latencies.compare import compare_files
+    from tracediff.companions.latencies.model import LatencyReport
     from tracediff.model import Tool
-    from tracediff.model.latencies import LatencyReport
 
     check(output, BY_NAME["latencies"])
     (one, before), (other, after) = _named(request.baseline), _named(request.candidate)
-    found = compare_latencies(request.options((before,), (after,)), (one, other))
+    found = compare_files(request.options((before,), (after,)), (one, other))
     report = LatencyReport(tool=Tool("tracediff", tracediff.__version__), latencies=found)
     write_outputs(report, output)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import complete_files, takes
 from tracediff.cli.outputs import Output, check, not_of, write_outputs
-from tracediff.report.kinds import BY_NAME
 
 
 @click.command(
@@ -36,9 +36,9 @@ def ncu(baseline: str, candidate: str, output: Output) -> None:
     """
     import tracediff
     from tracediff.companions.ncu.compare import compare_ncu
+    from tracediff.companions.ncu.model import NcuReport
     from tracediff.companions.ncu.read import read_named
     from tracediff.model import Tool
-    from tracediff.model.ncu import NcuReport
 
     check(output, BY_NAME["ncu"])
     found = compare_ncu(read_named(baseline), read_named(candidate))

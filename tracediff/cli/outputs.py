@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracediff.cli.kinds import BY_NAME, COMPARISON, Kind, kind_of, named, print_report, render, version
 from tracediff.errors import TracediffError
-from tracediff.report.kinds import BY_NAME, COMPARISON, Kind, kind_of, named, print_report, render, version
 from tracediff.request import option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tracediff.cli.kinds import Report
     from tracediff.model import Result
-    from tracediff.report.kinds import Report
 
 _FORMATS = ("html", "md", "json", "postmortem", "tables", "junit", "benchmark-json")
 

@@ -78,7 +78,7 @@ def query(
     is printed; a file and the forms for programs hold the last.
     """
     if schema:
-        from tracediff.report.schema import render_reference
+        from tracediff.report.reference import render_reference
 
         click.echo(render_reference(), nl=False)
         return

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from tracediff.cli.compare import finish
+from tracediff.cli.kinds import Kind, kind_of
 from tracediff.cli.options import Gating, takes
 from tracediff.cli.outputs import Output, check, read_saved, write_outputs
 from tracediff.errors import TracediffError
-from tracediff.report.kinds import Kind, kind_of
 
 
 @click.command(epilog="Example: tracediff report result.json --html report.html --postmortem incident.md")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import progress, takes
 from tracediff.cli.outputs import Output, check, not_of, write_outputs
-from tracediff.report.kinds import BY_NAME
 from tracediff.request import ShowRequest
 
 

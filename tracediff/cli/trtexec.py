@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import complete_files, takes
 from tracediff.cli.outputs import Output, check, not_of, write_outputs
-from tracediff.report.kinds import BY_NAME
 
 
 @click.command(
@@ -37,9 +37,9 @@ def trtexec(baseline: str, candidate: str, output: Output) -> None:
     """
     import tracediff
     from tracediff.companions.trtexec.compare import compare_trtexec
+    from tracediff.companions.trtexec.model import TrtexecReport
     from tracediff.companions.trtexec.read import read
     from tracediff.model import Tool
-    from tracediff.model.trtexec import TrtexecReport
 
     check(output, BY_NAME["trtexec"])
     found = compare_trtexec(read(baseline), read(candidate))

@@ -71,7 +71,6 @@ from tracediff.model import (
     Coverage,
     Finding,
     Inputs,
-    Kpi,
     Launch,
     Note,
     Pair,
@@ -97,7 +96,6 @@ def compare(
     candidate: Side,
     options: Options | None = None,
     *,
-    kpi: Kpi | None = None,
     noise: Side | None = None,
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
@@ -220,7 +218,7 @@ def compare(
         ranks=ranks,
         rank_skew=skews(joint),
         kernel_ranks=uneven,
-        kpi=kpi,
+        kpi=None,
         comparability=comparability,
         coverage=Coverage(
             *(

@@ -14,8 +14,6 @@ import polars as pl
 
 import tracediff
 from tracediff.accounting.intervals import Floats
-from tracediff.companions.bench.compare import mean_figures
-from tracediff.companions.bench.read import KpiReport
 from tracediff.compare import show_rows, tables
 from tracediff.compare import tables as tables_system
 from tracediff.compare.cells import (
@@ -58,11 +56,9 @@ from tracediff.model.show import (
     Show,
     ShowCall,
     ShowCategory,
-    ShowFigure,
     ShowHostWork,
     ShowKernel,
     ShowKernelStratum,
-    ShowKpi,
     ShowMemory,
     ShowMetric,
     ShowMoment,
@@ -251,7 +247,7 @@ class Means:
         return float(self.mean[cell] / self.mean[0]) if self.mean[0] else 0.0
 
 
-def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport] = ()) -> Show:
+def show(side: Side, options: Options | None = None) -> Show:
     """Report on one side.
 
     Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
@@ -319,7 +315,7 @@ def show(side: Side, options: Options | None = None, *, kpi: Sequence[KpiReport]
         threads=show_rows.threads(tables.threads(sides, ranges)),
         response_path=show_rows.response_path(tables.response_path(ranges, (step_ns, 0.0))),
         ranks=show_rows.ranks(sides, located, frame, weigher),
-        kpi=_kpi(kpi),
+        kpi=None,
         coverage={kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS},
         warnings=_warnings(side, strata, gaps_left_out),
         system=show_system(side, weigher),
@@ -416,13 +412,6 @@ def _warnings(side: Side, strata: Strata, gaps_left_out: int) -> list[Note]:
             Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the least time are not listed")
         )
     return notes + repeated_captures([side])
-
-
-def _kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
-    if not reports:
-        return None
-    rows = [ShowFigure(name, one.unit, one.better, one.value) for name, one in mean_figures(reports)]
-    return ShowKpi(", ".join(report.source for report in reports), rows)
 
 
 def _timelines(

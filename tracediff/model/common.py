@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -46,6 +46,12 @@ class Note(msgspec.Struct, frozen=True):
 
     slug: str
     message: str
+
+
+class Section(msgspec.Struct, frozen=True):
+    """What a companion adds to a result. The core carries it; `renderer` names the module that writes it into a report."""
+
+    renderer: ClassVar[str]
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from tracediff.model.common import (
     Note,
     Outcome,
     Phase,
+    Section,
     Severity,
     Step,
     StepSample,
@@ -26,9 +27,6 @@ from tracediff.model.common import (
     Tool,
     Verdict,
 )
-from tracediff.model.latencies import Latencies
-from tracediff.model.ncu import Ncu
-from tracediff.model.trtexec import Trtexec
 
 # What was compared: the files of both sides, and the options that change numbers.
 
@@ -326,30 +324,6 @@ class KernelRow(msgspec.Struct, frozen=True):
     q_value: float | None = None
     range: str | None = None
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
-
-
-# The benchmark's own figures.
-
-
-class KpiRow(msgspec.Struct, frozen=True):
-    """One figure of a benchmark's own report."""
-
-    metric: str
-    unit: str
-    better: Literal["lower", "higher"]
-    baseline: float
-    candidate: float
-    delta: float
-    explained: float | None = None  # share of the delta that the step-time delta explains
-
-
-class Kpi(msgspec.Struct, frozen=True):
-    """The benchmark's own figures beside the trace."""
-
-    source_baseline: str
-    source_candidate: str
-    rows: list[KpiRow]
-    note: str = ""
 
 
 # Launch overhead and CUDA graphs.
@@ -773,7 +747,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     response_path: list[ResponseStage]
     strata: list[Stratum]
     ranks: list[RankRow]  # in order of ranks; reports show outliers first
-    kpi: Kpi | None
+    kpi: Section | None  # of companions, like `ncu`, `trtexec`, `latencies`: companions/result.py
     comparability: Comparability
     coverage: Coverage
     warnings: list[Note]
@@ -783,19 +757,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     kernel_ranks: list[KernelRanks] = []  # the most time first
-    ncu: Ncu | None = None  # where files of Nsight Compute were given
-    trtexec: Trtexec | None = None  # where files of trtexec were given
-    latencies: Latencies | None = None  # where latencies without a profiler were given
+    ncu: Section | None = None
+    trtexec: Section | None = None
+    latencies: Section | None = None
     system: System | None = (
         None  # where a side recorded OS calls, context switches, CUDA's memory or GPU metrics
     )
-
-
-def decode(data: bytes) -> Result:
-    """Read a result back from JSON; raises `msgspec.ValidationError` where it is not one."""
-    return RESULT.decode(data)
-
-
-# What reads results back.
-
-RESULT = msgspec.json.Decoder(Result)

@@ -403,7 +403,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     threads: list[ShowThread]
     response_path: list[ShowStage]
     ranks: list[ShowRank]
-    kpi: ShowKpi | None
+    kpi: ShowKpi | None  # where a benchmark's reports were given
     coverage: dict[str, Captured]
     warnings: list[Note]
     system: ShowSystem | None = None  # where any of it was captured

@@ -10,14 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tracediff.model import Result
-from tracediff.model.contents import Inputs
-from tracediff.model.latencies import LatencyReport
-from tracediff.model.ncu import NcuReport
-from tracediff.model.show import Show
-from tracediff.model.trtexec import TrtexecReport
+from tracediff.model import Section
 
-Report = TypeVar("Report", bound=Result | Show | NcuReport | TrtexecReport | LatencyReport | Inputs)
+Report = TypeVar("Report", bound=msgspec.Struct)
 
 # C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
 _UNSEEN = re.compile(
@@ -54,8 +49,15 @@ def _walk(value: Any, field: str) -> Any:
 
 
 def neutral(result: Report) -> Report:
-    """Return the same result, or report of one capture, without control or invisible characters; SQL keeps its line breaks."""
-    return msgspec.convert(_walk(msgspec.to_builtins(result), ""), type(result))
+    """Return the same report without control or invisible characters; SQL keeps its line breaks."""
+    plain = _walk(msgspec.to_builtins(result), "")
+    # A result of the core knows the sections of companions as `Section` alone.
+    sections = {
+        name: msgspec.convert(plain[name], type(value))
+        for name in result.__struct_fields__
+        if isinstance(value := getattr(result, name), Section)
+    }
+    return msgspec.structs.replace(msgspec.convert(plain, type(result)), **sections)
 
 
 def shorten(text: str, width: int) -> str:

@@ -11,15 +11,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.companions.latencies import words as latencies_words
-from tracediff.companions.ncu import words as ncu_words
-from tracediff.companions.trtexec import words as trtexec_words
 from tracediff.compare.evidence import kernel_sql
-from tracediff.model import Accounting, KernelRow, NcuRow, Result
+from tracediff.model import Accounting, KernelRow, Result
 from tracediff.report import (
     figures,
     palette,
     rank_words,
+    sections,
     system_words,
     templates,
     timelines,
@@ -44,8 +42,6 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     environment = templates.html_environment()
     figure = waterfall.build(result)
-    parts = (("ncu.css", result.ncu or result.trtexec), ("latencies.css", result.latencies))
-    styles = [name for name, there in parts if there]
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(
         r=result,
@@ -58,24 +54,13 @@ def render_html(result: Result) -> str:
         left_out=left_out(result),
         timelines=timelines.build(result),
         kernel_number=lambda row: places[id(row)],
-        ncu=result.ncu,
-        ncu_words=ncu_words,
-        ncu_of=lambda place: _ncu_of(result, place),
+        kernel_notes=sections.kernel_notes(result),
         kernel_rows=len(result.kernels),
-        trtexec=result.trtexec,
-        trt_words=trtexec_words,
-        latencies=result.latencies,
-        latencies_words=latencies_words,
         alone=False,
-        **own_files(["timelines.js"], styles),
+        **sections.context(result),
+        **own_files(["timelines.js"], sections.styles(result)),
         **helpers(),
     )
-
-
-def _ncu_of(result: Result, place: int) -> list[tuple[int, NcuRow]]:
-    """The rows of counters of a kernel row, with their numbers."""
-    rows = result.ncu.rows if result.ncu else []
-    return [(number, row) for number, row in enumerate(rows) if row.kernel == place]
 
 
 def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:

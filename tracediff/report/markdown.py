@@ -6,15 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tracediff.companions.latencies import words as latencies_words
-from tracediff.companions.ncu import words as ncu_words
-from tracediff.companions.trtexec import words as trtexec_words
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import rank_words, system_words, units, waterfall, words
+from tracediff.report import rank_words, sections, system_words, units, waterfall, words
 from tracediff.report import words as names
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
-from tracediff.report.tables import benchmark_rows, gap_order, kernel_order, range_order
+from tracediff.report.tables import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 
 LIMIT = 65_536  # characters of a GitHub comment
@@ -131,11 +128,8 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         system_words=system_words,
         units=units,
         words=words,
-        ncu_words=ncu_words,
-        t=result.trtexec,
-        trt_words=trtexec_words,
-        latencies_words=latencies_words,
-        kpi=_kpi(result, budget.rows),
+        kpi_rows=_kpi(result, budget.rows),
+        **sections.context(result),
         rank_rows=rank_words.ordered(result.ranks),
         rank_outliers=rank_words.outliers(result),
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
@@ -163,7 +157,8 @@ def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
 
 def _kpi(result: Result, most: int) -> list[list[Markdown]]:
     """Write a benchmark's figures; those that the step time explains come first."""
-    return [[markdown_prose(text, 200) for text in texts] for texts in benchmark_rows(result)[:most]]
+    rows = sections.renderer(result.kpi).rows(result.kpi)[:most] if result.kpi else []
+    return [[markdown_prose(text, 200) for text in texts] for texts in rows]
 
 
 def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:

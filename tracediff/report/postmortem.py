@@ -12,10 +12,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tracediff.companions.latencies import words as latencies_words
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, Result, RunInput
-from tracediff.report import palette, templates, units, waterfall, words
+from tracediff.report import palette, sections, templates, units, waterfall, words
 from tracediff.report import write as document
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
 from tracediff.report.left_out import left_out
@@ -35,7 +34,7 @@ from tracediff.report.write import (
 )
 from tracediff.report.write import Waterfall as Figure
 
-# Parts of the post-mortem on what was given beside the captures: gates, latencies without a profiler.
+# Parts of the post-mortem on what was given beside the captures.
 
 _MOST = 20  # rows and notes
 
@@ -61,39 +60,6 @@ def gates(result: Result) -> list[Block]:
         Table(["Gate", "Outcome", "What was measured"], rows),
         *([Paragraph([f"{left} more gates: see the JSON."])] if left > 0 else []),
         *([Items(notes)] if notes else []),
-    ]
-
-
-def latencies(result: Result) -> list[Block]:
-    """Return the latencies that were measured without a profiler; nothing where none were given."""
-    found = result.latencies
-    if found is None:
-        return []
-    unit = latencies_words.scale(found).unit
-    rows: list[list[Span]] = [
-        [
-            line.label, Number(line.before), Number(line.after), Number(line.delta), Number(line.change),
-            Number(line.interval), line.level,
-        ]
-        for line in latencies_words.lines(found)
-    ]  # fmt: skip
-    header = [
-        f"{unit} an iteration", "Baseline", "Candidate", "Delta", "Change", latencies_words.interval_name(found), "Level",
-    ]  # fmt: skip
-    notes = [f"Profiling, {line}." for line in latencies_words.traced(found)] + (
-        [found.note] if found.note else []
-    )
-    notes += [
-        f"{check.name.replace('_', ' ')}: baseline {check.baseline}, candidate {check.candidate}: {check.message}"
-        for check in found.checks
-        if check.status != "ok"
-    ]
-    return [
-        Heading(2, "Latencies without a profiler"),
-        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), words.sentence(found.verdict_reason)]),
-        Table(header, rows),
-        Paragraph([f"{latencies_words.facts(found)}."]),
-        *([Items([[note] for note in notes[:_MOST]])] if notes else []),
     ]
 
 
@@ -357,7 +323,7 @@ def build(result: Result) -> list[Block]:
         *_opening(result),
         *_summary(result),
         *_impact(result),
-        *latencies(result),
+        *(sections.renderer(result.latencies).document(result.latencies) if result.latencies else []),
         *gates(result),
         *_timeline(result),
         *_changed(result),
@@ -422,20 +388,9 @@ def _summary(result: Result) -> list[Block]:
 
 def _impact(result: Result) -> list[Block]:
     blocks: list[Block] = [Heading(2, "Impact")]
-    kpi, step = result.kpi, result.step
-    if kpi and kpi.rows:
-        rows: list[list[Span]] = [
-            [
-                row.metric + (f", {row.unit}" if row.unit else ""), Number(f"{row.baseline:,.6g}"), Number(f"{row.candidate:,.6g}"),
-                Number(units.percent(row.delta, row.baseline)),
-                "" if not row.delta else "better" if (row.delta > 0) == (row.better == "higher") else "worse",
-                Number("" if row.explained is None else units.share(row.explained)),
-            ]
-            for row in kpi.rows
-        ]  # fmt: skip
-        header = ["Figure", "Baseline", "Candidate", "Change", "", "Explained by the step time"]
-        blocks.append(Table(header, rows))
-    else:
+    step = result.step
+    figures = sections.renderer(result.kpi).document(result.kpi) if result.kpi else []
+    if not any(isinstance(block, Table) for block in figures):
         blocks.append(
             Paragraph(
                 [
@@ -444,8 +399,7 @@ def _impact(result: Result) -> list[Block]:
                 ]
             )
         )  # fmt: skip
-    if kpi and kpi.note:
-        blocks.append(Paragraph([kpi.note]))
+    blocks += figures
     if step.baseline_ns > 0 and step.candidate_ns > 0:
         before, after = 1e9 / step.baseline_ns, 1e9 / step.candidate_ns
         change = units.percent(after - before, before)

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import polars as pl
 
-from tracediff.model import GapRow, KernelRow, KpiRow, RangeRow, RankRow, Result, TimelineLane, TimelineStep
+from tracediff.model import GapRow, KernelRow, RangeRow, RankRow, Result, TimelineLane, TimelineStep
 from tracediff.model.show import Show, ShowRank
-from tracediff.report import palette, units, words
+from tracediff.report import palette, words
 from tracediff.report.escape import neutral
 
 Kind = type[Result] | type[Show]
@@ -36,7 +36,7 @@ class _Table:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-def names(kind: Kind = Result) -> list[str]:
+def names(kind: Kind) -> list[str]:
     """Return the tables' names in their order; the same for every result, or every report of one capture."""
     return list(_layout(kind))
 
@@ -91,13 +91,13 @@ def files(result: Result | Show) -> Iterator[tuple[str, bytes]]:
         yield f"{name}.parquet", parquet(frame)
 
 
-def file_names(kind: Kind = Result) -> list[str]:
+def file_names(kind: Kind) -> list[str]:
     """Return the names of all files that `files` yields."""
     return [f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet")]
 
 
 def _kind(result: Result | Show) -> Kind:
-    return Result if isinstance(result, Result) else Show
+    return type(result)
 
 
 def _layout(kind: Kind) -> dict[str, _Table]:
@@ -328,26 +328,3 @@ def rank_order(row: RankRow | ShowRank) -> tuple[float, int, int]:
     """Order ranks: outliers first, those that are furthest from the others; then by their number."""
     far = abs(row.outlier or 0.0)
     return (-far if far >= OUTLIER else 0.0), row.rank, row.device
-
-
-def benchmark_rows(result: Result) -> list[list[str]]:
-    """Write a benchmark's figures: figure and unit, baseline, candidate, delta, change, share that the step explains.
-
-    Those that the step time explains come first.
-    """
-    found = sorted(result.kpi.rows if result.kpi else [], key=lambda row: row.explained is None)
-    return [_benchmark_row(row) for row in found]
-
-
-def _benchmark_row(row: KpiRow) -> list[str]:
-    better = "" if not row.delta else "better" if (row.delta > 0) == (row.better == "higher") else "worse"
-    return [
-        row.metric + (f", {row.unit}" if row.unit else ""), _figure(row.baseline), _figure(row.candidate),
-        ("+" if row.delta > 0 else "") + _figure(row.delta), f"{units.percent(row.delta, row.baseline)} {better}",
-        "" if row.explained is None else units.share(row.explained),
-    ]  # fmt: skip
-
-
-def _figure(value: float) -> str:
-    """Write a benchmark's figure with four digits."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, KernelRow, Note, Result, System
-from tracediff.report import rank_words, system_words, units, waterfall, words
+from tracediff.model import Finding, KernelRow, Note, Result, Section, System
+from tracediff.report import rank_words, sections, system_words, units, waterfall, words
 from tracediff.report import words as names
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
@@ -30,28 +30,18 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
-    if result.ncu:
-        from tracediff.companions.ncu.render import print_rows
-
-        print_rows(result.ncu, console, top)
+    _section(result.ncu, console, top)
     _ranks(result, console)
-    if result.kpi:
-        from tracediff.companions.bench.render import print_benchmark
-
-        print_benchmark(result, console, top)
-    if result.trtexec:
-        from tracediff.companions.trtexec.render import print_trtexec
-
-        print_heading(console, "TensorRT engines, by trtexec")
-        print_line(console, result.trtexec.verdict_reason)
-        print_trtexec(result.trtexec, console, top)
-    if result.latencies:
-        from tracediff.companions.latencies.render import print_latencies
-
-        print_latencies(result.latencies, console)
+    for section in (result.kpi, result.trtexec, result.latencies):
+        _section(section, console, top)
     if result.system:
         _system(result.system, console, top)
     _doubts(result, console)
+
+
+def _section(section: Section | None, console: Console, top: int) -> None:
+    if section:
+        sections.renderer(section).print_section(section, console, top)
 
 
 def print_heading(console: Console, text: str) -> None:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.companions.bench.read import KpiReport, Metric, read
 from tracediff.errors import TracediffError
-from tracediff.model import Kpi, KpiRow, Note
+from tracediff.model import Note
+from tracediff.model.show import ShowFigure, ShowKpi
 from tracediff.stats.tests import run_level_interval
 
 if TYPE_CHECKING:
+    from tracediff.companions.result import Result
     from tracediff.formats.bundle import Bundle, BundleRun
-    from tracediff.model import Result
 
 
 NO_CHANGE = 0.005  # below this part of the larger side a figure has not moved: a share of it would be noise
@@ -34,13 +36,11 @@ _ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft",
 def compare_kpi(
     baseline: Sequence[KpiReport],
     candidate: Sequence[KpiReport],
-    *,
-    step_baseline_ns: float,
-    step_candidate_ns: float,
+    step_ns: tuple[float, float],
 ) -> Kpi:
     """Return the figures that both sides have; with several reports a side, the mean of those that have it.
 
-    `step_*_ns` are the step times of the trace. `explained` is the share of a figure's delta that the
+    `step_ns`: the step times of the trace, baseline and candidate. `explained` is the share of a figure's delta that the
     trace's step-time delta makes up:
 
         explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
@@ -62,7 +62,7 @@ def compare_kpi(
     """
     sides = (_means(baseline), _means(candidate))
     tokens = sides[0].get("tokens_per_step")
-    step_delta_ms = (step_candidate_ns - step_baseline_ns) / 1e6
+    step_delta_ms = (step_ns[1] - step_ns[0]) / 1e6
     rows = []
     for name in sorted(sides[0].keys() & sides[1].keys(), key=_sort_key):
         before, after = sides[0][name], sides[1][name]
@@ -81,10 +81,16 @@ def compare_kpi(
     return Kpi(_sources(baseline), _sources(candidate), rows, _note(baseline, candidate, sides))
 
 
-def mean_figures(reports: Sequence[KpiReport]) -> list[tuple[str, Metric]]:
-    """The figures of some reports in their order; of several reports, the mean of those that have one."""
+def show_kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
+    """The figures of one side's reports; of several reports, the mean of those that have one. None without reports."""
+    if not reports:
+        return None
     found = _means(reports)
-    return [(name, found[name]) for name in sorted(found, key=_sort_key)]
+    rows = [
+        ShowFigure(name, one.unit, one.better, one.value)
+        for name, one in sorted(found.items(), key=lambda item: _sort_key(item[0]))
+    ]
+    return ShowKpi(_sources(reports), rows)
 
 
 def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
@@ -200,10 +206,7 @@ def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] 
     baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
     kpi = None
     if baseline and candidate:
-        kpi = compare_kpi(
-            baseline, candidate,
-            step_baseline_ns=result.step.baseline_ns, step_candidate_ns=result.step.candidate_ns,
-        )  # fmt: skip
+        kpi = compare_kpi(baseline, candidate, (result.step.baseline_ns, result.step.candidate_ns))
     note = _cost_note(bundle, warn)
     if note:
         kpi = kpi or Kpi("", "", [])

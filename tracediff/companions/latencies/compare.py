@@ -8,24 +8,21 @@ from typing import Literal
 
 import numpy as np
 
-from tracediff.companions.latencies.read import LatencyFile, quantity
-from tracediff.companions.ncu.reasons import both, time
-from tracediff.compare.cells import Estimates, levels, moderated_noise
-from tracediff.compare.findings import robust_estimates, shown
-from tracediff.compare.verdict import decide, step_estimate
-from tracediff.errors import TracediffError
-from tracediff.model import (
-    Check,
-    Evidence,
+from tracediff.companions.latencies.model import (
     Latencies,
     LatencyOutlier,
     LatencyRow,
     LatencyRun,
     LatencySide,
-    Pair,
-    Step,
-    Verdict,
 )
+from tracediff.companions.latencies.options import LatencyOptions
+from tracediff.companions.latencies.read import LatencyFile, quantity, read_side
+from tracediff.companions.ncu.reasons import both, time
+from tracediff.compare.cells import Estimates, levels, moderated_noise
+from tracediff.compare.findings import robust_estimates, shown
+from tracediff.compare.verdict import decide, step_estimate
+from tracediff.errors import TracediffError
+from tracediff.model import Check, Evidence, Pair, Step, Verdict
 from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
 from tracediff.stats.tests import run_level_p, trimmed_means
 
@@ -370,6 +367,15 @@ LEAST = 5
 """Iterations of the only run of a side from which its figures have intervals: the first decides the mean of fewer."""
 DRAWN = 200  # steps of probability of the quantiles that are drawn
 _LISTED = 10  # outliers of a run
+
+
+def compare_files(options: LatencyOptions, labels: tuple[str, str]) -> Latencies:
+    """Read and compare both sides. Raises `TracediffError`: those of `read_side` and of `compare_latencies`."""
+    baseline, candidate = (
+        read_side(paths, column=options.column, unit=options.unit)
+        for paths in (options.baseline, options.candidate)
+    )
+    return compare_latencies(baseline, candidate, labels, options.warm_up)
 
 
 def compare_latencies(

@@ -1,19 +1,202 @@
-"""Latencies without a profiler, on a terminal: the verdict, the figures, and what to doubt."""
+"""Latencies without a profiler as text: the verdict, the figures, and what to doubt; on a terminal, in Markdown, on a page."""
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.companions.latencies import words as latencies_words
-from tracediff.model import Latencies
-from tracediff.model.latencies import LatencyReport
-from tracediff.report import templates, words
-from tracediff.report.escape import markdown_cell, markdown_code, neutral
+from tracediff.companions.latencies.model import (
+    Latencies,
+    LatencyReport,
+    LatencyRow,
+    LatencyRun,
+    LatencySide,
+)
+from tracediff.report import sections, templates, units, words
+from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
+from tracediff.report.figures import Axis, axis
 from tracediff.report.html import helpers, own_files
 from tracediff.report.terminal import TONES, has_unicode, print_heading, print_line
+from tracediff.report.write import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
+
+STYLE = "latencies.css"
+_NOTES = 20  # of a post-mortem
+NONE = "not known"
+LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
+_HEIGHT, _WIDTH, _LEFT, _TOP = 190.0, 640.0, 40.0, 8.0
+_DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table as text; the change is `~` where it is within noise."""
+
+    label: str
+    before: str
+    after: str
+    delta: str
+    change: str
+    interval: str
+    level: str
+    q: str
+
+
+def scale(found: Latencies) -> units.Scale:
+    """Choose the one scale of all figures."""
+    return units.scale_for([value for row in found.rows for value in (row.baseline_ns, row.candidate_ns)])
+
+
+def lines(found: Latencies) -> list[Line]:
+    """Write every row."""
+    s = scale(found)
+    return [_line(row, s) for row in found.rows]
+
+
+def label(row: LatencyRow) -> str:
+    """Name a row; with a mark where it holds trimmed means."""
+    return LABELS[row.statistic] + ("*" if row.trimmed else "")
+
+
+def _line(row: LatencyRow, s: units.Scale) -> Line:
+    delta = units.delta(s, row.delta_ns, row.baseline_ns, row.level)
+    known = row.ci_low_ns is not None and row.ci_high_ns is not None
+    return Line(
+        label(row),
+        s.number(row.baseline_ns),
+        s.number(row.candidate_ns),
+        delta.signed,
+        delta.percent,
+        f"{s.signed(row.ci_low_ns or 0.0)} to {s.signed(row.ci_high_ns or 0.0)}" if known else NONE,
+        words.LEVELS[row.level][0],
+        "" if row.q_value is None else units.probability(row.q_value),
+    )
+
+
+def interval_name(found: Latencies) -> str:
+    """Name the intervals for what they hold."""
+    runs = found.step.runs
+    return "95 % CI" if min(runs.baseline, runs.candidate) > 1 else "95 % CI within the runs"
+
+
+def facts(found: Latencies) -> str:
+    """P where the verdict does not say it, runs, iterations and the noise floor of the mean."""
+    step, s = found.step, scale(found)
+    said = found.verdict in ("improved", "regressed")
+    parts = [] if step.p_value is None or said else [f"p {units.probability(step.p_value)}"]
+    parts.append(
+        f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
+    )
+    if step.noise_floor_ns is not None:
+        source = "assumed" if step.noise_source == "assumed" else "from repeats, steadied by an assumed one"
+        parts.append(
+            f"one program against itself may differ by {s.time(step.noise_floor_ns)} (noise floor, {source})"
+        )
+    if any(row.trimmed for row in found.rows):
+        parts.append(
+            "* one run lies apart: means without the fastest and slowest fifth of the runs of each side"
+        )
+    return "; ".join(parts)
+
+
+def source(side: LatencySide) -> str:
+    """Say which files a side is, and how they were read."""
+    names = [shorten(run.name, 60) for run in side.runs]
+    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    read = sorted({_read_as(run) for run in side.runs})
+    return f"{listed} ({'; '.join(read[:3])})"
+
+
+def _read_as(run: LatencyRun) -> str:
+    column = f", {shorten(run.column, 60)}" if run.column else ""
+    return f"{run.format}{column}, in {run.unit} by {shorten(run.unit_from, 60)}"
+
+
+def doubts(found: Latencies) -> str:
+    """Name the checks that did not pass; empty where all did."""
+    bad = [check.name.replace("_", " ") for check in found.checks if check.status != "ok"]
+    return (
+        f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass: {', '.join(bad)}"
+        if bad
+        else ""
+    )
+
+
+def outliers(side: LatencySide) -> str:
+    """Name the iterations that are farthest out, of all runs."""
+    found = [(one, run) for run in side.runs for one in run.largest]
+    if not found:
+        return ""
+    found.sort(key=lambda pair: -pair[0].ns)
+    s = units.scale_for([one.ns for one, _ in found])
+    several = len(side.runs) > 1
+    return ", ".join(
+        f"iteration {one.iteration}{f' of {run.name}' if several else ''} {s.time(one.ns)}"
+        for one, run in found[:5]
+    )
+
+
+def notes(found: Latencies) -> list[str]:
+    """What was left out of files, once each."""
+    return list(
+        dict.fromkeys(
+            f"{run.name}: {run.note}"
+            for side in (found.baseline, found.candidate)
+            for run in side.runs
+            if run.note
+        )
+    )
+
+
+def traced(found: Latencies) -> list[str]:
+    """The iteration beside the traced step of each side."""
+    out = []
+    for one in found.traced:
+        s = units.scale_for([one.unprofiled_ns, one.traced_ns])
+        text = f"{one.side}: {s.time(one.unprofiled_ns)} an iteration, {s.time(one.traced_ns)} a step under the profiler"
+        if one.cost_ns is not None and one.share is not None:
+            text += f": {s.delta(one.cost_ns)} ({100 * one.share:+.1f} %)"
+        if one.ci_low_ns is not None and one.ci_high_ns is not None:
+            text += f", 95 % CI {s.signed(one.ci_low_ns)} to {s.signed(one.ci_high_ns)}"
+        out.append(text)
+    return out
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Both distributions: which part of the iterations took at most so long. `points` are those of an SVG polyline."""
+
+    axis: Axis
+    width: float
+    height: float
+    bottom: float
+    levels: list[tuple[float, str]]  # where 0, 25, ... 100 % are
+    points: list[tuple[str, str]]  # side, points
+    left_out: bool
+
+
+def curves(found: Latencies) -> Curves:
+    """Draw the empirical distribution functions of both sides, up to `_DRAWN_TO` of the iterations."""
+    sides = (("baseline", found.baseline.quantiles_ns), ("candidate", found.candidate.quantiles_ns))
+    kept = [
+        (side, values[: int(_DRAWN_TO * (len(values) - 1)) + 1], len(values) - 1) for side, values in sides
+    ]
+    scaled = axis([value for _, values, _ in kept for value in values], _LEFT, _WIDTH - _LEFT - 12)
+    bottom = _HEIGHT - 18
+
+    def y(part: float) -> float:
+        return round(bottom - part * (bottom - _TOP), 2)
+
+    points = [
+        (side, " ".join(f"{scaled.x(value)},{y(place / steps)}" for place, value in enumerate(values)))
+        for side, values, steps in kept
+    ]
+    left_out = any(
+        values[-1] > kept_values[-1] for (_, values), (_, kept_values, _) in zip(sides, kept, strict=True)
+    )
+    levels = [(y(part / 4), f"{25 * part} %") for part in range(5)]
+    return Curves(scaled, _WIDTH, _HEIGHT, bottom, levels, points, left_out)
 
 
 def render_latencies_terminal(report: LatencyReport, console: Console) -> None:
@@ -23,7 +206,7 @@ def render_latencies_terminal(report: LatencyReport, console: Console) -> None:
     _rest(found, console)
 
 
-def print_latencies(found: Latencies, console: Console) -> None:
+def print_section(found: Latencies, console: Console, top: int) -> None:
     """Print them as a part of a comparison of traces. The names are neutral already."""
     print_heading(console, "Latencies without a profiler")
     _verdict(found, console, indent=2)
@@ -35,18 +218,18 @@ def _verdict(found: Latencies, console: Console, indent: int) -> None:
     sign = verdict.sign if has_unicode(console) else ""
     head = (f"{sign} {verdict.word}".strip(), f"bold {TONES[verdict.tone]}")
     print_line(console, head, f"  {found.verdict_reason}", indent=indent)
-    print_line(console, (latencies_words.facts(found), "dim"))
+    print_line(console, (facts(found), "dim"))
 
 
 def _rest(found: Latencies, console: Console) -> None:
     _table(found, console)
-    for line in latencies_words.traced(found):
+    for line in traced(found):
         print_line(console, ("profiling: ", "dim"), line)
-    for text in (found.note, found.step.power_note, *latencies_words.notes(found)):
+    for text in (found.note, found.step.power_note, *notes(found)):
         if text:
             print_line(console, (text, "dim"))
     for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
-        print_line(console, (f"{name}: {latencies_words.source(side)}", "dim"), hang=2)
+        print_line(console, (f"{name}: {source(side)}", "dim"), hang=2)
     bad = [check for check in found.checks if check.status != "ok"]
     print_line(
         console,
@@ -58,16 +241,14 @@ def _rest(found: Latencies, console: Console) -> None:
             f"baseline {check.baseline}, candidate {check.candidate}: {check.message}", hang=2,
         )  # fmt: skip
     for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
-        if text := latencies_words.outliers(side):
-            print_line(console, (f"far out in the {name}: {text}", "dim"), hang=2)
+        if far := outliers(side):
+            print_line(console, (f"far out in the {name}: {far}", "dim"), hang=2)
 
 
 def _table(found: Latencies, console: Console) -> None:
-    rows = latencies_words.lines(found)
-    unit = latencies_words.scale(found).unit
-    head = latencies_words.Line(
-        unit, "baseline", "candidate", "delta", "change", latencies_words.interval_name(found), "level", "q"
-    )
+    rows = lines(found)
+    unit = scale(found).unit
+    head = Line(unit, "baseline", "candidate", "delta", "change", interval_name(found), "level", "q")
     table: list[tuple[str, ...]] = [astuple(row) for row in (head, *rows)]
     if not any(row.q for row in rows):
         table = [line[:-1] for line in table]
@@ -82,41 +263,49 @@ def _table(found: Latencies, console: Console) -> None:
     console.print()
 
 
-# Latencies without a profiler, as Markdown.
+def document(found: Latencies) -> list[Block]:
+    """The section of a post-mortem."""
+    rows: list[list[Span]] = [
+        [
+            line.label, Number(line.before), Number(line.after), Number(line.delta), Number(line.change),
+            Number(line.interval), line.level,
+        ]
+        for line in lines(found)
+    ]  # fmt: skip
+    unit = f"{scale(found).unit} an iteration"
+    notes = [f"Profiling, {line}." for line in traced(found)] + ([found.note] if found.note else [])
+    notes += [
+        f"{check.name.replace('_', ' ')}: baseline {check.baseline}, candidate {check.candidate}: {check.message}"
+        for check in found.checks
+        if check.status != "ok"
+    ]
+    return [
+        Heading(2, "Latencies without a profiler"),
+        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), words.sentence(found.verdict_reason)]),
+        Table([unit, "Baseline", "Candidate", "Delta", "Change", interval_name(found), "Level"], rows),
+        Paragraph([f"{facts(found)}."]),
+        *([Items([[note] for note in notes[:_NOTES]])] if notes else []),
+    ]
 
 
 def render_latencies_markdown(report: LatencyReport) -> str:
     """Return the report of `tracediff latencies`."""
     report = neutral(report)
-    return (
-        templates.markdown_environment()
-        .get_template("latencies.md.j2")
-        .render(
-            r=report, latencies_words=latencies_words, words=words, code=markdown_code, cell=markdown_cell,
-        )
+    template = templates.markdown_environment().get_template("latencies.md.j2")
+    return template.render(
+        r=report, latencies_words=sections.renderer(report.latencies), words=words, code=markdown_code, cell=markdown_cell,
     )  # fmt: skip
-
-
-# Latencies without a profiler, as one HTML file that works offline, in the look of the other pages.
 
 
 def render_latencies_html(report: LatencyReport) -> str:
     """Return the page."""
     report = neutral(report)
-    return (
-        templates.html_environment()
-        .get_template("latencies.html.j2")
-        .render(
-            r=report,
-            comment=render_latencies_markdown(report),
-            verdict=words.VERDICTS[report.latencies.verdict],
-            **section(report.latencies),
-            **own_files(styles=["latencies.css"]),
-            **helpers(),
-        )
-    )
-
-
-def section(latencies: Latencies | None) -> dict[str, object]:
-    """Return what `_latencies.html.j2` needs beside the helpers of every page."""
-    return {"latencies": latencies, "latencies_words": latencies_words}
+    return templates.html_environment().get_template("latencies.html.j2").render(
+        r=report,
+        comment=render_latencies_markdown(report),
+        verdict=words.VERDICTS[report.latencies.verdict],
+        latencies=report.latencies,
+        latencies_words=sections.renderer(report.latencies),
+        **own_files(styles=[STYLE]),
+        **helpers(),
+    )  # fmt: skip

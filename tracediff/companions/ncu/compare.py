@@ -13,11 +13,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from tracediff.companions.ncu import reasons as text
+from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
 from tracediff.companions.ncu.read import BY_KEY, METRICS, Launch, Profile
 from tracediff.companions.ncu.reasons import CLEAR_CHANGE, bound, factors, limits, reasons
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match, OpKey, match_kernels, normalise
-from tracediff.model import KernelRow, Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide, Note
+from tracediff.model import KernelRow, Note
 
 # Kernels that Nsight Compute profiled: launches to kernels, kernels of one side to those of the other.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tracediff.model import NcuKernel, NcuReason
+from tracediff.companions.ncu.model import NcuKernel, NcuReason
 
 Bound = Literal["compute", "memory", "compute_and_memory", "latency"]
 Values = Mapping[str, float]

@@ -11,10 +11,11 @@ from typing import TypeAlias
 import numpy as np
 
 from tracediff.companions.ncu import reasons as text
+from tracediff.companions.trtexec.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
 from tracediff.compare.cells import Estimates, levels, moderated_noise, of_means
 from tracediff.kernels.myelin import decode, layer_set
-from tracediff.model import Evidence, TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
+from tracediff.model import Evidence
 from tracediff.stats.noise import assumed_half_width
 from tracediff.stats.tests import run_level_interval, run_level_p
 

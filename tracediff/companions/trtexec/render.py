@@ -1,25 +1,222 @@
-"""Two engines compared by trtexec, on a terminal: figures, then the layers that changed with a sentence each."""
+"""Two engines compared by trtexec as text: figures and layers, on a terminal, in Markdown, on a page."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.companions.trtexec import words
-from tracediff.companions.trtexec import words as trtexec_words
-from tracediff.model import Trtexec
-from tracediff.model.trtexec import TrtexecReport
-from tracediff.report import templates
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, neutral, shorten
-from tracediff.report.html import helpers as page_helpers
-from tracediff.report.html import own_files
-from tracediff.report.terminal import print_heading, print_line, print_warnings
-from tracediff.report.words import VERDICTS
+from tracediff.companions.trtexec.compare import NAMES
+from tracediff.companions.trtexec.model import (
+    Trtexec,
+    TrtexecChange,
+    TrtexecFigure,
+    TrtexecGroup,
+    TrtexecLayers,
+    TrtexecReport,
+    TrtexecRow,
+    TrtexecSide,
+)
+from tracediff.kernels.myelin import describe
+from tracediff.model import Evidence
+from tracediff.report import sections, templates, units
+from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
+from tracediff.report.html import helpers, own_files
+from tracediff.report.terminal import TONES, print_heading, print_line, print_warnings
+from tracediff.report.words import LEVELS, VERDICTS
 
-_TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
+STYLE = "ncu.css"
+NONE = "-"
+MATCHES = {
+    "exact": "same name", "normalised": "same name but for counters", "similar": "joined with other parts", "fused": "fused",
+    "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
+}  # fmt: skip
+_TOLD = ("fused", "split", "regrouped", "similar", "added", "removed")
+_NAMED = 3  # layers of a side that a label names
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of a table: both sides, the difference and its percentage as text; `delta` is raw, `slower` its direction."""
+
+    label: str
+    before: str
+    after: str
+    difference: str
+    change: str
+    delta: float | None
+    tone: str  # slower | faster | noise | untested
+    level: Evidence | None = None
+
+
+def means(trtexec: Trtexec) -> list[Figure]:
+    """The mean of every figure."""
+    return [_figure(one, "mean", NAMES[one.metric]) for one in trtexec.figures]
+
+
+def spread(trtexec: Trtexec) -> list[Figure]:
+    """Median, percentiles, minimum and maximum of the figures that have them."""
+    return [
+        _figure(one, key, f"{NAMES[one.metric]}, {key}")
+        for one in trtexec.figures
+        for key in sorted({*one.baseline, *one.candidate} - {"mean"}, key=_order)
+    ]
+
+
+def _order(key: str) -> tuple[int, float]:
+    if key in ("median", "min", "max"):
+        return {"median": 0, "min": 2, "max": 3}[key], 0.0
+    return 1, float(key[1:])
+
+
+def _figure(one: TrtexecFigure, key: str, label: str) -> Figure:
+    before, after, delta = (side.get(key) for side in (one.baseline, one.candidate, one.delta))
+    rate = one.metric == "throughput"
+    scale = units.scale_for([before, after])
+
+    def write(value: float | None) -> str:
+        return NONE if value is None else f"{value:,.1f} /s" if rate else scale.time(value)
+
+    difference = "" if delta is None else f"{delta:+,.1f} /s" if rate else scale.delta(delta)
+    level = one.level if key == "mean" else None
+    worse = None if not delta else (delta < 0) == rate
+    tone = "noise" if worse is None or level == "within_noise" else "slower" if worse else "faster"
+    return Figure(
+        label, write(before), write(after), "0" if delta == 0 else difference,
+        "" if delta is None or not before else units.percent(delta, before), delta, tone if level else
+        "noise" if not delta else "untested", level,
+    )  # fmt: skip
+
+
+def level(one: Figure | TrtexecRow) -> str:
+    """How far a difference can be believed."""
+    return LEVELS[one.level][0] if one.level else ""
+
+
+def name(row: TrtexecRow, width: int | None = None) -> str:
+    """Name a row: one name where both sides share it, else both with an arrow."""
+    one, other = names_of(row.baseline), names_of(row.candidate)
+    label = one if not other or one == other else other if not one else f"{one} -> {other}"
+    if width is None or len(label) <= width:
+        return label
+    if not one or not other or one == other:
+        return shorten(label, width)
+    room = width - 4
+    left = min(len(one), max(room // 2, room - len(other)))
+    return f"{shorten(one, left)} -> {shorten(other, room - left)}"
+
+
+def names_of(side: TrtexecLayers | None) -> str:
+    """Name the layers of a side; many are counted."""
+    if side is None:
+        return ""
+    more = len(side.names) - _NAMED
+    return ", ".join(side.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def meaning(row: TrtexecRow) -> str:
+    """What Myelin's names say in words; '' where there are none of them."""
+    names = [one for side in (row.baseline, row.candidate) if side for one in side.names]
+    told = list(dict.fromkeys(words for one in names if (words := describe(one))))
+    return "; ".join(told[:2])
+
+
+def told(trtexec: Trtexec) -> list[TrtexecRow]:
+    """The rows that say more than a time: those that changed beyond noise, or in what they are."""
+    return [
+        row
+        for row in trtexec.rows
+        if row.level in ("confirmed", "likely") or row.match in _TOLD or row.changes
+    ]
+
+
+def changed(trtexec: Trtexec, what: str = "") -> list[tuple[TrtexecRow, TrtexecChange]]:
+    """Layers of which the layer info says something else."""
+    return [(row, one) for row in trtexec.rows for one in row.changes if what in ("", one.what)]
+
+
+def headline(trtexec: Trtexec) -> str:
+    """The verdict in one sentence, and what became of the layers."""
+    return f"{VERDICTS[trtexec.verdict].word}. {trtexec.verdict_reason}"
+
+
+def best(trtexec: Trtexec) -> TrtexecRow | None:
+    """The row that changed most, where one did beyond noise."""
+    return next((row for row in trtexec.rows if row.level in ("confirmed", "likely")), None)
+
+
+def layers_line(trtexec: Trtexec) -> str:
+    """Layers of both sides, and what became of them; '' where they were not compared."""
+    if not trtexec.rows:
+        return ""
+    one, other = trtexec.baseline, trtexec.candidate
+    counts: Counter[str] = Counter(row.match for row in trtexec.rows if row.match in _TOLD)
+    parts = [
+        f"{one.layers:,} -> {other.layers:,} layers",
+        f"of them {one.reformats:,} -> {other.reformats:,} reformats",
+    ]
+    parts += [f"{counts[match]} {MATCHES[match]}" for match in _TOLD if counts[match]]
+    parts += [
+        f"{count} with another {what}"
+        for what in ("tactic", "precision", "type")
+        if (count := len(changed(trtexec, what)))
+    ]
+    return ", ".join(parts)
+
+
+def totals(trtexec: Trtexec) -> tuple[float | None, float | None, float | None]:
+    """The sums of the layers of both sides, and their difference."""
+    one, other = trtexec.baseline.total_ns, trtexec.candidate.total_ns
+    return one, other, None if one is None or other is None else other - one
+
+
+def time(side: TrtexecLayers | None, scale: units.Scale) -> str:
+    """The time of a side of a row."""
+    return NONE if side is None or side.time_ns is None else scale.number(side.time_ns)
+
+
+def scale(trtexec: Trtexec) -> units.Scale:
+    """The unit of the tables of layers."""
+    sides = [side for row in trtexec.rows for side in (row.baseline, row.candidate) if side]
+    return units.scale_for([side.time_ns for side in sides])
+
+
+def percent(row: TrtexecRow) -> str:
+    """Change of a row's time; '' where it has no time on both sides."""
+    if row.delta_ns is None or row.baseline is None or row.candidate is None or not row.baseline.time_ns:
+        return ""
+    return units.percent(row.delta_ns, row.baseline.time_ns)
+
+
+def groups(trtexec: Trtexec, kind: str) -> list[TrtexecGroup]:
+    """The groups of a kind."""
+    return [one for one in trtexec.groups if one.kind == kind]
+
+
+def group(one: TrtexecGroup) -> str:
+    """Name a group."""
+    return shorten(one.name, 48) or "not in the layer info"
+
+
+def side_line(word: str, side: TrtexecSide) -> str:
+    """What a side's files are."""
+    runs = f"{len(side.runs)} run{'s' if len(side.runs) != 1 else ''}"
+    counts = [run.iterations for run in side.runs if run.iterations is not None]
+    parts = [
+        runs if len(side.runs) > 1 else "",
+        f"{', '.join(dict.fromkeys(file for run in side.runs for file in run.files))}",
+        f"{sum(counts):,} iterations" if counts else "",
+        f"TensorRT {side.version}" if side.version else "",
+        side.device,
+    ]
+    left = sum(run.warmups or 0 for run in side.runs)
+    parts.append(f"{left:,} warm-ups left out" if left else "")
+    return f"{word}: {side.label} ({'; '.join(filter(None, parts))})"
+
+
 _TAILED = {"GPU compute time", "latency"}  # figures whose percentiles are printed
 _COLOURS = {"slower": "red", "faster": "green"}
 
@@ -29,26 +226,30 @@ def render_trtexec_terminal(report: TrtexecReport, console: Console, top: int = 
     trtexec = neutral(report).trtexec
     verdict = VERDICTS[trtexec.verdict]
     print_line(
-        console, (verdict.word, f"bold {_TONES[verdict.tone]}"), f"  {trtexec.verdict_reason}", indent=0
+        console, (verdict.word, f"bold {TONES[verdict.tone]}"), f"  {trtexec.verdict_reason}", indent=0
     )
-    print_trtexec(trtexec, console, top)
+    _print(trtexec, console, top)
 
 
-def print_trtexec(trtexec: Trtexec, console: Console, top: int) -> None:
-    """Print the section. The names are neutral already."""
-    print_line(console, (words.side_line("baseline", trtexec.baseline), "dim"))
-    print_line(console, (words.side_line("candidate", trtexec.candidate), "dim"))
+def print_section(trtexec: Trtexec, console: Console, top: int) -> None:
+    """Print it as a part of a comparison of traces. The names are neutral already."""
+    print_heading(console, "TensorRT engines, by trtexec")
+    print_line(console, trtexec.verdict_reason)
+    _print(trtexec, console, top)
+
+
+def _print(trtexec: Trtexec, console: Console, top: int) -> None:
+    print_line(console, (side_line("baseline", trtexec.baseline), "dim"))
+    print_line(console, (side_line("candidate", trtexec.candidate), "dim"))
     if trtexec.figures:
         print_heading(console, "trtexec: means a query")
         lines, styles = [("", "baseline", "candidate", "delta", "change", "")], ["dim"]
-        tails = words.spread(trtexec)
-        for one in words.means(trtexec):
+        tails = spread(trtexec)
+        for one in means(trtexec):
             of = [tail for tail in tails if tail.label.startswith(f"{one.label}, ") and one.label in _TAILED]
             for line in (one, *of):
                 label = line.label.replace(f"{one.label}, ", "  ")
-                lines.append(
-                    (label, line.before, line.after, line.difference, line.change, words.level(line))
-                )
+                lines.append((label, line.before, line.after, line.difference, line.change, level(line)))
                 styles.append(_COLOURS.get(line.tone, ""))
         _table(console, lines, styles)
     if trtexec.rows:
@@ -57,44 +258,41 @@ def print_trtexec(trtexec: Trtexec, console: Console, top: int) -> None:
 
 
 def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
-    print_heading(console, words.layers_line(trtexec))
-    told = words.told(trtexec)
-    for row in told[:top]:
+    print_heading(console, layers_line(trtexec))
+    rows = told(trtexec)
+    for row in rows[:top]:
         colour = (
             "" if not row.delta_ns or row.level == "within_noise" else "red" if row.delta_ns > 0 else "green"
         )
-        print_line(console, (words.name(row, 110), "bold"))
+        print_line(console, (name(row, 110), "bold"))
         print_line(console, (row.sentence, colour), indent=5, hang=2)
         for change in row.changes:
             if change.what in ("tactic", "format"):
                 before, after = (shorten(one, 90) for one in (change.before, change.after))
                 print_line(console, (f"{change.what}: ", "dim"), f"{before} -> {after}", indent=5, hang=2)
-        if meaning := words.meaning(row):
-            print_line(console, (meaning, "dim"), indent=5, hang=2)
-    if len(told) > top:
+        if said := meaning(row):
+            print_line(console, (said, "dim"), indent=5, hang=2)
+    if len(rows) > top:
         print_line(
-            console, (f"{len(told) - top} more: in the HTML report and the JSON, or with --top", "dim")
+            console, (f"{len(rows) - top} more: in the HTML report and the JSON, or with --top", "dim")
         )
-    if not told:
+    if not rows:
         print_line(console, "No layer changed beyond noise, and none is another.")
-    scale = words.scale(trtexec)
+    unit = scale(trtexec)
     for kind in ("type", "precision"):
-        groups = words.groups(trtexec, kind)
-        if not groups:
+        found = groups(trtexec, kind)
+        if not found:
             continue
-        print_heading(console, f"Layers by {kind} ({scale.unit} a query)")
+        print_heading(console, f"Layers by {kind} ({unit.unit} a query)")
         lines: list[tuple[str, ...]] = [("", "layers", "baseline", "candidate", "delta")]
         lines += [
             (
-                words.group(one),
+                group(one),
                 f"{one.baseline_layers} -> {one.candidate_layers}",
-                *(
-                    words.NONE if ns is None else scale.number(ns)
-                    for ns in (one.baseline_ns, one.candidate_ns)
-                ),
-                "" if one.delta_ns is None else scale.signed(one.delta_ns),
+                *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
+                "" if one.delta_ns is None else unit.signed(one.delta_ns),
             )
-            for one in groups[:top]
+            for one in found[:top]
         ]
         _table(console, lines, ["dim"])
 
@@ -110,40 +308,24 @@ def _table(console: Console, lines: Sequence[tuple[str, ...]], styles: Sequence[
         console.print(Text(f"  {'  '.join(cells)}".rstrip(), style), soft_wrap=True)
 
 
-# Two engines compared by trtexec, as Markdown.
-
-
 def render_trtexec_markdown(report: TrtexecReport, top: int = 10) -> str:
     """Return the report of `tracediff trtexec`."""
     report = neutral(report)
-    return (
-        templates.markdown_environment()
-        .get_template("trtexec.md.j2")
-        .render(r=report, t=report.trtexec, top=top, **markdown_helpers())
-    )
-
-
-def markdown_helpers() -> dict[str, Any]:
-    """Return what the templates may call."""
-    return {"trt_words": trtexec_words, "cell": markdown_cell, "code": markdown_code, "plain": Markdown}
-
-
-# Two engines compared by trtexec, as one HTML file that works offline, in the look of the other pages.
+    template = templates.markdown_environment().get_template("trtexec.md.j2")
+    return template.render(
+        r=report, t=report.trtexec, top=top, trtexec_words=sections.renderer(report.trtexec), cell=markdown_cell, code=markdown_code,
+    )  # fmt: skip
 
 
 def render_trtexec_html(report: TrtexecReport) -> str:
     """Return the page."""
     report = neutral(report)
-    return (
-        templates.html_environment()
-        .get_template("trtexec.html.j2")
-        .render(
-            r=report,
-            comment=render_trtexec_markdown(report),
-            verdict=VERDICTS[report.trtexec.verdict],
-            trtexec=report.trtexec,
-            trt_words=trtexec_words,
-            **own_files(styles=["ncu.css"]),
-            **page_helpers(),
-        )
-    )
+    return templates.html_environment().get_template("trtexec.html.j2").render(
+        r=report,
+        comment=render_trtexec_markdown(report),
+        verdict=VERDICTS[report.trtexec.verdict],
+        trtexec=report.trtexec,
+        trtexec_words=sections.renderer(report.trtexec),
+        **own_files(styles=[STYLE]),
+        **helpers(),
+    )  # fmt: skip

@@ -10,17 +10,17 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from tests.companions.ncu.test_compare import FAST, LESS
 from tests.counters import launch, profile
-from tests.measure.test_ncu import FAST, LESS
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
-from tracediff.companions.ncu import words
+from tracediff.companions.ncu import render as words
 from tracediff.companions.ncu.compare import compare_ncu
+from tracediff.companions.ncu.model import NcuReport
 from tracediff.companions.ncu.read import BY_KEY
 from tracediff.companions.ncu.render import render_ncu_html, render_ncu_markdown, render_ncu_terminal
 from tracediff.model import Tool, encode
-from tracediff.model.ncu import NcuReport
 from tracediff.report.html import render_html
 
 SENTENCE = "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks"
@@ -49,7 +49,7 @@ def test_every_key_has_a_label_and_only_those():
 
 
 def test_every_key_is_explained_in_the_docs():
-    text = (Path(__file__).parents[2] / "docs/ncu.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/ncu.md").read_text(encoding="utf-8")
     assert [key for key in BY_KEY if f"`{key}`" not in text] == []
 
 
@@ -157,7 +157,7 @@ def test_the_page_in_a_browser(tmp_path, width, scheme):
 
 def test_a_side_that_is_added_up_says_what_a_launch_has():
     """39 figures of a fused row were once called not collected, though the file has them."""
-    from tests.measure.test_ncu import _gemms
+    from tests.companions.ncu.test_compare import _gemms
 
     found = compare_ncu(*_gemms(2, 90, 169))
     one = NcuReport(tool=Tool("tracediff", "0"), ncu=found)

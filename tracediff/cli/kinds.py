@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tracediff.companions.latencies.model import LatencyReport
+    from tracediff.companions.ncu.model import NcuReport
+    from tracediff.companions.trtexec.model import TrtexecReport
     from tracediff.model import Result
-    from tracediff.model.latencies import LatencyReport
-    from tracediff.model.ncu import NcuReport
     from tracediff.model.show import Show
-    from tracediff.model.trtexec import TrtexecReport
 
     Report = Result | Show | NcuReport | TrtexecReport | LatencyReport
 
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 # A comparison of steps is the kind that says none. It has formats of several files too: see cli/outputs.py.
 COMPARISON = Kind(
-    "", "model:Result", "compares steps", "", "docs/result.md",
+    "", "companions.result:Result", "compares steps", "", "docs/result.md",
     {
         "html": "report.html:render_html", "md": "report.markdown:render_markdown",
         "junit": "report.junit:render_junit", "benchmark-json": "report.benchmark:render_benchmark",
@@ -56,17 +56,17 @@ ALONE = (
         "report.show:render_show_terminal", tables=True,
     ),
     Kind(
-        "ncu", "model.ncu:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
+        "ncu", "companions.ncu.model:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
         {"html": "companions.ncu.render:render_ncu_html", "md": "companions.ncu.render:render_ncu_markdown"},
         "companions.ncu.render:render_ncu_terminal",
     ),
     Kind(
-        "trtexec", "model.trtexec:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
+        "trtexec", "companions.trtexec.model:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
         {"html": "companions.trtexec.render:render_trtexec_html", "md": "companions.trtexec.render:render_trtexec_markdown"},
         "companions.trtexec.render:render_trtexec_terminal",
     ),
     Kind(
-        "latencies", "model.latencies:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
+        "latencies", "companions.latencies.model:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
         {
             "html": "companions.latencies.render:render_latencies_html",
             "md": "companions.latencies.render:render_latencies_markdown",

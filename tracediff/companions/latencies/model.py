@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import Check, Evidence, Step, Tool, Verdict
+from tracediff.model.common import Check, Evidence, Section, Step, Tool, Verdict
 
 LATENCIES_VERSION = 1
 
@@ -81,8 +81,10 @@ class LatencyTraced(msgspec.Struct, frozen=True):
     ci_high_ns: float | None = None
 
 
-class Latencies(msgspec.Struct, frozen=True):
+class Latencies(Section, frozen=True):
     """Latencies measured without a profiler. `step` is the mean iteration; noise and p are those of runs."""
+
+    renderer = "tracediff.companions.latencies.render"
 
     baseline: LatencySide
     candidate: LatencySide
@@ -91,7 +93,7 @@ class Latencies(msgspec.Struct, frozen=True):
     step: Step
     rows: list[LatencyRow]
     checks: list[Check]
-    traced: list[LatencyTraced] = []
+    traced: list[LatencyTraced] = msgspec.field(default_factory=list)
     note: str = ""  # what both, trace and latencies, say together
 
 

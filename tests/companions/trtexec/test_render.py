@@ -14,8 +14,9 @@ from fixtures.builders import trtexec as made
 from tests.report import sample
 from tests.report.browser import check_looks, launched
 from tests.report.tags import tags
-from tracediff.companions.trtexec import words
+from tracediff.companions.trtexec import render as words
 from tracediff.companions.trtexec.compare import compare_trtexec
+from tracediff.companions.trtexec.model import TrtexecReport
 from tracediff.companions.trtexec.read import read
 from tracediff.companions.trtexec.render import (
     render_trtexec_html,
@@ -23,7 +24,6 @@ from tracediff.companions.trtexec.render import (
     render_trtexec_terminal,
 )
 from tracediff.model import Tool, encode
-from tracediff.model.trtexec import TrtexecReport
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal

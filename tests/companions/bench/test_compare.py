@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.companions.bench.compare import NO_CHANGE, compare_kpi, profiling_cost
+from tracediff.companions.bench.compare import NO_CHANGE, compare_kpi, profiling_cost, show_kpi
+from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
-from tracediff.model import Kpi, KpiRow
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"
 MS = 1e6
 
 
@@ -38,7 +38,7 @@ def alike(names: list[str], value: float) -> KpiReport:
 def compare(
     baseline: KpiReport, candidate: KpiReport, before: float = 10 * MS, after: float = 11 * MS
 ) -> Kpi:
-    return compare_kpi([baseline], [candidate], step_baseline_ns=before, step_candidate_ns=after)
+    return compare_kpi([baseline], [candidate], (before, after))
 
 
 def test_the_worked_example() -> None:
@@ -96,7 +96,7 @@ def test_means_of_several_reports_and_their_kinds() -> None:
         report(kind="iteration-log", source="3.log", host_step_time_p50_ms=9.0),
     ]
     candidate = [report(source="4.json", tpot_mean_ms=13.0, itl_mean_ms=1.0)]
-    kpi = compare_kpi(baseline, candidate, step_baseline_ns=10 * MS, step_candidate_ns=11 * MS)
+    kpi = compare_kpi(baseline, candidate, (10 * MS, 11 * MS))
     assert (kpi.source_baseline, kpi.source_candidate) == ("1.json, 2.json, 3.log", "4.json")
     assert [(row.metric, row.baseline, row.candidate, row.explained) for row in kpi.rows] == [
         ("tpot_mean_ms", 11.0, 13.0, 0.5)
@@ -128,7 +128,7 @@ def test_order_of_rows() -> None:
 
 
 def test_without_reports() -> None:
-    kpi = compare_kpi([], [report(tpot_mean_ms=1.0)], step_baseline_ns=1.0, step_candidate_ns=1.0)
+    kpi = compare_kpi([], [report(tpot_mean_ms=1.0)], (1.0, 1.0))
     assert kpi.rows == [] and kpi.source_baseline == ""
     assert kpi.note == "Only in the candidate: tpot_mean_ms."
 
@@ -186,3 +186,13 @@ def test_one_outlying_run_does_not_decide_the_cost() -> None:
 def test_no_cost_without_runs(profiled: list[float]) -> None:
     assert profiling_cost(profiled, [1.0]) is None
     assert profiling_cost([1.0], profiled) is None
+
+
+def test_benchmark_figures_are_means_of_the_reports() -> None:
+    reports = [
+        KpiReport("serving-benchmark", name, {"ttft_mean_ms": Metric(value, "ms", "lower")})
+        for name, value in (("a.json", 10.0), ("b.json", 14.0))
+    ]
+    kpi = show_kpi(reports)
+    assert kpi is not None and kpi.source == "a.json, b.json"
+    assert [(row.metric, row.value) for row in kpi.rows] == [("ttft_mean_ms", 12.0)]

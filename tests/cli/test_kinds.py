@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from tracediff.report.kinds import ALONE, BY_NAME, COMPARISON, Kind, named, version
+from tracediff.cli.kinds import ALONE, BY_NAME, COMPARISON, Kind, named, version
 
 
 @pytest.mark.parametrize("kind", BY_NAME.values(), ids=lambda kind: kind.name or "comparison")

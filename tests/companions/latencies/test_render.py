@@ -10,19 +10,19 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from tests.measure.test_latencies import noisy, run
+from tests.companions.latencies.test_compare import noisy, run
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
-from tracediff.companions.latencies import words
+from tracediff.companions.latencies import render as words
 from tracediff.companions.latencies.compare import compare_latencies
+from tracediff.companions.latencies.model import LatencyReport
 from tracediff.companions.latencies.render import (
     render_latencies_html,
     render_latencies_markdown,
     render_latencies_terminal,
 )
 from tracediff.model import Tool, encode
-from tracediff.model.latencies import LatencyReport
 from tracediff.report.html import render_html
 
 

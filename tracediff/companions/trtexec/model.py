@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import Evidence, Note, Tool, Verdict
+from tracediff.model.common import Evidence, Note, Section, Tool, Verdict
 
 TRTEXEC_VERSION = 1
 
@@ -98,8 +98,10 @@ class TrtexecGroup(msgspec.Struct, frozen=True):
     delta_ns: float | None
 
 
-class Trtexec(msgspec.Struct, frozen=True):
+class Trtexec(Section, frozen=True):
     """Two engines of TensorRT compared by what trtexec measured."""
+
+    renderer = "tracediff.companions.trtexec.render"
 
     baseline: TrtexecSide
     candidate: TrtexecSide
@@ -108,7 +110,7 @@ class Trtexec(msgspec.Struct, frozen=True):
     figures: list[TrtexecFigure]
     rows: list[TrtexecRow]
     groups: list[TrtexecGroup]
-    warnings: list[Note] = []
+    warnings: list[Note] = msgspec.field(default_factory=list)
 
 
 class TrtexecReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import Note, Tool
+from tracediff.model.common import Note, Section, Tool
 
 NCU_VERSION = 1
 
@@ -78,13 +78,15 @@ class NcuSide(msgspec.Struct, frozen=True):
     missing: list[NcuMissing] = []
 
 
-class Ncu(msgspec.Struct, frozen=True):
+class Ncu(Section, frozen=True):
     """Kernels compared by their hardware counters."""
+
+    renderer = "tracediff.companions.ncu.render"
 
     baseline: NcuSide
     candidate: NcuSide
     rows: list[NcuRow]
-    warnings: list[Note] = []
+    warnings: list[Note] = msgspec.field(default_factory=list)
 
 
 class NcuReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from tracediff.companions.bench import read as kpi_log
 from tracediff.companions.bench.read import Iteration, KpiReport, Metric, read
 from tracediff.errors import TracediffError
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "kpi"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"
 
 
 def values(report: KpiReport) -> dict[str, float]:
