@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracediff.cli.options import Gating, judge, takes
 from tracediff.cli.outputs import read_result
+from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    from tracediff.cli.forges import Forge
 
 
 @click.command(
@@ -61,7 +66,6 @@ def comment(
     gating: Gating,
 ) -> None:
     """Post RESULT, the JSON of `tracediff compare --json`, as a comment, or update the comment that is there."""
-    from tracediff.cli import forges
     from tracediff.report.escape import visible
     from tracediff.report.markdown import render_markdown
 
@@ -76,12 +80,24 @@ def comment(
     if dry_run:
         click.echo(body, nl=False)
         return
-    open_forge = forges.github if forge == "github" else forges.gitlab
-    opened = open_forge(os.environ, repo, pr)
+    opened = _open(forge or "", repo, pr)
     if not opened.api.is_private():
         click.echo("warning: the API's address is http: the token is sent in the clear", err=True)
     posted = opened.post(body, first)
     click.echo(f"{posted.done}: {visible(posted.place)}")
+
+
+def _open(name: str, repo: str | None, pr: int | None) -> Forge:
+    try:
+        from tracediff.cli import forges
+    except ModuleNotFoundError as error:
+        raise TracediffError(
+            "httpx-missing",
+            "httpx, which posts comments, is not installed",
+            fix="pip install 'tracediff-gpu[comment]'",
+        ) from error
+    open_forge = forges.github if name == "github" else forges.gitlab
+    return open_forge(os.environ, repo, pr)
 
 
 def _checked(key: str, report_url: str) -> tuple[str, str]:
