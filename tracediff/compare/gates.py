@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
@@ -106,19 +106,13 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
 def _outcome(
     gate: Gate, outcome: Outcome, message: str, limit: float | None = None, found: _Measured | None = None
 ) -> GateOutcome:
-    return GateOutcome(
-        text=gate.text.strip(),
-        metric=gate.metric,
-        severity=gate.severity,
-        outcome=outcome,
-        message=message,
-        unit="count" if gate.metric in COUNTS else "ns",
-        limit=limit,
-        baseline=found.baseline if found else None,
-        delta=found.delta if found else None,
-        ci_low=found.low if found else None,
-        ci_high=found.high if found else None,
-    )
+    judged = GateOutcome(
+        text=gate.text.strip(), metric=gate.metric, severity=gate.severity, outcome=outcome, message=message,
+        unit="count" if gate.metric in COUNTS else "ns", limit=limit,
+    )  # fmt: skip
+    if found is None:
+        return judged
+    return replace(judged, baseline=found.baseline, delta=found.delta, ci_low=found.low, ci_high=found.high)
 
 
 def _percent(share: float) -> str:
@@ -145,37 +139,34 @@ def _measure(metric: str, result: Result) -> _Measured | str:
     if metric.startswith(_KERNEL):
         return _kernel(metric.removeprefix(_KERNEL).strip(), result)
     if metric in COUNTS:
-        coverage = result.coverage.baseline, result.coverage.candidate
-        if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[metric] for side in coverage):
-            return f"{metric} were not captured on both sides"
-        before, after = _counts(metric, result)
-        return _Measured(before, after - before, after - before)
+        return _count(metric, result)
     if "." in metric:
-        phase, quantile = metric.split(".")
-        return _tail(phase, quantile, result) or f"{metric} was not measured on both sides"
+        return _tail(metric, result) or f"{metric} was not measured on both sides"
     books = result.accounting
     names = [name for name in CATEGORIES[3:] if name in books.delta] if metric == "idle" else [metric]
     if not all(name in books.delta for name in names):
         return f"{metric} was not measured on both sides"
-    sure_names = [name for name in names if books.level.get(name) in _SURE]
-    baseline = sum(books.baseline.get(name, 0.0) for name in names)
-    one = metric if metric in books.delta else ""  # a sum of categories has no interval of its own
     return _Measured(
-        baseline,
+        sum(books.baseline.get(name, 0.0) for name in names),
         sum(books.delta[name] for name in names),
-        sum(books.delta[name] for name in sure_names),
-        low=books.ci_low.get(one),
-        high=books.ci_high.get(one),
+        sum(books.delta[name] for name in names if books.level.get(name) in _SURE),
+        low=books.ci_low.get(metric),  # a sum of categories has no interval of its own
+        high=books.ci_high.get(metric),
     )
 
 
-def _counts(metric: str, result: Result) -> tuple[float, float]:
-    """Both sides' count a step. Counted, not estimated: no test applies."""
+def _count(metric: str, result: Result) -> _Measured | str:
+    """A count a step. Counted, not estimated: no test applies."""
+    coverage = result.coverage.baseline, result.coverage.candidate
+    if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[metric] for side in coverage):
+        return f"{metric} were not captured on both sides"
     if metric == "syncs":
         rows = [row for row in result.launch.apis if row.kind == "sync"]
-        return sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
-    name = "calls_per_step" if metric == "launches" else f"{metric}_per_step"
-    return float(getattr(result.launch.baseline, name)), float(getattr(result.launch.candidate, name))
+        before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
+    else:
+        name = "calls_per_step" if metric == "launches" else f"{metric}_per_step"
+        before, after = getattr(result.launch.baseline, name), getattr(result.launch.candidate, name)
+    return _Measured(before, after - before, after - before)
 
 
 def _kernel(name: str, result: Result) -> _Measured | str:
@@ -213,7 +204,7 @@ def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:
     return True
 
 
-def _tail(phase: str, quantile: str, result: Result) -> _Measured | None:
+def _tail(metric: str, result: Result) -> _Measured | None:
     """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline.
 
     Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
@@ -222,28 +213,24 @@ def _tail(phase: str, quantile: str, result: Result) -> _Measured | None:
 
     from tracediff.compare.cells import MIN_CONFIRM
 
-    for one in result.phases:
-        if one.phase != phase or not one.baseline or not one.candidate:
-            continue
-        baseline = float(getattr(one.baseline, f"{quantile}_ns"))
-        delta = float(getattr(one.candidate, f"{quantile}_ns")) - baseline
-        runs: dict[str, dict[int, list[int]]] = {"baseline": {}, "candidate": {}}
-        for sample in result.samples:
-            if sample.phase == phase:
-                runs[sample.side].setdefault(sample.run, []).append(sample.period_ns)
-        tails = [
-            [float(np.quantile(times, int(quantile[1:]) / 100)) for times in runs[side].values()]
-            for side in ("baseline", "candidate")
-        ]
-        apart = min(map(len, tails)) >= MIN_CONFIRM and min(tails[1]) > max(tails[0])
-        return _Measured(baseline, delta, delta if apart else 0.0)
-    return None
+    phase, quantile = metric.split(".")
+    one = next((one for one in result.phases if one.phase == phase), None)
+    if one is None or not one.baseline or not one.candidate:
+        return None
+    baseline, candidate = (float(getattr(side, f"{quantile}_ns")) for side in (one.baseline, one.candidate))
+    runs: dict[str, dict[int, list[int]]] = {"baseline": {}, "candidate": {}}
+    for sample in result.samples:
+        if sample.phase == phase:
+            runs[sample.side].setdefault(sample.run, []).append(sample.period_ns)
+    before, after = (
+        [float(np.quantile(times, int(quantile[1:]) / 100)) for times in side.values()]
+        for side in runs.values()
+    )
+    apart = min(len(before), len(after)) >= MIN_CONFIRM and min(after) > max(before)
+    return _Measured(baseline, candidate - baseline, candidate - baseline if apart else 0.0)
 
 
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.
-
-_KEYS = {"fail-on", "warn-on", "inconclusive", "waiver"}
-_WAIVER_KEYS = {"metric", "limit", "reason", "expires"}
 
 
 @dataclass(frozen=True)
@@ -266,6 +253,22 @@ class Policy:
     source: str = ""
 
 
+class _Waiver(msgspec.Struct, forbid_unknown_fields=True):
+    metric: str
+    reason: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    expires: date
+    limit: str | None = None
+
+
+class _Policy(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
+    """A policy as it is written."""
+
+    fail_on: list[str] = []
+    warn_on: list[str] = []
+    inconclusive: Literal["fail", "pass"] = "fail"
+    waiver: list[_Waiver] = []
+
+
 def read_policy(path: Path, *, required: bool = True) -> Policy:
     """Read a policy; with `required` false, a missing file or a pyproject.toml without `[tool.tracediff]` is none.
 
@@ -285,63 +288,29 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
         ) from error
     table: Any = data
     if "tool" in data or path.name == "pyproject.toml":
-        tool = data.get("tool", {})
+        tool = data.get("tool")
         table = tool.get("tracediff") if isinstance(tool, dict) else None
-    if table is None:
-        if required:
-            raise _bad(path, "there is no [tool.tracediff]")
-        return Policy()
-    return _policy(path, table)
+        if table is None and not required:
+            return Policy()
+    try:
+        if table is None:
+            raise ValueError("there is no [tool.tracediff]")
+        found = msgspec.convert(table, _Policy)
+    except ValueError as error:
+        raise TracediffError(
+            "bad-policy", f"{path.name}: {error}", fix="see docs/ci.md", exit_code=2
+        ) from error
+    gates = [parse_gate(text) for text in found.fail_on] + [
+        parse_gate(text, "warning") for text in found.warn_on
+    ]
+    return Policy(tuple(gates), tuple(map(_waiver, found.waiver)), found.inconclusive == "pass", path.name)
 
 
-def _policy(path: Path, table: Any) -> Policy:
-    if not isinstance(table, dict):
-        raise _bad(path, "tool.tracediff is no table")
-    _only(path, table, _KEYS)
-    gates = [parse_gate(text) for text in _texts(path, table, "fail-on")]
-    gates += [parse_gate(text, "warning") for text in _texts(path, table, "warn-on")]
-    inconclusive = table.get("inconclusive", "fail")
-    if inconclusive not in ("fail", "pass"):
-        raise _bad(path, 'inconclusive is "fail" or "pass"')
-    waivers = table.get("waiver", [])
-    if not isinstance(waivers, list) or not all(isinstance(one, dict) for one in waivers):
-        raise _bad(path, "a waiver is a [[waiver]] table")
-    return Policy(
-        tuple(gates), tuple(_waiver(path, one) for one in waivers), inconclusive == "pass", path.name
-    )
-
-
-def _waiver(path: Path, table: Mapping[str, Any]) -> Waiver:
-    _only(path, table, _WAIVER_KEYS)
-    metric, reason, expires = (table.get(key) for key in ("metric", "reason", "expires"))
-    if not isinstance(metric, str) or not isinstance(reason, str) or not reason.strip():
-        raise _bad(path, "a waiver needs a metric and a reason")
-    if not isinstance(expires, date) or isinstance(expires, datetime):
-        raise _bad(path, f"the waiver of {metric} needs a day on which it ends: expires = 2027-01-31")
-    limit = table.get("limit")
-    if limit is not None and not isinstance(limit, str):
-        raise _bad(path, f'the limit of the waiver of {metric} is a text such as "+500us"')
-    parsed = parse_gate(
-        f"{metric}:{limit or '+0%'}"
+def _waiver(found: _Waiver) -> Waiver:
+    gate = parse_gate(
+        f"{found.metric}:{found.limit or '+0%'}"
     )  # percent suits times and counts: checks the metric alone
-    return Waiver(metric, " ".join(reason.split()), expires, parsed if limit else None)
-
-
-def _texts(path: Path, table: Mapping[str, Any], key: str) -> Sequence[str]:
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _bad(path, f'{key} is a list of texts such as ["step:+3%"]')
-    return value
-
-
-def _only(path: Path, table: Mapping[str, Any], keys: set[str]) -> None:
-    unknown = sorted(set(table) - keys)
-    if unknown:
-        raise _bad(path, f"unknown key {unknown[0]!r}; known: {', '.join(sorted(keys))}")
-
-
-def _bad(path: Path, what: str) -> TracediffError:
-    return TracediffError("bad-policy", f"{path.name}: {what}", fix="see docs/ci.md", exit_code=2)
+    return Waiver(found.metric, " ".join(found.reason.split()), found.expires, gate if found.limit else None)
 
 
 def judged(policy: Policy, result: Result, today: date) -> Result:
