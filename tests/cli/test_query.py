@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -129,6 +130,15 @@ def test_sql_from_stdin(run, good, monkeypatch):
 
 def test_the_schema_needs_no_capture(run):
     assert answered(run("query", "--schema")).encode() == (ROOT / "docs" / "sql.md").read_bytes()
+
+
+def test_the_definitions_need_no_capture(run):
+    page = (ROOT / "docs" / "sql.md").read_text()
+    made = re.findall(
+        r"^CREATE TABLE accounting\.(\w+)", answered(run("query", "--definitions")), re.MULTILINE
+    )
+    assert {"period", "busy", "gap", "idle_piece", "idle"} <= {*made}
+    assert all(f".sql` | `{name}` |" in page for name in made)
 
 
 @pytest.mark.parametrize("words", [[], ["only.sqlite"], ["a", "b", "c", "SELECT 1"]])

@@ -28,6 +28,7 @@ Examples:
   tracediff query run.sqlite "FROM launch" --parquet launches.parquet
   tracediff query run.sqlite - --json < question.sql
   tracediff query --schema
+  tracediff query --definitions
 """
 )
 @click.argument("words", metavar="CAPTURE [CAPTURE] SQL", nargs=-1, shell_complete=complete_files)
@@ -58,6 +59,11 @@ Examples:
 @click.option(
     "--schema", is_flag=True, help="Print every table and column, and stop (Markdown: docs/sql.md)."
 )
+@click.option(
+    "--definitions",
+    is_flag=True,
+    help="Print the SQL that defines the accounting, from the rows of a capture to idle time by cause, and stop.",
+)
 @takes(request=ReadRequest)
 def query(
     words: tuple[str, ...],
@@ -68,6 +74,7 @@ def query(
     limit: int | None,
     full: bool,
     schema: bool,
+    definitions: bool,
     request: ReadRequest,
 ) -> None:
     """Run SQL over the tables of one or two captures.
@@ -81,6 +88,11 @@ def query(
         from tracediff.report.reference import render_reference
 
         click.echo(render_reference(), nl=False)
+        return
+    if definitions:
+        from tracediff.accounting.definitions import text as definition
+
+        click.echo(definition(), nl=False)
         return
     if not 2 <= len(words) <= 3:
         raise click.UsageError("one or two captures and the SQL are needed; --schema lists the tables")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tracediff.accounting import definitions
 from tracediff.query.reference import Table, tables
 from tracediff.report import templates
 
@@ -16,7 +17,15 @@ def render_reference() -> bytes:
         for one in found
     )
     parts = [templates.text("sql.md"), "\n| table | a row is |\n|-|-|\n", index, "\n"]
-    return ("".join(parts) + "".join(_section(one) for one in found)).encode()
+    return ("".join(parts) + "".join(_section(one) for one in found) + _definitions()).encode()
+
+
+def _definitions() -> str:
+    rows = "".join(
+        f"| `{file}.sql` | `{name}` | {_escaped(_first_sentence(text).rstrip('.'))} |\n"
+        for file, name, text in definitions.tables()
+    )
+    return f"{templates.text('definitions.md')}\n| file | table | a row is |\n|-|-|-|\n{rows}"
 
 
 def _section(table: Table) -> str:
