@@ -132,7 +132,7 @@ def print_answer(answer: Answer, *, full: bool = False, more: str = _MORE) -> No
 
 
 def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
-    from tracediff.report import figures as grid
+    from tracediff.report import rows
     from tracediff.report.write import write_atomically
 
     if form == "text" and path is None:
@@ -141,9 +141,9 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
     if form == "text":
         data = _text(answer, full, None, _MORE).encode()
     elif form == "markdown":
-        data = grid.markdown(answer.frame, _cut(answer, _MORE))
+        data = rows.markdown(answer.frame, _cut(answer, _MORE))
     else:
-        data = {"csv": grid.csv, "json": grid.json_rows, "parquet": grid.parquet}[form](answer.frame)
+        data = {"csv": rows.csv, "json": rows.json_rows, "parquet": rows.parquet}[form](answer.frame)
         if answer.cut:
             click.echo(_cut(answer, _MORE), err=True)
     if path is None:
@@ -156,11 +156,11 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None, more: str) -> str:
     from rich.console import Console
 
-    from tracediff.report.figures import LONGEST, print_grid
+    from tracediff.report.rows import LONGEST, print_rows
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:
-        print_grid(answer.frame, console, width=width, longest=None if full else LONGEST)
+        print_rows(answer.frame, console, width=width, longest=None if full else LONGEST)
     return f"{printed.get()}({_cut(answer, more) or _rows(len(answer.frame))})\n"
 
 

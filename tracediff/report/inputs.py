@@ -26,8 +26,8 @@ from tracediff.formats.unpack import find_nsys, refuse_no_report
 from tracediff.kernels.categories import category
 from tracediff.model import Tool
 from tracediff.model.contents import Answer, Contents, Input, Inputs, Problem, Steps, Trace
+from tracediff.report.console import print_line
 from tracediff.report.escape import neutral
-from tracediff.report.terminal import print_line
 from tracediff.report.units import count, size
 from tracediff.trace.labels import PRESETS, SOURCES
 

@@ -13,13 +13,13 @@ from tracediff.compare.evidence import kernel_sql
 from tracediff.model.show import Show, ShowPhase, ShowSystem
 from tracediff.report import figures, show_words, system_words, templates, timelines, units, words
 from tracediff.report import words as names
+from tracediff.report.console import has_unicode, print_heading, print_line, print_warnings
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
 from tracediff.report.figures import grid_of
 from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
-from tracediff.report.terminal import has_unicode, print_heading, print_line, print_warnings
 from tracediff.report.timelines import workload_name
 
 # The report of one capture as Markdown: the step and what is in it first, the rest folded, within a comment's limit.

@@ -5,20 +5,26 @@ Everything is a `Text` or a cell built from one: no markup is ever read from a n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, KernelRow, Note, Result, Section, System
+from tracediff.model import Finding, KernelRow, Result, Section, System
 from tracediff.report import rank_words, sections, system_words, units, waterfall, words
 from tracediff.report import words as names
+from tracediff.report.console import (
+    TONES,
+    has_unicode,
+    print_heading,
+    print_line,
+    print_table,
+    print_warnings,
+    table_lines,
+)
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
-from tracediff.report.tables import LIMIT, kernel_order
+from tracediff.report.tables import kernel_order
 from tracediff.report.waterfall import text_lines
 
-TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 _WIDE = 110  # columns from which a kernel and its figures share a line
 _STATUS = {"fail": "red", "warn": "yellow"}
 
@@ -42,30 +48,6 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
 def _section(section: Section | None, console: Console, top: int) -> None:
     if section:
         sections.renderer(section).print_section(section, console, top)
-
-
-def print_heading(console: Console, text: str) -> None:
-    """Print a heading after an empty line."""
-    console.print()
-    console.print(Text(text, style="bold"))
-
-
-def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
-    """Print one paragraph, wrapped; lines after the first are indented by `hang` more."""
-    text = Text.assemble(*parts)
-    for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
-        row.rstrip()
-        console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
-
-
-def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Console) -> None:
-    """Print the warnings, the first `LIMIT` of them, and what was not captured."""
-    if warnings or missing:
-        print_heading(console, "Warnings")
-    for warning in warnings[:LIMIT]:
-        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
-    for text in missing:
-        print_line(console, text)
 
 
 def _verdict(result: Result, console: Console) -> None:
@@ -99,11 +81,6 @@ def _verdict(result: Result, console: Console) -> None:
             print_line(console, (note, "dim"))
 
 
-def has_unicode(console: Console) -> bool:
-    """Whether the terminal can show more than ASCII."""
-    return console.encoding.lower().replace("-", "").startswith("utf")
-
-
 def _waterfall(result: Result, console: Console) -> None:
     figure = waterfall.build(result)
     full, part, thin = ("█", "▓", "▏") if has_unicode(console) else ("#", "=", "|")
@@ -114,19 +91,15 @@ def _waterfall(result: Result, console: Console) -> None:
     percents = max(percents, len(waterfall.OF_STEP))
     width = max(8, min(60, console.width - labels - values - percents - 9))
     print_heading(console, "Where the time of a step went")
-    head = f"  {'':<{labels}}  {'a step':>{values}}  {waterfall.OF_STEP:>{percents}}"
-    console.print(Text(head, "dim"), soft_wrap=True)
+    rows = []
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")
-        text = Text("  ")
-        text.append(f"{line.label:<{labels}}  ", "bold" if total else "")
-        text.append(f"{line.value:>{values}}  ", "bold" if total else "")
-        text.append(f"{line.percent:>{percents}}  ", "dim")
+        weight = "bold" if total else ""
         faint = "dim" if line.bar.level == "within_noise" else "cyan"
         mark = full if total else thin if line.thin else part
-        text.append(" " * line.offset + mark * line.length, "" if total else faint)
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+        bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
+        rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
+    print_table(console, ("", "a step", waterfall.OF_STEP, ""), rows, left=(0, 3))
     start = figure.axis()[0]
     notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
     if figure.unchanged:
@@ -188,25 +161,16 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
     print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
     header = ("match", "count", "baseline", "candidate", "delta", "change")
-    table = [header, *(_kernel_cells(row, scale) for row in shown)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(header))]
-    aligned = [
-        "  ".join(
-            f"{cell:<{w}}" if n == 0 else f"{cell:>{w}}"
-            for n, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in table
-    ]
-    wide = console.width >= _WIDE
-    room = console.width - 4 - len(aligned[0]) if wide else console.width - 2
-    labels = ["kernel", *(names.kernel(row, width=room) for row in shown)]
-    widest = max(len(label) for label in labels)
-    for number, (label, line) in enumerate(zip(labels, aligned, strict=True)):
-        style = "" if number else "dim"
-        text = (
-            f"  {label:<{widest}}  {line}" if wide else f"  {label}\n    {line}" if number else f"    {line}"
-        )
-        console.print(Text(text.rstrip(), style), soft_wrap=True)
+    head, *lines = table_lines(console, header, [_kernel_cells(row, scale) for row in shown])
+    width = console.width - 4 - len(head) if console.width >= _WIDE else console.width - 2
+    labels = [names.kernel(row, width=width) for row in shown]
+    if console.width >= _WIDE:
+        cells = [(label, *_kernel_cells(row, scale)) for label, row in zip(labels, shown, strict=True)]
+        print_table(console, ("kernel", *header), cells, left=(0, 1))
+    else:
+        console.print(Text("    ") + head, soft_wrap=True)
+        for label, line in zip(labels, lines, strict=True):
+            console.print(Text(f"  {label}\n    ") + line, soft_wrap=True)
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 

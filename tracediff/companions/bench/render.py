@@ -8,8 +8,8 @@ from rich.text import Text
 
 from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.report import units
+from tracediff.report.console import print_heading, print_line
 from tracediff.report.escape import shorten
-from tracediff.report.terminal import print_heading, print_line
 from tracediff.report.write import Block, Number, Paragraph, Span, Table
 
 STYLE = ""

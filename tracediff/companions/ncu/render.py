@@ -15,10 +15,10 @@ from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
 from tracediff.report import sections, templates, units
 from tracediff.report import words as names
+from tracediff.report.console import print_heading, print_line
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.tables import LIMIT
-from tracediff.report.terminal import print_heading, print_line
 
 STYLE = "ncu.css"
 _COLOURS = {"slower": "red", "faster": "green", "added": "yellow", "removed": "yellow"}

@@ -23,9 +23,9 @@ from tracediff.companions.trtexec.model import (
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import sections, templates, units
+from tracediff.report.console import TONES, print_heading, print_line, print_warnings
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.html import helpers, own_files
-from tracediff.report.terminal import TONES, print_heading, print_line, print_warnings
 from tracediff.report.words import LEVELS, VERDICTS
 
 STYLE = "ncu.css"

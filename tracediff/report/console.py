@@ -1,0 +1,83 @@
+"""What all reports on a terminal are printed with. Everything is a `Text` or a cell built from one: no markup is ever read from a name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracediff.model import Note
+
+TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
+MOST_WARNINGS = 500
+_ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
+
+
+def has_unicode(console: Console) -> bool:
+    """Whether the terminal can show more than ASCII."""
+    return console.encoding.lower().replace("-", "").startswith("utf")
+
+
+def print_heading(console: Console, text: str) -> None:
+    """Print a heading after an empty line."""
+    console.print()
+    console.print(Text(text, style="bold"))
+
+
+def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
+    """Print one paragraph, wrapped; lines after the first are indented by `hang` more."""
+    text = Text.assemble(*parts)
+    for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
+        row.rstrip()
+        console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
+
+
+def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Console) -> None:
+    """Print the warnings, the first MOST_WARNINGS of them, and what was not captured."""
+    if warnings or missing:
+        print_heading(console, "Warnings")
+    for warning in warnings[:MOST_WARNINGS]:
+        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+    for text in missing:
+        print_line(console, text)
+
+
+def print_table(
+    console: Console,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    left: Collection[int] = (0,),
+    styles: Sequence[str] = (),
+) -> None:
+    """Print a table; see `table_lines`."""
+    for line in table_lines(console, header, rows, left=left, styles=styles):
+        console.print(Text("  ") + line, soft_wrap=True)
+
+
+def table_lines(
+    console: Console,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    left: Collection[int] = (0,),
+    styles: Sequence[str] = (),
+    header_style: str = "dim",
+) -> list[Text]:
+    """A line for the header and for each row, as wide as their cells. left: columns that are not aligned to the right; styles: of the rows."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style)
+    for number, name in enumerate(header):
+        justify = "left" if number in left else "right"
+        table.add_column(Text(name), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for row, style in zip_longest(rows, styles[: len(rows)]):
+        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
+        table.add_row(*cells, style=style or None)
+    lines = []
+    for segments in console.render_lines(table, console.options.update(width=_ENDLESS), pad=False):
+        line = Text.assemble(*((one.text, one.style or "") for one in segments))
+        line.rstrip()
+        lines.append(line)
+    return lines

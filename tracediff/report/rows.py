@@ -1,0 +1,179 @@
+"""Rows of any query as text, CSV, JSON or Markdown; Parquet is that of the other tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from tracediff.report import tables
+from tracediff.report.console import table_lines
+from tracediff.report.escape import markdown_cell, markdown_prose, shorten, visible
+
+LONGEST = 80  # of a text
+_NARROW = 24  # to which texts are shortened before rows are given lines of their own
+_NULL = "NULL"
+# What json.dumps leaves as it is and nobody sees.
+_UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def print_rows(
+    frame: pl.DataFrame, console: Console, *, width: int | None, longest: int | None = LONGEST
+) -> None:
+    """Print rows in aligned columns, or one value a line where they do not fit into `width` columns.
+
+    Texts are cut in their middle to `longest` columns, None: not at all; numbers never are. `width` None: any.
+    """
+    heads = [visible(name) for name in frame.columns]
+    numeric = [kind.is_numeric() for kind in frame.dtypes]
+    rows = list(zip(*(_cells(column) for column in frame.iter_columns()), strict=True))
+    for limit in dict.fromkeys((longest, min(longest or _NARROW, _NARROW))):
+        shown = [
+            [_short(cell, limit, is_number) for cell, is_number in zip(row, numeric, strict=True)]
+            for row in rows
+        ]
+        widths = [max(map(cell_len, column)) for column in zip(heads, *shown, strict=True)]
+        if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
+            _columns(heads, shown, widths, numeric, console)
+            return
+        if longest is None:
+            break
+    _records(heads, [[_short(cell, longest, False) for cell in row] for row in rows], console)
+
+
+def _columns(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    numeric: Sequence[bool],
+    console: Console,
+) -> None:
+    left = {number for number, right in enumerate(numeric) if not right}
+    cells = [[Text(cell, "dim" if cell == _NULL else "") for cell in row] for row in rows]
+    head, *lines = table_lines(console, heads, cells, left=left, header_style="bold")
+    rule = Text("  ".join("-" * width for width in widths), style="dim")
+    for line in (head, rule, *lines):
+        console.print(line, soft_wrap=True)
+
+
+def _records(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    width = max(map(cell_len, heads), default=0)
+    for number, row in enumerate(rows, 1):
+        console.print(Text(f"row {number}", style="dim"), soft_wrap=True)
+        for head, cell in zip(heads, row, strict=True):
+            name = (f"  {head}{' ' * (width - cell_len(head))}  ", "bold")
+            console.print(Text.assemble(name, (cell, "dim" if cell == _NULL else "")), soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return _NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list | dict):
+        return visible(json.dumps(_plain(value), ensure_ascii=False))
+    return visible(str(value))
+
+
+def _cells(column: pl.Series) -> list[str]:
+    """The cells of a column, numbers with as many decimals as the column needs."""
+    values = column.to_list()
+    if column.dtype.is_float() and all(
+        one is None or (one.is_integer() and abs(one) < 1e15) for one in values
+    ):
+        return [_NULL if one is None else f"{one:.0f}" for one in values]
+    return [_cell(one) for one in values]
+
+
+def _float(value: float) -> str:
+    """Enough digits to tell what matters; CSV and JSON have them all."""
+    return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _short(cell: str, longest: int | None, is_number: bool) -> str:
+    return cell if is_number or longest is None or cell_len(cell) <= longest else shorten(cell, longest)
+
+
+def csv(frame: pl.DataFrame) -> bytes:
+    """Return rows as CSV: control characters by their escapes, and nothing a spreadsheet would take for a formula."""
+    return tables.csv(_flat(frame))
+
+
+def json_rows(frame: pl.DataFrame) -> bytes:
+    """Return rows as a JSON array of objects, one a line; what JSON has no number for is null."""
+    lines = [
+        json.dumps(_plain(row), ensure_ascii=False, separators=(", ", ": "))
+        for row in frame.iter_rows(named=True)
+    ]
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def markdown(frame: pl.DataFrame, note: str = "") -> bytes:
+    """Return rows as a table of Markdown, texts as code; `note` follows it."""
+    numeric = [kind.is_numeric() for kind in frame.dtypes]
+    lines = [
+        "| " + " | ".join(markdown_prose(name) for name in frame.columns) + " |",
+        "|" + "|".join("-:" if is_number else "-" for is_number in numeric) + "|",
+    ]
+    for row in frame.iter_rows():
+        cells = [
+            ""
+            if value is None
+            else _cell(value)
+            if isinstance(value, int | float)
+            else markdown_cell(_cell(value))
+            for value in row
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    if note:
+        lines += ["", markdown_prose(note)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    """Return rows as Parquet: types and texts as they are."""
+    return tables.parquet(frame)
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Texts and nested values as visible text; numbers, times and booleans as they are."""
+    columns = []
+    for column in frame.iter_columns():
+        plain = (
+            column.dtype.is_numeric() or column.dtype.is_temporal() or column.dtype in (pl.Boolean, pl.Null)
+        )
+        if plain:
+            columns.append(column)
+            continue
+        texts = [None if value is None else _cell(value) for value in column.to_list()]
+        columns.append(pl.Series(column.name, texts, dtype=pl.String))
+    flat = pl.DataFrame(columns)
+    return flat.rename({name: visible(name) for name in flat.columns})
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
