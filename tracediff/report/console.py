@@ -53,9 +53,23 @@ def print_table(
     left: Collection[int] = (0,),
     styles: Sequence[str] = (),
 ) -> None:
-    """Print a table; see `table_lines`."""
-    for line in table_lines(console, header, rows, left=left, styles=styles):
-        console.print(Text("  ") + line, soft_wrap=True)
+    """Print a table (see `table_lines`); where it is wider than the terminal, the first cell of each row on a line of its own."""
+    lines = table_lines(console, header, rows, left=left, styles=styles)
+    if max(map(len, lines), default=0) + 2 <= console.width:
+        for line in lines:
+            console.print(Text("  ") + line, soft_wrap=True)
+        return
+    rest = {column - 1 for column in left}
+    lines = table_lines(console, header[1:], [row[1:] for row in rows], left=rest, styles=styles)
+    if header:
+        console.print(Text("    ") + lines.pop(0), soft_wrap=True)
+    for row, line, style in zip_longest(rows, lines, styles[: len(rows)]):
+        if str(row[0]):
+            console.print(
+                Text.assemble("  ", row[0] if isinstance(row[0], Text) else (row[0], style or "")),
+                soft_wrap=True,
+            )
+        console.print(Text("    ") + line, soft_wrap=True)
 
 
 def table_lines(
@@ -67,14 +81,15 @@ def table_lines(
     styles: Sequence[str] = (),
     header_style: str = "dim",
 ) -> list[Text]:
-    """A line for the header and for each row, as wide as their cells. left: columns that are not aligned to the right; styles: of the rows."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style)
-    for number, name in enumerate(header):
+    """A line for the header, if any, and for each row. left: columns that are not aligned to the right; styles: of the rows."""
+    table = Table(
+        box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style, show_header=bool(header)
+    )
+    for number in range(len(header or rows[0])):
         justify = "left" if number in left else "right"
-        table.add_column(Text(name), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(Text(header[number] if header else ""), justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row, style in zip_longest(rows, styles[: len(rows)]):
-        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
-        table.add_row(*cells, style=style or None)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row), style=style or None)
     lines = []
     for segments in console.render_lines(table, console.options.update(width=_ENDLESS), pad=False):
         line = Text.assemble(*((one.text, one.style or "") for one in segments))

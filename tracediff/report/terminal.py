@@ -160,17 +160,13 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
     scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
     print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
-    header = ("match", "count", "baseline", "candidate", "delta", "change")
-    head, *lines = table_lines(console, header, [_kernel_cells(row, scale) for row in shown])
-    width = console.width - 4 - len(head) if console.width >= _WIDE else console.width - 2
-    labels = [names.kernel(row, width=width) for row in shown]
+    header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")
+    figures = [_kernel_cells(row, scale) for row in shown]
+    width = console.width - 2
     if console.width >= _WIDE:
-        cells = [(label, *_kernel_cells(row, scale)) for label, row in zip(labels, shown, strict=True)]
-        print_table(console, ("kernel", *header), cells, left=(0, 1))
-    else:
-        console.print(Text("    ") + head, soft_wrap=True)
-        for label, line in zip(labels, lines, strict=True):
-            console.print(Text(f"  {label}\n    ") + line, soft_wrap=True)
+        width -= 2 + len(table_lines(console, header[1:], figures)[0])
+    cells = [(names.kernel(row, width=width), *own) for row, own in zip(shown, figures, strict=True)]
+    print_table(console, header, cells, left=(0, 1))
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 

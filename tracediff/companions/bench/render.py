@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.report import units
-from tracediff.report.console import print_heading, print_line
+from tracediff.report.console import print_heading, print_line, print_table
 from tracediff.report.escape import shorten
 from tracediff.report.write import Block, Number, Paragraph, Span, Table
 
@@ -23,21 +21,8 @@ def print_section(kpi: Kpi, console: Console, top: int) -> None:
     """
     print_heading(console, "Benchmark figures")
     found = rows(kpi)
-    table = [_HEAD, *([shorten(text, 40) for text in row] for row in found[: 2 * top])] if found else []
-    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    wide = sum(widths) + 2 * len(widths) <= console.width
-    for number, (figure, *cells) in enumerate(table):
-        numbers = "  ".join(
-            " " * (width - cell_len(cell)) + cell for cell, width in zip(cells, widths[1:], strict=True)
-        )
-        label = (
-            figure + " " * (widths[0] - cell_len(figure)) + "  "
-            if wide
-            else f"{figure}\n    "
-            if figure
-            else "  "
-        )
-        console.print(Text(f"  {label}{numbers}".rstrip(), "" if number else "dim"), soft_wrap=True)
+    if found:
+        print_table(console, _HEAD, [[shorten(text, 40) for text in row] for row in found[: 2 * top]])
     if kpi.note:
         print_line(console, kpi.note)
     if len(found) > 2 * top:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.companions.latencies.model import (
     Latencies,
@@ -15,7 +14,7 @@ from tracediff.companions.latencies.model import (
     LatencySide,
 )
 from tracediff.report import sections, templates, units, words
-from tracediff.report.console import TONES, has_unicode, print_heading, print_line
+from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.figures import Axis, axis
 from tracediff.report.html import helpers, own_files
@@ -252,14 +251,8 @@ def _table(found: Latencies, console: Console) -> None:
     table: list[tuple[str, ...]] = [astuple(row) for row in (head, *rows)]
     if not any(row.q for row in rows):
         table = [line[:-1] for line in table]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     console.print()
-    for number, line in enumerate(table):
-        cells = [
-            f"{cell:<{width}}" if column in (0, 6) else f"{cell:>{width}}"
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        console.print(Text(("  " + "  ".join(cells)).rstrip(), "" if number else "dim"), soft_wrap=True)
+    print_table(console, table[0], table[1:], left=(0, 6))
     console.print()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.companions.ncu import reasons as text
 from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuReport, NcuRow, NcuSide
@@ -15,7 +14,7 @@ from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
 from tracediff.report import sections, templates, units
 from tracediff.report import words as names
-from tracediff.report.console import print_heading, print_line
+from tracediff.report.console import print_heading, print_line, print_table
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.tables import LIMIT
@@ -428,10 +427,7 @@ def _print_figures(row: NcuRow, console: Console) -> None:
         lines += [(one.label, one.before, one.after, one.change) for one in group if one.change != SAME]
     for bar in stalls(row, 4):
         lines.append((f"stall: {bar.figure.label}", bar.figure.before, bar.figure.after, bar.figure.change))
-    widths = [max(len(line[column]) for line in lines) for column in range(4)]
-    for label, before, after, change in lines:
-        line = f"  {label:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}  {change:>{widths[3]}}"
-        console.print(Text(line.rstrip()), soft_wrap=True)
+    print_table(console, (), lines)
     if row.factors:
         print_line(console, (f"ratio of durations = {factors(row)}", "dim"))
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.companions.trtexec.model import (
@@ -23,7 +21,7 @@ from tracediff.companions.trtexec.model import (
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import sections, templates, units
-from tracediff.report.console import TONES, print_heading, print_line, print_warnings
+from tracediff.report.console import TONES, print_heading, print_line, print_table, print_warnings
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.words import LEVELS, VERDICTS
@@ -243,7 +241,7 @@ def _print(trtexec: Trtexec, console: Console, top: int) -> None:
     print_line(console, (side_line("candidate", trtexec.candidate), "dim"))
     if trtexec.figures:
         print_heading(console, "trtexec: means a query")
-        lines, styles = [("", "baseline", "candidate", "delta", "change", "")], ["dim"]
+        lines, styles = [], []
         tails = spread(trtexec)
         for one in means(trtexec):
             of = [tail for tail in tails if tail.label.startswith(f"{one.label}, ") and one.label in _TAILED]
@@ -251,7 +249,7 @@ def _print(trtexec: Trtexec, console: Console, top: int) -> None:
                 label = line.label.replace(f"{one.label}, ", "  ")
                 lines.append((label, line.before, line.after, line.difference, line.change, level(line)))
                 styles.append(_COLOURS.get(line.tone, ""))
-        _table(console, lines, styles)
+        print_table(console, ("", "baseline", "candidate", "delta", "change", ""), lines, styles=styles)
     if trtexec.rows:
         _layers(trtexec, console, top)
     print_warnings(trtexec.warnings, (), console)
@@ -284,8 +282,7 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
         if not found:
             continue
         print_heading(console, f"Layers by {kind} ({unit.unit} a query)")
-        lines: list[tuple[str, ...]] = [("", "layers", "baseline", "candidate", "delta")]
-        lines += [
+        lines = [
             (
                 group(one),
                 f"{one.baseline_layers} -> {one.candidate_layers}",
@@ -294,18 +291,7 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
             )
             for one in found[:top]
         ]
-        _table(console, lines, ["dim"])
-
-
-def _table(console: Console, lines: Sequence[tuple[str, ...]], styles: Sequence[str] = ()) -> None:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for number, line in enumerate(lines):
-        cells = [
-            f"{cell:<{w}}" if n == 0 else f"{cell:>{w}}"
-            for n, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        style = styles[number] if number < len(styles) else ""
-        console.print(Text(f"  {'  '.join(cells)}".rstrip(), style), soft_wrap=True)
+        print_table(console, ("", "layers", "baseline", "candidate", "delta"), lines)
 
 
 def render_trtexec_markdown(report: TrtexecReport, top: int = 10) -> str:
