@@ -17,7 +17,14 @@ from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
-from tracediff.formats.kineto import _ns, convert, copy_kinds, driver_copy, frame_name, short_kernel_name
+from tracediff.formats.kineto import (
+    convert,
+    copy_kinds,
+    driver_copy,
+    frame_name,
+    nanoseconds,
+    short_kernel_name,
+)
 
 PID, EXECUTOR = 100, 101
 # see `steps`: of every 1000 ns 300 of a kernel, 40 of a copy, 60 in the synchronising call after it, then 500 of the
@@ -199,7 +206,7 @@ def test_profiler_steps_are_steps_where_there_are_no_labels(tmp_path):
     ],
 )
 def test_decimals_are_read_exactly(text, ns):
-    assert _ns(msgspec.Raw(text.encode())) == ns
+    assert nanoseconds(msgspec.Raw(text.encode())) == ns
 
 
 def test_whole_microseconds_are_said(tmp_path):

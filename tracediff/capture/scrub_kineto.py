@@ -18,7 +18,7 @@ import msgspec
 
 from tracediff.capture.scrub import Cleaner, Digest, Row
 from tracediff.errors import TracediffError
-from tracediff.formats.kineto import READ, Event, _ns, arguments, frame_name, not_kineto, open_trace
+from tracediff.formats.kineto import READ, Event, arguments, frame_name, nanoseconds, not_kineto, open_trace
 
 _NUMBERS = ("schemaVersion", "cupti_version", "cuda_runtime_version", "cuda_driver_version")
 _DEVICE = (
@@ -137,7 +137,7 @@ def _number(value: object) -> bool:
 
 def _row(event: Event, cleaner: Cleaner) -> Row | None:
     """What is kept of an event: category, name, process, thread, begin and length in ns, numbers."""
-    start = _ns(event.ts) if event.ph == "X" and event.cat in READ else None
+    start = nanoseconds(event.ts) if event.ph == "X" and event.cat in READ else None
     if start is None:
         return None
     name = event.name if isinstance(event.name, str) else str(event.name or "")
@@ -146,7 +146,7 @@ def _row(event: Event, cleaner: Cleaner) -> Row | None:
     else:
         name = cleaner.clean(name)
     where = [cleaner.clean(one, path=True) if isinstance(one, str) else one for one in (event.pid, event.tid)]
-    return event.cat, name, *where, start, _ns(event.dur) or 0, arguments(event)
+    return event.cat, name, *where, start, nanoseconds(event.dur) or 0, arguments(event)
 
 
 def _line(row: Row) -> bytes:

@@ -1,6 +1,7 @@
 """A torch.profiler (Kineto) trace -> a scratch SQLite file with the tables of an nsys export.
 
 Everything after this file sees an export. What maps to what, and what a trace lacks: docs/inputs.md.
+Gigabytes pass through in blocks without being held.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import gzip
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -20,19 +21,50 @@ import msgspec
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 
-# The JSON of a torch.profiler trace, in pieces: gigabytes pass through without being held.
+PRODUCT = "torch.profiler"
+SUFFIXES = (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json")
+_AGAIN = "write it with torch.profiler: profile.export_chrome_trace(FILE), and copy it whole"
 
-BLOCK = 4 << 20
+
+def is_trace_name(path: Path) -> bool:
+    """Whether the name is one that torch.profiler's traces have."""
+    return path.name.endswith((".json", ".json.gz"))
+
+
+def rank_of(path: Path) -> int | None:
+    """The rank that a trace says it is of (`distributedInfo`); None where it does not, or is alone."""
+    said = (peek(path) or {}).get("distributedInfo")
+    if not isinstance(said, dict):
+        return None
+    rank, size = said.get("rank"), said.get("world_size")
+    return rank if isinstance(rank, int) and isinstance(size, int) and size > 1 else None
+
+
+def not_kineto(name: str, what: str) -> TracediffError:
+    """The error of a Chrome trace that torch.profiler did not write."""
+    return TracediffError(
+        "not-kineto",
+        f"{name}: {what}: a Chrome trace of another tool than torch.profiler",
+        fix="give a trace of torch.profiler (Kineto) or an export of nsys",
+    )
+
+
+# The JSON, in pieces
+
+BLOCK = 4 << 20  # bytes, as are those below
 _LARGEST_HEAD = 64 << 20
 _LARGEST_EVENT = 256 << 20
-_TRIES = 64  # borders tried in a block before more is read
 _PEEK = 1 << 20
+_TRIES = 64  # borders tried in a block before more is read
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
 _NO_NUMBER = re.compile(rb'(":\s*)[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}])', re.IGNORECASE)
+_SPACE = b"\xef\xbb\xbf \t\r\n"
 # Control characters are no JSON inside strings; outside they are spaces.
 _PLAIN = bytes(32 if byte < 32 else byte for byte in range(256))
+# What Kineto writes before its events, of which one at least is in every version.
+_MARKS = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
 
 
 class Event(msgspec.Struct, gc=False):
@@ -54,6 +86,7 @@ class _Rest(msgspec.Struct):
 
 _block = msgspec.json.Decoder(list[Event])
 _rest = msgspec.json.Decoder(_Rest)
+_FAILED = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class TraceFile:
@@ -69,36 +102,33 @@ class TraceFile:
 
         Raises `TracediffError`: empty-file, not-json, no-trace-events, not-kineto, truncated, bad-gzip.
         """
-        while True:
-            data = self._read()
+        while not (found := _EVENTS.search(self._buffer)):
+            data = self.read()
             self._buffer += data
-            self._check_start(at_end=not data)
-            found = _EVENTS.search(self._buffer)
-            if found:
-                break
+            start = self._buffer[: 1 << 16].lstrip(_SPACE)[:1]
+            if not start and not data:
+                raise TracediffError("empty-file", f"{self._name} is empty", fix=_AGAIN)
+            if start == b"[":
+                raise not_kineto(self._name, "a bare list of events")
+            if start not in (b"", b"{"):
+                raise TracediffError("not-json", f"{self._name} is not JSON", fix=_AGAIN)
             if not data or len(self._buffer) > _LARGEST_HEAD:
                 raise self._no_events()
         text, self._buffer = self._buffer[: found.end()], self._buffer[found.end() :]
         self._offset = found.end()
         try:
-            head: dict[str, Any] = msgspec.json.decode(_tidy(text) + b"]}", type=dict[str, Any])
+            return _decoded_head(text)
         except msgspec.DecodeError as error:
             raise TracediffError(
                 "not-json", f"{self._name}: what comes before its events is no JSON: {error}", fix=_AGAIN
             ) from error
-        head.pop("traceEvents", None)
-        return head
 
     def blocks(self) -> Iterator[list[Event]]:
         """All events, some thousands at a time. Raises `TracediffError`: truncated, bad-gzip."""
-        while True:
-            data = self._read()
+        while data := self.read():
             self._buffer += data
-            if not data:
-                yield self._last()
-                return
             for end, following in _borders(self._buffer):
-                events = _decoded_kineto_json(self._buffer[:end])
+                events = _decoded_events(self._buffer[:end])
                 if events is not None:
                     yield events
                     self._buffer = self._buffer[following:]
@@ -107,49 +137,10 @@ class TraceFile:
             else:
                 if len(self._buffer) > _LARGEST_EVENT:
                     raise self._damaged("no event ends here")
+        yield self._last()
 
-    def _last(self) -> list[Event]:
-        text = b'{"traceEvents":[' + self._buffer
-        try:
-            return _rest.decode(text).traceEvents
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            problem = str(error)
-        try:
-            return _rest.decode(_tidy(text)).traceEvents
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._damaged(problem) from None
-
-    def _damaged(self, problem: str) -> TracediffError:
-        position = re.search(r"\(byte (\d+)\)", problem)
-        at = self._offset + (max(int(position[1]) - 16, 0) if position else len(self._buffer))
-        cut = "truncated" in problem.lower()
-        what = "ends before its events do" if cut else "is damaged"
-        return TracediffError(
-            "truncated", f"{self._name} {what}: byte {at} of the JSON text, in traceEvents", fix=_AGAIN
-        )
-
-    def _check_start(self, *, at_end: bool) -> None:
-        start = self._buffer[: 1 << 16].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if not start and at_end:
-            raise TracediffError("empty-file", f"{self._name} is empty", fix=_AGAIN)
-        if start == b"[":
-            raise not_kineto(self._name, "a bare list of events")
-        if start and start != b"{":
-            raise TracediffError("not-json", f"{self._name} is not JSON", fix=_AGAIN)
-
-    def _no_events(self) -> TracediffError:
-        try:
-            msgspec.json.decode(self._buffer)
-        except msgspec.DecodeError as error:
-            cut = "truncated" in str(error).lower()
-            slug = "truncated" if cut else "not-json"
-            what = "ends before its events begin" if cut else f"is not JSON: {error}"
-            return TracediffError(slug, f"{self._name} {what}", fix=_AGAIN)
-        return TracediffError(
-            "no-trace-events", f"{self._name} is JSON without a list of traceEvents", fix=_AGAIN
-        )
-
-    def _read(self) -> bytes:
+    def read(self) -> bytes:
+        """The next block of the text; b"" at its end. Raises `TracediffError`: truncated, bad-gzip."""
         try:
             return self._stream.read(self._size)
         except EOFError as error:
@@ -161,48 +152,66 @@ class TraceFile:
                 "bad-gzip", f"{self._name} is not a whole .gz file: {error}", fix="copy or pack it again"
             ) from error
 
+    def _last(self) -> list[Event]:
+        text = b'{"traceEvents":[' + self._buffer
+        try:
+            return _rest.decode(text).traceEvents
+        except _FAILED as error:
+            problem = str(error)
+        try:
+            return _rest.decode(_tidy(text)).traceEvents
+        except _FAILED:
+            raise self._damaged(problem) from None
 
-_AGAIN = "write it with torch.profiler: profile.export_chrome_trace(FILE), and copy it whole"
+    def _damaged(self, problem: str) -> TracediffError:
+        position = re.search(r"\(byte (\d+)\)", problem)
+        at = self._offset + (max(int(position[1]) - 16, 0) if position else len(self._buffer))
+        what = "ends before its events do" if "truncated" in problem.lower() else "is damaged"
+        return TracediffError(
+            "truncated", f"{self._name} {what}: byte {at} of the JSON text, in traceEvents", fix=_AGAIN
+        )
 
-
-def not_kineto(name: str, what: str) -> TracediffError:
-    """The error of a Chrome trace that torch.profiler did not write."""
-    return TracediffError(
-        "not-kineto",
-        f"{name}: {what}: a Chrome trace of another tool than torch.profiler",
-        fix="give a trace of torch.profiler (Kineto) or an export of nsys",
-    )
+    def _no_events(self) -> TracediffError:
+        slug, what = "no-trace-events", "is JSON without a list of traceEvents"
+        try:
+            msgspec.json.decode(self._buffer)
+        except msgspec.DecodeError as error:
+            slug, what = "not-json", f"is not JSON: {error}"
+            if "truncated" in str(error).lower():
+                slug, what = "truncated", "ends before its events begin"
+        return TracediffError(slug, f"{self._name} {what}", fix=_AGAIN)
 
 
 @contextmanager
-def open_trace(path: Path, name: str | None = None, block: int = BLOCK) -> Iterator[TraceFile]:
+def open_trace(path: Path, block: int = BLOCK) -> Iterator[TraceFile]:
     """Open a trace, packed with gzip or not, whatever its name says."""
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)
         if not packed:
-            yield TraceFile(plain, name or path.name, block)
+            yield TraceFile(plain, path.name, block)
             return
         with gzip.GzipFile(fileobj=plain, mode="rb") as stream:
-            yield TraceFile(stream, name or path.name, block)
+            yield TraceFile(stream, path.name, block)
 
 
 def peek(path: Path) -> dict[str, Any] | None:
     """What a trace says before its events; None where the file is no torch.profiler trace, or its head is long."""
     try:
         with open_trace(path, block=_PEEK) as trace:
-            data = trace._read()
-            found = _EVENTS.search(data)
-            if not found:
-                return None
-            head = msgspec.json.decode(_tidy(data[: found.end()]) + b"]}", type=dict[str, Any])
+            data = trace.read()
+        found = _EVENTS.search(data)
+        head = _decoded_head(data[: found.end()]) if found else {}
     except (OSError, TracediffError, msgspec.DecodeError):
         return None
     return head if head.keys() & _MARKS else None
 
 
-# What Kineto writes before its events, of which one at least is in every version.
-_MARKS = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
+def _decoded_head(text: bytes) -> dict[str, Any]:
+    """The object up to the opening bracket of its events. Raises msgspec.DecodeError."""
+    head: dict[str, Any] = msgspec.json.decode(_tidy(text) + b"]}", type=dict[str, Any])
+    head.pop("traceEvents", None)
+    return head
 
 
 def _borders(text: bytes) -> Iterator[tuple[int, int]]:
@@ -215,15 +224,15 @@ def _borders(text: bytes) -> Iterator[tuple[int, int]]:
             yield position + 1, found.end()
 
 
-def _decoded_kineto_json(text: bytes) -> list[Event] | None:
+def _decoded_events(text: bytes) -> list[Event] | None:
     listed = b"[" + text + b"]"
     try:
         return _block.decode(listed)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _FAILED:
         pass
     try:
         return _block.decode(_tidy(listed))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _FAILED:
         return None
 
 
@@ -233,166 +242,7 @@ def _tidy(text: bytes) -> bytes:
     return _NO_NUMBER.sub(rb"\1null", text.decode("utf-8", "replace").encode())
 
 
-# Names as Kineto writes them -> what the tables of nsys say.
-
-SUFFIXES = (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json")
-PRODUCT = "torch.profiler"
-
-# CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, by the words of 'Memcpy HtoD (Pinned -> Device)'. Of memory
-# kinds the canonical tables only ask which is pageable; there nsys numbers it 0.
-_COPY_kineto_names = re.compile(r"Memcpy (\w+)(?: \(([^()]*?) -> ([^()]*?)\))?")
-_COPY_KINDS = {
-    "HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9, "PtoP": 10,
-}  # fmt: skip
-_MEMORY_KINDS = {"Pageable": 0, "Pinned": 1, "Device": 2, "Array": 3, "Managed": 4}
-
-# The driver's own kernels for the copies and memsets of a graph: memcpy32_post, memcpy128, memset32.
-_DRIVER = re.compile(r"(memcpy|memset)\d+(?:_post)?")
-
-_ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+")
-_FRAME = re.compile(r"(/.*|[A-Za-z]:[/\\].*)(\(\d+\): .*)", re.DOTALL)
-
-
-def is_trace_name(path: Path) -> bool:
-    """Whether the name is one that torch.profiler's traces have."""
-    return path.name.endswith((".json", ".json.gz"))
-
-
-def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
-    """Kind of a copy, memory kind of its source and of its target; 0 and None where the name does not say."""
-    found = _COPY_kineto_names.match(name)
-    if not found:
-        return 0, None, None
-    source, target = (_MEMORY_KINDS.get(word) if word else None for word in found.group(2, 3))
-    return _COPY_KINDS.get(found[1], 0), source, target
-
-
-def driver_copy(name: str) -> str | None:
-    """'memcpy' or 'memset' where a kernel of this name is the driver's way to do one; None for every other kernel."""
-    found = _DRIVER.fullmatch(name)
-    return found[1] if found else None
-
-
-def short_kernel_name(name: str) -> str:
-    """The function of a demangled kernel name, without scope, template and parameters, as nsys shortens it."""
-    text = name.replace("(anonymous namespace)", "").replace("<unnamed>", "")
-    depth, kept = 0, []
-    for index, letter in enumerate(text):
-        if letter in "<[{":
-            depth += 1
-        elif letter in ">]}":
-            depth = max(depth - 1, 0)
-        elif depth == 0:
-            if letter == "(" and index:
-                break
-            kept.append(letter)
-    words = "".join(kept).split()
-    return (words[-1].rpartition("::")[2] if words else "") or name
-
-
-def frame_name(name: str) -> str:
-    """A Python frame as a range: no addresses, and of an absolute path the last two parts, for it says who ran it."""
-    name = _ADDRESS.sub("", name)
-    found = _FRAME.match(name)
-    if not found:
-        return name
-    return "/".join(re.split(r"[/\\]", found[1])[-2:]) + found[2]
-
-
-# CUDA graphs in the tables that a torch.profiler trace became: which ops are nodes, and which of them are copies.
-
-_GPU_kineto_graphs = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET",
-)
-_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
-
-# A row of the kernels as one of the copies or memsets; 8 is DtoD, 2 the device's memory. Sizes are not recorded.
-_COMMON = '"start", "end", deviceId, streamId, correlationId, graphNodeId, globalPid'
-_AS = {
-    "memcpy": f"""
-        INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY ({_COMMON}, bytes, copyKind, srcKind, dstKind)
-        SELECT {_COMMON}, NULL, 8, 2, 2 FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = ? AND graphNodeId <> 0""",
-    "memset": f"""
-        INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET ({_COMMON}, bytes)
-        SELECT {_COMMON}, NULL FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = ? AND graphNodeId <> 0""",
-}
-
-
-def mark_nodes(db: sqlite3.Connection, strings: Mapping[str, int]) -> None:
-    """Give every op that a graph launch started a graphNodeId, where the trace gives it none.
-
-    Kineto names nodes since 2026; before, the nodes of a graph are the ops that share its launch.
-    """
-    launches = [one for text, one in strings.items() if text.startswith(_LAUNCHES)]
-    if not launches:
-        return
-    db.execute(
-        "CREATE TEMP TABLE launched AS SELECT DISTINCT correlationId AS corr FROM CUPTI_ACTIVITY_KIND_RUNTIME"
-        f" WHERE nameId IN ({', '.join(map(str, launches))}) AND correlationId IS NOT NULL"
-    )
-    db.execute("CREATE UNIQUE INDEX temp.launched_corr ON launched (corr)")
-    for table in _GPU_kineto_graphs:
-        db.execute(
-            f"UPDATE {table} SET graphNodeId = rowid WHERE coalesce(graphNodeId, 0) = 0"
-            " AND correlationId IN (SELECT corr FROM launched)"
-        )
-
-
-def driver_kernels_to_copies(db: sqlite3.Connection, strings: Mapping[str, int]) -> None:
-    """Make copies and memsets of the kernels by which the driver does those of a graph. After `mark_nodes`.
-
-    CUPTI reports such a node as a copy or as a kernel, by its version and by whether it was there when the graph was
-    made: of one program, nsys reports copies and torch.profiler kernels.
-    """
-    for text, one in strings.items():
-        what = driver_copy(text)
-        if what is not None:
-            db.execute(_AS[what], (one,))
-            db.execute(
-                "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = ? AND graphNodeId <> 0", (one,)
-            )
-
-
-_NOTES = "TRACEDIFF_NOTES"
-
-_KERNEL, _COPY, _SET, _CALL, _RANGE, _GC, _OTHER = range(7)
-# Categories of events, those of Kineto before PyTorch 1.12 with capital letters. gpu_user_annotation repeats on the
-# GPU's rows what user_annotation says on the host's, and is no work of its own.
-_CATEGORIES = {
-    "kernel": _KERNEL, "gpu_memcpy": _COPY, "gpu_memset": _SET, "cuda_runtime": _CALL, "cuda_driver": _CALL,
-    "user_annotation": _RANGE, "cpu_op": _RANGE, "python_function": _RANGE,
-    "gpu_user_annotation": _OTHER, "cuda_sync": _OTHER, "overhead": _OTHER, "ac2g": _OTHER, "fwdbwd": _OTHER,
-    "Kernel": _KERNEL, "Memcpy": _COPY, "Memset": _SET, "Runtime": _CALL, "Operator": _RANGE,
-}  # fmt: skip
-# the span of the profiler itself is read for when it begins
-READ = {category for category, kind in _CATEGORIES.items() if kind != _OTHER} | {"Trace"}
-_TABLES = {
-    _KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
-    _COPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
-    _SET: "CUPTI_ACTIVITY_KIND_MEMSET",
-    _CALL: "CUPTI_ACTIVITY_KIND_RUNTIME",
-    _RANGE: "NVTX_EVENTS",
-}
-_COLUMNS = {
-    _KERNEL: "start end deviceId streamId correlationId graphNodeId demangledName registersPerThread gridX gridY gridZ"
-    " blockX blockY blockZ staticSharedMemory",
-    _COPY: "start end deviceId streamId correlationId graphNodeId bytes copyKind srcKind dstKind",
-    _SET: "start end deviceId streamId correlationId graphNodeId bytes",
-    _CALL: "start end globalTid correlationId nameId",
-    _RANGE: "start end eventType globalTid textId domainId",
-}
-_GPU = (_KERNEL, _COPY, _SET)
-_PUSH_POP, _START_END = 59, 60
-_ID_BITS = (1 << 24) - 1  # what nsys's globalTid has for a process, and for a thread
-_LACKS = (
-    "traces of torch.profiler (Kineto) hold no waits for the GIL, Python GC only with record_python_gc_info, ranges only of"
-    " the threads that were profiled, and of CUDA's calls not cudaGetDevice, cudaSetDevice, cudaGetLastError, the creation"
-    " of events and most driver calls: what these took counts as host work"
-)
-_FEW = 20  # events that tell nothing yet of the clock's resolution
-
+# Values of an event
 
 _Int = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]  # what SQLite holds
 _Three = tuple[_Int | None, _Int | None, _Int | None]
@@ -415,265 +265,30 @@ class _Args(msgspec.Struct, gc=False):
 
 _args = msgspec.json.Decoder(_Args)
 _NO_ARGS = _Args()
-
-
-def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
-    """Write the trace at `path` as tables of an nsys export to `out`, and return that.
-
-    `annotations_only`: no ranges of torch's operators and of Python functions, which an export of nsys would not have.
-    Raises `TracediffError`: those of `kineto_json`, not-kineto, kineto-rocm, kineto-merged, disk-full.
-    """
-    try:
-        with closing(sqlite3.connect(out, isolation_level=None)) as db:
-            db.execute("PRAGMA journal_mode = OFF")
-            db.execute("PRAGMA synchronous = OFF")
-            db.execute("BEGIN")
-            with open_trace(path) as trace:
-                head = trace.head()
-                writer = _Writer(db, path.name, annotations_only)
-                for block in trace.blocks():
-                    writer.add(block)
-            writer.finish(head)
-            db.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise TracediffError(
-            "disk-full",
-            f"{path.name} could not be unpacked: {error}",
-            fix="set TMPDIR to a folder with space",
-        ) from error
-    return out
-
-
-def notes(export: Path) -> list[Note]:
-    """What `convert` has to say about the trace that became `export`; nothing of any other export."""
-    with closing(sqlite3.connect(export)) as db:
-        there = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,)).fetchone()
-        return [Note(*row) for row in db.execute(f"SELECT slug, message FROM {_NOTES}")] if there else []
-
-
-class _Writer:
-    """Fills the tables, block by block."""
-
-    def __init__(self, db: sqlite3.Connection, name: str, annotations_only: bool) -> None:
-        self._db, self._name, self._annotations_only = db, name, annotations_only
-        self._strings: dict[str, int] = {}
-        self._threads: dict[Any, int] = {}
-        self._numbers: dict[int, dict[Any, int]] = {}  # process -> its threads
-        self._processes: dict[Any, int] = {}  # of host events, in order of appearance
-        self._callers: set[int] = set()  # processes that called CUDA
-        self._known = self._timed = 0
-        self._fine = False  # some time is finer than a microsecond
-        self._origin: int | None = None
-        self._first = 0  # of the earliest event, from the origin
-        for kind, table in _TABLES.items():
-            columns = ", ".join(f'"{column}" INTEGER' for column in _COLUMNS[kind].split())
-            extra = ', "globalPid" INTEGER, "shortName" INTEGER' if kind in _GPU else ', "text" TEXT'
-            db.execute(f"CREATE TABLE {table} ({columns}{extra})")
-
-    def add(self, events: list[Event]) -> None:
-        """Take the events of one block."""
-        rows: dict[int, list[tuple[int | None, ...]]] = {kind: [] for kind in _TABLES}
-        for event in events:
-            kind = _CATEGORIES.get(event.cat or "")
-            if kind is None and event.cat != "Trace":
-                continue
-            self._known += kind is not None
-            start = _ns(event.ts) if event.ph == "X" else None
-            if start is None:
-                continue
-            if self._origin is None:
-                self._origin = start
-            start -= self._origin
-            self._first = min(self._first, start)
-            if kind is None or kind == _OTHER:
-                continue
-            length = _ns(event.dur) or 0
-            self._timed += 1
-            if not self._fine:
-                self._fine = (start + self._origin) % 1000 != 0 or length % 1000 != 0
-            end = start + length if length > 0 else start
-            name = event.name if type(event.name) is str else str(event.name or "")
-            if kind == _RANGE:
-                row = self._range(event, name)
-                if row is not None:
-                    rows[kind].append((start, end, *row))
-            elif kind == _CALL:
-                rows[kind].append((start, end, *self._call(event, name)))
-            else:
-                rows[kind].append((start, end, *self._op(kind, event, name)))
-        for kind, some in rows.items():
-            columns = _COLUMNS[kind].split()
-            names, marks = ", ".join(f'"{c}"' for c in columns), ", ".join("?" * len(columns))
-            self._db.executemany(f"INSERT INTO {_TABLES[kind]} ({names}) VALUES ({marks})", some)
-
-    def _op(self, kind: int, event: Event, name: str) -> tuple[int | None, ...]:
-        args = _decoded(event.args)
-        device = args.device if args.device is not None else _first(args.inDevice, event.pid)
-        stream = args.stream if args.stream is not None else _int(str(event.tid).removeprefix("stream "))
-        common = (device, stream, args.correlation, args.node)
-        if kind == _KERNEL:
-            return (*common, self._string(name), args.registers, *args.grid, *args.block, args.shared)
-        if kind == _COPY:
-            return (*common, args.bytes, *copy_kinds(name))
-        return (*common, args.bytes)
-
-    def _call(self, event: Event, name: str) -> tuple[int | None, ...]:
-        if name.startswith("hip"):
-            raise TracediffError(
-                "kineto-rocm",
-                f"{self._name} was recorded on an AMD GPU (it calls {name[:40]}): only CUDA is known",
-                fix="compare traces of NVIDIA GPUs",
-            )
-        tid = self._thread(event)
-        self._callers.add(tid >> 24)
-        if len(self._callers) > 1:
-            raise TracediffError(
-                "kineto-merged",
-                f"{self._name} holds CUDA calls of several processes: correlation ids of merged traces are not unique",
-                fix="give the traces of the ranks as they were written, one file a rank, in a folder",
-            )
-        return tid, _decoded(event.args).correlation, self._string(name)
-
-    def _range(self, event: Event, name: str) -> tuple[int | None, ...] | None:
-        if name.startswith("Python GC"):
-            return _START_END, self._thread(event), self._string(name), 0
-        if event.cat != "user_annotation" and self._annotations_only:
-            return None
-        text = frame_name(name) if event.cat == "python_function" else name
-        return _PUSH_POP, self._thread(event), self._string(text), 0
-
-    def _thread(self, event: Event) -> int:
-        """The globalTid of nsys; ids that do not fit its 24 bits get others."""
-        key = (event.pid, event.tid)
-        found = self._threads.get(key)
-        if found is None:
-            number = _int(event.pid)  # older traces have 24572 and "24572"
-            process = event.pid if number is None else number
-            pid = self._processes.setdefault(process, _fitting(process, set(self._processes.values())))
-            number = _int(event.tid)
-            numbers = self._numbers.setdefault(pid, {})
-            thread = event.tid if number is None else number
-            number = numbers.setdefault(thread, _fitting(thread, set(numbers.values())))
-            found = self._threads[key] = pid << 24 | number
-        return found
-
-    def _string(self, text: str) -> int:
-        return self._strings.setdefault(text, len(self._strings))
-
-    def finish(self, head: dict[str, Any]) -> None:
-        """Write what is known at the end: names, devices, how it was recorded, notes.
-
-        Raises `TracediffError`: not-kineto.
-        """
-        if not self._known:
-            raise not_kineto(self._name, "no event of a category that torch.profiler writes")
-        process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
-        db = self._db
-        for table in _TABLES.values() if self._first else ():
-            # from the earliest event on, as viewers of traces count
-            db.execute(
-                f'UPDATE {table} SET "start" = "start" - ?, "end" = "end" - ?', (self._first, self._first)
-            )
-        for kind in _GPU:
-            db.execute(f"UPDATE {_TABLES[kind]} SET globalPid = ?", (process << 24,))
-        mark_nodes(db, self._strings)
-        driver_kernels_to_copies(db, self._strings)
-        self._short_names()
-        db.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
-        db.executemany(
-            "INSERT INTO StringIds VALUES (?, ?)", ((one, text) for text, one in self._strings.items())
-        )
-        self._meta(head)
-        db.execute(f"CREATE TABLE {_NOTES} (slug TEXT, message TEXT)")
-        db.executemany(
-            f"INSERT INTO {_NOTES} VALUES (?, ?)", [(note.slug, note.message) for note in self._remarks()]
-        )
-
-    def _short_names(self) -> None:
-        db, table = self._db, _TABLES[_KERNEL]
-        names = {one: text for text, one in self._strings.items()}
-        used = [one for (one,) in db.execute(f"SELECT DISTINCT demangledName FROM {table}").fetchall()]
-        pairs = [(self._string(short_kernel_name(names[one])), one) for one in used]
-        db.execute(f"CREATE INDEX kernel_name ON {table} (demangledName)")
-        db.executemany(f"UPDATE {table} SET shortName = ? WHERE demangledName = ?", pairs)
-
-    def _meta(self, head: dict[str, Any]) -> None:
-        db = self._db
-        db.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
-        db.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
-        db.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
-        db.execute(
-            "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, smCount INTEGER, totalMemory INTEGER)"
-        )
-        cupti = _int(head.get("cupti_version"))
-        version = PRODUCT if cupti is None else f"{PRODUCT}, CUPTI {cupti}"
-        db.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_VERSION', ?)", (version,))
-        driver = _int(head.get("cuda_driver_version"))
-        if driver is not None:
-            db.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('CudaDriverVersion', ?)", (str(driver),))
-        if self._callers or any(self._rows(kind) for kind in _GPU):
-            db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('CAPTURE_EVENT_TYPE', 'Cuda')")
-            # CUPTI's kernel records come by node: Kineto never asks for whole graphs
-            db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('CUDA_GRAPH_TRACE_OPTIONS:MODE', 'Node')")
-        devices = head.get("deviceProperties") or head.get("computeProperties") or []
-        for device in devices if isinstance(devices, list) else []:
-            if isinstance(device, dict) and _int(device.get("id")) is not None:
-                db.execute(
-                    "INSERT INTO TARGET_INFO_GPU VALUES (?, ?, ?, ?)",
-                    (
-                        _int(device["id"]), str(device.get("name") or ""),
-                        _first(device.get("numSms"), device.get("multiProcessorCount")),
-                        _int(device.get("totalGlobalMem")),
-                    ),
-                )  # fmt: skip
-
-    def _rows(self, kind: int) -> int:
-        return int(self._db.execute(f"SELECT count(*) FROM {_TABLES[kind]}").fetchone()[0])
-
-    def _remarks(self) -> list[Note]:
-        # without the file's name: what every trace lacks is said once
-        found = [Note("torch-profiler", _LACKS)]
-        if self._timed >= _FEW and not self._fine:
-            found.append(
-                Note(
-                    "whole-microseconds",
-                    f"{self._name} holds times in whole microseconds: every start and every length of a kernel or a gap is"
-                    " off by up to 1 us",
-                )
-            )
-        return found
+_KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(_Args)}
 
 
 def arguments(event: Event) -> tuple[tuple[str, int | tuple[int | None, ...]], ...]:
     """The arguments of an event that are read, by the names they have in the trace."""
-    said = msgspec.to_builtins(_decoded(event.args))
+    said = msgspec.to_builtins(_decoded_args(event.args))
     return tuple((key, value) for key, value in said.items() if value not in (None, (None,) * 3))
 
 
-def _decoded(raw: msgspec.Raw) -> _Args:
+def _decoded_args(raw: msgspec.Raw) -> _Args:
     try:
         return _args.decode(raw) if bytes(raw) else _NO_ARGS
     except msgspec.DecodeError:
         pass
     try:
-        said = msgspec.json.decode(raw)
+        said = msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError:
         return _NO_ARGS
-    if not isinstance(said, dict):
-        return _NO_ARGS
     # one odd value must not cost the others
-    numbers = {name: _int(said.get(key)) for name, key in _SAID.items()}
-    return _Args(**numbers, grid=_three(said.get("grid")), block=_three(said.get("block")))
+    numbers: dict[str, Any] = {name: _int(said.get(key)) for name, key in _KEYS.items()}
+    return _Args(**{**numbers, "grid": _three(said.get("grid")), "block": _three(said.get("block"))})
 
 
-_SAID = {
-    field.name: field.encode_name
-    for field in msgspec.structs.fields(_Args)
-    if field.name not in ("grid", "block")
-}
-
-
-def _ns(raw: msgspec.Raw) -> int | None:
+def nanoseconds(raw: msgspec.Raw) -> int | None:
     """Microseconds in decimal digits -> ns, without a float on the way; None where there is no number."""
     text = bytes(raw)
     if text[-4:-3] == b"." and len(text) <= 19 and (digits := text[:-4] + text[-3:]).isdigit():
@@ -708,42 +323,351 @@ def _three(values: object) -> tuple[int | None, int | None, int | None]:
     return _int(values[0]), _int(values[1]), _int(values[2])
 
 
-def _fitting(value: object, taken: set[int]) -> int:
-    """The id itself where it fits into nsys's 24 bits, else the highest that is free."""
-    number = _int(value)
-    if number is not None and 0 < number <= _ID_BITS and number not in taken:
-        return number
-    return next(free for free in range(_ID_BITS, 0, -1) if free not in taken)
+# Names as Kineto writes them -> what the tables of nsys say
+
+# CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, by the words of 'Memcpy HtoD (Pinned -> Device)'. Of memory
+# kinds the canonical tables only ask which is pageable; there nsys numbers it 0.
+_COPY_NAME = re.compile(r"Memcpy (\w+)(?: \(([^()]*?) -> ([^()]*?)\))?")
+_COPY_KINDS = {
+    "HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9, "PtoP": 10,
+}  # fmt: skip
+_MEMORY_KINDS = {"Pageable": 0, "Pinned": 1, "Device": 2, "Array": 3, "Managed": 4}
+# The driver's own kernels for the copies and memsets of a graph: memcpy32_post, memcpy128, memset32.
+_DRIVER = re.compile(r"(memcpy|memset)\d+(?:_post)?")
+_ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+")
+_FRAME = re.compile(r"(/.*|[A-Za-z]:[/\\].*)(\(\d+\): .*)", re.DOTALL)
 
 
-# Which torch.profiler traces of a folder are ranks of one run: their names rarely say so, their heads do.
+def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
+    """Kind of a copy, memory kind of its source and of its target; 0 and None where the name does not say."""
+    found = _COPY_NAME.match(name)
+    if not found:
+        return 0, None, None
+    source, target = (_MEMORY_KINDS.get(word) if word else None for word in found.group(2, 3))
+    return _COPY_KINDS.get(found[1], 0), source, target
 
 
-def rank_of(path: Path) -> int | None:
-    """The rank that a trace says it is of (`distributedInfo`); None where it does not, or is alone."""
-    said = (peek(path) or {}).get("distributedInfo")
-    if not isinstance(said, dict):
-        return None
-    rank, size = said.get("rank"), said.get("world_size")
-    return rank if isinstance(rank, int) and isinstance(size, int) and size > 1 else None
+def driver_copy(name: str) -> str | None:
+    """'memcpy' or 'memset' where a kernel of this name is the driver's way to do one; None for every other kernel."""
+    found = _DRIVER.fullmatch(name)
+    return found[1] if found else None
 
 
-def one_run(groups: Sequence[Sequence[Path]]) -> list[Path] | None:
-    """All files in the order of ranks, where they are one trace a rank of one run; None: the groups stand.
+def short_kernel_name(name: str) -> str:
+    """The function of a demangled kernel name, without scope, template and parameters, as nsys shortens it."""
+    text = name.replace("(anonymous namespace)", "").replace("<unnamed>", "")
+    depth, letters = 0, []
+    for index, letter in enumerate(text):
+        if letter in "<[{":
+            depth += 1
+        elif letter in ">]}":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            if letter == "(" and index:
+                break
+            letters.append(letter)
+    words = "".join(letters).split()
+    return (words[-1].rpartition("::")[2] if words else "") or name
 
-    `groups`: the runs that the names of the files tell. Raises `TracediffError`: ranks-unclear.
+
+def frame_name(name: str) -> str:
+    """A Python frame as a range: no addresses, and of an absolute path the last two parts, for it says who ran it."""
+    name = _ADDRESS.sub("", name)
+    found = _FRAME.match(name)
+    return "/".join(re.split(r"[/\\]", found[1])[-2:]) + found[2] if found else name
+
+
+# Events -> tables
+
+_KERNEL, _COPY, _SET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+_CALL, _RANGE = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+_OPS = (_KERNEL, _COPY, _SET)
+# Category of events -> table; those of Kineto before PyTorch 1.12 with capital letters. What is in no table is known and
+# not read: gpu_user_annotation repeats on the GPU's rows what user_annotation says on the host's, and is no work of its own.
+_CATEGORIES = {
+    "kernel": _KERNEL, "gpu_memcpy": _COPY, "gpu_memset": _SET, "cuda_runtime": _CALL, "cuda_driver": _CALL,
+    "user_annotation": _RANGE, "cpu_op": _RANGE, "python_function": _RANGE,
+    "gpu_user_annotation": "", "cuda_sync": "", "overhead": "", "ac2g": "", "fwdbwd": "",
+    "Kernel": _KERNEL, "Memcpy": _COPY, "Memset": _SET, "Runtime": _CALL, "Operator": _RANGE,
+}  # fmt: skip
+# the span of the profiler itself is read for when it begins
+READ = {category for category, table in _CATEGORIES.items() if table} | {"Trace"}
+_OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId")
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    _KERNEL: (*_OP_COLUMNS, "demangledName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+              "staticSharedMemory"),
+    _COPY: (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"),
+    _SET: (*_OP_COLUMNS, "bytes"),
+    _CALL: ("start", "end", "globalTid", "correlationId", "nameId"),
+    _RANGE: ("start", "end", "eventType", "globalTid", "textId", "domainId"),
+}  # fmt: skip
+_INSERTS = {
+    table: "INSERT INTO {} ({}) VALUES ({})".format(
+        table, ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
+    )
+    for table, columns in _COLUMNS.items()
+}
+_PUSH_POP, _START_END = 59, 60
+_ID_BITS = (1 << 24) - 1  # what nsys's globalTid has for a process, and for a thread
+_NOTES = "TRACEDIFF_NOTES"
+_LACKS = (
+    "traces of torch.profiler (Kineto) hold no waits for the GIL, Python GC only with record_python_gc_info, ranges only of"
+    " the threads that were profiled, and of CUDA's calls not cudaGetDevice, cudaSetDevice, cudaGetLastError, the creation"
+    " of events and most driver calls: what these took counts as host work"
+)
+_FEW = 20  # events that tell nothing yet of the clock's resolution
+_Row = tuple[int | None, ...]
+
+
+def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
+    """Write the trace at `path` as tables of an nsys export to `out`, and return that.
+
+    `annotations_only`: no ranges of torch's operators and of Python functions, which an export of nsys would not have.
+    Raises `TracediffError`: those of `TraceFile`, not-kineto, kineto-rocm, kineto-merged, disk-full.
     """
-    if len(groups) < 2 or any(len(group) > 1 for group in groups):
-        return None
-    ranks = {path: rank_of(path) for (path,) in groups}
-    known = [rank for rank in ranks.values() if rank is not None]
-    if len(set(known)) < 2:
-        return None  # repeats of one rank, or of programs without ranks
-    if len(set(known)) < len(ranks):
+    try:
+        with closing(sqlite3.connect(out, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = OFF")
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("BEGIN")
+            with open_trace(path) as trace:
+                head = trace.head()
+                tables = _Tables(db, path.name, annotations_only)
+                for block in trace.blocks():
+                    tables.add(block)
+            tables.finish(head)
+            db.execute("COMMIT")
+    except sqlite3.OperationalError as error:
         raise TracediffError(
-            "ranks-unclear",
-            f"{groups[0][0].parent.name}: {len(ranks)} traces of {len(set(known))} ranks: which belong to one run is"
-            " not told",
-            fix="a folder for each run, or names that differ within a run in rank<N> only",
+            "disk-full",
+            f"{path.name} could not be unpacked: {error}",
+            fix="set TMPDIR to a folder with space",
+        ) from error
+    return out
+
+
+def notes(export: Path) -> list[Note]:
+    """What `convert` has to say about the trace that became `export`; nothing of any other export."""
+    with closing(sqlite3.connect(export)) as db:
+        there = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,)).fetchone()
+        return [Note(*row) for row in db.execute(f"SELECT slug, message FROM {_NOTES}")] if there else []
+
+
+class _Tables:
+    """The tables of an export, filled block by block."""
+
+    def __init__(self, db: sqlite3.Connection, name: str, annotations_only: bool) -> None:
+        self._db, self._name, self._annotations_only = db, name, annotations_only
+        self._strings: dict[str, int] = {}
+        self._threads: dict[Any, int] = {}  # pid and tid of an event -> globalTid
+        self._processes: dict[Any, int] = {}  # of host events, in order of appearance
+        self._numbers: dict[int, dict[Any, int]] = {}  # process -> its threads
+        self._callers: set[int] = set()  # processes that called CUDA
+        self._known = self._timed = 0  # events of categories of Kineto; those with a time
+        self._fine = False  # some time is finer than a microsecond
+        self._origin: int | None = None  # ns, of the first event
+        self._first = 0  # ns, of the earliest event from the origin
+        for table, columns in _COLUMNS.items():
+            more = '"globalPid" INTEGER, "shortName" INTEGER' if table in _OPS else '"text" TEXT'
+            listed = ", ".join(f'"{column}" INTEGER' for column in columns)
+            db.execute(f"CREATE TABLE {table} ({listed}, {more})")
+
+    def add(self, events: list[Event]) -> None:
+        """Take the events of one block."""
+        rows: dict[str, list[_Row]] = {table: [] for table in _COLUMNS}
+        for event in events:
+            table = _CATEGORIES.get(event.cat or "")
+            if table is None and event.cat != "Trace":
+                continue
+            self._known += table is not None
+            start = nanoseconds(event.ts) if event.ph == "X" else None
+            if start is None:
+                continue
+            if self._origin is None:
+                self._origin = start
+            start -= self._origin
+            self._first = min(self._first, start)
+            if not table:
+                continue
+            length = nanoseconds(event.dur) or 0
+            self._timed += 1
+            if not self._fine:
+                self._fine = (start + self._origin) % 1000 != 0 or length % 1000 != 0
+            name = event.name if type(event.name) is str else str(event.name or "")
+            if table is _RANGE:
+                row = self._range(event, name)
+                if row is None:
+                    continue
+            elif table is _CALL:
+                row = self._call(event, name)
+            else:
+                row = self._op(table, event, name)
+            rows[table].append((start, start + max(length, 0), *row))
+        for table, some in rows.items():
+            self._db.executemany(_INSERTS[table], some)
+
+    def _op(self, table: str, event: Event, name: str) -> _Row:
+        args = _decoded_args(event.args)
+        device = args.device if args.device is not None else _first(args.inDevice, event.pid)
+        stream = args.stream if args.stream is not None else _int(str(event.tid).removeprefix("stream "))
+        common = (device, stream, args.correlation, args.node)
+        if table is _KERNEL:
+            return (*common, self._string(name), args.registers, *args.grid, *args.block, args.shared)
+        if table is _COPY:
+            return (*common, args.bytes, *copy_kinds(name))
+        return (*common, args.bytes)
+
+    def _call(self, event: Event, name: str) -> _Row:
+        if name.startswith("hip"):
+            raise TracediffError(
+                "kineto-rocm",
+                f"{self._name} was recorded on an AMD GPU (it calls {name[:40]}): only CUDA is known",
+                fix="compare traces of NVIDIA GPUs",
+            )
+        tid = self._thread(event)
+        self._callers.add(tid >> 24)
+        if len(self._callers) > 1:
+            raise TracediffError(
+                "kineto-merged",
+                f"{self._name} holds CUDA calls of several processes: correlation ids of merged traces are not unique",
+                fix="give the traces of the ranks as they were written, one file a rank, in a folder",
+            )
+        return tid, _decoded_args(event.args).correlation, self._string(name)
+
+    def _range(self, event: Event, name: str) -> _Row | None:
+        if name.startswith("Python GC"):
+            return _START_END, self._thread(event), self._string(name), 0
+        if event.cat != "user_annotation" and self._annotations_only:
+            return None
+        text = frame_name(name) if event.cat == "python_function" else name
+        return _PUSH_POP, self._thread(event), self._string(text), 0
+
+    def _thread(self, event: Event) -> int:
+        """The globalTid of nsys; ids that do not fit its 24 bits get others."""
+        key = (event.pid, event.tid)
+        found = self._threads.get(key)
+        if found is None:
+            pid = _fitting(event.pid, self._processes)
+            found = self._threads[key] = pid << 24 | _fitting(event.tid, self._numbers.setdefault(pid, {}))
+        return found
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def finish(self, head: dict[str, Any]) -> None:
+        """Write what is known at the end: names, devices, how it was recorded, notes. Raises `TracediffError`: not-kineto."""
+        if not self._known:
+            raise not_kineto(self._name, "no event of a category that torch.profiler writes")
+        db = self._db
+        if self._first:  # times from the earliest event on, as viewers of traces count
+            for table in _COLUMNS:
+                db.execute(f'UPDATE {table} SET "start" = "start" - ?1, "end" = "end" - ?1', (self._first,))
+        process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
+        for table in _OPS:
+            db.execute(f"UPDATE {table} SET globalPid = ?", (process << 24,))
+        self._mark_nodes()
+        self._copies_of_the_driver()
+        self._short_names()
+        self._insert(
+            "StringIds",
+            "id INTEGER PRIMARY KEY, value TEXT",
+            [(one, text) for text, one in self._strings.items()],
         )
-    return sorted(ranks, key=lambda path: (ranks[path] or 0, path.name))
+        self._meta(head)
+        # without the file's name: what every trace lacks is said once
+        remarks = [("torch-profiler", _LACKS)]
+        if self._timed >= _FEW and not self._fine:
+            whole = "holds times in whole microseconds: every start and every length of a kernel or a gap is off by up to 1 us"
+            remarks.append(("whole-microseconds", f"{self._name} {whole}"))
+        self._insert(_NOTES, "slug TEXT, message TEXT", remarks)
+
+    def _insert(self, table: str, columns: str, rows: list[tuple[Any, ...]]) -> None:
+        self._db.execute(f"CREATE TABLE {table} ({columns})")
+        marks = ", ".join("?" * len(columns.split(",")))
+        self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+    def _mark_nodes(self) -> None:
+        """Give every op that a graph launch started a graphNodeId, where the trace gives it none.
+
+        Kineto names nodes since 2026; before, the nodes of a graph are the ops that share its launch.
+        """
+        launches = [
+            one
+            for text, one in self._strings.items()
+            if text.startswith(("cudaGraphLaunch", "cuGraphLaunch"))
+        ]
+        if not launches:
+            return
+        self._db.execute(
+            f"CREATE TEMP TABLE launched AS SELECT DISTINCT correlationId AS corr FROM {_CALL}"
+            f" WHERE nameId IN ({', '.join(map(str, launches))}) AND correlationId IS NOT NULL"
+        )
+        self._db.execute("CREATE UNIQUE INDEX temp.launched_corr ON launched (corr)")
+        for table in _OPS:
+            self._db.execute(
+                f"UPDATE {table} SET graphNodeId = rowid WHERE coalesce(graphNodeId, 0) = 0"
+                " AND correlationId IN (SELECT corr FROM launched)"
+            )
+
+    def _copies_of_the_driver(self) -> None:
+        """Make copies and memsets of the kernels by which the driver does those of a graph.
+
+        CUPTI reports such a node as a copy or as a kernel, by its version and by whether it was there when the graph was
+        made: of one program, nsys reports copies and torch.profiler kernels. Their bytes are not recorded.
+        """
+        columns = ", ".join(f'"{column}"' for column in (*_OP_COLUMNS, "globalPid"))
+        # 8 is DtoD, 2 the device's memory
+        into = {"memcpy": (_COPY, ", copyKind, srcKind, dstKind", ", 8, 2, 2"), "memset": (_SET, "", "")}
+        for text, one in self._strings.items():
+            what = driver_copy(text)
+            if what is not None:
+                table, names, values = into[what]
+                nodes = f"FROM {_KERNEL} WHERE demangledName = {one} AND graphNodeId <> 0"
+                self._db.execute(f"INSERT INTO {table} ({columns}{names}) SELECT {columns}{values} {nodes}")
+                self._db.execute(f"DELETE {nodes}")
+
+    def _short_names(self) -> None:
+        names = {one: text for text, one in self._strings.items()}
+        used = [
+            one for (one,) in self._db.execute(f"SELECT DISTINCT demangledName FROM {_KERNEL}").fetchall()
+        ]
+        pairs = [(self._string(short_kernel_name(names[one])), one) for one in used]
+        self._db.execute(f"CREATE INDEX kernel_name ON {_KERNEL} (demangledName)")
+        self._db.executemany(f"UPDATE {_KERNEL} SET shortName = ? WHERE demangledName = ?", pairs)
+
+    def _meta(self, head: dict[str, Any]) -> None:
+        cupti, driver = _int(head.get("cupti_version")), _int(head.get("cuda_driver_version"))
+        capture = []
+        if self._callers or any(self._db.execute(f"SELECT 1 FROM {table}").fetchone() for table in _OPS):
+            # CUPTI's kernel records come by node: Kineto never asks for whole graphs
+            capture = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node")]
+        self._insert("META_DATA_CAPTURE", "name TEXT, value TEXT", capture)
+        version = PRODUCT if cupti is None else f"{PRODUCT}, CUPTI {cupti}"
+        self._insert("META_DATA_EXPORT", "name TEXT, value TEXT", [("EXPORT_PRODUCT_VERSION", version)])
+        system = [] if driver is None else [("CudaDriverVersion", str(driver))]
+        self._insert("TARGET_INFO_SYSTEM_ENV", "name TEXT, value TEXT", system)
+        said = head.get("deviceProperties") or head.get("computeProperties") or []
+        devices = [
+            (
+                number, str(device.get("name") or ""),
+                _first(device.get("numSms"), device.get("multiProcessorCount")), _int(device.get("totalGlobalMem")),
+            )
+            for device in (said if isinstance(said, list) else [])
+            if isinstance(device, dict) and (number := _int(device.get("id"))) is not None
+        ]  # fmt: skip
+        self._insert(
+            "TARGET_INFO_GPU", "id INTEGER, name TEXT, smCount INTEGER, totalMemory INTEGER", devices
+        )
+
+
+def _fitting(value: object, taken: dict[Any, int]) -> int:
+    """The number that stands for an id: the id itself where it fits into nsys's 24 bits, else the highest that is free."""
+    number = _int(value)
+    key = value if number is None else number  # older traces have 24572 and "24572"
+    if key not in taken:
+        free = set(taken.values())
+        fits = number is not None and 0 < number <= _ID_BITS and number not in free
+        taken[key] = (
+            number if fits and number else next(one for one in range(_ID_BITS, 0, -1) if one not in free)
+        )
+    return taken[key]
