@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from fixtures.builders import SCHEMAS, TraceBuilder, two_steps
 from tests.oracle.real import captures
 from tracediff.capture import scrub as scrubbing
-from tracediff.capture.scrub import REMOVED, Cleaner, MetadataFilter, scrub
+from tracediff.capture.clean import REMOVED, Cleaner, MetadataFilter
+from tracediff.capture.scrub import scrub
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 

@@ -7,7 +7,6 @@ of them numbers. Only names are free text, and they are cleaned.
 from __future__ import annotations
 
 import gzip
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import IO, Any
 
 import msgspec
 
-from tracediff.capture.scrub import Cleaner, Digest, Row
+from tracediff.capture.clean import Cleaner
+from tracediff.capture.scrub import Digest, Row, replaced
 from tracediff.errors import TracediffError
 from tracediff.formats.kineto import READ, Event, arguments, frame_name, nanoseconds, not_kineto, open_trace
 
@@ -31,12 +31,7 @@ _DEVICE = (
     "warpSize",
 )
 _RANKS = ("rank", "world_size")
-_OWNERS = {
-    "host_name": "Hostname",
-    "hostname": "Hostname",
-    "user": "USER_NAME",
-    "username": "USER_NAME",
-}
+_OWNERS = {"host_name": "Hostname", "hostname": "Hostname", "user": "USER_NAME", "username": "USER_NAME"}
 
 
 @dataclass(frozen=True)
@@ -52,38 +47,25 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
     """Write a publishable copy of a trace to `target`, packed if that ends in .gz, and read it back.
 
     Raises `TracediffError`: output-exists, output-folder-missing, scrub-changed-rows, not-kineto and those of
-    `kineto_json`. After an error nothing is left behind and `target` is as it was.
+    `TraceFile`. After an error nothing is left behind and `target` is as it was.
     """
-    if target.exists() and not overwrite:
-        raise TracediffError(
-            "output-exists", f"{target} exists already", fix="-f to overwrite it, or another name"
-        )
-    if not target.parent.is_dir():
-        raise TracediffError(
-            "output-folder-missing", f"the folder of {target} does not exist", fix=f"mkdir -p {target.parent}"
-        )
-    with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as name:
-        done = Path(name) / f"t.json{'.gz' if target.suffix == '.gz' else ''}"
+    with replaced(target, force=overwrite) as (_, done):
         digest, changed, left_out = Digest(), 0, 0
-        with open_trace(source) as trace, _written(done) as out:
+        with open_trace(source) as trace, _written(done, packed=target.suffix == ".gz") as out:
             head = trace.head()
-            cleaner = Cleaner(
-                (_OWNERS[key], value)
-                for key, value in head.items()
-                if key in _OWNERS and isinstance(value, str)
-            )
+            owners = ((_OWNERS[key], value) for key, value in head.items() if key in _OWNERS)
+            cleaner = Cleaner((name, value) for name, value in owners if isinstance(value, str))
             out.write(msgspec.json.encode(_head(head, cleaner))[:-1] + b',"traceEvents":[')
             between = b"\n"
-            for events in trace.blocks():
-                for event in events:
-                    row = _row(event, cleaner)
-                    if row is None:
-                        left_out += 1
-                        continue
-                    changed += row[1] != event.name
-                    digest.add([row])
-                    out.write(between + _line(row))
-                    between = b",\n"
+            for event in (event for events in trace.blocks() for event in events):
+                row = _row(event, cleaner)
+                if row is None:
+                    left_out += 1
+                    continue
+                changed += row[1] != event.name
+                digest.add([row])
+                out.write(between + _line(row))
+                between = b",\n"
             out.write(b"\n]}\n")
         if not digest.rows:
             raise not_kineto(source.name, "no event of a category that torch.profiler writes")
@@ -98,19 +80,18 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
                 f"{source.name}: the events written are not the events read; nothing was put in place",
                 fix="please report it, with the version of PyTorch",
             )
-        done.replace(target)
     return ScrubbedTrace(digest.rows, left_out, changed)
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def _written(path: Path, *, packed: bool) -> Iterator[IO[bytes] | gzip.GzipFile]:
     with path.open("wb") as file:
-        if path.suffix != ".gz":
+        if not packed:
             yield file
             return
         # neither the name nor the time in the file
-        with gzip.GzipFile("", "wb", 9, file, 0) as packed:
-            yield packed
+        with gzip.GzipFile("", "wb", 9, file, 0) as stream:
+            yield stream
 
 
 def _head(head: dict[str, Any], cleaner: Cleaner) -> dict[str, Any]:
