@@ -182,7 +182,7 @@ def test_clear_changes_come_first_the_largest_of_all_on_top():
 
 def test_one_missing_section_is_named_and_many_are_the_full_set():
     from tests.counters import SLOW
-    from tracediff.companions.ncu.read import METRICS
+    from tracediff.companions.ncu.metrics import METRICS
 
     whole = {metric.key: SLOW.get(metric.key, 1.0) for metric in METRICS}
     assert compare_ncu(profile(launch(**whole)), profile(launch(**whole))).baseline.missing == []

@@ -17,8 +17,8 @@ from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
 from tracediff.companions.ncu import render as words
 from tracediff.companions.ncu.compare import compare_ncu
+from tracediff.companions.ncu.metrics import BY_KEY
 from tracediff.companions.ncu.model import NcuReport
-from tracediff.companions.ncu.read import BY_KEY
 from tracediff.companions.ncu.render import render_ncu_html, render_ncu_markdown, render_ncu_terminal
 from tracediff.model import Tool, encode
 from tracediff.report.html import render_html

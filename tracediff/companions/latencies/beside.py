@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 
 from tracediff.companions.bench.compare import profiling_cost
-from tracediff.companions.latencies.compare import compare_files, signed
+from tracediff.companions.figures import signed, time
+from tracediff.companions.latencies.compare import compare_files
 from tracediff.companions.latencies.model import Latencies, LatencySide, LatencyTraced
 from tracediff.companions.latencies.options import LatencyOptions
-from tracediff.companions.ncu.reasons import time
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Result
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from tracediff.companions.figures import both, signed, time
 from tracediff.companions.latencies.model import (
     Latencies,
     LatencyOutlier,
@@ -17,7 +18,6 @@ from tracediff.companions.latencies.model import (
 )
 from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.companions.latencies.read import LatencyFile, quantity, read_side
-from tracediff.companions.ncu.reasons import both, time
 from tracediff.compare.cells import Estimates, levels, moderated_noise
 from tracediff.compare.findings import robust_estimates, shown
 from tracediff.compare.verdict import decide, step_estimate
@@ -588,8 +588,3 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
         else floor
     )
     return f"{change}, cannot be told from {noise}.{tail}"
-
-
-def signed(ns: float) -> str:
-    """Write a difference of times."""
-    return f"{'-' if ns < 0 else '+'}{time(abs(ns))}"

@@ -1,4 +1,4 @@
-"""Thresholds of the rules on counters, and what bounds a kernel. docs/ncu.md explains each with its source."""
+"""Why a kernel got faster or slower: what bounds it, and rules over the counters of both sides (docs/ncu.md has their sources)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tracediff.companions.figures import both, clock, count, points, size, times
 from tracediff.companions.ncu.model import NcuKernel, NcuReason
 
 Bound = Literal["compute", "memory", "compute_and_memory", "latency"]
@@ -61,72 +62,6 @@ def limits(values: Values) -> list[str]:
     return found + [name for name, value in blocks.items() if value == least]
 
 
-# Figures of counters in the sentences of a comparison: plain ASCII, as everywhere (report/units.py).
-
-_SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-_COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
-_TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3))
-
-
-def _digits(value: float) -> str:
-    """Three digits, no exponent."""
-    return (
-        f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
-    )
-
-
-def _scaled(value: float, units: tuple[tuple[str, float], ...], plain: str) -> str:
-    for unit, size in units:
-        if abs(value) >= size:
-            return f"{_digits(value / size)} {unit}"
-    return f"{_digits(value) if value % 1 else f'{value:.0f}'} {plain}".rstrip()
-
-
-def time(ns: float) -> str:
-    """Write a duration."""
-    return _scaled(ns, _TIMES, "ns")
-
-
-def size(value: float) -> str:
-    """Write bytes in decimal units."""
-    return _scaled(value, _SIZES, "B")
-
-
-def count(value: float) -> str:
-    """Write a count of instructions."""
-    return _scaled(value, _COUNTS, "")
-
-
-def clock(hz: float) -> str:
-    """Write a frequency."""
-    return f"{hz / 1e9:.2f} GHz"
-
-
-def percent(value: float) -> str:
-    """Write a percentage: whole, with a digit below ten."""
-    return f"{value:.0f}" if abs(value) >= 9.95 or value == 0 else f"{value:.1f}"
-
-
-def both(before: str, after: str) -> str:
-    """Write a change; the unit once where both have the same."""
-    one, _, unit = before.rpartition(" ")
-    same = one and unit == after.rpartition(" ")[2] and unit.isalpha()
-    return f"{one if same else before} -> {after}"
-
-
-def points(before: float, after: float) -> str:
-    """Write a change of a percentage."""
-    return f"{percent(before)} -> {percent(after)} %"
-
-
-def times(before: float, after: float) -> str:
-    """Write how often the smaller goes into the larger."""
-    ratio = max(before, after) / min(before, after)
-    return f"{ratio:,.0f} x" if ratio >= 99.5 else f"{ratio:.1f} x" if ratio >= 1.095 else f"{ratio:.2f} x"
-
-
-# Why a kernel got faster or slower: rules over the counters of both sides (docs/ncu.md).
-
 _CAUSES, _EFFECTS = 2, 1  # the most of each that a sentence takes
 _LIMIT_WORDS = {
     "registers": ("registers a thread", "registers_per_thread"),
@@ -180,6 +115,9 @@ def _fired(strength: float, rule: str, words: str, kind: Literal["cause", "effec
     return _Fired(min(strength, 1.0), NcuReason(rule, kind, words))
 
 
+Rule = Callable[[Change], _Fired | None]
+
+
 def factors(before: NcuKernel, after: NcuKernel) -> dict[str, float]:
     """What the ratio of durations is made of; the factors multiply to it. Empty where a counter is missing.
 
@@ -198,10 +136,10 @@ def factors(before: NcuKernel, after: NcuKernel) -> dict[str, float]:
 
 def reasons(before: NcuKernel, after: NcuKernel) -> list[NcuReason]:
     """The rules that fired, strongest causes first, then effects; as many as a sentence takes."""
-    times = before.values.get("duration_ns"), after.values.get("duration_ns")
-    if not times[0] or not times[1] or times[0] == times[1]:
+    durations = before.values.get("duration_ns"), after.values.get("duration_ns")
+    if not durations[0] or not durations[1] or durations[0] == durations[1]:
         return []
-    change = Change(before, after, math.log(times[1] / times[0]))
+    change = Change(before, after, math.log(durations[1] / durations[0]))
     by_clock = _clock(change)
     if by_clock is not None:
         return [by_clock.reason]
@@ -323,12 +261,27 @@ def _spills(change: Change) -> _Fired | None:
     return _fired(strength, "local-memory", f"local-memory instructions {both(*map(count, found))}")
 
 
-def _bank_conflicts(change: Change) -> _Fired | None:
-    if change.points("bank_conflict_pct", more_is_faster=False) < POINTS:
+def _moved(
+    rule: str,
+    strength: float,
+    *counters: tuple[str, str],
+    more_is_faster: bool = True,
+    least: float = POINTS,
+    kind: Literal["cause", "effect"] = "cause",
+) -> Rule:
+    """A rule: the first of these percentages that moved by `least` points the way that goes with the change."""
+
+    def rule_of(change: Change) -> _Fired | None:
+        for key, words in counters:
+            pair = change.pair(key)
+            if pair is not None and change.points(key, more_is_faster) >= least:
+                return _fired(strength, rule, words.format(points(*pair)), kind)
         return None
-    pair = change.pair("bank_conflict_pct")
-    assert pair is not None
-    return _fired(0.8, "bank-conflicts", f"bank conflicts {points(*pair)} of shared-memory wavefronts")
+
+    return rule_of
+
+
+_SECTORS = _moved("coalescing", 0.75, ("sector_efficiency_pct", "sectors needed of those moved {}"))
 
 
 def _coalescing(change: Change) -> _Fired | None:
@@ -336,24 +289,10 @@ def _coalescing(change: Change) -> _Fired | None:
         pair = change.pair(f"{op}_bytes_per_sector")
         if pair is None or min(pair) <= 0:
             continue
-        better = pair[1] > pair[0]
-        if better == (change.log < 0) and max(pair) / min(pair) >= RATIO:
-            return _fired(
-                0.75, "coalescing", f"{op}s use {pair[0]:.0f} -> {pair[1]:.0f} of 32 bytes a sector"
-            )
-    if change.points("sector_efficiency_pct", more_is_faster=True) >= POINTS:
-        pair = change.pair("sector_efficiency_pct")
-        assert pair is not None
-        return _fired(0.75, "coalescing", f"sectors needed of those moved {points(*pair)}")
-    return None
-
-
-def _width(change: Change) -> _Fired | None:
-    if change.points("wide_access_pct", more_is_faster=True) < 2 * POINTS:
-        return None
-    pair = change.pair("wide_access_pct")
-    assert pair is not None
-    return _fired(0.55, "access-width", f"128-bit accesses {points(*pair)} of the memory instructions")
+        if (pair[1] > pair[0]) == (change.log < 0) and max(pair) / min(pair) >= RATIO:
+            words = f"{op}s use {pair[0]:.0f} -> {pair[1]:.0f} of 32 bytes a sector"
+            return _fired(0.75, "coalescing", words)
+    return _SECTORS(change)
 
 
 def _mix(change: Change) -> _Fired | None:
@@ -372,14 +311,6 @@ def _mix(change: Change) -> _Fired | None:
             and (grew == more_is_faster) == (change.log < 0)
         ):
             return _fired(0.95, "instruction-mix", f"{label} instructions {both(*map(count, counts))}")
-    return None
-
-
-def _hit_rate(change: Change) -> _Fired | None:
-    for key, words in (("l2_hit_pct", "L2"), ("l1_hit_pct", "L1")):
-        pair = change.pair(key)
-        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
-            return _fired(0.4, "hit-rate", f"{words} hit rate {points(*pair)}")
     return None
 
 
@@ -409,18 +340,6 @@ def _stall(change: Change) -> _Fired | None:
     )
 
 
-def _throughput(change: Change) -> _Fired | None:
-    for key, words in (
-        ("dram_pct", "DRAM throughput"),
-        ("memory_pct", "memory throughput"),
-        ("compute_pct", "compute throughput"),
-    ):
-        pair = change.pair(key)
-        if pair is not None and change.points(key, more_is_faster=True) >= POINTS:
-            return _fired(0.5, "throughput", f"{words} {points(*pair)} of the peak", "effect")
-    return None
-
-
 def _issue(change: Change) -> _Fired | None:
     share, pair = change.explained("issued_per_cycle", -1), change.pair("issued_per_cycle")
     if pair is None or share < EXPLAINS:
@@ -430,7 +349,15 @@ def _issue(change: Change) -> _Fired | None:
     )
 
 
-_RULES: tuple[Callable[[Change], _Fired | None], ...] = (
-    _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix, _bank_conflicts, _coalescing, _width, _hit_rate,
-    _stall, _throughput, _issue,
+# Where two are equally strong, the earlier one goes first.
+_RULES: tuple[Rule, ...] = (
+    _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix,
+    _moved("bank-conflicts", 0.8, ("bank_conflict_pct", "bank conflicts {} of shared-memory wavefronts"), more_is_faster=False),
+    _coalescing,
+    _moved("access-width", 0.55, ("wide_access_pct", "128-bit accesses {} of the memory instructions"), least=2 * POINTS),
+    _moved("hit-rate", 0.4, ("l2_hit_pct", "L2 hit rate {}"), ("l1_hit_pct", "L1 hit rate {}")),
+    _stall,
+    _moved("throughput", 0.5, ("dram_pct", "DRAM throughput {} of the peak"), ("memory_pct", "memory throughput {} of the peak"),
+           ("compute_pct", "compute throughput {} of the peak"), kind="effect"),
+    _issue,
 )  # fmt: skip

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tracediff.companions.ncu import reasons as text
+from tracediff.companions import figures as text
+from tracediff.companions.ncu import reasons
+from tracediff.companions.ncu.metrics import BY_KEY
 from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuReport, NcuRow, NcuSide
-from tracediff.companions.ncu.read import BY_KEY
 from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
 from tracediff.report import sections, templates, units
@@ -454,7 +455,7 @@ def render_ncu_html(report: NcuReport) -> str:
         kernel_rows=0,
         ncu=report.ncu,
         ncu_words=sections.renderer(report.ncu),
-        rules=text,
+        rules=reasons,
         **own_files(styles=[STYLE]),
         **helpers(),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 The package is native code that answers a damaged file with an empty report, or with some of its kernels. So the
 container is walked first (docs/ncu.md), the file is read in a process of its own, and the kernels are counted.
-Only the metrics of ncu_metrics.py leave that process: a report also holds paths, the command line and sources.
+Only the metrics of metrics.py leave that process: a report also holds paths, the command line and sources.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tracediff.companions.ncu import read as ncu
-from tracediff.companions.ncu import read as ncu_metrics
-from tracediff.companions.ncu.read import MAGIC, Launch, Profile, factor
+from tracediff.companions.ncu.metrics import DEVICE, OPCODES, factor, wanted
+from tracediff.companions.ncu.read import EXPORT, MAGIC, Launch, Profile, launch
 from tracediff.errors import TracediffError
 
 _SECONDS = 600
@@ -37,7 +36,7 @@ def read_report(path: Path) -> Profile:
         raise TracediffError(
             "ncu-package-missing",
             f"{path.name} is a report, and NVIDIA's package that reads it is not installed",
-            fix=f"pip install 'tracediff-gpu[ncu]', or give its CSV: {ncu.EXPORT}",
+            fix=f"pip install 'tracediff-gpu[ncu]', or give its CSV: {EXPORT}",
         )
     expected = results(path)
     try:
@@ -64,7 +63,7 @@ def read_report(path: Path) -> Profile:
 def _damaged(path: Path, why: str) -> TracediffError:
     return TracediffError(
         "ncu-damaged", f"{path.name} is cut short, damaged or too new: {why}",
-        fix="copy it whole, profile again, or export it with the ncu that wrote it: " + ncu.EXPORT,
+        fix="copy it whole, profile again, or export it with the ncu that wrote it: " + EXPORT,
     )  # fmt: skip
 
 
@@ -140,14 +139,14 @@ def extract(context: Any) -> dict[str, Any]:
         for action in part:
             raw = {}
             for name in action.metric_names():
-                if ncu_metrics.wanted(name):
+                if wanted(name):
                     value = _value(action.metric_by_name(name))
                     if value is not None:
                         raw[name] = value
-            model = action.metric_by_name(ncu_metrics.DEVICE)
+            model = action.metric_by_name(DEVICE)
             device = device or (str(model.value() or "") if model is not None else "")
             name = action.name(action.NameBase_DEMANGLED) or action.name()
-            made = ncu.launch(name, raw, opcodes=_opcodes(action.metric_by_name(ncu_metrics.OPCODES)))
+            made = launch(name, raw, opcodes=_opcodes(action.metric_by_name(OPCODES)))
             launches.append(
                 {"name": made.name, "grid": made.grid, "block": made.block, "values": made.values,
                  "stalls": made.stalls, "opcodes": made.opcodes}

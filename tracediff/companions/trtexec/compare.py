@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracediff.companions.ncu import reasons as text
+from tracediff.companions import figures as text
 from tracediff.companions.trtexec.layers import Engine, compare_layers, engine_of, estimates, groups
 from tracediff.companions.trtexec.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times

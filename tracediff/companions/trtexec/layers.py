@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tracediff.companions.ncu import reasons as text
+from tracediff.companions import figures as text
 from tracediff.companions.trtexec.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
 from tracediff.compare.cells import Estimates, levels, moderated_noise, of_means

@@ -1,0 +1,310 @@
+"""What is read of a launch that Nsight Compute profiled: each figure with its unit, its metrics, and the section that collects it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Raw = Mapping[str, float]  # metric of ncu -> value, in ns, byte, hz, per second
+SECTOR_BYTES = 32  # of L1, L2 and device memory, on every GPU that ncu profiles
+STALL_PREFIX = "smsp__average_warps_issue_stalled_"
+STALL_SUFFIX = "_per_issue_active.ratio"
+OPCODES = "sass__inst_executed_per_opcode"
+DEVICE = "device__attribute_display_name"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compute a key from metrics: all of `names` must be there, those of `optional` may be."""
+
+    names: tuple[str, ...]
+    compute: Callable[..., float | None]
+    optional: tuple[str, ...] = ()
+
+    def __call__(self, raw: Raw) -> float | None:
+        """Compute the key; None where a metric is missing, or the value is none."""
+        if any(name not in raw for name in self.names):
+            return None
+        found = self.compute(
+            *(raw[name] for name in self.names), *(raw[name] for name in self.optional if name in raw)
+        )
+        return found if found is not None and math.isfinite(found) else None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a launch. `section`: of ncu, holds its metrics; `additive`: launches add up."""
+
+    key: str
+    unit: str  # ns | byte | hz | % | count | "" (a ratio)
+    section: str
+    ways: tuple[Way, ...]
+    additive: bool = False
+
+
+def _same(value: float) -> float:
+    return value
+
+
+def _first(*names: str) -> tuple[Way, ...]:
+    return tuple(Way((name,), _same) for name in names)
+
+
+def _sum(*names: str, times: float = 1.0, optional: tuple[str, ...] = ()) -> Way:
+    return Way(names, lambda *values: times * sum(values), optional)
+
+
+def _ratio(above: str, below: str, times: float = 1.0) -> Way:
+    return Way((above, below), lambda a, b: times * a / b if b else None)
+
+
+def _part(part: str, *rest: str) -> Way:
+    """`part` in percent of the sum of all."""
+    return Way((part, *rest), lambda *values: 100 * values[0] / sum(values) if sum(values) else None)
+
+
+_L1 = "l1tex__t_sectors_pipe_lsu_mem_"
+_WIDTH = "smsp__sass_inst_executed_op_memory_{}b.sum"
+_BPS = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
+
+
+def _requests(op: str) -> tuple[Way, ...]:
+    return (
+        _ratio(
+            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum",
+            f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum",
+        ),
+        *_first(f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{op}.ratio"),
+    )
+
+
+def _executed(op: str, older: str) -> tuple[Way, ...]:
+    return _first(f"smsp__sass_inst_executed_op_{op}.sum", f"sass__inst_executed_{older}")
+
+
+_PEAK = "avg.pct_of_peak_sustained_elapsed"
+_SOL, _LAUNCH, _OCC, _SCHED, _WARP = (
+    "SpeedOfLight",
+    "LaunchStats",
+    "Occupancy",
+    "SchedulerStats",
+    "WarpStateStats",
+)
+_MEM, _TABLES, _INST, _SOURCE = (
+    "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "InstructionStats", "SourceCounters",
+)  # fmt: skip
+
+METRICS: tuple[Metric, ...] = (
+    Metric("duration_ns", "ns", _SOL, _first("gpu__time_duration.sum"), additive=True),
+    Metric("cycles", "count", _SOL, _first("gpc__cycles_elapsed.max"), additive=True),
+    Metric("sm_clock_hz", "hz", _SOL, _first("gpc__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")),
+    Metric("dram_clock_hz", "hz", _SOL, _first("dram__cycles_elapsed.avg.per_second")),
+    Metric("compute_pct", "%", _SOL, _first(f"sm__throughput.{_PEAK}")),
+    Metric("memory_pct", "%", _SOL, _first(f"gpu__compute_memory_throughput.{_PEAK}")),
+    Metric("dram_pct", "%", _SOL, _first(f"gpu__dram_throughput.{_PEAK}", f"dram__throughput.{_PEAK}")),
+    Metric("l2_pct", "%", _SOL, _first(f"lts__throughput.{_PEAK}")),
+    Metric("l1_pct", "%", _SOL, _first("l1tex__throughput.avg.pct_of_peak_sustained_active")),
+    Metric("theoretical_occupancy_pct", "%", _OCC, _first("sm__maximum_warps_per_active_cycle_pct")),
+    Metric("achieved_occupancy_pct", "%", _OCC, _first("sm__warps_active.avg.pct_of_peak_sustained_active")),
+    Metric("limit_registers", "count", _OCC, _first("launch__occupancy_limit_registers")),
+    Metric("limit_shared_mem", "count", _OCC, _first("launch__occupancy_limit_shared_mem")),
+    Metric("limit_warps", "count", _OCC, _first("launch__occupancy_limit_warps")),
+    Metric("limit_blocks", "count", _OCC, _first("launch__occupancy_limit_blocks")),
+    Metric("limit_barriers", "count", _OCC, _first("launch__occupancy_limit_barriers")),
+    Metric("waves_per_sm", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
+    Metric("grid_blocks", "count", _LAUNCH, _first("launch__grid_size")),
+    Metric("block_threads", "count", _LAUNCH, _first("launch__block_size")),
+    Metric("registers_per_thread", "count", _LAUNCH, _first("launch__registers_per_thread")),
+    Metric("shared_static_bytes", "byte", _LAUNCH, _first("launch__shared_mem_per_block_static")),
+    Metric("shared_dynamic_bytes", "byte", _LAUNCH, _first("launch__shared_mem_per_block_dynamic")),
+    Metric("sms", "count", _LAUNCH, _first("launch__sm_count", "device__attribute_multiprocessor_count")),
+    Metric("active_warps", "count", _SCHED, _first("smsp__warps_active.avg.per_cycle_active")),
+    Metric("eligible_warps", "count", _SCHED, _first("smsp__warps_eligible.avg.per_cycle_active")),
+    # The CSV writes the percentage with more digits than the ratio.
+    Metric("issued_per_cycle", "", _SCHED, (
+        _sum("smsp__issue_active.avg.pct_of_peak_sustained_active", times=0.01),
+        *_first("smsp__issue_active.avg.per_cycle_active"))),
+    Metric("warp_cycles_per_issue", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
+    Metric("threads_per_instruction", "count", _WARP, _first("smsp__thread_inst_executed_per_inst_executed.ratio")),
+    Metric("dram_read_bytes", "byte", _TABLES, _first("dram__bytes_read.sum"), additive=True),
+    Metric("dram_write_bytes", "byte", _TABLES, _first("dram__bytes_write.sum"), additive=True),
+    Metric("l2_bytes", "byte", _TABLES,
+           (*_first("lts__t_bytes.sum"), _sum("lts__t_sectors.sum", times=SECTOR_BYTES)), additive=True),
+    Metric("l1_bytes", "byte", _TABLES,
+           (_sum(f"{_L1}global_op_ld.sum", f"{_L1}global_op_st.sum", times=SECTOR_BYTES,
+                 optional=(f"{_L1}local_op_ld.sum", f"{_L1}local_op_st.sum")),), additive=True),
+    Metric("l2_hit_pct", "%", _MEM, _first("lts__t_sector_hit_rate.pct")),
+    Metric("l1_hit_pct", "%", _MEM, _first("l1tex__t_sector_hit_rate.pct")),
+    Metric("load_sectors_per_request", "", _TABLES, _requests("ld")),
+    Metric("store_sectors_per_request", "", _TABLES, _requests("st")),
+    Metric("load_bytes_per_sector", "", _TABLES, _first(_BPS.format("ld"))),
+    Metric("store_bytes_per_sector", "", _TABLES, _first(_BPS.format("st"))),
+    Metric("sector_efficiency_pct", "%", _SOURCE,
+           (_ratio("memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global", 100.0),)),
+    Metric("bank_conflict_pct", "%", _TABLES,
+           (_ratio("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+                   "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 100.0),)),
+    Metric("instructions", "count", _INST, _first("smsp__inst_executed.sum", "inst_executed"), additive=True),
+    Metric("tensor_pct", "%", "ComputeWorkloadAnalysis", _first(
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")),
+    Metric("wide_access_pct", "%", _SOURCE,
+           (_part(_WIDTH.format(128), *(_WIDTH.format(bits) for bits in (64, 32, 16, 8))),)),
+    Metric("global_loads", "count", _SOURCE, _executed("global_ld", "global_loads"), additive=True),
+    Metric("global_stores", "count", _SOURCE, _executed("global_st", "global_stores"), additive=True),
+    Metric("shared_loads", "count", _SOURCE, _executed("shared_ld", "shared_loads"), additive=True),
+    Metric("shared_stores", "count", _SOURCE, _executed("shared_st", "shared_stores"), additive=True),
+    Metric("local_loads", "count", _SOURCE, _executed("local_ld", "local_loads"), additive=True),
+    Metric("local_stores", "count", _SOURCE, _executed("local_st", "local_stores"), additive=True),
+    Metric("spill_instructions", "count", _SOURCE,
+           (*_first("sass__inst_executed_register_spilling"), *_first("derived__local_spilling_requests")),
+           additive=True),
+)  # fmt: skip
+
+BY_KEY: dict[str, Metric] = {metric.key: metric for metric in METRICS}
+WANTED: frozenset[str] = frozenset(
+    name for metric in METRICS for way in metric.ways for name in (*way.names, *way.optional)
+) | frozenset(f"launch__{kind}_dim_{axis}" for kind in ("grid", "block") for axis in "xyz")
+
+
+def wanted(name: str) -> bool:
+    """Tell whether a metric is read at all."""
+    return name in WANTED or (name.startswith(STALL_PREFIX) and name.endswith(STALL_SUFFIX))
+
+
+def values(raw: Raw) -> dict[str, float]:
+    """Key -> value of one launch; keys that were not collected are absent."""
+    found = {}
+    for metric in METRICS:
+        for way in metric.ways:
+            value = way(raw)
+            if value is not None:
+                found[metric.key] = value
+                break
+    return found
+
+
+def stalls(raw: Raw) -> dict[str, float]:
+    """Warp state -> cycles an issued instruction; `selected` is the issue itself and no stall."""
+    cut = len(STALL_PREFIX), -len(STALL_SUFFIX)
+    return {
+        name[cut[0] : cut[1]]: value
+        for name, value in sorted(raw.items())
+        if name.startswith(STALL_PREFIX) and name.endswith(STALL_SUFFIX) and math.isfinite(value)
+    }
+
+
+# Label of ncu's details page -> the metric behind it.
+_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Elapsed Cycles": "gpc__cycles_elapsed.max",
+    "SM Frequency": "gpc__cycles_elapsed.avg.per_second",
+    "DRAM Frequency": "dram__cycles_elapsed.avg.per_second",
+    "Compute (SM) Throughput": f"sm__throughput.{_PEAK}",
+    "DRAM Throughput": f"gpu__dram_throughput.{_PEAK}",
+    "L2 Cache Throughput": f"lts__throughput.{_PEAK}",
+    "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "Block Limit Registers": "launch__occupancy_limit_registers",
+    "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
+    "Block Limit Warps": "launch__occupancy_limit_warps",
+    "Block Limit SM": "launch__occupancy_limit_blocks",
+    "Block Limit Barriers": "launch__occupancy_limit_barriers",
+    "Waves Per SM": "launch__waves_per_multiprocessor",
+    "Grid Size": "launch__grid_size",
+    "Block Size": "launch__block_size",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Static Shared Memory Per Block": "launch__shared_mem_per_block_static",
+    "Dynamic Shared Memory Per Block": "launch__shared_mem_per_block_dynamic",
+    "# SMs": "launch__sm_count",
+    "Active Warps Per Scheduler": "smsp__warps_active.avg.per_cycle_active",
+    "Eligible Warps Per Scheduler": "smsp__warps_eligible.avg.per_cycle_active",
+    "One or More Eligible": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "Issued Warp Per Scheduler": "smsp__issue_active.avg.per_cycle_active",
+    "Warp Cycles Per Issued Instruction": "smsp__average_warp_latency_per_inst_issued.ratio",
+    "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
+    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
+    "Executed Instructions": "smsp__inst_executed.sum",
+}
+_MEMORY_PEAK = f"gpu__compute_memory_throughput.{_PEAK}"
+_WARP_STATES = "Warp State Statistics"
+
+
+def metric_of(section: str, label: str, unit: str) -> str | None:
+    """The metric that a label stands for; None where none is read."""
+    if "__" in label:
+        return label
+    if label == "Memory Throughput":  # two figures of one name: % of the peak, and bytes a second
+        return _MEMORY_PEAK if unit == "%" else None
+    if section == _WARP_STATES:
+        state = label.removeprefix("Stall ").lower().replace(" ", "_")
+        if label.startswith("Stall ") or label == "Selected":
+            return f"{STALL_PREFIX}{state}{STALL_SUFFIX}"
+    return _LABELS.get(label)
+
+
+# Units of ncu's output to one form: ns, byte, per second, and every other unit unscaled.
+_TIMES = {
+    "nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9, "s": 1e9,
+    "sec": 1e9, "minute": 60e9, "hour": 3600e9,
+}  # fmt: skip
+_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+# What a prefix may stand before, and what goes without one.
+_SCALED = [
+    "byte",
+    "hz",
+    "inst",
+    "sector",
+    "cycle",
+    "request",
+    "warp",
+    "thread",
+    "block",
+    "wavefront",
+    "flop",
+    "op",
+]
+_PLAIN = {
+    "",
+    "%",
+    "inst",
+    "register",
+    "sectors",
+    "pass",
+    "sample",
+    "branches",
+    "blocks",
+    "warps",
+    "bytes",
+    "SM",
+    "us/1",
+}
+_WORD = re.compile(rf"([KMGT]?)({'|'.join(_SCALED)})s?\Z", re.IGNORECASE)
+
+
+def factor(unit: str) -> float | None:
+    """What a value in this unit is multiplied with: to ns, byte, hz, or per second; None where it is not known."""
+    top, slash, below = unit.strip().partition("/")
+    upper = _factor_of_word(top)
+    if upper is None:
+        return None
+    if not slash:
+        return upper
+    if below in _TIMES:  # a rate: per second
+        return upper * 1e9 / _TIMES[below]
+    return upper if _factor_of_word(below) == 1.0 else None
+
+
+def _factor_of_word(word: str) -> float | None:
+    if word in _TIMES:
+        return _TIMES[word]
+    if word in _PLAIN:
+        return 1.0
+    found = _WORD.match(word)
+    if found is None:
+        return None
+    return _PREFIXES[found[1].upper()]
