@@ -210,6 +210,7 @@ class CompareRequest(MeasureRequest):
             self.latencies_warmup,
             paths(self.latencies_baseline),
             paths(self.latencies_candidate),
+            prefix="latencies-",
         )
 
 

@@ -62,15 +62,16 @@ def _trtexec(request: CompareRequest) -> Add | None:
 
 def _latencies(request: CompareRequest) -> Add | None:
     options = request.latencies()
-    if options == LatencyOptions():
+    if options == LatencyOptions(prefix=options.prefix):
         return None
     if not options.baseline and not options.candidate:
         raise _one_side("latencies", "options on latencies were given and no latencies")
     if not options.baseline or not options.candidate:
         raise _one_side("latencies", "latencies were given for one side only")
-    from tracediff.companions.latencies.beside import beside, compare_beside
+    from tracediff.companions.latencies.beside import beside
+    from tracediff.companions.latencies.compare import compare_files
 
-    found = compare_beside(options)
+    found = compare_files(options, ("baseline", "candidate"))
     return lambda result: replace(result, latencies=beside(found, result))
 
 

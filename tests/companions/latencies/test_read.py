@@ -8,7 +8,16 @@ import time
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.companions.latencies.read import choose, read, read_side, recognise, settle_unit, unit_in
+from tracediff.companions.latencies.options import LatencyOptions
+from tracediff.companions.latencies.read import (
+    Wanted,
+    choose,
+    read,
+    read_side,
+    recognise,
+    settle_unit,
+    unit_in,
+)
 from tracediff.errors import TracediffError
 
 FIXTURES = ROOT / "fixtures"
@@ -66,19 +75,19 @@ def test_without_a_unit_nothing_is_guessed(tmp_path, name, text):
     with pytest.raises(TracediffError) as caught:
         read(path)
     assert caught.value.slug == "latencies-unit" and "--unit" in (caught.value.fix or "")
-    assert read(path, unit="us").ns.tolist() == [1000.0, 2000.0, 3000.0]
-    assert read(path, unit="us").unit_from == "--unit"
+    assert read(path, LatencyOptions(unit="us")).ns.tolist() == [1000.0, 2000.0, 3000.0]
+    assert read(path, LatencyOptions(unit="us")).unit_from == "--unit"
 
 
 def test_a_unit_against_that_of_the_file_is_refused(tmp_path):
     path = put(tmp_path, "a.csv", "latency_ms\n1\n")
     with pytest.raises(TracediffError, match="--unit us was given and the file says ms"):
-        read(path, unit="us")
-    assert read(path, unit="ms").ns.tolist() == [1e6]
+        read(path, LatencyOptions(unit="us"))
+    assert read(path, LatencyOptions(unit="ms")).ns.tolist() == [1e6]
     with pytest.raises(TracediffError, match="the file says us and the name times_ms says ms"):
         read(put(tmp_path, "b.json", '{"unit": "us", "times_ms": [1]}'))
     with pytest.raises(TracediffError, match="the unit is given as parsec"):
-        read(put(tmp_path, "c.json", '{"unit": "parsec", "times": [1]}'), unit="ms")
+        read(put(tmp_path, "c.json", '{"unit": "parsec", "times": [1]}'), LatencyOptions(unit="ms"))
 
 
 @pytest.mark.parametrize(
@@ -92,14 +101,14 @@ def test_units_in_names(name, unit):
 
 
 def test_the_column_is_chosen_only_where_it_is_clear():
-    assert choose(["iteration", "value"], None, "f") == "value"
-    assert choose(["a", "b_ms"], None, "f") == "b_ms"
-    assert choose(["a_ms", "b_ms"], "a_ms", "f") == "a_ms"
+    assert choose(["iteration", "value"], Wanted("f")) == "value"
+    assert choose(["a", "b_ms"], Wanted("f")) == "b_ms"
+    assert choose(["a_ms", "b_ms"], Wanted("f", "a_ms")) == "a_ms"
     for names, wanted in ((["a_ms", "b_ms"], None), (["a", "b"], None), (["a"], "b"), (["iteration"], None)):
         with pytest.raises(TracediffError) as caught:
-            choose(names, wanted, "f")
+            choose(names, Wanted("f", wanted))
         assert caught.value.slug == "latencies-column"
-    assert settle_unit("x_ms", None, None, "f") == ("ms", "the name x_ms")
+    assert settle_unit("x_ms", None, Wanted("f")) == ("ms", "the name x_ms")
 
 
 def test_pytest_benchmark_as_it_was_written(tmp_path):
@@ -107,7 +116,7 @@ def test_pytest_benchmark_as_it_was_written(tmp_path):
     with pytest.raises(TracediffError, match="2 benchmarks: test_sum, test_sorted"):
         read(path)
     saved = json.loads(path.read_text())["benchmarks"][1]["stats"]
-    found = read(path, column="test_sorted")
+    found = read(path, LatencyOptions(column="test_sorted"))
     assert (found.format, found.unit, found.unit_from) == (
         "pytest-benchmark",
         "s",
@@ -190,16 +199,16 @@ def test_what_is_too_large_is_refused_at_once(tmp_path, monkeypatch):
     path = put(tmp_path, "many.json", b"[" + b"0," * 8_000_001 + b"0]")
     begin = time.process_time()
     with pytest.raises(TracediffError, match="too many values"):
-        read(path, unit="ms")
+        read(path, LatencyOptions(unit="ms"))
     with pytest.raises(TracediffError, match="too many values"):
         read(put(tmp_path, "objects.json", b"[" + b"{}," * 2_000_001 + b"{}]"))
     assert time.process_time() - begin < 5
     monkeypatch.setattr("tracediff.companions.latencies.read.MAX_BYTES", 100)
     with pytest.raises(TracediffError, match="the most that is read is 100"):
-        read(path, unit="ms")
+        read(path, LatencyOptions(unit="ms"))
     monkeypatch.setattr("tracediff.companions.latencies.read.MAX_VALUES", 3)
     with pytest.raises(TracediffError, match="4 latencies, the most that is read is 3"):
-        read(put(tmp_path, "four.json", "[1,2,3,4]"), unit="ms")
+        read(put(tmp_path, "four.json", "[1,2,3,4]"), LatencyOptions(unit="ms"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tracediff.formats.recognise import HEAD, Kind, saved_result
 
 
 def _fits(path: Path, head: bytes) -> bool:
-    from tracediff.companions.latencies.read import SUFFIXES, parse, recognise
+    from tracediff.companions.latencies.read import SUFFIXES, UnsettledError, parse, recognise
 
     if recognise(path) is not None:
         return True
@@ -15,32 +15,23 @@ def _fits(path: Path, head: bytes) -> bool:
         return False
     try:
         parse(path)
-    except TracediffError as error:
-        # one of several series, or a unit, is asked for with an option; a table with a bad cell is said to be one
-        asked = bool(_option(error)) and "no column or key" not in error.message
-        return asked or (error.slug == "latencies-bad-value" and path.suffix.lower() in (".csv", ".tsv"))
+    except UnsettledError:
+        return True
+    except TracediffError as error:  # a table with a bad cell is said to be one
+        return error.slug == "latencies-bad-value" and path.suffix.lower() in (".csv", ".tsv")
     return True
 
 
-def _option(error: TracediffError) -> str:
-    """The option that would settle what the reader could not."""
-    options = {"--unit": " --unit ns|us|ms|s", "--column": " --column NAME"}
-    return next((option for name, option in options.items() if (error.fix or "").startswith(name)), "")
-
-
 def _facts(path: Path) -> tuple[list[str], str]:
-    from tracediff.companions.latencies.read import read
+    from tracediff.companions.latencies.read import UnsettledError, read
 
     try:
         found = read(path)
-    except TracediffError as error:
-        if _option(error):
-            return [error.message], _option(error)
-        raise
-    return [
-        f"format: {found.format}",
-        f"{len(found.ns)} {'latency' if len(found.ns) == 1 else 'latencies'}",
-    ], ""
+    except UnsettledError as error:
+        options = {"latencies-unit": " --unit ns|us|ms|s", "latencies-column": " --column NAME"}
+        return [error.message], options[error.slug]
+    count = "1 latency" if len(found.ns) == 1 else f"{len(found.ns)} latencies"
+    return [f"format: {found.format}", count], ""
 
 
 KINDS = (

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from tracediff.companions.bench.compare import profiling_cost
 from tracediff.companions.figures import signed, time
-from tracediff.companions.latencies.compare import compare_files
-from tracediff.companions.latencies.model import Latencies, LatencySide, LatencyTraced
-from tracediff.companions.latencies.options import LatencyOptions
-from tracediff.errors import TracediffError
+from tracediff.companions.latencies.model import Latencies, LatencyTraced
 from tracediff.model import Check, Result
 
 CORRESPOND = 2.0  # an iteration and a step this many times apart are not the same thing
@@ -20,41 +16,19 @@ SHORT = 0.5  # of the GPU work of a step: a shorter iteration cannot have waited
 _WORK = ("compute", "comm", "memcpy")
 
 
-def compare_beside(options: LatencyOptions) -> Latencies:
-    """Compare the files of both sides; options are named as `tracediff compare` calls them."""
-    try:
-        return compare_files(options, ("baseline", "candidate"))
-    except TracediffError as error:
-        error.message, error.fix = (
-            re.sub(r"--(?=(?:column|unit|warmup)\b)", "--latencies-", text)
-            for text in (error.message, error.fix or "")
-        )
-        raise
-
-
-def _here(side: LatencySide, label: str) -> LatencySide:
-    """A side by the label of its traces, and with the option that gave its unit as `tracediff compare` calls it."""
-    runs = [
-        msgspec.structs.replace(run, unit_from="--latencies-unit") if run.unit_from == "--unit" else run
-        for run in side.runs
-    ]
-    return msgspec.structs.replace(side, label=label, runs=runs)
-
-
 def beside(latencies: Latencies, result: Result) -> Latencies:
     """Return the latencies with what the traces of the same programs say of them."""
-    latencies = msgspec.structs.replace(
-        latencies,
-        baseline=_here(latencies.baseline, result.inputs.baseline.label),
-        candidate=_here(latencies.candidate, result.inputs.candidate.label),
-    )
+    sides = {
+        side: replace(getattr(latencies, side), label=getattr(result.inputs, side).label)
+        for side in ("baseline", "candidate")
+    }
     traced = [_traced(latencies, result, side) for side in ("baseline", "candidate")]
     checks = [
         _synchronised(one, latencies, result) if one.name == "synchronised" else one
         for one in latencies.checks
     ]
-    return msgspec.structs.replace(
-        latencies, traced=traced, checks=checks, note=_together(latencies, result, traced)
+    return replace(
+        latencies, **sides, traced=traced, checks=checks, note=_together(latencies, result, traced)
     )
 
 

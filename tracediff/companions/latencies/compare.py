@@ -371,11 +371,8 @@ _LISTED = 10  # outliers of a run
 
 def compare_files(options: LatencyOptions, labels: tuple[str, str]) -> Latencies:
     """Read and compare both sides. Raises `TracediffError`: those of `read_side` and of `compare_latencies`."""
-    baseline, candidate = (
-        read_side(paths, column=options.column, unit=options.unit)
-        for paths in (options.baseline, options.candidate)
-    )
-    return compare_latencies(baseline, candidate, labels, options.warm_up)
+    baseline, candidate = (read_side(paths, options) for paths in (options.baseline, options.candidate))
+    return compare_latencies(baseline, candidate, labels, options.warm_up, options.prefix)
 
 
 def compare_latencies(
@@ -383,6 +380,7 @@ def compare_latencies(
     candidate: Sequence[LatencyFile],
     labels: tuple[str, str] = ("baseline", "candidate"),
     warm_up: str = "auto",
+    prefix: str = "",
 ) -> Latencies:
     """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
 
@@ -391,7 +389,7 @@ def compare_latencies(
     The verdict is that of the mean, by the rules of the traces (`decide`). Raises `TracediffError`: latencies-warmup.
     """
     kept, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
-    sides = [[_trimmed(file, warm_up) for file in side] for side in kept]
+    sides = [[_trimmed(file, warm_up, prefix) for file in side] for side in kept]
     cells = _estimates(sides)
     counts = [sum(len(run.values) for run in side) for side in sides]
     step = step_estimate(cells, 0, float(cells.noise[0]), Pair(*counts))
@@ -420,14 +418,14 @@ def _without_copies(files: Sequence[LatencyFile]) -> tuple[list[LatencyFile], li
     return list(kept.values()), doubles
 
 
-def _trimmed(file: LatencyFile, warm_up: str) -> Run:
+def _trimmed(file: LatencyFile, warm_up: str, prefix: str) -> Run:
     found = find_warm_up(file.ns)
     trimmed = found.length if warm_up == "auto" else int(warm_up)
     if trimmed >= len(file.ns):
         raise TracediffError(
             "latencies-warmup",
             f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}",
-            fix="--warmup with a smaller number, or auto",
+            fix=f"--{prefix}warmup with a smaller number, or auto",
         )
     values = file.ns[trimmed:]
     return Run(file.name, values, trimmed, found, find_warm_up(values), file.digest)

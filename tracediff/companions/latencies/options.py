@@ -22,6 +22,7 @@ class LatencyOptions:
     warm_up: str = "auto"
     baseline: tuple[Path, ...] = ()
     candidate: tuple[Path, ...] = ()
+    prefix: str = ""  # of these options on the command line: latencies- beside traces
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no command line could give."""

@@ -5,8 +5,8 @@
                        2.0 previews: results[].measurements[].time_wall_clock, with its unit
     vllm-latency       `vllm bench latency --output-json FILE`: avg_latency, latencies, percentiles, s
                        (benchmarks/benchmark_latency.py)
-    iteration-log      TensorRT-LLM's iteration log or statistics (tracediff.companions.bench.read): host step time of iterations that
-                       only generate, ms
+    iteration-log      TensorRT-LLM's iteration log or statistics (companions/bench): host step time of iterations that only
+                       generate, ms
     json               a list of numbers or of objects; an object with one list: {"times_ms": [...]}, {"unit": "us", ...}
     jsonl              an object a line
     csv                with a header; separated by comma, semicolon or tab
@@ -33,7 +33,561 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.companions.bench import read as kpi
+from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.errors import TracediffError
+
+MAX_BYTES = 64 << 20
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log")
+_FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as latency_ms, or a number a line'
+_PEEK = 4 << 20
+_LOGS = ("iteration-log", "iteration-stats")
+_STEP_TIMES: dict[str, Callable[[kpi.Iteration], float | None]] = {
+    "host_step_time": lambda one: one.host_ms,
+    "device_step_time": lambda one: one.device_ms,
+}
+MAX_VALUES = 2_000_000
+MAX_RUNS = 1000
+LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
+_SHOWN = 40  # characters of a value in a message
+_PLAIN = LatencyOptions()
+
+
+class UnsettledError(TracediffError):
+    """A file of latencies that an option would settle."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the options say of a file; `where`: its name, for messages."""
+
+    where: str
+    column: str | None = None
+    unit: str | None = None
+    prefix: str = ""
+
+    def option(self, name: str) -> str:
+        """An option as the command spells it."""
+        return f"--{self.prefix}{name}"
+
+
+@dataclass(frozen=True)
+class LatencyFile:
+    """The latencies of one run, in the order in which they were measured."""
+
+    name: str  # base name of the file
+    format: str
+    column: str  # column, key, benchmark or command; '' where the file has only the numbers
+    unit: str  # as in the file: ns, us, ms, s
+    unit_from: str  # what told it
+    digest: str  # SHA-256 of the file
+    ns: npt.NDArray[np.float64]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A list of values in a file; `unit`: what the format or the file says, None where only the name can tell."""
+
+    format: str
+    name: str  # of the column, key or benchmark; '' where there is none
+    values: Sequence[object]
+    unit: str | None = None
+    place: str = "value"  # what is counted in messages: value, line
+    first: int = 1  # number of the first one
+    note: str = ""  # what was left out
+
+
+def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
+    """Read a file; `options`: which column, key, benchmark or command, and the unit where the file says none.
+
+    Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
+    latencies-unit, latencies-bad-value, latencies-decimal-comma, latencies-no-data; other-input where it is a file for
+    another command.
+    """
+    try:
+        return parse(path, options)
+    except TracediffError:
+        from tracediff.formats.recognise import refuse_other
+
+        refuse_other(path, lambda kind: kind.slug in ("latencies", "benchmark"), "no latencies")
+        raise
+
+
+def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
+    """`read` without asking what else the file may be: what recognises files asks this."""
+    data = _bytes(path)
+    wanted = Wanted(path.name, options.column, options.unit, options.prefix)
+    found = _find(data, path, wanted)
+    unit, source = settle_unit(found.name, found.unit, wanted)
+    if source != wanted.option("unit") and found.format in (
+        "pytest-benchmark",
+        "hyperfine",
+        "vllm-latency",
+        *_LOGS,
+    ):
+        source = f"the format {found.format}"
+    values = in_ns(found, unit, path.name)
+    digest = hashlib.sha256(data).hexdigest()
+    return LatencyFile(path.name, found.format, found.name, unit, source, digest, values, found.note)
+
+
+def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[LatencyFile]:
+    """Read files, and the files of folders in the order of their names: each is one run.
+
+    Raises `TracediffError`: not-a-file, latencies-empty-folder, latencies-column, and those of `read`.
+    """
+    files = [file for path in paths for file in _files(path)]
+    if len(files) > MAX_RUNS:
+        what = f"{len(files)} files on a side, the most is {MAX_RUNS}"
+        raise TracediffError("latencies-empty-folder", what, fix="name the runs of one side")
+    read_files = [read(file, options) for file in files]
+    # a file of numbers alone says nothing of what they are
+    named = [file for file in read_files if file.column]
+    other = next((file for file in named if quantity(file.column) != quantity(named[0].column)), None)
+    if other is not None:
+        raise TracediffError(
+            "latencies-column",
+            f"the files of one side have different columns: {named[0].column[:60]} in {named[0].name},"
+            f" {other.column[:60]} in {other.name}",
+            fix=f"--{options.prefix}column NAME with one that every file has, or a folder for each",
+        )
+    return read_files
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(one for one in path.iterdir() if one.is_file() and one.suffix.lower() in SUFFIXES)
+        if not found:
+            raise TracediffError(
+                "latencies-empty-folder",
+                f"{path.name or path}: no file of latencies in this folder ({', '.join(SUFFIXES)})",
+                fix="a folder with one file a run",
+            )
+        return found
+    if not path.exists():
+        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
+    return [path]
+
+
+def recognise(path: Path) -> str | None:
+    """Return what kind of latencies a file holds (`pytest-benchmark`, `csv`, ...), None where it is something else.
+
+    Only known producers, lists of numbers, and names that speak of a duration count: a CSV with any number in it does not.
+    Looks at no more than the first megabytes; raises nothing.
+    """
+    try:
+        if not path.is_file() or path.suffix.lower() not in SUFFIXES or path.stat().st_size > _PEEK:
+            return None
+        data = path.read_bytes()
+        if b"\0" in data or b'"traceEvents"' in data or b'"format_version"' in data:
+            return None
+        found = _own(data, Wanted(path.name))
+    except TracediffError as error:
+        return "unclear" if error.slug in ("latencies-no-data", "latencies-decimal-comma") else None
+    except (OSError, UnicodeDecodeError):
+        return None
+    if found is None or not found.values:
+        return None
+    told = found.unit is not None or not found.name or is_latency(found.name)
+    return found.format if told else None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if not path.is_file() or size > MAX_BYTES:
+            what = (
+                f"{size:,} bytes, the most that is read is {MAX_BYTES:,}"
+                if path.is_file()
+                else "is not a file"
+            )
+            raise TracediffError(
+                "latencies-unreadable", f"{path.name}: {what}", fix="give a file with fewer latencies"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise TracediffError(
+            "latencies-unreadable", f"{path}: {error.strerror or error}", fix="check the path"
+        ) from error
+
+
+def _find(data: bytes, path: Path, wanted: Wanted) -> Found:
+    where = wanted.where
+    if not data.strip(b"\xef\xbb\xbf \t\r\n"):
+        raise TracediffError("latencies-empty", f"{where} is empty", fix="give a file with measurements")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
+        raise TracediffError(
+            "latencies-unreadable",
+            f"{where} is no UTF-8 text",
+            fix="save it as UTF-8; traces go to tracediff compare",
+        )
+    try:
+        found = _own(data, wanted)
+    except UnicodeDecodeError as error:
+        raise TracediffError(
+            "latencies-unreadable", f"{where} is no UTF-8 text: {error.reason}", fix="save it as UTF-8"
+        ) from error
+    found = found or _iteration_log(path, wanted.column)
+    if found is None:
+        raise TracediffError(
+            "latencies-unknown-format",
+            f"{where}: no latencies of a form that is known here{_broken(data)}",
+            fix=_FORMS,
+        )
+    return found
+
+
+def _broken(data: bytes) -> str:
+    """Say what is wrong with a file that begins like JSON."""
+    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] not in (b"{", b"["):
+        return ""
+    try:
+        parse_json(text)
+    except ValueError as error:
+        return f"; as JSON it is broken: {error}"
+    return ""
+
+
+def _own(data: bytes, wanted: Wanted) -> Found | None:
+    """What JSON and text readers find; commas and braces bound what a hostile file may become in memory."""
+    if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
+        raise TracediffError(
+            "latencies-unreadable", f"{wanted.where}: too many values", fix="give a file with fewer latencies"
+        )
+    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"{", b"["):
+        try:
+            value = parse_json(text)
+        except ValueError:
+            pass  # an object a line, or a log
+        else:
+            return find_in_json(value, wanted)
+    return find_in_text(data.decode("utf-8-sig"), wanted)
+
+
+def _iteration_log(path: Path, column: str | None) -> Found | None:
+    """Step times of TensorRT-LLM's own log; those of other ranks and of steps with prompts are another workload."""
+    try:
+        report = kpi.read(path)
+    except TracediffError:
+        return None
+    name = column or "host_step_time"
+    if report.kind not in _LOGS or name not in _STEP_TIMES:
+        return None
+    rank = min((one.rank for one in report.iterations), default=0)
+    mine = [one for one in report.iterations if one.rank == rank and one.generation]
+    values = [value for one in mine if (value := _STEP_TIMES[name](one)) is not None]
+    if not values:
+        return None
+    left = len(report.iterations) + report.iterations_left_out - len(values)
+    note = (
+        f"{left} of {left + len(values)} records left out: other ranks, or not only generating"
+        if left
+        else ""
+    )
+    return Found(report.kind, name, values, "ms", note=note)
+
+
+# JSON: what known benchmarks write, lists, and objects with a list.
+
+_UNIT_KEYS = ("unit", "units", "time_unit")
+_FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def parse_json(data: bytes) -> Any:
+    """Decode JSON; NaN and Infinity, which Python's json writes, are let through to be named later.
+
+    Raises `ValueError` where it is none.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except _FAILURES as error:
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise ValueError(str(error)) from error
+    try:
+        return json.loads(data)
+    except _FAILURES as error:
+        raise ValueError(str(error)) from error
+
+
+def find_in_json(value: Any, wanted: Wanted) -> Found | None:
+    """Return the latencies in a decoded file, None where it holds none that are known here.
+
+    Raises `TracediffError`: latencies-column, latencies-no-data, latencies-unit, latencies-empty.
+    """
+    if isinstance(value, dict):
+        for reader in (_pytest_benchmark, _hyperfine, _vllm):
+            found = reader(value, wanted)
+            if found is not None:
+                return found
+        return _object(value, wanted)
+    if isinstance(value, list):
+        return _list(value, wanted)
+    return None
+
+
+def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted, form: str = "json") -> Found:
+    """Return the latencies of a list of objects, one an iteration; the key is chosen as a column of a CSV is."""
+    first = objects[0]
+    numeric = [key for key, value in first.items() if isinstance(key, str) and as_number(value) is not None]
+    key = choose(numeric, wanted)
+    units = {str(one.get(name)) for one in objects for name in _UNIT_KEYS if name in one}
+    return Found(form, key, [one.get(key) for one in objects], _stated(units, wanted), "object")
+
+
+def _list(values: list[Any], wanted: Wanted) -> Found | None:
+    if not values:
+        return Found("json", "", [])
+    if all(isinstance(one, dict) for one in values):
+        return rows(values, wanted)
+    if isinstance(values[0], dict | list):
+        return None
+    return Found("json", "", values)
+
+
+def _object(value: dict[str, Any], wanted: Wanted) -> Found | None:
+    lists = {
+        key: one
+        for key, one in value.items()
+        if isinstance(one, list) and (not one or any(as_number(item) is not None for item in one))
+    }
+    if not lists:
+        return None
+    key = choose(list(lists), wanted)
+    stated = {str(value[name]) for name in _UNIT_KEYS if name in value}
+    return Found("json", key, lists[key], _stated(stated, wanted))
+
+
+def _stated(units: set[str], wanted: Wanted) -> str | None:
+    """The unit that a file states; an unknown one is refused, for nothing may be guessed instead."""
+    if not units:
+        return None
+    named = {unit_of(one) for one in units}
+    if len(named) > 1 or None in named:
+        told = ", ".join(sorted(one[:20] for one in units))
+        raise TracediffError(
+            "latencies-unit",
+            f"{wanted.where}: the unit is given as {told}",
+            fix="ns, us, ms or s, one for all",
+        )
+    return named.pop()
+
+
+def _one_of(series: Sequence[tuple[str, Any]], wanted: Wanted, what: str) -> tuple[str, Any]:
+    """Return the benchmark asked for, or the only one."""
+    names = [name for name, _ in series]
+    if wanted.column is None and len(series) == 1:
+        return series[0]
+    chosen = [one for one in series if one[0] == wanted.column]
+    if len(chosen) == 1:
+        return chosen[0]
+    text = f"{wanted.where}: {len(series)} {what}: {', '.join(name[:80] for name in names[:12])}"
+    if len(set(names)) < len(names):
+        raise TracediffError("latencies-column", text, fix="save each in a file of its own")
+    raise UnsettledError("latencies-column", text, fix=f"{wanted.option('column')} NAME, one of these")
+
+
+def _pytest_benchmark(value: dict[str, Any], wanted: Wanted) -> Found | None:
+    found = value.get("benchmarks")
+    if not isinstance(found, list) or not found or "machine_info" not in value:
+        return None
+    series = [(str(one.get("name", "")), one.get("stats")) for one in found if isinstance(one, dict)]
+    name, stats = _one_of(series, wanted, "benchmarks")
+    data = stats.get("data") if isinstance(stats, dict) else None
+    if not isinstance(data, list):
+        raise TracediffError(
+            "latencies-no-data",
+            f"{wanted.where}: the rounds of benchmark {name[:80]} were not saved, only their statistics",
+            fix="pytest --benchmark-json FILE, or --benchmark-autosave with --benchmark-save-data",
+        )
+    return Found("pytest-benchmark", name, data, "s")
+
+
+def _hyperfine(value: dict[str, Any], wanted: Wanted) -> Found | None:
+    found = value.get("results")
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(one, dict) and "command" in one for one in found)
+    ):
+        return None
+    series = [(str(one.get("name") or one["command"]), one) for one in found]
+    name, one = _one_of(series, wanted, "commands")
+    if isinstance(one.get("times"), list):
+        return Found("hyperfine", name, one["times"], "s")
+    measured = one.get("measurements")
+    parts = [part for part in measured if isinstance(part, dict)] if isinstance(measured, list) else []
+    clocks = [clock for part in parts if isinstance(clock := part.get("time_wall_clock"), dict)]
+    if not clocks:
+        raise TracediffError(
+            "latencies-no-data",
+            f"{wanted.where}: no single runs of {name[:80]}",
+            fix="hyperfine --export-json FILE COMMAND",
+        )
+    return Found(
+        "hyperfine",
+        name,
+        [part.get("value") for part in clocks],
+        _stated({str(part.get("unit")) for part in clocks}, wanted),
+    )
+
+
+def _vllm(value: dict[str, Any], wanted: Wanted) -> Found | None:
+    """Seconds are what vLLM writes; the mean that it writes beside them has to be theirs."""
+    times, mean = value.get("latencies"), as_number(value.get("avg_latency"))
+    if (
+        wanted.column not in (None, "latencies")
+        or not isinstance(times, list)
+        or mean is None
+        or "percentiles" not in value
+    ):
+        return None
+    numbers = [as_number(one) for one in times]
+    known = [one for one in numbers if one is not None]
+    if (
+        not known
+        or len(known) != len(numbers)
+        or not math.isclose(math.fsum(known) / len(known), mean, rel_tol=1e-3)
+    ):
+        return None
+    return Found("vllm-latency", "latencies", times, "s")
+
+
+# Text: CSV with a header, a number a line, an object a line.
+
+_MAX_COLUMNS = 512
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z|[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+\Z")
+
+
+def find_in_text(text: str, wanted: Wanted) -> Found | None:
+    """Return the latencies of a text, None where it is of no form that is known here.
+
+    Raises `TracediffError`: latencies-column, latencies-bad-value, latencies-decimal-comma, latencies-empty.
+    """
+    lines = text.splitlines()
+    kept = [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not kept:
+        raise TracediffError(
+            "latencies-empty",
+            f"{wanted.where}: there is no latency in it",
+            fix="give a file with measurements",
+        )
+    if kept[0][1].lstrip().startswith(("{", "[")):
+        return _json_lines(kept, wanted)
+    delimiter = _delimiter(kept[0][1])
+    if delimiter is None and is_number(kept[0][1].strip()):
+        return _numbers_of_lines([(number, line.strip()) for number, line in kept], "text", "", wanted.where)
+    return _csv(kept, delimiter or ",", wanted)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number with a decimal point; nan and inf are, so that they are refused by name."""
+    return len(text) < 400 and _NUMBER.match(text) is not None
+
+
+def _delimiter(line: str) -> str | None:
+    return next((one for one in ("\t", ";", ",") if one in line), None)
+
+
+def _json_lines(kept: Sequence[tuple[int, str]], wanted: Wanted) -> Found | None:
+    objects = []
+    for number, line in kept:
+        try:
+            value = parse_json(line.encode())
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            if number == kept[0][0]:
+                return None
+            raise bad_value(wanted.where, f"line {number} is no JSON object: {shown(line.strip())}")
+        objects.append(value)
+    return rows(objects, wanted, "jsonl")
+
+
+def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, where: str) -> Found:
+    values = []
+    for number, cell in cells:
+        if not is_number(cell):
+            if _DECIMAL_COMMA.match(cell):
+                raise _comma(where, number, cell)
+            raise bad_value(where, f"line {number} is {shown(cell) or 'empty'}: no number")
+        values.append(float(cell))
+    # lines that hold no value are left out, so the place of a value is counted among the values
+    return Found(form, name, values)
+
+
+def _comma(where: str, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
+    """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
+    other = ", or two columns and no header" if or_columns else ""
+    names = (
+        "; with two columns begin with a line of names, such as iteration,latency_ms" if or_columns else ""
+    )
+    return TracediffError(
+        "latencies-decimal-comma",
+        f"{where}: line {line} has a decimal comma{other}: {shown(cell)}",
+        fix=f"write decimal points, as with LC_ALL=C{names}",
+    )
+
+
+def _csv(kept: Sequence[tuple[int, str]], delimiter: str, wanted: Wanted) -> Found | None:
+    try:
+        table = list(
+            csv.reader((line for _, line in kept), delimiter=delimiter, skipinitialspace=True, strict=True)
+        )
+    except csv.Error as error:
+        raise bad_value(wanted.where, f"the CSV cannot be read: {error}") from error
+    header = [cell.strip() for cell in table[0]]
+    if all(is_number(cell) or _DECIMAL_COMMA.match(cell) for cell in header):
+        if delimiter == "," and len(header) == 2:
+            raise _comma(wanted.where, kept[0][0], kept[0][1].strip(), or_columns=True)
+        if any(_DECIMAL_COMMA.match(cell) for cell in header):
+            raise _comma(
+                wanted.where, kept[0][0], next(cell for cell in header if _DECIMAL_COMMA.match(cell))
+            )
+        raise TracediffError(
+            "latencies-column",
+            f"{wanted.where}: {len(header)} numbers a line and no header",
+            fix="begin with a line of names, such as iteration,latency_ms",
+        )
+    if len(header) > _MAX_COLUMNS or len(set(header)) < len(header):
+        raise TracediffError(
+            "latencies-column",
+            f"{wanted.where}: too many columns, or two of one name",
+            fix="one name a column",
+        )
+    body = table[1:]
+    if not body:
+        raise TracediffError(
+            "latencies-empty", f"{wanted.where}: a header and no line below it", fix="give measurements"
+        )
+    numeric = [name for place, name in enumerate(header) if _holds_numbers(body, place)]
+    if not numeric and not any(is_latency(name) for name in header):
+        return None
+    chosen = choose(numeric, wanted)
+    place = header.index(chosen)
+    numbers = (
+        [number for number, _ in kept[1:]] if len(body) == len(kept) - 1 else list(range(2, len(body) + 2))
+    )
+    cells = []
+    for number, row in zip(numbers, body, strict=True):
+        if len(row) != len(header):
+            raise bad_value(wanted.where, f"line {number} has {len(row)} columns, the header {len(header)}")
+        cells.append((number, row[place].strip()))
+    return _numbers_of_lines(cells, "csv", chosen, wanted.where)
+
+
+def _holds_numbers(body: Sequence[Sequence[str]], place: int) -> bool:
+    """Whether half of a column or more are numbers: one that is none is then named, not passed over."""
+    cells = [row[place].strip() for row in body[:1000] if place < len(row)]
+    good = sum(is_number(cell) or _DECIMAL_COMMA.match(cell) is not None for cell in cells)
+    return bool(cells) and 2 * good >= len(cells)
+
 
 # What the name of a column or key says: whether it is a latency, and in which unit. Nothing is guessed from values.
 
@@ -59,25 +613,18 @@ _LATENCY = {
     "runtimes",
 }
 # A number of one of these is no duration, whatever its unit: rates, moments, counters.
+_RATES = "per throughput rate qps tok tokens req requests samples flops tflops bytes"
+_MOMENTS = "start end begin stop timestamp ts date since epoch"
 _OTHER = {
-    "per", "throughput", "rate", "qps", "tok", "tokens", "req", "requests", "samples", "flops", "tflops", "bytes",
-    "start", "end", "begin", "stop", "timestamp", "ts", "date", "wall", "clock", "since", "epoch",
-    "iteration", "iter", "step", "index", "idx", "id", "i", "n", "run", "rank", "batch", "size", "seed", "count",
-}  # fmt: skip
+    *_RATES.split(),
+    *_MOMENTS.split(),
+    *["i", "id", "idx", "index", "n", "rank", "run", "batch", "size", "seed", "count"],
+}
 _COUNTERS = {
-    "iteration",
-    "iter",
-    "step",
-    "index",
-    "idx",
-    "id",
-    "i",
-    "n",
-    "run",
-    "rank",
     "",
     "timestamp",
     "ts",
+    *["iteration", "iter", "step", "index", "idx", "id", "i", "n", "run", "rank"],
 }
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00b5\u03bc]+|\d+")
 
@@ -95,9 +642,7 @@ def unit_of(text: str) -> str | None:
 def unit_in(name: str) -> str | None:
     """Return the unit that a name ends in, `step_time_us` -> us; None for rates, moments and names without one."""
     found = words(name)
-    if not found or (
-        len(found) > 1 and set(found[:-1]) & _OTHER - {"step", "iteration", "iter", "wall", "clock"}
-    ):
+    if not found or (len(found) > 1 and set(found[:-1]) & _OTHER):
         return None
     return _UNIT_OF.get(found[-1])
 
@@ -115,81 +660,53 @@ def is_latency(name: str) -> bool:
     return unit_in(name) is not None or (bool(found & _LATENCY) and not found & moments)
 
 
-def choose(names: Sequence[str], wanted: str | None, where: str) -> str:
+def choose(names: Sequence[str], wanted: Wanted) -> str:
     """Return the one column or key that holds the latencies; `names`: those that hold numbers.
 
-    `wanted` is what the user asked for. Else: the only one named as a duration, else the only one that is no counter.
+    That is what was asked for; else the only one named as a duration, else the only one that is no counter.
     Raises `TracediffError`: latencies-column.
     """
     listed = ", ".join(name[:60] for name in names[:12]) or "none"
-    if wanted is not None:
-        if wanted in names:
-            return wanted
-        raise TracediffError(
-            "latencies-column",
-            f"{where}: no column or key {wanted[:60]!r} of numbers",
-            fix=f"there are: {listed}",
-        )
+    if wanted.column is not None:
+        if wanted.column in names:
+            return wanted.column
+        what = f"{wanted.where}: no column or key {wanted.column[:60]!r} of numbers"
+        raise TracediffError("latencies-column", what, fix=f"there are: {listed}")
     durations = [name for name in names if is_latency(name)]
     rest = durations or [name for name in names if not set(words(name)) <= _COUNTERS]
     if len(rest) == 1:
         return rest[0]
-    raise TracediffError(
-        "latencies-column",
-        f"{where}: {'several columns or keys' if rest else 'no column or key'} could be the latencies"
-        f" (of numbers: {listed})",
-        fix="--column NAME",
-    )
+    there = "several columns or keys" if rest else "no column or key"
+    what = f"{wanted.where}: {there} could be the latencies (of numbers: {listed})"
+    kind = UnsettledError if rest else TracediffError
+    raise kind("latencies-column", what, fix=f"{wanted.option('column')} NAME")
 
 
-def settle_unit(name: str, said: str | None, given: str | None, where: str) -> tuple[str, str]:
-    """Return the unit and what told it: the option, the file, or the name of the column.
+def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
+    """Return the unit and what gave it: the option, the file, or the name of the column. `said`: a unit that the file states.
 
-    `said`: a unit that the file states; `given`: --unit. Raises `TracediffError`: latencies-unit, also where they differ.
+    Raises `TracediffError`: latencies-unit, also where they differ.
     """
+    where, given, option = wanted.where, wanted.unit, wanted.option("unit")
     named = unit_in(name)
     known = {unit for unit in (said, named) if unit}
     if len(known) > 1:
-        raise TracediffError(
-            "latencies-unit",
-            f"{where}: the file says {said} and the name {name[:60]} says {named}",
-            fix="mend the file",
-        )
+        what = f"{where}: the file says {said} and the name {name[:60]} says {named}"
+        raise TracediffError("latencies-unit", what, fix="mend the file")
     if given is not None:
         if known and given not in known:
-            raise TracediffError(
-                "latencies-unit",
-                f"{where}: --unit {given} was given and the file says {known.pop()}",
-                fix="leave --unit out, or mend the file",
-            )
-        return given, "--unit"
+            what = f"{where}: {option} {given} was given and the file says {known.pop()}"
+            raise TracediffError("latencies-unit", what, fix=f"leave {option} out, or mend the file")
+        return given, option
     if known:
         return known.pop(), "the file" if said else f"the name {name}"
-    raise TracediffError(
-        "latencies-unit",
-        f"{where}: nothing says whether the numbers are ns, us, ms or s",
-        fix="--unit ms (or ns, us, s), or name the column latency_ms",
+    what = f"{where}: nothing says whether the numbers are ns, us, ms or s"
+    raise UnsettledError(
+        "latencies-unit", what, fix=f"{option} ms (or ns, us, s), or name the column latency_ms"
     )
 
 
-# What the readers of latencies share: the values as a file has them, and the check that each is a time.
-
-MAX_VALUES = 2_000_000
-LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
-_SHOWN = 40
-
-
-@dataclass(frozen=True)
-class Found:
-    """A list of values in a file; `unit`: what the format or the file says, None where only the name can tell."""
-
-    format: str
-    name: str  # of the column, key or benchmark; '' where there is none
-    values: Sequence[object]
-    unit: str | None = None
-    place: str = "value"  # what is counted in messages: value, line
-    first: int = 1  # number of the first one
-    note: str = ""  # what was left out
+# Values of a file: each is a time.
 
 
 def bad_value(
@@ -226,13 +743,7 @@ def _numbers(found: Found, where: str) -> Iterable[float]:
     for place, value in enumerate(found.values, found.first):
         number = as_number(value)
         if number is None or not math.isfinite(number) or number < 0:
-            why = (
-                "negative"
-                if number is not None and number < 0
-                else "not finite"
-                if number is not None
-                else "no number"
-            )
+            why = "no number" if number is None else "negative" if number < 0 else "not finite"
             raise bad_value(where, f"{found.place} {place} is {shown(value)}: {why}")
         yield number
 
@@ -251,525 +762,3 @@ def shown(value: object) -> str:
     """Write a value of the file into a message."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
-# JSON with latencies: what known benchmarks write, lists, and objects with a list.
-
-_UNIT_KEYS = ("unit", "units", "time_unit")
-_FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-def parse_latencies_json(data: bytes) -> Any:
-    """Decode JSON; NaN and Infinity, which Python's json writes, are let through to be named later.
-
-    Raises `ValueError` where it is none.
-    """
-    try:
-        return msgspec.json.decode(data)
-    except _FAILURES as error:
-        if b"NaN" not in data and b"Infinity" not in data:
-            raise ValueError(str(error)) from error
-    try:
-        return json.loads(data)
-    except _FAILURES as error:
-        raise ValueError(str(error)) from error
-
-
-def find(value: Any, column: str | None, where: str) -> Found | None:
-    """Return the latencies in a decoded file, None where it holds none that are known here.
-
-    Raises `TracediffError`: latencies-column, latencies-no-data, latencies-unit, latencies-empty.
-    """
-    if isinstance(value, dict):
-        for reader in (_pytest_benchmark, _hyperfine, _vllm):
-            found = reader(value, column, where)
-            if found is not None:
-                return found
-        return _object(value, column, where)
-    if isinstance(value, list):
-        return _list(value, column, where)
-    return None
-
-
-def rows(objects: Sequence[Mapping[str, Any]], column: str | None, where: str, form: str = "json") -> Found:
-    """Return the latencies of a list of objects, one an iteration; the key is chosen as a column of a CSV is."""
-    first = objects[0]
-    numeric = [key for key, value in first.items() if isinstance(key, str) and as_number(value) is not None]
-    key = choose(numeric, column, where)
-    units = {str(one.get(name)) for one in objects for name in _UNIT_KEYS if name in one}
-    return Found(form, key, [one.get(key) for one in objects], _stated(units, where), "object")
-
-
-def _list(values: list[Any], column: str | None, where: str) -> Found | None:
-    if not values:
-        return Found("json", "", [])
-    if all(isinstance(one, dict) for one in values):
-        return rows(values, column, where)
-    if isinstance(values[0], dict | list):
-        return None
-    return Found("json", "", values)
-
-
-def _object(value: dict[str, Any], column: str | None, where: str) -> Found | None:
-    lists = {
-        key: one
-        for key, one in value.items()
-        if isinstance(one, list) and (not one or any(as_number(item) is not None for item in one))
-    }
-    if not lists:
-        return None
-    key = choose(list(lists), column, where)
-    stated = {str(value[name]) for name in _UNIT_KEYS if name in value}
-    return Found("json", key, lists[key], _stated(stated, where))
-
-
-def _stated(units: set[str], where: str) -> str | None:
-    """The unit that a file states; an unknown one is refused, for nothing may be guessed instead."""
-    if not units:
-        return None
-    named = {unit_of(one) for one in units}
-    if len(named) > 1 or None in named:
-        told = ", ".join(sorted(one[:20] for one in units))
-        raise TracediffError(
-            "latencies-unit", f"{where}: the unit is given as {told}", fix="ns, us, ms or s, one for all"
-        )
-    return named.pop()
-
-
-def _one_of(series: Sequence[tuple[str, Any]], column: str | None, where: str, what: str) -> tuple[str, Any]:
-    """Return the benchmark asked for, or the only one."""
-    names = [name for name, _ in series]
-    if column is None and len(series) == 1:
-        return series[0]
-    chosen = [one for one in series if one[0] == column]
-    if len(chosen) == 1:
-        return chosen[0]
-    listed = ", ".join(name[:80] for name in names[:12])
-    raise TracediffError(
-        "latencies-column",
-        f"{where}: {len(series)} {what}: {listed}",
-        fix="--column NAME, one of these"
-        if len(set(names)) == len(names)
-        else "save each in a file of its own",
-    )
-
-
-def _pytest_benchmark(value: dict[str, Any], column: str | None, where: str) -> Found | None:
-    found = value.get("benchmarks")
-    if not isinstance(found, list) or not found or "machine_info" not in value:
-        return None
-    series = [(str(one.get("name", "")), one.get("stats")) for one in found if isinstance(one, dict)]
-    name, stats = _one_of(series, column, where, "benchmarks")
-    data = stats.get("data") if isinstance(stats, dict) else None
-    if not isinstance(data, list):
-        raise TracediffError(
-            "latencies-no-data",
-            f"{where}: the rounds of benchmark {name[:80]} were not saved, only their statistics",
-            fix="pytest --benchmark-json FILE, or --benchmark-autosave with --benchmark-save-data",
-        )
-    return Found("pytest-benchmark", name, data, "s")
-
-
-def _hyperfine(value: dict[str, Any], column: str | None, where: str) -> Found | None:
-    found = value.get("results")
-    if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(one, dict) and "command" in one for one in found)
-    ):
-        return None
-    series = [(str(one.get("name") or one["command"]), one) for one in found]
-    name, one = _one_of(series, column, where, "commands")
-    if isinstance(one.get("times"), list):
-        return Found("hyperfine", name, one["times"], "s")
-    measured = one.get("measurements")
-    parts = [part for part in measured if isinstance(part, dict)] if isinstance(measured, list) else []
-    clocks = [clock for part in parts if isinstance(clock := part.get("time_wall_clock"), dict)]
-    if not clocks:
-        raise TracediffError(
-            "latencies-no-data",
-            f"{where}: no single runs of {name[:80]}",
-            fix="hyperfine --export-json FILE COMMAND",
-        )
-    return Found(
-        "hyperfine",
-        name,
-        [part.get("value") for part in clocks],
-        _stated({str(part.get("unit")) for part in clocks}, where),
-    )
-
-
-def _vllm(value: dict[str, Any], column: str | None, where: str) -> Found | None:
-    """Seconds are what vLLM writes; the mean that it writes beside them has to be theirs."""
-    times, mean = value.get("latencies"), as_number(value.get("avg_latency"))
-    if (
-        column not in (None, "latencies")
-        or not isinstance(times, list)
-        or mean is None
-        or "percentiles" not in value
-    ):
-        return None
-    numbers = [as_number(one) for one in times]
-    known = [one for one in numbers if one is not None]
-    if (
-        not known
-        or len(known) != len(numbers)
-        or not math.isclose(math.fsum(known) / len(known), mean, rel_tol=1e-3)
-    ):
-        return None
-    return Found("vllm-latency", "latencies", times, "s")
-
-
-# Text with latencies: CSV with a header, a number a line, an object a line.
-
-_MAX_COLUMNS = 512
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z|[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+\Z")
-
-
-def find_latencies_text(text: str, column: str | None, where: str) -> Found | None:
-    """Return the latencies of a text, None where it is of no form that is known here.
-
-    Raises `TracediffError`: latencies-column, latencies-bad-value, latencies-decimal-comma, latencies-empty.
-    """
-    lines = text.splitlines()
-    kept = [
-        (number, line)
-        for number, line in enumerate(lines, 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not kept:
-        raise TracediffError(
-            "latencies-empty", f"{where}: there is no latency in it", fix="give a file with measurements"
-        )
-    if kept[0][1].lstrip().startswith(("{", "[")):
-        return _json_lines(kept, column, where)
-    delimiter = _delimiter(kept[0][1])
-    if delimiter is None and is_number(kept[0][1].strip()):
-        return _numbers_latencies_text([(number, line.strip()) for number, line in kept], "text", "", where)
-    return _csv(kept, delimiter or ",", column, where)
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number with a decimal point; nan and inf are, so that they are refused by name."""
-    return len(text) < 400 and _NUMBER.match(text) is not None
-
-
-def _delimiter(line: str) -> str | None:
-    return next((one for one in ("\t", ";", ",") if one in line), None)
-
-
-def _json_lines(kept: Sequence[tuple[int, str]], column: str | None, where: str) -> Found | None:
-    objects = []
-    for number, line in kept:
-        try:
-            value = parse_latencies_json(line.encode())
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            if number == kept[0][0]:
-                return None
-            raise bad_value(where, f"line {number} is no JSON object: {shown(line.strip())}")
-        objects.append(value)
-    return rows(objects, column, where, "jsonl")
-
-
-def _numbers_latencies_text(cells: Sequence[tuple[int, str]], form: str, name: str, where: str) -> Found:
-    values = []
-    for number, cell in cells:
-        if not is_number(cell):
-            if _DECIMAL_COMMA.match(cell):
-                raise _comma(where, number, cell)
-            raise bad_value(where, f"line {number} is {shown(cell) or 'empty'}: no number")
-        values.append(float(cell))
-    # lines that hold no value are left out, so the place of a value is counted among the values
-    return Found(form, name, values)
-
-
-def _comma(where: str, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
-    """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
-    other = ", or two columns and no header" if or_columns else ""
-    names = (
-        "; with two columns begin with a line of names, such as iteration,latency_ms" if or_columns else ""
-    )
-    return TracediffError(
-        "latencies-decimal-comma",
-        f"{where}: line {line} has a decimal comma{other}: {shown(cell)}",
-        fix=f"write decimal points, as with LC_ALL=C{names}",
-    )
-
-
-def _csv(kept: Sequence[tuple[int, str]], delimiter: str, column: str | None, where: str) -> Found | None:
-    try:
-        table = list(
-            csv.reader((line for _, line in kept), delimiter=delimiter, skipinitialspace=True, strict=True)
-        )
-    except csv.Error as error:
-        raise bad_value(where, f"the CSV cannot be read: {error}") from error
-    header = [cell.strip() for cell in table[0]]
-    if all(is_number(cell) or _DECIMAL_COMMA.match(cell) for cell in header):
-        if delimiter == "," and len(header) == 2:
-            raise _comma(where, kept[0][0], kept[0][1].strip(), or_columns=True)
-        if any(_DECIMAL_COMMA.match(cell) for cell in header):
-            raise _comma(where, kept[0][0], next(cell for cell in header if _DECIMAL_COMMA.match(cell)))
-        raise TracediffError(
-            "latencies-column",
-            f"{where}: {len(header)} numbers a line and no header",
-            fix="begin with a line of names, such as iteration,latency_ms",
-        )
-    if len(header) > _MAX_COLUMNS or len(set(header)) < len(header):
-        raise TracediffError(
-            "latencies-column", f"{where}: too many columns, or two of one name", fix="one name a column"
-        )
-    body = table[1:]
-    if not body:
-        raise TracediffError(
-            "latencies-empty", f"{where}: a header and no line below it", fix="give measurements"
-        )
-    numeric = [name for place, name in enumerate(header) if _holds_numbers(body, place)]
-    if not numeric and not any(is_latency(name) for name in header):
-        return None
-    chosen = choose(numeric, column, where)
-    place = header.index(chosen)
-    numbers = (
-        [number for number, _ in kept[1:]] if len(body) == len(kept) - 1 else list(range(2, len(body) + 2))
-    )
-    cells = []
-    for number, row in zip(numbers, body, strict=True):
-        if len(row) != len(header):
-            raise bad_value(where, f"line {number} has {len(row)} columns, the header {len(header)}")
-        cells.append((number, row[place].strip()))
-    return _numbers_latencies_text(cells, "csv", chosen, where)
-
-
-def _holds_numbers(body: Sequence[Sequence[str]], place: int) -> bool:
-    """Whether half of a column or more are numbers: one that is none is then named, not passed over."""
-    cells = [row[place].strip() for row in body[:1000] if place < len(row)]
-    good = sum(is_number(cell) or _DECIMAL_COMMA.match(cell) is not None for cell in cells)
-    return bool(cells) and 2 * good >= len(cells)
-
-
-MAX_BYTES = 64 << 20
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log")
-FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as latency_ms, or a number a line'
-_PEEK = 4 << 20
-_LOGS = ("iteration-log", "iteration-stats")
-_STEP_TIMES: dict[str, Callable[[kpi.Iteration], float | None]] = {
-    "host_step_time": lambda one: one.host_ms,
-    "device_step_time": lambda one: one.device_ms,
-}
-
-
-@dataclass(frozen=True)
-class LatencyFile:
-    """The latencies of one run, in the order in which they were measured."""
-
-    name: str  # base name of the file
-    format: str
-    column: str  # column, key, benchmark or command; '' where the file has only the numbers
-    unit: str  # as in the file: ns, us, ms, s
-    unit_from: str  # what told it
-    digest: str  # SHA-256 of the file
-    ns: npt.NDArray[np.float64]
-    note: str = ""
-
-
-def read(path: Path, *, column: str | None = None, unit: str | None = None) -> LatencyFile:
-    """Read a file. `column`: which column, key, benchmark or command; `unit`: ns, us, ms or s, where the file says none.
-
-    Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
-    latencies-unit, latencies-bad-value, latencies-decimal-comma, latencies-no-data; other-input where it is a file for
-    another command.
-    """
-    try:
-        return parse(path, column, unit)
-    except TracediffError:
-        from tracediff.formats.recognise import refuse_other
-
-        refuse_other(path, lambda kind: kind.slug in ("latencies", "benchmark"), "no latencies")
-        raise
-
-
-def parse(path: Path, column: str | None = None, unit: str | None = None) -> LatencyFile:
-    """`read` without asking what else the file may be: what recognises files asks this."""
-    data = _bytes(path)
-    where = path.name
-    found = _find(data, path, column)
-    known, told = settle_unit(found.name, found.unit, unit, where)
-    if found.format in ("pytest-benchmark", "hyperfine", "vllm-latency", *_LOGS):
-        told = told if told == "--unit" else f"the format {found.format}"
-    values = in_ns(found, known, where)
-    return LatencyFile(
-        where, found.format, found.name, known, told, hashlib.sha256(data).hexdigest(), values, found.note
-    )
-
-
-def recognise(path: Path) -> str | None:
-    """Return what kind of latencies a file holds (`pytest-benchmark`, `csv`, ...), None where it is something else.
-
-    Only known producers, lists of numbers, and names that speak of a duration count: a CSV with any number in it does not.
-    Looks at no more than the first megabytes; raises nothing.
-    """
-    try:
-        if not path.is_file() or path.suffix.lower() not in SUFFIXES or path.stat().st_size > _PEEK:
-            return None
-        data = path.read_bytes()
-        if b"\0" in data or b'"traceEvents"' in data or b'"format_version"' in data:
-            return None
-        found = _own(data, None, path.name)
-    except TracediffError as error:
-        return "unclear" if error.slug in ("latencies-no-data", "latencies-decimal-comma") else None
-    except (OSError, UnicodeDecodeError):
-        return None
-    if found is None or not found.values:
-        return None
-    told = found.unit is not None or not found.name or is_latency(found.name)
-    return found.format if told else None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        size = path.stat().st_size
-        if not path.is_file() or size > MAX_BYTES:
-            what = (
-                f"{size:,} bytes, the most that is read is {MAX_BYTES:,}"
-                if path.is_file()
-                else "is not a file"
-            )
-            raise TracediffError(
-                "latencies-unreadable", f"{path.name}: {what}", fix="give a file with fewer latencies"
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise TracediffError(
-            "latencies-unreadable", f"{path}: {error.strerror or error}", fix="check the path"
-        ) from error
-
-
-def _find(data: bytes, path: Path, column: str | None) -> Found:
-    where = path.name
-    if not data.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise TracediffError("latencies-empty", f"{where} is empty", fix="give a file with measurements")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
-        raise TracediffError(
-            "latencies-unreadable",
-            f"{where} is no UTF-8 text",
-            fix="save it as UTF-8; traces go to tracediff compare",
-        )
-    try:
-        found = _own(data, column, where)
-    except UnicodeDecodeError as error:
-        raise TracediffError(
-            "latencies-unreadable", f"{where} is no UTF-8 text: {error.reason}", fix="save it as UTF-8"
-        ) from error
-    found = found or _iteration_log(path, column)
-    if found is None:
-        raise TracediffError(
-            "latencies-unknown-format",
-            f"{where}: no latencies of a form that is known here{_broken(data)}",
-            fix=FORMS,
-        )
-    return found
-
-
-def _broken(data: bytes) -> str:
-    """Say what is wrong with a file that begins like JSON."""
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] not in (b"{", b"["):
-        return ""
-    try:
-        parse_latencies_json(text)
-    except ValueError as error:
-        return f"; as JSON it is broken: {error}"
-    return ""
-
-
-def _own(data: bytes, column: str | None, where: str) -> Found | None:
-    """What JSON and text readers find; commas and braces bound what a hostile file may become in memory."""
-    if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
-        raise TracediffError(
-            "latencies-unreadable", f"{where}: too many values", fix="give a file with fewer latencies"
-        )
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] in (b"{", b"["):
-        try:
-            value = parse_latencies_json(text)
-        except ValueError:
-            pass  # an object a line, or a log
-        else:
-            return find(value, column, where)
-    return find_latencies_text(data.decode("utf-8-sig"), column, where)
-
-
-def _iteration_log(path: Path, column: str | None) -> Found | None:
-    """Step times of TensorRT-LLM's own log; those of other ranks and of steps with prompts are another workload."""
-    try:
-        report = kpi.read(path)
-    except TracediffError:
-        return None
-    name = column or "host_step_time"
-    if report.kind not in _LOGS or name not in _STEP_TIMES:
-        return None
-    rank = min((one.rank for one in report.iterations), default=0)
-    mine = [one for one in report.iterations if one.rank == rank and one.generation]
-    values = [value for one in mine if (value := _STEP_TIMES[name](one)) is not None]
-    if not values:
-        return None
-    left = len(report.iterations) + report.iterations_left_out - len(values)
-    note = (
-        f"{left} of {left + len(values)} records left out: other ranks, or not only generating"
-        if left
-        else ""
-    )
-    return Found(report.kind, name, values, "ms", note=note)
-
-
-# Words of the command line -> the files of latencies of a side: each file is one run.
-
-MAX_RUNS = 1000
-
-
-def read_side(
-    paths: Sequence[Path], *, column: str | None = None, unit: str | None = None
-) -> list[LatencyFile]:
-    """Read files, and the files of folders in the order of their names.
-
-    Raises `TracediffError`: not-a-file, latencies-empty-folder, latencies-column, and those of `read`.
-    """
-    files = [file for path in paths for file in _files(path)]
-    if len(files) > MAX_RUNS:
-        raise TracediffError(
-            "latencies-empty-folder",
-            f"{len(files)} files on a side, the most is {MAX_RUNS}",
-            fix="name the runs of one side",
-        )
-    return _of_one_column([read(file, column=column, unit=unit) for file in files])
-
-
-def _of_one_column(files: list[LatencyFile]) -> list[LatencyFile]:
-    """Refuse runs that measured different things; a file of numbers alone says nothing of what they are."""
-    named = [file for file in files if file.column]
-    other = next((file for file in named if quantity(file.column) != quantity(named[0].column)), None)
-    if other is not None:
-        raise TracediffError(
-            "latencies-column",
-            f"the files of one side have different columns: {named[0].column[:60]} in {named[0].name},"
-            f" {other.column[:60]} in {other.name}",
-            fix="--column NAME with one that every file has, or a folder for each",
-        )
-    return files
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = sorted(one for one in path.iterdir() if one.is_file() and one.suffix.lower() in SUFFIXES)
-        if not found:
-            raise TracediffError(
-                "latencies-empty-folder",
-                f"{path.name or path}: no file of latencies in this folder ({', '.join(SUFFIXES)})",
-                fix="a folder with one file a run",
-            )
-        return found
-    if not path.exists():
-        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
-    return [path]
