@@ -12,8 +12,8 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
+from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 

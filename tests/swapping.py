@@ -16,7 +16,8 @@ def plain(value):
     return msgspec.to_builtins(value)
 
 
-TEXTS = ("title", "note", "next", "message", "power_note", "verdict_reason")
+# Sentences, and what is relative to the baseline.
+TEXTS = ("title", "note", "next", "message", "power_note", "verdict_reason", "runs_advised")
 _SIGNED_DICTS = ("delta", "ci_low", "ci_high")  # of the accounting: category -> ns
 
 

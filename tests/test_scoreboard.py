@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.compare.compare import compare
+from tests.comparing import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 

@@ -42,6 +42,7 @@ def compare_request(
     sides = reduce_sides(selected(files, request.selections()), reading, progress, meanwhile=_ready)
     from tracediff.companions.result import complete
     from tracediff.compare.compare import Options, compare
+    from tracediff.report.phrases import with_words
 
     said = request.said(
         force=request.force,
@@ -50,7 +51,9 @@ def compare_request(
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
     options = Options(request.min_steps, request.force, extra=said)
-    result = complete(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
+    result = complete(
+        with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
+    )
     for add in adds:
         result = add(result)
     if bundle is not None and result.kpi is None:
@@ -70,12 +73,13 @@ def show_request(
     from tracediff.companions.bench.read import read
     from tracediff.compare.compare import Options
     from tracediff.compare.show import show
+    from tracediff.report.phrases import with_titles
 
     reading = request.reading(keep=keep)
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    shown = show(side, Options(request.min_steps, extra=request.said(sides=1)))
+    shown = with_titles(show(side, Options(request.min_steps, extra=request.said(sides=1))))
     return replace(shown, kpi=show_kpi(figures))
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.comparing import compare
 from tests.serving import runs_of, serving
 from tests.tiny import CAPTURES
-from tracediff.compare.compare import compare
 from tracediff.compare.gates import _percent, judge, parse_gate
 from tracediff.compare.sides import Side
 from tracediff.errors import TracediffError

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import tracediff
 from fixtures.builders.torch_trace import TorchTrace
 from fixtures.builders.whole import whole
+from tests.comparing import compare
 from tests.fuzz.outcomes import check_result, numbers, outcome
 from tests.fuzz.profile import examples
 from tests.tiny import FIXTURES
 from tracediff.cli.main import cli
 from tracediff.companions.ncu.compare import compare_ncu
 from tracediff.companions.ncu.read import read
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.tiny import STEP, label, one_gap, reduced, spent
-from tracediff.compare.compare import compare
 from tracediff.compare.gates import judge, parse_gate
 from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError

@@ -9,14 +9,14 @@ import msgspec
 import polars as pl
 import pytest
 
+from tests.comparing import show
 from tests.measure.test_host_only import hosts
 from tests.measure.test_host_only import side as host_side
-from tests.measure.test_timelines import column, inside
 from tests.serving import US, run_of, runs_of, serving
+from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.compare import show_rows
 from tracediff.compare.compare import Options, compare
-from tracediff.compare.show import show
 from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file

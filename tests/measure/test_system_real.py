@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from tests.comparing import compare
 from tests.tiny import FIXTURES
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import idle, one_gap, reduced, spent
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.model import Result

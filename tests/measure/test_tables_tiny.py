@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.serving import serving, step_ns
 from tests.tiny import STEP, label, reduced
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 
 US = 1000

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.comparing import compare
 from tracediff.accounting.reduction import Reduction
-from tracediff.compare.compare import compare
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.serving import serving
 from tests.tiny import reduced
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.model import Result
 

@@ -7,10 +7,10 @@ from io import StringIO
 import msgspec
 from rich.console import Console
 
+from tests.comparing import compare
 from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.model import Result, Stratum
 from tracediff.report.html import render_html

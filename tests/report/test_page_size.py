@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fixtures.builders import wide
-from tests.measure.test_timelines import result_of
+from tests.comparing import compare
+from tests.steps.test_timelines import result_of
 from tracediff.companions.result import decode
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.inputs import resolve

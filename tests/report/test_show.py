@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from tests.comparing import show
 from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.serving import US
 from tracediff.cli.schema import build_schema
-from tracediff.compare.show import show
 from tracediff.model import encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
 from tracediff.report import show_words, tables

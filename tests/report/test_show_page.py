@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.comparing import show
 from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.test_page import column
-from tracediff.compare.show import show
 from tracediff.report.show import render_show_html
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
 from tracediff.companions.result import decode
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.inputs import resolve

@@ -39,6 +39,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     from tracediff.compare.gates import Policy
     from tracediff.execution.run import Reading, reduce_sides
     from tracediff.formats.inputs import resolve_pair
+    from tracediff.report.phrases import with_words
 
     output = Output(html=html, overwrite=overwrite)
     check(output)
@@ -47,7 +48,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     folder = bundled()
     *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
     before, after = reduce_sides(files, Reading(keep=True))
-    result = complete(compare(before, after))
+    result = complete(with_words(compare(before, after)))
     if bundle is not None:
         result = with_bundle_kpi(result, bundle)
     sys.exit(finish(result, output, Policy()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.compare.sides import Side
-from tracediff.compare.strata import IRREGULAR, Strata
+from tracediff.compare.strata import Strata
 from tracediff.compare.tables import KINDS as SYSTEM
-from tracediff.model import Check, Comparability, Stratum
+from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.trace.workloads import IRREGULAR
 
 Status = str
 _ALIKE = (
@@ -260,3 +262,66 @@ def _dropped(sides: tuple[Side, Side]) -> Check:
 
 def _runs(count: int) -> str:
     return "complete" if not count else f"{count} warning{'s' if count > 1 else ''}"
+
+
+# Captures that are no repeats.
+
+
+def repeated_captures(sides: Sequence[Side]) -> list[Note]:
+    """Warn where a side counts one capture as several runs: copies scatter like nothing that was measured.
+
+    Copies that are packed, scrubbed or exported again have other bytes: their steps begin and end at the same ns.
+    """
+    notes = []
+    for side in sides:
+        copies: list[tuple[str, str]] = []
+        seen: dict[object, str] = {}
+        for run in side.runs:
+            for part in run.parts:
+                same = _identities(part)
+                first = next((seen[one] for one in same if one in seen), None)
+                if first is None:
+                    seen.update(dict.fromkeys(same, run.name))
+                else:
+                    copies.append((first, run.name))
+        if copies:
+            named = ", ".join(f"{other} of {one}" for one, other in copies[:3])
+            more = f" and {len(copies) - 3} more" if len(copies) > 3 else ""
+            notes.append(
+                Note(
+                    "repeated-capture",
+                    f"{side.label} holds captures more than once (a copy: {named}{more}): copies"
+                    " are no repeats, so noise, interval and p are not to be believed. Leave them out",
+                )
+            )
+    return notes
+
+
+def captures_of_both(baseline: Side, candidate: Side) -> list[Note]:
+    """Warn where one capture stands on both sides: of two programs it says nothing."""
+    before, after = (
+        [(run.name, part) for run in side.runs for part in run.parts] for side in (baseline, candidate)
+    )
+    known = {identity: name for name, part in reversed(before) for identity in _identities(part)}
+    found = (
+        (next((known[one] for one in _identities(part) if one in known), None), name) for name, part in after
+    )
+    both = [(name, other) for name, other in found if name is not None]
+    if not both:
+        return []
+    named = ", ".join(f"{other} is {name}" if other != name else name for name, other in both[:3])
+    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
+    return [
+        Note(
+            "same-capture",
+            f"{baseline.label} and {candidate.label} hold the same capture ({named}{more}): with itself it has not changed,"
+            " whatever the programs did. Give another file where two were meant",
+        )
+    ]
+
+
+def _identities(part: Reduction) -> list[object]:
+    """What copies of a capture share: equal bytes, or every step at the same instants of the trace's clock."""
+    table = part.periods.select("rank", "device", "start_ns", "end_ns")
+    instants = hashlib.sha256(b"".join(table[name].to_numpy().tobytes() for name in table.columns)).digest()
+    return [part.fingerprint, *([instants] if len(table) else [])]

@@ -1,64 +1,79 @@
 """Findings: one cause at one place each, ranked by the time of a step that they explain.
 
-Idle cells and kernel rows partition the step, so their deltas add up to the step's. Findings that can be told from
-noise come first; among them causes before what merely follows from them (fewer gaps between fewer kernels).
+Cells -> candidates -> what follows from what -> ranked findings -> what ranks, OS calls and memory add to them -> tails ->
+what comes of another way of launching. Idle cells and kernel rows partition the step, so their deltas add up to the step's.
+Findings carry data; report/phrases.py writes their sentences.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.accounting.reduction import Reduction
-from tracediff.compare import tables
-from tracediff.compare.cells import TRIM_RUNS, Estimates, Frame, IdleRows, KernelCells, finite
-from tracediff.compare.evidence import NEXT, api_sql, idle_sql, kernel_sql
+from tracediff.compare.cells import IdleKey, IdleRows, Measured
+from tracediff.compare.evidence import LABELS, idle_sql, kernel_sql, window_sql
+from tracediff.compare.frame import Frame
 from tracediff.compare.sides import Side, stacked
 from tracediff.compare.strata import Strata
+from tracediff.compare.verdict import MOVED
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import short
 from tracediff.model import (
-    CATEGORIES,
-    Accounting,
+    AllocationFact,
     ApiRow,
     Evidence,
     Finding,
     FindingEvidence,
+    FindingFacts,
     HostWorkRow,
     Launch,
     MemoryRow,
     Moment,
     Note,
-    Phase,
+    OsCallFact,
+    PhaseShare,
     RangeRow,
     RankRow,
-    Step,
+    Relaunched,
     System,
+    TailFact,
     ThreadRow,
-    Verdict,
+    WaitFact,
     Where,
 )
-from tracediff.stats.tests import run_level_interval
+from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
+from tracediff.stats.estimates import Estimates, Robust, Shown, levels, robust_estimates, shown
+from tracediff.trace.ranges import STEP_PLACE, beside
 
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 _SURE = ("exact", "confirmed", "likely")
-Robust: TypeAlias = tuple[Floats, Floats, Floats]
+_MOST = 60  # findings of the mean
 
 
-# What is worth a look where it got faster as well: the same work must still be done, with the same requests.
-_CHECK_ANYWAY = {"kernel_fused", "kernel_removed", "batch_mix"}
+class Judged(NamedTuple):
+    """The estimates of idle cells and kernel rows, in this order, with the level and q value of each."""
+
+    cells: Estimates
+    level: list[Evidence]
+    q: Floats
+    idle: int  # how many of them are idle cells
+
+    @property
+    def of_kernels(self) -> tuple[list[Evidence], Floats]:
+        """Level and q value of each kernel row."""
+        return self.level[self.idle :], self.q[self.idle :]
 
 
 class RankSize(NamedTuple):
-    """A cell on one rank: ns a step of each run, and of each side."""
+    """A cell on one rank: ns per step of each run, and of each side."""
 
     baseline_runs: list[float]
     candidate_runs: list[float]
@@ -67,351 +82,129 @@ class RankSize(NamedTuple):
 
     @property
     def delta(self) -> float:
-        """Candidate - baseline, ns a step."""
+        """Candidate - baseline."""
         return self.candidate - self.baseline
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A finding before it has a rank."""
+class Candidate:
+    """A cell that changed or matters, before it is ranked."""
 
     cause: str
-    title: str
     where: Where
     cell: int  # column of the estimates
     level: Evidence
     sql: str
-    moments: list[Moment]
-    count: tuple[float, float] | None = None
-    note: str = ""
+    facts: FindingFacts
+    moments: list[Moment] = field(default_factory=list)
+    count: tuple[float, float] | None = None  # events per step
     follows: bool = False  # a consequence of other findings
-    copy: bool = False  # time inside calls that copy
     material: bool = True
     of_rank: RankSize | None = None  # where one rank alone changed
 
-
-@dataclass(frozen=True)
-class IdleCell:
-    """What a finding of idle time is about."""
-
-    cause: str
-    thread: str
-    place: str
-    holder: str
-    holder_place: str
-    copy: bool = False  # launch_api inside a call that copies
+    def with_facts(self, **facts: object) -> FindingFacts:
+        """Its facts and some more."""
+        return msgspec.structs.replace(self.facts, **facts)
 
 
-def rank_findings(drafts: list[Draft], cells: Estimates, q: Floats, total_delta: float) -> list[Finding]:
-    """Order the drafts and number them."""
-    robust = robust_estimates(cells)
-    deltas = {id(draft): _shown(draft, cells, robust) for draft in drafts}
-
-    def order(draft: Draft) -> tuple[int, float, str, str]:
-        sure = draft.level in _SURE
-        tier = (
-            0
-            if sure and draft.material and not draft.follows
-            else 1
-            if sure and draft.material
-            else 2
-            if sure
-            else 3
-        )
-        return tier, -abs(deltas[id(draft)].delta), draft.cause, draft.title
-
-    findings = []
-    for rank, draft in enumerate(sorted(drafts, key=order), 1):
-        delta, low, high, apart = deltas[id(draft)]
-        runs = draft.of_rank or RankSize(
-            [float(one) for one in cells.baseline_runs[:, draft.cell]],
-            [float(one) for one in cells.candidate_runs[:, draft.cell]],
-            float(cells.baseline[draft.cell]),
-            float(cells.candidate[draft.cell]),
-        )
-        note = draft.note
-        if apart:
-            mean = float(cells.delta[draft.cell])
-            note = f"{note} One run lies apart; without it the delta is this, with it {mean / 1e3:+.1f} us.".strip()
-        findings.append(
-            Finding(
-                rank=rank,
-                cause=draft.cause,  # type: ignore[arg-type]
-                delta_ns=delta,
-                ci_low_ns=low,
-                ci_high_ns=high,
-                share=delta / total_delta if total_delta else None,
-                title=draft.title,
-                where=draft.where,
-                evidence=FindingEvidence(
-                    draft.sql,
-                    draft.moments,
-                    runs.baseline_runs,
-                    runs.candidate_runs,
-                    draft.count[0] if draft.count else None,
-                    draft.count[1] if draft.count else None,
-                ),
-                next=NEXT[draft.cause] if delta > 0 or draft.cause in _CHECK_ANYWAY else "",
-                level=draft.level,
-                baseline_ns=runs.baseline,
-                candidate_ns=runs.candidate,
-                p_value=_number(cells.p[draft.cell]),
-                q_value=_number(q[draft.cell]),
-                note=note,
-            )
-        )
-    return findings
+def judge(measured: Measured) -> Judged:
+    """How far each cell can be believed, corrected for their number."""
+    cells = measured.cells.take([*measured.layout.idle, *measured.layout.kernels])
+    return Judged(cells, *levels(cells, measured.step_ns), len(measured.layout.idle))
 
 
-class Shown(NamedTuple):
-    """The delta and interval that a finding shows; `apart`: one outlying run was left out of them."""
-
-    delta: float
-    low: float
-    high: float
-    apart: bool = False
-
-
-def shown(cells: Estimates, column: int, level: Evidence, robust: Robust | None) -> Shown:
-    """Return the mean's delta, or from five runs a side the trimmed one where an outlying run moves the mean."""
-    delta = float(cells.delta[column])
-    if robust is not None and level in ("confirmed", "likely"):
-        middle, low, high = (float(one[column]) for one in robust)
-        if abs(middle - delta) > 0.1 * abs(middle):
-            return Shown(middle, low, high, apart=True)
-    return Shown(delta, finite(cells.low[column], delta), finite(cells.high[column], delta))
-
-
-def _shown(draft: Draft, cells: Estimates, robust: Robust | None) -> Shown:
-    if draft.of_rank is None:
-        return shown(cells, draft.cell, draft.level, robust)
-    one = shown(cells, draft.cell, draft.level, None)
-    # the other ranks add nothing but their own scatter: the interval grows as the size does
-    scale = draft.of_rank.delta / one.delta
-    return Shown(draft.of_rank.delta, scale * one.low, scale * one.high)
+def find(
+    measured: Measured,
+    judged: Judged,
+    launch: Launch,
+    ranks: list[RankRow],
+    system: System | None,
+    total_delta: float,
+    noise_ns: float,
+) -> tuple[list[Finding], Relaunched | None]:
+    """All findings in order; second, what comes of another way of launching. `noise_ns`: of the step."""
+    candidates = idle_candidates(measured, judged) + kernel_candidates(measured, judged)
+    candidates = mark_consequences(mark_synchronisation(candidates, judged.cells, launch.apis), judged.cells)
+    findings = rank(candidates, judged, total_delta)
+    findings = [
+        one
+        for one in _before_noise(findings, mix_finding(measured.strata))
+        if one.level != "within_noise" or abs(one.delta_ns) >= 0.001 * measured.step_ns
+    ][:_MOST]
+    known = {one.cause for one in findings if one.level != "within_noise"}
+    findings = with_system(explain_collectives(findings, ranks), system)
+    findings = [*findings, *tail_findings(measured, noise_ns, known)]
+    findings.sort(key=lambda one: one.level == "within_noise")  # stable: the order within each part stays
+    findings, relaunched = launched_otherwise(findings, launch)
+    return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)], relaunched
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _before_noise(findings: list[Finding], extra: Finding | None) -> list[Finding]:
+    if extra is None:
+        return findings
+    at = sum(one.level != "within_noise" for one in findings)
+    return [*findings[:at], extra, *findings[at:]]
 
 
-def robust_estimates(cells: Estimates) -> Robust | None:
-    """Return middle, low and high of the trimmed difference of every cell; None with too few runs to trim."""
-    if min(len(cells.baseline_runs), len(cells.candidate_runs)) < TRIM_RUNS:
-        return None
-    low, high = run_level_interval(cells.baseline_runs, cells.candidate_runs)
-    return (low + high) / 2, low, high
+# Idle cells.
 
 
-def idle_draft(
-    cell: IdleCell,
-    column: int,
-    level: Evidence,
-    moments: list[Moment],
-    count: tuple[float, float],
-    delta: float,
-    apis: str,
-    lost: str = "GPU idle time",
-) -> Draft:
-    """The finding of an idle cell; `lost`: what the time is called that a pause costs."""
-    where = Where(
-        range=cell.place or None,
-        thread=cell.thread or None,
-        holder_thread=cell.holder or None,
-        holder_range=cell.holder_place or None,
-        api=apis or None,
-    )
-    return Draft(
-        cell.cause, _idle_title(cell, delta, apis, lost), where, column, level,
-        api_sql("cu%Mem%") if cell.copy else idle_sql(cell.cause, cell.place, cell.holder_place), moments, count,
-        copy=cell.copy,
-    )  # fmt: skip
-
-
-def _idle_title(cell: IdleCell, delta: float, apis: str, lost: str) -> str:
-    return f"{'more' if delta >= 0 else 'less'} {idle_words(cell, apis, lost)}"
-
-
-def idle_words(cell: IdleCell, apis: str, lost: str = "GPU idle time") -> str:
-    """What an idle cell is, in words; `apis`: the CUDA function that its longest piece lies in, '' where none."""
-    place = _at(cell.place)
-    thread = _the_thread(cell.thread) if cell.thread else "the host"
-    if cell.cause == "gc":
-        return f"{lost} while {thread} collects garbage {place}"
-    if cell.cause == "gil_wait":
-        holder = _the_thread(cell.holder) if cell.holder else "a thread that was not recorded"
-        held = f" ({_at(cell.holder_place)})" if cell.holder_place else ""
-        return f"{lost} while {thread} waits for the GIL held by {holder}{held}"
-    called = f" ({apis})" if apis else ""
-    return {
-        "host_work": f"host work {place} on {thread}",
-        "launch_api": f"time inside {'copying' if cell.copy else 'launching'} calls{called} {place}",
-        "launch_latency": f"time between launching call and start of the work, launched {place}",
-        "dependency": f"waiting of launched work for other streams, events or peers, launched {place}",
-        "graph_internal": f"idle time between the nodes of CUDA graphs launched {place}",
-        "host_sync": f"idle time until synchronising calls return{called} {place}",
-        "host_api": f"time in other CUDA calls{called} {place}",
-        "unattributed": "idle time without a recorded launching call",
-    }[cell.cause]
-
-
-def _the_thread(role: str) -> str:
-    """`the executor thread`; a role that says so itself (thread without ranges) is no thread twice."""
-    return f"the {role}" if role.startswith("thread ") else f"the {role} thread"
-
-
-def _at(place: str) -> str:
-    if not place:
-        return "outside any range"
-    return place if place.startswith("outside any range") else f"in {place}"
-
-
-def kernel_draft(
-    match: Match,
-    column: int,
-    level: Evidence,
-    category: str,
-    counts: tuple[float, float],
-    means: tuple[float, float],
-    exact: bool,
-    moments: list[Moment],
-    hidden: float,
-) -> Draft:
-    """The finding of a kernel row. `counts` a step, `means` ns an op, `hidden` delta of copy time behind kernels."""
-    names = sorted({op.name for op in (*match.baseline, *match.candidate)})
-    shown = _kernel_text(match)
-    changed = exact and abs(counts[1] - counts[0]) > 1e-9
-    by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
-    by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0
-    numbers = f"{_count(counts[0])} -> {_count(counts[1])} a step"
-    if category == "communication":
-        cause, title = "comm", f"communication {shown}: {numbers}"
-    elif category in ("copy", "memset") and names and names[0].startswith("["):
-        cause, title = "memcpy", f"{shown.strip('[]')}: {numbers}"
-        if changed and abs(hidden) > 500:
-            title += f", {abs(hidden) / 1e3:.1f} us of it hidden behind kernels"
-    elif match.match == "fused":
-        cause, title = "kernel_fused", f"kernels fused: {shown}, {numbers}"
-    elif match.match == "split":
-        cause, title = "kernel_split", f"kernel split: {shown}, {numbers}"
-    elif match.match == "added" or (changed and counts[1] > counts[0] and abs(by_count) >= abs(by_time)):
-        cause, title = "kernel_added", f"{shown}: launched more often, {numbers}"
-        title = f"new kernel {shown}, {_count(counts[1])} a step" if match.match == "added" else title
-    elif match.match == "removed" or (changed and counts[1] < counts[0] and abs(by_count) >= abs(by_time)):
-        cause, title = "kernel_removed", f"{shown}: launched less often, {numbers}"
-        title = f"kernel gone: {shown}, {_count(counts[0])} a step" if match.match == "removed" else title
-    elif match.match == "exact":
-        cause, title = (
-            "kernel_time",
-            f"{shown}: {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each, {numbers}",
-        )
-    else:
-        cause = "kernel_time"
-        title = f"kernel replaced: {shown}, {means[0] / 1e3:.2f} -> {means[1] / 1e3:.2f} us each"
-    structural = changed or match.match in ("fused", "split", "added", "removed")
-    draft = Draft(
-        cause,
-        title,
-        Where(kernel=shown),
-        column,
-        "exact" if structural else level,
-        kernel_sql(names),
-        moments,
-        counts,
-    )
-    return replace(draft, note=_matched_note(match))
-
-
-def _kernel_text(match: Match) -> str:
-    sides = [[short(op.name, 60) for op in ops] for ops in (match.baseline, match.candidate)]
-    texts = [_folded(names) for names in sides]
-    if not texts[0] or not texts[1] or texts[0] == texts[1]:
-        return texts[0] or texts[1]
-    if {op.name for op in match.baseline} == {op.name for op in match.candidate}:
-        return _folded(sides[0][:1])
-    return f"{texts[0]} -> {texts[1]}"
-
-
-def _folded(names: list[str]) -> str:
-    """`a + a + b` -> `2 x a + b`."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
-
-
-def _matched_note(match: Match) -> str:
-    if match.match in ("exact", "added", "removed"):
-        return ""
-    return f"Matched by {match.match}, confidence {match.confidence:.2f}."
-
-
-def _count(value: float) -> str:
-    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
-
-
-# Cells and kernel rows -> drafts of findings: words, evidence, and which of them only follow from others.
-
-_SIDES = ("baseline", "candidate")
-
-
-def idle_drafts(
-    sides: tuple[Side, Side],
-    frame: Frame,
-    cells: Estimates,
-    level: list[Evidence],
-    keys: list[tuple[str, str, str, str, bool]],
-    idle: pl.DataFrame,
-    words: pl.DataFrame,
-) -> list[Draft]:
-    """One draft for each idle cell that changed or matters.
-
-    `idle`: side, run, rank, group, piece, cell -> ns, count (see compare.Layout); `words`: of each piece.
-    """
+def idle_candidates(measured: Measured, judged: Judged) -> list[Candidate]:
+    """One for each idle cell that changed or matters."""
+    sides, frame, cells = measured.sides, measured.frame, judged.cells
+    idle = measured.layout.idle_rows
     moments = stacked(sides, "moments").sort("end", descending=True)
-    counts = idle.group_by("side", "cell").agg(pl.col("count").sum())
     steps = [int((frame.steps["side"] == side).sum()) for side in (0, 1)]
-    ranks = frame.steps["rank"].n_unique()
-    first = int(idle["cell"].min() or 0) if len(idle) else 0  # type: ignore[arg-type]
+    counts = idle.group_by("side", "cell").agg(pl.col("count").sum())
     events = {(side, cell): count / steps[side] for side, cell, count in counts.iter_rows()}
-    drafts = []
+    ranks = frame.steps["rank"].n_unique()
     floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
     robust = robust_estimates(cells)
-    lost = "GPU idle time" if all(side.captured("kernels") for side in sides) else "time"
-    for column, (cause, thread, holder, where, copy) in enumerate(keys):
-        if level[column] == "within_noise" and abs(float(cells.delta[column])) < floor:
+    host_only = not all(side.captured("kernels") for side in sides)
+    found = []
+    for column, (cell, key) in enumerate(zip(measured.layout.idle, measured.layout.idle_keys, strict=True)):
+        level, mean = judged.level[column], float(cells.delta[column])
+        if level == "within_noise" and abs(mean) < floor:
             continue
-        delta = shown(
-            cells, column, level[column], robust
-        ).delta  # what the finding will say decides its words
-        mine = idle.filter(pl.col("cell") == column + first)
-        place = main_place(mine, words) if cause in ("gc", "gil_wait") else where
-        cell = IdleCell(cause, thread, place, holder, where if cause == "gil_wait" else "", copy)
-        chosen = moments.filter(pl.col("copy") == copy)
-        found, apis = _moments(
-            chosen, sides, cause, thread, holder, place if cause != "gil_wait" else None, where
+        mine = idle.filter(pl.col("cell") == cell)
+        place = idle_place(key, mine, measured.idle.words)
+        holder_place = key.where if key.cause == "gil_wait" else ""
+        longest, apis = _moments(longest_first(moments, key), sides)
+        after = shown(cells, column, level, robust).delta >= 0
+        api = (apis[after] or apis[not after]) if CAUSES[key.cause].calls else ""
+        without_gc = [key.cause == "gc" and not side.captured("gc") for side in sides]
+        candidate = Candidate(
+            key.cause,
+            Where(
+                range=place or None,
+                thread=key.thread or None,
+                holder_thread=key.holder or None,
+                holder_range=holder_place or None,
+                api=api or None,
+            ),
+            column,
+            level,
+            idle_sql(key.cause, place, holder_place, copies=key.copy),
+            FindingFacts(
+                host_only=host_only,
+                copies=key.copy,
+                baseline_without_gc=without_gc[0],
+                candidate_without_gc=without_gc[1],
+            ),
+            longest,
+            (events.get((0, cell), 0.0), events.get((1, cell), 0.0)),
         )
-        api = apis[1 if delta >= 0 else 0] or apis[0 if delta >= 0 else 1]
-        draft = idle_draft(
-            cell, column, level[column], found,
-            (events.get((0, column + first), 0.0), events.get((1, column + first), 0.0)), delta, api, lost,
-        )  # fmt: skip
-        unseen = [
-            name
-            for name, side in zip(_SIDES, sides, strict=True)
-            if cause == "gc" and not side.captured("gc")
-        ]
-        if unseen:
-            draft = replace(
-                draft,
-                note=f"No collection was recorded on the {unseen[0]}: none ran there, or none was traced.",
-            )
-        drafts.append(_of_one_rank(draft, mine, frame, float(cells.delta[column])) if ranks > 1 else draft)
-    return drafts
+        found.append(_of_one_rank(candidate, mine, frame, mean) if ranks > 1 else candidate)
+    return found
 
 
-def main_place(mine: pl.DataFrame, words: pl.DataFrame) -> str:
-    """Where the thread was for most of a cell's change."""
+def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:
+    """Where the thread was: of what strikes anywhere (gc, gil_wait), for most of the cell's change.
+
+    `mine`: side, piece, ns of the cell; `words`: of each piece.
+    """
+    if key.cause not in ("gc", "gil_wait"):
+        return key.where
     signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
     pieces = mine.group_by("piece", maintain_order=True).agg(signed.sum().alias("ns"))
     table = (
@@ -423,227 +216,420 @@ def main_place(mine: pl.DataFrame, words: pl.DataFrame) -> str:
     return str(table["place"][0]) if len(table) else ""
 
 
-def _moments(
-    moments: pl.DataFrame,
-    sides: tuple[Side, Side],
-    cause: str,
-    thread: str,
-    holder: str,
-    place: str | None,
-    holder_place: str,
-) -> tuple[list[Moment], list[str]]:
-    """The longest piece on each side, and the CUDA function that it lies in (baseline, candidate)."""
-    chosen = longest_first(moments, cause, thread, holder, place, holder_place)
-    out, api = [], ["", ""]
-    for side, label in ((1, _SIDES[1]), (0, _SIDES[0])):
-        for row in chosen.filter(pl.col("side") == side).head(1).iter_rows(named=True):
-            number = f"step {row['number']}" if row["number"] is not None else "a step"
-            out.append(
-                Moment(
-                    label,  # type: ignore[arg-type]
-                    sides[side].runs[row["run"]].name,
-                    row["start"],
-                    row["end"],
-                    f"{number}, longest {cause}",
-                )
-            )
-            api[side] = row["api"] if cause in ("host_sync", "host_api", "launch_api") else ""
-    return out, api
-
-
-def longest_first(
-    moments: pl.DataFrame, cause: str, thread: str, holder: str, place: str | None, holder_place: str
-) -> pl.DataFrame:
+def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
     """The moments of one idle cell, the longest first."""
-    chosen = moments.filter((pl.col("cause") == cause) & (pl.col("thread") == thread))
-    if cause == "gil_wait":
-        chosen = chosen.filter((pl.col("holder") == holder) & (pl.col("holder_place") == holder_place))
-    elif cause != "gc":
-        chosen = chosen.filter(pl.col("place") == place)
+    chosen = moments.filter(
+        pl.col("copy") == key.copy, pl.col("cause") == key.cause, pl.col("thread") == key.thread
+    )
+    if key.cause == "gil_wait":
+        chosen = chosen.filter(pl.col("holder") == key.holder, pl.col("holder_place") == key.where)
+    elif key.cause != "gc":
+        chosen = chosen.filter(pl.col("place") == key.where)
     return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
-def _of_one_rank(draft: Draft, mine: pl.DataFrame, frame: Frame, delta: float) -> Draft:
+def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> tuple[list[Moment], list[str]]:
+    """The longest piece on each side, the candidate's first, and the CUDA function that it lies in on both."""
+    found, apis = [], ["", ""]
+    for side in (1, 0):
+        for row in longest.filter(pl.col("side") == side).head(1).iter_rows(named=True):
+            run = sides[side].runs[row["run"]].name
+            found.append(Moment(SIDES[side], run, row["start"], row["end"], step=row["number"]))
+            apis[side] = row["api"]
+    return found, apis
+
+
+def _of_one_rank(candidate: Candidate, mine: pl.DataFrame, frame: Frame, delta: float) -> Candidate:
     """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
-    if draft.level == "within_noise":
-        return draft
+    if candidate.level == "within_noise":
+        return candidate
     steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
     means = (
         mine.group_by("side", "rank", maintain_order=True)
         .agg(pl.col("ns").sum())
         .join(steps, on=["side", "rank"], how="right")
         .sort("side", "rank")
+        .with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
     )
-    means = means.with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
     deltas: dict[int, float] = {}
-    for side, rank, mean in means.select("side", "rank", "mean").iter_rows():
-        deltas[rank] = deltas.get(rank, 0.0) + (mean if side == 1 else -mean)
+    for side, number, mean in means.select("side", "rank", "mean").iter_rows():
+        deltas[number] = deltas.get(number, 0.0) + (mean if side == 1 else -mean)
     moved = sum(abs(one) for one in deltas.values())
-    rank, largest = max(sorted(deltas.items()), key=lambda item: abs(item[1]))
+    number, largest = max(sorted(deltas.items()), key=lambda item: abs(item[1]))
     if not moved or abs(largest) < 0.75 * moved or largest * delta <= 0:
-        return draft
-    where = Where(**{**{name: getattr(draft.where, name) for name in Where.__struct_fields__}, "rank": rank})
-    size = RankSize(*frame.runs_of_rank(mine, rank))
+        return candidate
+    size = RankSize(*frame.runs_of_rank(mine, number))
     if size.delta * delta <= 0:  # the mix of steps turns it round
-        return draft
-    waiting = f"The other ranks wait for rank {rank}; the" if size.delta > 0 else "The"
+        return candidate
     return replace(
-        draft, where=where, of_rank=size, title=f"{draft.title}, on rank {rank} alone",
-        note=f"{waiting} mean over all ranks is {delta / 1e3:+.1f} us.",
-    )  # fmt: skip
+        candidate,
+        where=msgspec.structs.replace(candidate.where, rank=number),
+        of_rank=size,
+        facts=candidate.with_facts(delta_all_ranks_ns=delta),
+    )
 
 
-def kernel_drafts(
-    sides: tuple[Side, Side], kernels: KernelCells, cells: Estimates, level: list[Evidence], first: int
-) -> list[Draft]:
-    """One draft for each kernel row that changed, and the marking of what follows from changed counts."""
-    drafts = []
+# Kernel rows.
+
+
+def kernel_candidates(measured: Measured, judged: Judged) -> list[Candidate]:
+    """One for each kernel row that changed or matters."""
+    kernels, cells, first = measured.kernels, judged.cells, judged.idle
     total = float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
+    found = []
     for number, match in enumerate(kernels.rows):
-        counts = (float(kernels.counts[number, 0]), float(kernels.counts[number, 1]))
-        delta = float(cells.delta[first + number])
-        changed = kernels.exact[number] and abs(counts[1] - counts[0]) > 0.005
-        odd = match.match not in ("exact", "name") and any(counts)
-        if not changed and not odd and level[number] == "within_noise" and abs(delta) < 0.0005 * total:
+        before, after = (float(count) for count in kernels.counts[number])
+        delta, level = float(cells.delta[first + number]), judged.level[first + number]
+        change = abs(after - before) if kernels.exact[number] else 0.0
+        odd = match.match not in ("exact", "name") and (before or after)
+        if change <= 0.005 and not odd and level == "within_noise" and abs(delta) < 0.0005 * total:
             continue
-        means = tuple(
-            float(kernels.walls[number, side]) / counts[side] if counts[side] else 0.0 for side in (0, 1)
+        changed = change > 1e-9
+        means = [
+            float(kernels.walls[number, side]) / count if count else 0.0
+            for side, count in enumerate((before, after))
+        ]
+        hidden = abs(float(kernels.hidden[number, 1] - kernels.hidden[number, 0]))
+        cause = _kernel_cause(match, (before, after), means, changed)
+        structural = changed or match.match in ("fused", "split", "added", "removed")
+        candidate = Candidate(
+            cause,
+            Where(kernel=_kernel_text(match)),
+            first + number,
+            "exact" if structural else level,
+            kernel_sql(sorted({op.name for op in (*match.baseline, *match.candidate)})),
+            FindingFacts(
+                match=match.match,
+                confidence=match.confidence,
+                baseline_mean_ns=means[0],
+                candidate_mean_ns=means[1],
+                hidden_ns=hidden if cause == "memcpy" and changed and hidden > 500 else None,
+            ),
+            count=(before, after),
+            material=abs(delta) >= max(500.0, 0.001 * total),
         )
-        name = (match.candidate or match.baseline)[0].name
-        draft = kernel_draft(
-            match, first + number, level[number], category(name), counts, means, kernels.exact[number], [],  # type: ignore[arg-type]
-            float(kernels.hidden[number, 1] - kernels.hidden[number, 0]),
-        )  # fmt: skip
-        drafts.append(replace(draft, material=abs(delta) >= max(500.0, 0.001 * total)))
-    return drafts
+        found.append(candidate)
+    return found
 
 
-def mark_consequences(drafts: list[Draft], cells: Estimates) -> list[Draft]:
+def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
+    """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: counts that are facts differ."""
+    names = sorted({op.name for op in (*match.baseline, *match.candidate)})
+    kind = category((match.candidate or match.baseline)[0].name)
+    if kind == "communication":
+        return "comm"
+    if kind in ("copy", "memset") and names[0].startswith("["):
+        return "memcpy"
+    if match.match in ("fused", "split", "added", "removed"):
+        return f"kernel_{match.match}"
+    by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
+    by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0
+    if changed and abs(by_count) >= abs(by_time):
+        return "kernel_added" if counts[1] > counts[0] else "kernel_removed"
+    return "kernel_time"
+
+
+def _kernel_text(match: Match) -> str:
+    """The kernels of a row: `a -> 2 x b`, or one side's where both are called the same."""
+    sides = [[short(op.name, 60) for op in ops] for ops in (match.baseline, match.candidate)]
+    before, after = (_folded(names) for names in sides)
+    if not before or not after or before == after:
+        return before or after
+    if {op.name for op in match.baseline} == {op.name for op in match.candidate}:
+        return _folded(sides[0][:1])
+    return f"{before} -> {after}"
+
+
+def _folded(names: list[str]) -> str:
+    """`a + a + b` -> `2 x a + b`."""
+    counts = {name: names.count(name) for name in names}
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+
+
+# What follows from what, and the order.
+
+
+def mark_consequences(candidates: list[Candidate], cells: Estimates) -> list[Candidate]:
     """Launch and graph gaps that shrank or grew with the number of kernels follow from the kernels' change."""
     structural = [
-        draft for draft in drafts
-        if draft.cause in ("kernel_fused", "kernel_split", "kernel_added", "kernel_removed", "memcpy", "kernel_time")
-        and draft.level == "exact" and draft.count is not None
-    ]  # fmt: skip
-    change = sum(draft.count[1] - draft.count[0] for draft in structural if draft.count)
-    ops = sum(draft.count[0] for draft in drafts if draft.count and draft.where.kernel)
-    if not change or not structural:
-        return drafts
-    copies = any(draft.cause == "memcpy" for draft in structural)
-    out = []
-    for draft in drafts:
-        # copies cost their own calls, and fill gaps that a graph left between its nodes
-        follows = copies and (draft.copy or draft.cause == "graph_internal")
-        delta = float(cells.delta[draft.cell])
-        if draft.cause == "graph_internal" and delta * change > 0:
-            follows = follows or abs(delta) <= 5_000 * abs(change)
-        elif (
-            draft.cause in ("launch_api", "launch_latency", "host_work", "host_api")
-            and delta * change > 0
-            and ops
-        ):
-            # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
-            follows = follows or (
-                abs(delta) <= 20_000 * abs(change) and "_forward_step" in (draft.where.range or "")
-            )
-        out.append(replace(draft, follows=follows or draft.follows))
-    return out
+        one
+        for one in candidates
+        if CAUSES[one.cause].query == "kernels" and one.cause != "comm" and one.level == "exact" and one.count
+    ]
+    change = sum(one.count[1] - one.count[0] for one in structural if one.count)
+    ops = sum(one.count[0] for one in candidates if one.count and one.where.kernel)
+    if not change:
+        return candidates
+    copies = any(one.cause == "memcpy" for one in structural)
+
+    def follows(one: Candidate) -> bool:
+        between_nodes = one.cause == "graph_internal"
+        if copies and (one.facts.copies or between_nodes):
+            return True  # copies cost their own calls, and fill gaps that a graph left between its nodes
+        delta = float(cells.delta[one.cell])
+        if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
+            return False
+        if between_nodes:
+            return abs(delta) <= 5_000 * abs(change)
+        # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
+        place = one.where.range or ""
+        return ops > 0 and abs(delta) <= 20_000 * abs(change) and STEP_PLACE in (beside(place) or [place])
+
+    return [replace(one, follows=one.follows or follows(one)) for one in candidates]
 
 
-def mark_synchronisation(drafts: list[Draft], cells: Estimates, apis: list[ApiRow]) -> list[Draft]:
-    """More (or fewer) synchronising calls a step are counted, not tested; they expose launching in their place.
+def mark_synchronisation(
+    candidates: list[Candidate], cells: Estimates, apis: list[ApiRow]
+) -> list[Candidate]:
+    """More (or fewer) synchronising calls per step are counted, not tested; they expose launching in their place.
 
     After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time
     that was hidden before. So those follow from the calls, where they moved the same way in the same range.
     """
-    counts = [sum(getattr(row, f"{side}_calls") for row in apis if row.kind == "sync") for side in _SIDES]
-    change = counts[1] - counts[0]
+    before, after = (
+        sum(getattr(row, f"{side}_calls") for row in apis if row.kind == "sync") for side in SIDES
+    )
     syncs = [
-        draft for draft in drafts
-        if draft.cause == "host_sync" and draft.level != "within_noise" and float(cells.delta[draft.cell]) * change > 0
-    ]  # fmt: skip
-    if abs(change) < 0.5 or not syncs:
-        return drafts
-    main = max(syncs, key=lambda draft: (abs(float(cells.delta[draft.cell])), draft.title))
-    exposed = ("launch_api", "launch_latency", "host_work", "dependency", "graph_internal")
+        one
+        for one in candidates
+        if one.cause == "host_sync"
+        and one.level != "within_noise"
+        and float(cells.delta[one.cell]) * (after - before) > 0
+    ]
+    if abs(after - before) < 0.5 or not syncs:
+        return candidates
+    main = max(syncs, key=lambda one: (abs(float(cells.delta[one.cell])), one.where.range or ""))
     out = []
-    for draft in drafts:
-        if draft is main:
-            title = f"{draft.title}: {counts[0]:.4g} -> {counts[1]:.4g} synchronising calls a step"
-            out.append(replace(draft, level="exact", title=title, count=(counts[0], counts[1])))
-        elif (
-            draft.cause in exposed
-            and draft.where.range == main.where.range
-            and draft.where.thread == main.where.thread
-        ):
-            note = f"{draft.note} The GPU is empty after each synchronising call: this follows from their number.".strip()
-            out.append(replace(draft, follows=True, note=note))
+    for one in candidates:
+        same = one.where.range == main.where.range and one.where.thread == main.where.thread
+        if one is main:
+            facts = one.with_facts(counted_calls=True)
+            out.append(replace(one, level="exact", count=(before, after), facts=facts))
+        elif same and "syncs" in CAUSES[one.cause].follows:
+            out.append(replace(one, follows=True, facts=one.with_facts(follows_syncs=True)))
         else:
-            out.append(draft)
+            out.append(one)
     return out
 
 
-def mix_draft(strata: Strata, rank: int) -> Finding | None:
+def rank(candidates: list[Candidate], judged: Judged, total_delta: float) -> list[Finding]:
+    """Findings in order: what is sure before what may be noise; of that, causes before what follows from them."""
+    robust = robust_estimates(judged.cells)
+
+    def order(pair: tuple[Candidate, Finding]) -> tuple[int, float, str, str]:
+        candidate, finding = pair
+        tier = 3
+        if finding.level in _SURE:
+            tier = 2 if not candidate.material else 1 if candidate.follows else 0
+        return tier, -abs(finding.delta_ns), finding.cause, repr(finding.where)
+
+    pairs = ((one, _finding(one, judged, robust, total_delta)) for one in candidates)
+    return [finding for _, finding in sorted(pairs, key=order)]
+
+
+def _finding(one: Candidate, judged: Judged, robust: Robust | None, total_delta: float) -> Finding:
+    cells = judged.cells
+    size = one.of_rank or RankSize(
+        cells.baseline_runs[:, one.cell].tolist(),
+        cells.candidate_runs[:, one.cell].tolist(),
+        float(cells.baseline[one.cell]),
+        float(cells.candidate[one.cell]),
+    )
+    delta, low, high, apart = _shown(one, cells, robust)
+    return Finding(
+        rank=0,
+        cause=one.cause,
+        delta_ns=delta,
+        ci_low_ns=low,
+        ci_high_ns=high,
+        share=delta / total_delta if total_delta else None,
+        title="",
+        where=one.where,
+        evidence=FindingEvidence(
+            one.sql, one.moments, size.baseline_runs, size.candidate_runs, *(one.count or (None, None))
+        ),
+        next="",
+        level=one.level,
+        baseline_ns=size.baseline,
+        candidate_ns=size.candidate,
+        p_value=_number(cells.p[one.cell]),
+        q_value=_number(judged.q[one.cell]),
+        facts=one.with_facts(delta_mean_ns=float(cells.delta[one.cell])) if apart else one.facts,
+    )
+
+
+def _shown(one: Candidate, cells: Estimates, robust: Robust | None) -> Shown:
+    if one.of_rank is None:
+        return shown(cells, one.cell, one.level, robust)
+    mean = shown(cells, one.cell, one.level, None)
+    # the other ranks add nothing but their own scatter: the interval grows as the size does
+    scale = one.of_rank.delta / mean.delta
+    return Shown(one.of_rank.delta, scale * mean.low, scale * mean.high)
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+# The mix of steps.
+
+
+def mix_finding(strata: Strata) -> Finding | None:
     """The finding that the mix of steps changed; it is no part of the step delta, which is at equal mix."""
     mix = strata.mix
     if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
         return None
-    more = "more" if mix.batch_mix_ns > 0 else "less"
     return Finding(
-        rank=rank + 1, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
-        ci_high_ns=mix.batch_mix_ns, share=None,
-        title=f"{more} time a step because of another mix of steps ({_shares(strata)}), not because of speed",
-        where=Where(), evidence=FindingEvidence(_MIX_SQL, []), next=NEXT["batch_mix"], level="exact",
-        baseline_ns=mix.baseline_raw_ns, candidate_ns=mix.candidate_raw_ns,
-        note="Not part of the step delta, which is measured at the baseline's mix.",
+        rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
+        ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
+        next="", level="exact", baseline_ns=mix.baseline_raw_ns, candidate_ns=mix.candidate_raw_ns,
+        facts=FindingFacts(shares=_shares(strata)),
     )  # fmt: skip
 
 
-def _shares(strata: Strata) -> str:
-    """Share of each phase in all whole steps, where it changed: `mixed 3 % -> 7 %`."""
+def _shares(strata: Strata) -> list[PhaseShare]:
+    """Share of each phase but generation in all whole steps, where it changed."""
     counts: dict[str, list[int]] = {}
     for row in strata.rows:
         sums = counts.setdefault(row.phase, [0, 0])
         sums[0] += row.baseline_steps
         sums[1] += row.candidate_steps
     totals = [sum(one[side] for one in counts.values()) for side in (0, 1)]
-    parts = [
-        f"{phase} {100 * one[0] / totals[0]:.0f} % -> {100 * one[1] / totals[1]:.0f} % of steps"
-        for phase, one in sorted(counts.items())
-        if phase != "generation" and abs(one[0] / totals[0] - one[1] / totals[1]) > 0.005
+    shares = [
+        PhaseShare(phase, *(one[side] / totals[side] for side in (0, 1))) for phase, one in counts.items()
     ]
-    return ", ".join(parts) or "other batch sizes"
+    return [
+        one
+        for one in sorted(shares, key=lambda one: one.phase)
+        if one.phase != "generation" and abs(one.baseline - one.candidate) > 0.005
+    ]
 
 
-_MIX_SQL = """SELECT coalesce(n.text, s.value) AS label, count(*) AS steps
-FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
-WHERE coalesce(n.text, s.value) LIKE '%_forward_step%'
-GROUP BY 1 ORDER BY 1;"""
+# Collectives: which rank the others wait for, and how much of a change is waiting, how much transfer.
 
-# Findings of tails: the slow steps got slower while the typical step did not.
+
+def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[Finding]:
+    """Add to findings of communication who comes last; they go after the finding on that rank that made it late."""
+    late = late_rank(ranks)
+    if late is None:
+        return findings
+    waits, transfers = _changes(ranks, "comm_wait_ns"), _changes(ranks, "comm_transfer_ns")
+    if abs(sum(waits.values())) < abs(sum(transfers.values())):
+        return findings
+    longest = max(waits, key=lambda rank: (waits[rank], -rank))
+    fact = WaitFact(longest, waits[longest], max(transfers.values(), key=abs))
+    explained = []
+    for one in findings:
+        if one.cause == "comm" and one.delta_ns > 0:
+            where = msgspec.structs.replace(one.where, rank=late)
+            facts = msgspec.structs.replace(one.facts, late_rank=fact)
+            one = msgspec.structs.replace(one, where=where, facts=facts)
+        explained.append(one)
+    return _after_their_cause(explained, late)
+
+
+def late_rank(ranks: list[RankRow]) -> int | None:
+    """The rank for which the waiting of the others grew most; None where it did not grow or was not measured."""
+    grown = _changes(ranks, "caused_wait_ns")
+    if len(grown) < 2:
+        return None
+    late = max(grown, key=lambda one: (grown[one], -one))
+    return late if grown[late] > 0 else None
+
+
+def _changes(ranks: list[RankRow], name: str) -> dict[int, float]:
+    pairs = ((row.rank, getattr(row, f"baseline_{name}"), getattr(row, f"candidate_{name}")) for row in ranks)
+    return {rank: other - one for rank, one, other in pairs if one is not None and other is not None}
+
+
+def _after_their_cause(findings: list[Finding], late: int) -> list[Finding]:
+    """Waiting on other ranks follows from what slowed the late one."""
+    waiting = [one for one in findings if one.cause == "comm" and one.where.rank == late]
+    rest = [one for one in findings if one not in waiting]
+    causes = [
+        number
+        for number, one in enumerate(rest)
+        if one.level in _SURE and one.where.rank == late and one.delta_ns > 0
+    ]
+    if not causes:
+        return findings
+    return [*rest[: causes[-1] + 1], *waiting, *rest[causes[-1] + 1 :]]
+
+
+# OS calls, context switches and CUDA's memory: where the time of findings lay, never why.
+
+_PART = 0.1  # of a finding's delta: what moved less is not worth a word
+_MAIN = 0.5  # of it: the OS call is the finding's place
+_OS_CALLS = 3
+_ALLOCATES = re.compile(r"Malloc|Free|^cuMem(Alloc|Create|Map|Unmap|Release)")
+
+
+def with_system(findings: list[Finding], system: System | None) -> list[Finding]:
+    """Findings of host work with the OS calls that they lie in, those of allocating calls with what was allocated."""
+    if system is None:
+        return findings
+    return [_in_os_calls(_allocating(one, system.memory), system.host_work) for one in findings]
+
+
+def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
+    where = finding.where
+    if finding.cause != "host_work" or where.rank is not None or not finding.delta_ns:
+        return finding
+    parts: list[tuple[float, HostWorkRow, OsCallFact]] = []
+    for row in rows:
+        if (row.thread, row.range) != (where.thread or "", where.range or "") or row.kind == "rest":
+            continue
+        if row.baseline_ns is None or row.candidate_ns is None:
+            continue
+        part = (row.candidate_ns - row.baseline_ns) / finding.delta_ns
+        if part >= _PART:
+            parts.append((part, row, OsCallFact(row.call, row.baseline_ns, row.candidate_ns)))
+    if not parts:
+        return finding
+    parts.sort(key=lambda one: -one[0])
+    part, row, _ = parts[0]
+    if part >= _MAIN and row.kind == "os_call":
+        where = msgspec.structs.replace(where, os_call=row.call)
+    facts = msgspec.structs.replace(finding.facts, os_calls=[fact for *_, fact in parts[:_OS_CALLS]])
+    return msgspec.structs.replace(finding, where=where, facts=facts)
+
+
+def _allocating(finding: Finding, rows: list[MemoryRow]) -> Finding:
+    if (
+        finding.cause not in ("host_api", "host_sync")
+        or finding.delta_ns <= 0
+        or finding.level == "within_noise"
+    ):
+        return finding
+    if finding.where.api and not _ALLOCATES.search(finding.where.api):
+        return finding
+    more = [
+        AllocationFact(row.kind, row.baseline, row.candidate)
+        for row in rows
+        if row.baseline is not None
+        and row.candidate is not None
+        and row.candidate.allocations_per_step > row.baseline.allocations_per_step
+    ]
+    return msgspec.structs.replace(finding, facts=msgspec.structs.replace(finding.facts, allocations=more))
+
+
+# Tails: the slow steps got slower while the typical step did not.
 
 _MIN_STEPS = 20  # steps of a phase on each side below which a p90 is one or two steps
 _SLOW = 0.9  # the tail: steps above this quantile of their side
-_LABELS = ("baseline", "candidate")
-_SQL = """SELECT n.start, n."end", coalesce(n.text, s.value) AS label
-FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
-WHERE n.start BETWEEN {start} AND {end} AND n."end" IS NOT NULL
-ORDER BY n.start;"""
+_KEYS = ["side", "run", "part", "period"]
 
 
-def tail_findings(
-    sides: tuple[Side, Side], steps: pl.DataFrame, idle: IdleRows, noise_ns: float, known: set[str]
-) -> list[Finding]:
+def tail_findings(measured: Measured, noise_ns: float, known: set[str]) -> list[Finding]:
     """One finding for each phase whose p99 moved beyond the noise while its median moved less than a quarter of that.
 
-    `steps`: the compared whole steps with ns and busy categories; `idle`: their idle pieces. The cause is the
-    category with the largest change of (mean over the slow steps - mean over all steps); one that the mean
-    already shows (`known`) is not said twice. A tail is few steps: with fewer than three runs a side, or runs
+    The cause is the category with the largest change of (mean over the slow steps - mean over all steps); one that the
+    mean already shows (`known`) is not said twice. A tail is few steps: with fewer than three runs a side, or runs
     whose p99 overlap, it may be noise and is called so.
     """
-    findings = []
-    for phase in sorted(steps["phase"].unique()):
-        mine = steps.filter(pl.col("phase") == phase)
+    idle, findings = measured.idle, []
+    for phase in sorted(measured.compared["phase"].unique()):
+        mine = measured.compared.filter(pl.col("phase") == phase)
         parts = [mine.filter(pl.col("side") == side) for side in (0, 1)]
         if min(len(part) for part in parts) < _MIN_STEPS:
             continue
@@ -653,42 +639,30 @@ def tail_findings(
             continue
         excess = [_excess(part, idle) for part in parts]
         change = {name: excess[1].get(name, 0.0) - excess[0].get(name, 0.0) for name in CATEGORIES}
-        category = max(change, key=lambda name: change[name] * (1 if moved > 0 else -1))
-        cause = {"compute": "kernel_time"}.get(category, category)
+        main = max(change, key=lambda name: change[name] * (1 if moved > 0 else -1))
+        cause = "kernel_time" if main == "compute" else main
         if cause in known:
             continue
         side = 1 if moved > 0 else 0
         slowest = parts[side].sort("ns", "start_ns", descending=[True, False]).row(0, named=True)
         start, end = slowest["start_ns"], slowest["start_ns"] + slowest["ns"]
-        place = _place(idle, slowest, category)
+        moment = Moment(SIDES[side], measured.sides[side].runs[slowest["run"]].name, start, end)
         findings.append(
             Finding(
-                rank=0,  # given when the findings are put together
-                cause=cause,  # type: ignore[arg-type]
+                rank=0,
+                cause=cause,
                 delta_ns=moved,
                 ci_low_ns=moved - noise_ns,
                 ci_high_ns=moved + noise_ns,
                 share=None,
-                title=f"only the tail moved: p99 of {phase} steps {p99[0] / 1e3:.1f} -> {p99[1] / 1e3:.1f} us,"
-                f" median {p50[0] / 1e3:.1f} -> {p50[1] / 1e3:.1f} us; slow steps are slow by {category}",
-                where=Where(phase=phase, range=place or None),
-                evidence=FindingEvidence(
-                    _SQL.format(start=start, end=end),
-                    [
-                        Moment(
-                            _LABELS[side],  # type: ignore[arg-type]
-                            sides[side].runs[slowest["run"]].name,
-                            start,
-                            end,
-                            "slowest step",
-                        )
-                    ],
-                ),
-                next=NEXT[cause],
+                title="",
+                where=Where(phase=phase, range=_place(idle, slowest, main) or None),
+                evidence=FindingEvidence(window_sql(start, end), [moment]),
+                next="",
                 level="likely" if _apart(parts) else "within_noise",
                 baseline_ns=p99[0],
                 candidate_ns=p99[1],
-                note="The delta is of the 99th percentile, not of the mean.",
+                facts=FindingFacts(tail=TailFact(p50[0], p50[1], main)),
             )
         )
     return findings
@@ -711,10 +685,9 @@ def _excess(part: pl.DataFrame, idle: IdleRows) -> dict[str, float]:
     slow = max(int(tagged["slow"].sum()), 1)
     out = {
         name: float((tagged.filter(pl.col("slow"))[name].sum()) / slow - tagged[name].mean())  # type: ignore[operator]
-        for name in ("compute", "comm", "memcpy")
+        for name in BUSY
     }
-    keys = ["side", "run", "part", "period"]
-    located = idle.rows.join(tagged.select(*keys, "slow"), on=keys, how="inner")
+    located = idle.rows.join(tagged.select(*_KEYS, "slow"), on=_KEYS, how="inner")
     sums = (
         idle.spelled(pl.col("cause").is_not_null(), located)
         .group_by("cause")
@@ -726,165 +699,55 @@ def _excess(part: pl.DataFrame, idle: IdleRows) -> dict[str, float]:
 
 
 def _place(idle: IdleRows, step: dict[str, int], category: str) -> str:
-    rows = idle.rows.filter(
-        (pl.col("side") == step["side"]) & (pl.col("run") == step["run"])
-        & (pl.col("part") == step["part"]) & (pl.col("period") == step["period"])
-    )  # fmt: skip
+    """Where the thread was for most of a step's idle time of a category."""
+    rows = idle.rows.filter(*(pl.col(key) == step[key] for key in _KEYS))
     pieces = idle.spelled(pl.col("cause") == category, rows)
     mine = pieces.group_by("place").agg(pl.col("ns").sum()).sort("ns", "place", descending=[True, False])
     return str(mine["place"][0]) if len(mine) else ""
 
 
-# What a verdict on the mean leaves unsaid: a change of a few steps only, another way of launching.
-
-_CALLED = ("improved", "regressed", "likely_improved", "likely_regressed")
-_FEW = 0.25  # the median step changed by less than this part of what the mean did
-# What another way of launching changes, in the ranges that launch.
-_LAUNCHING = {
-    "launch_api",
-    "launch_latency",
-    "dependency",
-    "graph_internal",
-    "host_api",
-    "host_work",
-    "gil_wait",
-}
-_MOVED = 0.5  # so much of the kernels changed the way in which they are launched
+# Another way of launching.
 
 
-def repeated_captures(sides: Sequence[Side]) -> list[Note]:
-    """Warn where a side counts one capture as several runs: copies scatter like nothing that was measured.
+def launched_otherwise(findings: list[Finding], launch: Launch) -> tuple[list[Finding], Relaunched | None]:
+    """Kernels moved into or out of CUDA graphs: the findings that come of it, first and marked, and their sum.
 
-    Copies that are packed, scrubbed or exported again have other bytes: their steps begin and end at the same ns.
+    They are those of launching and of the host in the ranges that launch. The findings as they are where nothing moved,
+    or something else explains more.
     """
-    notes = []
-    for side in sides:
-        copies: list[tuple[str, str]] = []
-        seen: dict[object, str] = {}
-        for run in side.runs:
-            for part in run.parts:
-                same = _identities(part)
-                first = next((seen[one] for one in same if one in seen), None)
-                if first is None:
-                    seen.update(dict.fromkeys(same, run.name))
-                else:
-                    copies.append((first, run.name))
-        if copies:
-            named = ", ".join(f"{other} of {one}" for one, other in copies[:3])
-            more = f" and {len(copies) - 3} more" if len(copies) > 3 else ""
-            notes.append(
-                Note(
-                    "repeated-capture",
-                    f"{side.label} holds captures more than once (a copy: {named}{more}): copies"
-                    " are no repeats, so noise, interval and p are not to be believed. Leave them out",
-                )
-            )
-    return notes
-
-
-def captures_of_both(baseline: Side, candidate: Side) -> list[Note]:
-    """Warn where one capture stands on both sides: of two programs it says nothing."""
-    before, after = (
-        [(run.name, part) for run in side.runs for part in run.parts] for side in (baseline, candidate)
-    )
-    known = {identity: name for name, part in reversed(before) for identity in _identities(part)}
-    found = (
-        (next((known[one] for one in _identities(part) if one in known), None), name) for name, part in after
-    )
-    both = [(name, other) for name, other in found if name is not None]
-    if not both:
-        return []
-    named = ", ".join(f"{other} is {name}" if other != name else name for name, other in both[:3])
-    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
-    return [
-        Note(
-            "same-capture",
-            f"{baseline.label} and {candidate.label} hold the same capture ({named}{more}): with itself it has not changed,"
-            " whatever the programs did. Give another file where two were meant",
-        )
-    ]
-
-
-def _identities(part: Reduction) -> list[object]:
-    """What copies of a capture share: equal bytes, or every step at the same instants of the trace's clock."""
-    table = part.periods.select("rank", "device", "start_ns", "end_ns")
-    instants = hashlib.sha256(b"".join(table[name].to_numpy().tobytes() for name in table.columns)).digest()
-    return [part.fingerprint, *([instants] if len(table) else [])]
-
-
-def launched_otherwise(findings: Sequence[Finding], launch: Launch) -> tuple[list[Finding], str]:
-    """Kernels moved into or out of CUDA graphs: the findings that come of it, first and marked, and their sum in words.
-
-    They are those of launching and of the host in the ranges that launch. ('' and the findings as they are where
-    nothing moved, or something else explains more.)
-    """
-    before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
     sure = [one for one in findings if one.level != "within_noise" and one.where.rank is None]
     places = {one.where.range for one in sure if one.cause == "launch_api"}
-    group = [one for one in sure if one.cause in _LAUNCHING and one.where.range in places]
+    group = [one for one in sure if "graphs" in CAUSES[one.cause].follows and one.where.range in places]
     together = sum(one.delta_ns for one in group)
     rest = [one for one in sure if one not in group and one.cause != "batch_mix"]
-    if abs(after - before) < _MOVED or not group or any(abs(one.delta_ns) > abs(together) for one in rest):
-        return list(findings), ""
-    cause = (
-        "CUDA graphs launch the kernels now"
-        if after > before
-        else "CUDA graphs no longer launch the kernels: they are launched one by one"
-    )
-    marked = [msgspec.structs.replace(one, note=f"{one.note} {cause}.".strip()) for one in group]
-    ordered = [*marked, *(one for one in findings if one not in group)]
-    said = (
-        f"{cause} ({100 * before:.0f} -> {100 * after:.0f} % of them): {together / 1e3:+,.1f} us in {len(group)} findings of"
-        " launching and of the host that launches."
-    )
-    return [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(ordered, 1)], said
-
-
-def asides(
-    verdict: Verdict, step: Step, phases: Sequence[Phase], launch: Launch, *, explained: bool = False
-) -> str:
-    """Sentences to follow the reason of a verdict, each with a space before it; '' where there is nothing to say.
-
-    explained: the reason says already that kernels moved into or out of graphs.
-    """
-    if verdict not in _CALLED:
-        return ""
-    out = ""
-    before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
-    if abs(after - before) >= _MOVED and not explained:
-        out += f" Kernels launched by CUDA graphs: {100 * before:.0f} -> {100 * after:.0f} %."
-    both = [
-        (phase.baseline.steps + phase.candidate.steps, phase.phase, phase.delta_p50_ns)
-        for phase in phases
-        if phase.baseline and phase.candidate and phase.delta_p50_ns is not None
+    moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage)
+    if moved < MOVED or not group or any(abs(one.delta_ns) > abs(together) for one in rest):
+        return findings, None
+    marked = [
+        msgspec.structs.replace(one, facts=msgspec.structs.replace(one.facts, relaunched=True))
+        for one in group
     ]
-    if both:
-        _, name, median = max(both)
-        if abs(median) < _FEW * abs(step.delta_ns):
-            out += f" It is not in every step: the median {name} step changed by {median / 1e3:+,.1f} us."
-    return out
+    return [*marked, *(one for one in findings if one not in group)], Relaunched(together, len(group))
 
 
-# Threads that changed without touching the step: worth a note, not a finding.
+# Threads that changed without touching the step: worth a warning, not a finding.
 
-_RATIO = 1.6  # host time of one program differs by this from run to run (see assumed_noise.py)
+_RATIO = 1.6  # host time of one program differs by this from run to run
 _LEAST_NS = 50_000.0
 
 
 def off_path_notes(
     threads: list[ThreadRow], ranges: list[RangeRow], launching: set[str], findings: list[Finding]
 ) -> list[Note]:
-    """One note for each thread role that launches nothing and whose ranges changed beyond host noise.
+    """One warning for each thread role that launches nothing and whose ranges changed beyond host noise.
 
     None for a thread that a finding names as the holder of the GIL: what it did to the step is told there.
     """
     holders = {one.where.holder_thread for one in findings if one.level != "within_noise"}
     notes = []
     for thread in threads:
-        if thread.role in holders:
-            continue
         one, other = thread.baseline_range_ns, thread.candidate_range_ns
-        if thread.role in launching or not one or not other:
+        if thread.role in holders or thread.role in launching or not one or not other:
             continue
         if abs(other - one) < _LEAST_NS or max(one, other) < _RATIO * min(one, other):
             continue
@@ -898,206 +761,3 @@ def off_path_notes(
             )
         )
     return notes
-
-
-# What OS calls, context switches and CUDA's memory add to findings: where the time lay, never why.
-
-_PART = 0.1  # of a finding's delta: what moved less is not worth a word
-_MOST = 0.5  # of it: the OS call is the finding's place
-_WORDS = 3
-_ALLOCATES = re.compile(r"Malloc|Free|^cuMem(Alloc|Create|Map|Unmap|Release)")
-
-
-def with_system(findings: list[Finding], system: System | None) -> list[Finding]:
-    """Findings of host work with the OS calls that they lie in, those of allocating calls with what was allocated."""
-    if system is None:
-        return findings
-    return [_host_work(_memory(one, system.memory), system.host_work) for one in findings]
-
-
-def _host_work(finding: Finding, rows: list[HostWorkRow]) -> Finding:
-    where = finding.where
-    if finding.cause != "host_work" or where.rank is not None or not finding.delta_ns:
-        return finding
-    moved: list[tuple[float, HostWorkRow]] = []
-    for row in rows:
-        if row.thread != (where.thread or "") or row.range != (where.range or "") or row.kind == "rest":
-            continue
-        if row.baseline_ns is None or row.candidate_ns is None:
-            continue
-        part = (row.candidate_ns - row.baseline_ns) / finding.delta_ns
-        if part >= _PART:
-            moved.append((part, row))
-    if not moved:
-        return finding
-    moved.sort(key=lambda one: -one[0])
-    said = "; ".join(_said(row) for _, row in moved[:_WORDS])
-    part, first = moved[0]
-    if part >= _MOST and first.kind == "os_call":
-        where = msgspec.structs.replace(where, os_call=first.call)
-    return msgspec.structs.replace(
-        finding, where=where, note=f"{finding.note} A step, of this idle time: {said}.".strip()
-    )
-
-
-def _said(row: HostWorkRow) -> str:
-    assert row.baseline_ns is not None
-    assert row.candidate_ns is not None
-    what = f"in {row.call}" if row.call else "on no CPU and in no recorded OS call"
-    return f"{row.baseline_ns / 1e3:.1f} -> {row.candidate_ns / 1e3:.1f} us {what}"
-
-
-def _memory(finding: Finding, rows: list[MemoryRow]) -> Finding:
-    if (
-        finding.cause not in ("host_api", "host_sync")
-        or finding.delta_ns <= 0
-        or finding.level == "within_noise"
-    ):
-        return finding
-    if finding.where.api and not _ALLOCATES.search(finding.where.api):
-        return finding
-    said = []
-    for row in rows:
-        if row.baseline is None or row.candidate is None:
-            continue
-        one, other = row.baseline, row.candidate
-        if other.allocations_per_step > one.allocations_per_step:
-            said.append(
-                f"{one.allocations_per_step:.2f} -> {other.allocations_per_step:.2f} allocations of {row.kind} memory"
-                f" ({one.bytes_per_step / 1e6:.1f} -> {other.bytes_per_step / 1e6:.1f} MB)"
-            )
-    if not said:
-        return finding
-    return msgspec.structs.replace(finding, note=f"{finding.note} Also in a step: {'; '.join(said)}.".strip())
-
-
-# Time in collectives, explained: which rank the others wait for, and how much of a change is waiting, how much transfer.
-
-_SURE_stragglers = ("exact", "confirmed", "likely")
-
-
-def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[Finding]:
-    """Say in findings of communication who came late; they go after the finding on that rank that made it late."""
-    late = late_rank(ranks)
-    if late is None:
-        return findings
-    waits = _changes(ranks, "comm_wait_ns")
-    transfers = _changes(ranks, "comm_transfer_ns")
-    told = []
-    for finding in findings:
-        if (
-            finding.cause != "comm"
-            or finding.delta_ns <= 0
-            or abs(sum(waits.values())) < abs(sum(transfers.values()))
-        ):
-            told.append(finding)
-            continue
-        longest = max(waits, key=lambda rank: (waits[rank], -rank))
-        note = (
-            f"Rank {late} comes last: rank {longest} waits {waits[longest] / 1e3:+.1f} us a step for it in all collectives;"
-            f" transfer itself changed by {max(transfers.values(), key=abs) / 1e3:+.1f} us."
-        )
-        where = msgspec.structs.replace(finding.where, rank=late)
-        title = f"waiting for rank {late} in {finding.title.removeprefix('communication ')}"
-        told.append(
-            msgspec.structs.replace(
-                finding, title=title, where=where, note=note, next=f"find out what made rank {late} late"
-            )
-        )
-    return _after_their_cause(told, late)
-
-
-def late_rank(ranks: list[RankRow]) -> int | None:
-    """The rank for which the waiting of the others grew most; None where it did not grow or was not measured."""
-    grown = _changes(ranks, "caused_wait_ns")
-    if len(grown) < 2:
-        return None
-    rank = max(grown, key=lambda one: (grown[one], -one))
-    return rank if grown[rank] > 0 else None
-
-
-def _changes(ranks: list[RankRow], name: str) -> dict[int, float]:
-    pairs = ((row.rank, getattr(row, f"baseline_{name}"), getattr(row, f"candidate_{name}")) for row in ranks)
-    return {rank: other - one for rank, one, other in pairs if one is not None and other is not None}
-
-
-def _after_their_cause(findings: list[Finding], late: int) -> list[Finding]:
-    """Waiting on other ranks follows from what slowed the late one."""
-    causes = [
-        number for number, one in enumerate(findings)
-        if one.level in _SURE_stragglers and one.where.rank == late and one.cause != "comm" and one.delta_ns > 0
-    ]  # fmt: skip
-    if not causes:
-        return findings
-    waiting = [one for one in findings if one.cause == "comm" and one.where.rank == late]
-    rest = [one for one in findings if one not in waiting]
-    at = max(rest.index(findings[number]) for number in causes) + 1
-    return [*rest[:at], *waiting, *rest[at:]]
-
-
-# Garbage collection and GIL waits of launching threads: what kept a GPU idle, and what fell behind its work.
-
-
-def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, float]]]:
-    """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
-    out: dict[str, dict[str, tuple[float, float]]] = {}
-    for cause in ("gc", "gil_wait"):
-        table = _weighed(frame, idle.spelled(pl.col("cause") == cause), ["thread"])
-        out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
-    return out
-
-
-def gil_exposed(frame: Frame, idle: IdleRows, steps: pl.DataFrame) -> pl.DataFrame:
-    """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns a step."""
-    waits = idle.spelled(pl.col("cause") == "gil_wait").join(
-        steps.select("side", "run", "part", "period", "phase"),
-        on=["side", "run", "part", "period"],
-        how="left",
-    )
-    return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
-
-
-def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Mean ns a compared step by some columns, both sides: *by, b, c."""
-    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner", maintain_order="left")
-    summed = (
-        located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
-        .with_columns(value=pl.col("ns") * pl.col("factor"))
-        .group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
-        .agg(
-            b=pl.col("value").filter(pl.col("side") == 0).sum(),
-            c=pl.col("value").filter(pl.col("side") == 1).sum(),
-        )
-    )
-    return summed.sort(by)
-
-
-def with_hidden(
-    accounting: Accounting,
-    sides: Sequence[Side],
-    weigher: tables.Weigher,
-    exposed: dict[str, dict[str, tuple[float, float]]],
-) -> Accounting:
-    """The accounting with its hidden time."""
-    one, other = hidden_time(sides, weigher, exposed)
-    return msgspec.structs.replace(accounting, hidden_baseline=one, hidden_candidate=other)
-
-
-def hidden_time(
-    sides: Sequence[Side], weigher: tables.Weigher, exposed: dict[str, dict[str, tuple[float, float]]]
-) -> list[dict[str, float]]:
-    """Time of launching threads in GC and in GIL waits that fell behind GPU work, a side: host total - idle part."""
-    hidden: list[dict[str, float]] = [{} for _ in sides]
-    for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
-        totals = weigher.weigh(weigher.of_host(table, values=(column,)).fill_null(0), ["thread"], [column])
-        for side, captures in enumerate(sides):
-            if not captures.captured("gil" if cause == "gil_wait" else "gc"):
-                continue
-            launching = {"executor", *exposed[cause]}
-            value = sum(
-                max(row[column] - exposed[cause].get(row["thread"], (0.0, 0.0))[side], 0.0)
-                for row in totals.filter(pl.col("side") == side).iter_rows(named=True)
-                if row["thread"] in launching
-            )
-            hidden[side][cause] = value
-    return hidden

@@ -211,7 +211,7 @@ def _tail(metric: str, result: Result) -> _Measured | None:
     """
     import numpy as np
 
-    from tracediff.compare.cells import MIN_CONFIRM
+    from tracediff.stats.estimates import MIN_CONFIRM
 
     phase, quantile = metric.split(".")
     one = next((one for one in result.phases if one.phase == phase), None)

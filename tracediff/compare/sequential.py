@@ -10,7 +10,7 @@ Lai (1976); Perez-Ortiz, Lardy, de Heide and Gruenwald (2024) show that its Baye
     difference for which B_n < 1 / alpha
 
 Unit is the pair: candidate run minus the baseline run beside it in time, so that drift of the machine cancels.
-Exact for normal differences; tests/measure/test_sequential.py simulates others. The price of looking after every
+Exact for normal differences; tests/compare/test_sequential.py simulates others. The price of looking after every
 pair: the interval is 1.6 to 1.9 times as wide as one that is looked at once.
 """
 
@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 
 from tracediff.accounting.intervals import Floats
-from tracediff.compare.cells import build_frame, values_of_steps
+from tracediff.compare.frame import build_frame, values_of_steps
 from tracediff.compare.sides import Side, steps_table
 from tracediff.compare.strata import build_strata
 from tracediff.formats.selection import MIN_STEPS

@@ -17,39 +17,29 @@ from tracediff.accounting.intervals import Floats
 from tracediff.compare import show_rows, tables
 from tracediff.compare import tables as tables_system
 from tracediff.compare.cells import (
-    Frame,
-    KernelCells,
     Layout,
-    Values,
-    build_frame,
     cell_table,
-    idle_rows,
-    kernel_cells,
-    kernel_side,
-    strata_of_rows,
-    told,
-)
-from tracediff.compare.comparability import facts
-from tracediff.compare.compare import KINDS, Options
-from tracediff.compare.evidence import api_sql, idle_sql
-from tracediff.compare.findings import (
-    IdleCell,
     exposed,
     gil_exposed,
     hidden_time,
-    idle_words,
-    longest_first,
-    main_place,
-    repeated_captures,
+    idle_rows,
+    told,
 )
+from tracediff.compare.comparability import facts, repeated_captures
+from tracediff.compare.compare import KINDS, Options
+from tracediff.compare.evidence import idle_sql
+from tracediff.compare.findings import idle_place, longest_first
+from tracediff.compare.frame import Frame, Values, build_frame
+from tracediff.compare.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.compare.sides import Side, side_input, stacked, steps_table
-from tracediff.compare.strata import IRREGULAR, Strata, build_strata
+from tracediff.compare.strata import Strata, build_strata
 from tracediff.compare.tables import Weigher
 from tracediff.errors import TracediffError
 from tracediff.execution.run import warnings_of
 from tracediff.kernels.categories import category
 from tracediff.kernels.names import family
 from tracediff.model import KernelStratum, Note, Tool
+from tracediff.model.causes import CAUSES
 from tracediff.model.show import (
     Fact,
     IdleCause,
@@ -72,6 +62,7 @@ from tracediff.model.show import (
 )
 from tracediff.stats.bootstrap import run_values, side_means
 from tracediff.steps.timelines import StepWriter, select_steps
+from tracediff.trace.workloads import IRREGULAR
 
 if TYPE_CHECKING:
     pass
@@ -81,7 +72,6 @@ if TYPE_CHECKING:
 
 MOST = 200  # rows
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
-_CALLS = ("host_sync", "host_api", "launch_api")
 
 
 def idle_causes(
@@ -101,7 +91,6 @@ def idle_causes(
         .iter_rows()
     )
     ranks = _main_ranks(weighed, frame)
-    lost = "GPU idle time" if side.captured("kernels") else "time"
     order = sorted(
         (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
         key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
@@ -110,36 +99,30 @@ def idle_causes(
     rows = []
     for rank, place in enumerate(order[:MOST], 1):
         cell = layout.idle[place]
-        cause, thread, holder, where, copy = layout.idle_keys[place]
-        at = (
-            main_place(located.filter(pl.col("cell") == cell), words)
-            if cause in ("gc", "gil_wait")
-            else where
-        )
-        found = longest_first(
-            moments.filter(pl.col("copy") == copy), cause, thread, holder, at if cause != "gil_wait" else None, where
-        ).head(1).to_dicts()  # fmt: skip
-        api = found[0]["api"] if found and cause in _CALLS else ""
-        what = IdleCell(cause, thread, at, holder, where if cause == "gil_wait" else "", copy)
+        key = layout.idle_keys[place]
+        at = idle_place(key, located.filter(pl.col("cell") == cell), words)
+        holder_place = key.where if key.cause == "gil_wait" else ""
+        found = longest_first(moments, key).head(1).to_dicts()
         rows.append(
             IdleCause(
                 rank=rank,
-                cause=cause,
-                title=idle_words(what, api, lost),
+                cause=key.cause,
+                title="",
                 ns=float(means.mean[cell]),
                 share=means.share(cell),
                 sd_ns=means.sd(cell),
                 runs_ns=means.of_runs(cell),
                 count_per_step=round(float(events.get(cell, 0.0)), 9),
                 range=at,
-                thread=thread,
-                holder_thread=holder,
-                holder_range=what.holder_place,
-                api=api,
-                longest=_moment(side, found[0], cause) if found else None,
-                sql="" if traces else api_sql("cu%Mem%") if copy else idle_sql(cause, at, what.holder_place),
+                thread=key.thread,
+                holder_thread=key.holder,
+                holder_range=holder_place,
+                api=found[0]["api"] if found and CAUSES[key.cause].calls else "",
+                longest=_moment(side, found[0]) if found else None,
+                sql="" if traces else idle_sql(key.cause, at, holder_place, copies=key.copy),
                 on_rank=ranks.get(cell, (None, None))[0],
                 on_rank_ns=ranks.get(cell, (None, None))[1],
+                copies=key.copy,
             )
         )
     left = order[MOST:]
@@ -169,9 +152,8 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
     return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}
 
 
-def _moment(side: Side, row: dict[str, int], cause: str) -> ShowMoment:
-    number = f"step {row['number']}" if row["number"] is not None else "a step"
-    return ShowMoment(side.runs[row["run"]].name, row["start"], row["end"], f"{number}, longest {cause}")
+def _moment(side: Side, row: dict[str, int]) -> ShowMoment:
+    return ShowMoment(side.runs[row["run"]].name, row["start"], row["end"], step=row["number"])
 
 
 # What few captures hold, of one side: OS calls, communication, context switches, CUDA's memory, GPU metrics.

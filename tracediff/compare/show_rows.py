@@ -9,7 +9,7 @@ import polars as pl
 from tracediff.compare import tables
 from tracediff.compare import tables as tables_python
 from tracediff.compare import tables as tables_ranks
-from tracediff.compare.cells import Frame
+from tracediff.compare.frame import Frame
 from tracediff.compare.sides import Side
 from tracediff.model import GapRow, Launch, RangeRow, ResponseStage, StepSample, ThreadRow, WorstGap
 from tracediff.model.show import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -11,14 +10,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.grouping import float_sum_by, grouped
-from tracediff.accounting.intervals import Ints
-from tracediff.accounting.reduce import BUSY
 from tracediff.accounting.reduction import Reduction
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.selection import Selection
-from tracediff.kernels.matching import Matching, OpKey, match_kernels
 from tracediff.model import LeftOut, Note, RunInput, SideInput
+from tracediff.model.causes import BUSY
 from tracediff.trace.workloads import SHAPE
 
 
@@ -28,11 +24,8 @@ class Run:
 
     name: str
     parts: list[Reduction]
-    first_ranks: tuple[
-        int, ...
-    ] = ()  # the number of each part's first rank; (): they count on from part to part
+    first_ranks: tuple[int, ...] = ()  # of each part; (): they count on from part to part
     sources: tuple[tuple[Path, Selection], ...] = ()  # of each part: its file, and what of it is measured
-
     unread: int = 0  # exports of the run that were not read
 
     @property
@@ -152,82 +145,3 @@ def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
         for run_number, run in enumerate(side.runs)
         for part_number, part in enumerate(run.parts)
     ]
-
-
-def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
-    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns.
-
-    One side alone is matched to itself: a row a kernel and launch shape.
-    """
-    ops = [_ops_of_phases(side) for side in sides[:2]]
-    matching = match_kernels(ops[0], ops[-1])
-    frames = []
-    for side_number, run_number, part_number, part in parts_of(sides):
-        # A/A repeats are of the baseline
-        shares = matching.candidate if side_number == 1 else matching.baseline
-        merged = _by_row(part, shares, len(matching.rows))
-        frames.append(tagged(merged, side_number, run_number, part_number))
-    return matching, pl.concat(frames)
-
-
-def _by_row(
-    part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]], rows: int
-) -> pl.DataFrame:
-    """Kernels of an export by row of the table: period, row -> count, wall_ns, share_ns, in order of both.
-
-    `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
-    """
-    (phases, phase_of), ops = _phases(part), _op_keys(part)
-    found = [shares.get((phase, op), ()) for phase in phases for op in ops]
-    many = np.array([len(one) for one in found])
-    row = np.array([number for one in found for number, _ in one], np.int64)
-    share = np.array([value for one in found for _, value in one], np.float64)
-    period = part.kernels["period"].to_numpy()
-    kind = phase_of[period] * len(ops) + part.kernels["key"].to_numpy().astype(np.int64)
-    # each kernel once for every row that it is part of
-    copies = many[kind]
-    kernel = np.repeat(np.arange(len(kind)), copies)
-    nth = np.arange(len(kernel)) - np.repeat(np.cumsum(copies) - copies, copies)
-    entry = (np.cumsum(many) - many)[kind[kernel]] + nth
-    code, position = grouped(period[kernel].astype(np.int64) * rows + row[entry])
-    sums = {
-        name: float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * share[entry])
-        for name in ("count", "wall_ns", "share_ns")
-    }
-    return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
-
-
-def _phases(part: Reduction) -> tuple[list[str], Ints]:
-    """The phases of an export, and of each period the place of its phase among them."""
-    phases = sorted(part.periods["phase"].unique())
-    number = {phase: place for place, phase in enumerate(phases)}
-    phase_of = np.zeros(int(part.periods["period"].max()) + 1, np.int64)  # type: ignore[arg-type]
-    places = part.periods["phase"].replace_strict(number, return_dtype=pl.Int64)
-    phase_of[part.periods["period"].to_numpy()] = places.to_numpy()
-    return phases, phase_of
-
-
-def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
-    """Phase -> (the sequence that most of the side's exports have, every op seen in that phase)."""
-    sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
-    ops: dict[str, set[OpKey]] = {}
-    for part in side.parts:
-        keys = _op_keys(part)
-        for phase, sequence in part.sequences.items():
-            sequences.setdefault(phase, Counter())[tuple(keys[one] for one in sequence)] += 1
-        phases, phase_of = _phases(part)
-        kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
-        for one in grouped(kind)[0].tolist():
-            ops.setdefault(phases[one // len(keys)], set()).add(keys[one % len(keys)])
-    # ties go to the sequence that sorts first: the order of runs must not matter
-    modal = {
-        phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()
-    }
-    return {
-        phase: (modal.get(phase, ()), ops.get(phase, set())) for phase in sorted(modal.keys() | ops.keys())
-    }
-
-
-def _op_keys(part: Reduction) -> list[OpKey]:
-    rows = part.keys.select("name", "grid", "block").iter_rows()
-    return [OpKey(name, grid or "", block or "") for name, grid, block in rows]

@@ -14,9 +14,7 @@ import polars as pl
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.model import Mix, Note, Stratum
-from tracediff.trace.workloads import SHAPE, bucket
-
-IRREGULAR = "irregular"  # phase of inferred steps that are unlike the repeating one: listed, never compared
+from tracediff.trace.workloads import IRREGULAR, SHAPE, bucket
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.metrics import STATES
-from tracediff.compare.cells import KernelCells
+from tracediff.compare.kernel_table import KernelCells
 from tracediff.compare.sides import Side, exact_strata, parts_of, stacked
 from tracediff.compare.strata import Strata
 from tracediff.model import (

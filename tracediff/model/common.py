@@ -1,4 +1,4 @@
-"""Words and small structs that several sections use."""
+"""Small structs that several sections use."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ Captured = Literal["captured", "not_captured"]
 Outcome = Literal["passed", "failed", "inconclusive", "waived"]
 
 Severity = Literal["error", "warning"]
-
-Cause = Literal[
-    "kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed", "comm", "memcpy",
-    "launch_api", "launch_latency", "dependency", "graph_internal", "host_sync", "host_api", "gc", "gil_wait",
-    "host_work", "unattributed", "batch_mix",
-]  # fmt: skip
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -110,7 +104,8 @@ class Step(msgspec.Struct, frozen=True):
     noise_floor_ns: float | None = None  # what the same program run again shows (A/A), or the assumed prior
     noise_source: str = "assumed"  # repeats | given | assumed
     min_detectable_ns: float | None = None  # a change of this size would show with this many runs
-    power_note: str = ""
+    power_note: str = ""  # min_detectable_ns and runs_advised in words
+    runs_advised: int | None = None  # runs a side to record, where these are too few to show a change of 2 %
 
 
 class PhaseSide(msgspec.Struct, frozen=True):

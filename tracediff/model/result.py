@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from tracediff.model.causes import Cause
 from tracediff.model.common import (
-    Cause,
     Comparability,
     Coverage,
     Evidence,
@@ -71,12 +71,6 @@ class Inputs(msgspec.Struct, frozen=True):
 
 # The closed accounting of the time of a step.
 
-# The closed accounting: these sum to the period of a step, in this order in every report.
-CATEGORIES: tuple[str, ...] = (
-    "compute", "comm", "memcpy", "launch_latency", "dependency", "graph_internal", "launch_api", "host_sync",
-    "host_api", "gc", "gil_wait", "host_work", "unattributed",
-)  # fmt: skip
-
 
 class Accounting(msgspec.Struct, frozen=True):
     """Category -> ns a step. A category that was not captured is absent, never zero.
@@ -106,7 +100,8 @@ class Moment(msgspec.Struct, frozen=True):
     run: str
     start_ns: int
     end_ns: int
-    what: str
+    what: str = ""
+    step: int | None = None  # its number, where the steps have one
 
 
 class FindingEvidence(msgspec.Struct, frozen=True):
@@ -134,6 +129,70 @@ class Where(msgspec.Struct, frozen=True):
     os_call: str | None = None  # the OS call in which most of the change lies
 
 
+class PhaseShare(msgspec.Struct, frozen=True):
+    """Share of a phase in all whole steps of each side, 0 to 1."""
+
+    phase: str
+    baseline: float
+    candidate: float
+
+
+class OsCallFact(msgspec.Struct, frozen=True):
+    """Part of the idle time of a finding that lies in an OS call; '': on no CPU and in no recorded call. ns a step."""
+
+    call: str
+    baseline_ns: float
+    candidate_ns: float
+
+
+class AllocationFact(msgspec.Struct, frozen=True):
+    """Allocations a step of one kind of CUDA memory."""
+
+    kind: str
+    baseline: MemorySide
+    candidate: MemorySide
+
+
+class WaitFact(msgspec.Struct, frozen=True):
+    """Waiting in collectives: `rank` waits longest for the rank of the finding; changes in ns a step."""
+
+    rank: int
+    delta_wait_ns: float
+    delta_transfer_ns: float
+
+
+class TailFact(msgspec.Struct, frozen=True):
+    """Slow steps of a phase: median of both sides, and the category by which they are slow."""
+
+    baseline_median_ns: float
+    candidate_median_ns: float
+    category: str
+
+
+class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What title, note and advice are written from, beside cause, place and numbers; only what applies is there."""
+
+    host_only: bool = False  # no kernels were captured: the time is the host's, not idle time of a GPU
+    copies: bool = False  # launch calls that copy
+    match: str = ""  # how the kernels of both sides were matched
+    confidence: float = 0.0
+    baseline_mean_ns: float = 0.0  # wall time of one op
+    candidate_mean_ns: float = 0.0
+    hidden_ns: float | None = None  # size of the change of copies' time that is hidden behind kernels
+    baseline_without_gc: bool = False  # the side shows no collection
+    candidate_without_gc: bool = False
+    delta_all_ranks_ns: float | None = None  # mean over all ranks, where one rank alone changed
+    counted_calls: bool = False  # the counts are of synchronising calls
+    follows_syncs: bool = False  # more or fewer synchronising calls expose it
+    delta_mean_ns: float | None = None  # delta of the means, where one run lies apart and was left out
+    late_rank: WaitFact | None = None  # the finding's rank comes last
+    shares: list[PhaseShare] = []  # phases whose share of the steps changed
+    tail: TailFact | None = None
+    allocations: list[AllocationFact] = []
+    os_calls: list[OsCallFact] = []
+    relaunched: bool = False  # comes of kernels that moved into or out of CUDA graphs
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One cause at one place and what it explains of the step-time delta."""
 
@@ -153,6 +212,32 @@ class Finding(msgspec.Struct, frozen=True):
     p_value: float | None = None
     q_value: float | None = None  # Benjamini-Hochberg over the findings
     note: str = ""
+    facts: FindingFacts = FindingFacts()
+
+
+class Relaunched(msgspec.Struct, frozen=True):
+    """Kernels that moved into or out of CUDA graphs, and the findings that come of it together."""
+
+    delta_ns: float
+    findings: int
+
+
+class MedianFact(msgspec.Struct, frozen=True):
+    """The typical step of a phase hardly changed."""
+
+    phase: str
+    delta_ns: float
+
+
+class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the verdict rests on, from which `verdict_reason` is written."""
+
+    basis: Literal["checks", "identical", "test", "noise_floor", "same", "scatter"] = "checks"
+    delta_trimmed_ns: float | None = None  # without the fastest and slowest runs, where these move the mean
+    few_steps: bool = False  # too few steps of a single run to show their scatter
+    relaunched: Relaunched | None = None
+    graph_coverage: bool = False  # changed, and no findings come of it
+    median: MedianFact | None = None  # the change is not in every step
 
 
 # Idle gaps of the GPU.
@@ -730,6 +815,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Inputs
     verdict: Verdict
     verdict_reason: str
+    verdict_facts: VerdictFacts = VerdictFacts()
     step: Step
     phases: list[Phase]
     accounting: Accounting

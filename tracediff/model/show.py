@@ -141,7 +141,8 @@ class ShowMoment(msgspec.Struct, frozen=True):
     run: str
     start_ns: int
     end_ns: int
-    what: str
+    what: str = ""
+    step: int | None = None  # its number, where the steps have one
 
 
 class IdleCause(msgspec.Struct, frozen=True):
@@ -164,6 +165,7 @@ class IdleCause(msgspec.Struct, frozen=True):
     sql: str
     on_rank: int | None = None  # the rank that has most of it, where there are several and one does
     on_rank_ns: float | None = None  # ns a step of that rank
+    copies: bool = False  # launch calls that copy
 
 
 class ShowPhase(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tracediff.model import Phase, Result
 from tracediff.report import palette, units
+from tracediff.report.causes import CauseWords
 from tracediff.report.waterfall import nice_ticks
 
 _MOST_DOTS = 240  # of one run in one figure
@@ -24,7 +25,7 @@ _LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
 class Segment:
     """One category of a stacked bar."""
 
-    category: palette.Category
+    category: CauseWords
     ns: float
     start: float  # share of the longer bar, 0 to 1
     width: float

@@ -208,5 +208,5 @@ def longest(cause: IdleCause) -> str:
     if cause.longest is None:
         return ""
     ns = cause.longest.end_ns - cause.longest.start_ns
-    step = cause.longest.what.partition(",")[0]
+    step = "a step" if cause.longest.step is None else f"step {cause.longest.step}"
     return f"longest in the capture {units.scale_for([ns]).time(ns)}, {step} of {cause.longest.run}"

@@ -17,7 +17,17 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import polars as pl
 
-from tracediff.model import GapRow, KernelRow, RangeRow, RankRow, Result, TimelineLane, TimelineStep
+from tracediff.model import (
+    FindingFacts,
+    GapRow,
+    KernelRow,
+    RangeRow,
+    RankRow,
+    Result,
+    TimelineLane,
+    TimelineStep,
+    VerdictFacts,
+)
 from tracediff.model.show import Show, ShowRank
 from tracediff.report import palette, words
 from tracediff.report.escape import neutral
@@ -132,7 +142,7 @@ def _columns(
     prefix: str,
     columns: dict[str, pl.DataType],
 ) -> None:
-    hints = typing.get_type_hints(struct)
+    hints = _fields(struct)
     for key, hint in hints.items():
         inner = _plain(hint)
         if _is_struct(inner):
@@ -162,7 +172,7 @@ def _cells(
     tables: dict[str, _Table], name: str, struct: type[msgspec.Struct], value: Any, prefix: str,
     row: dict[str, Any], number: int,
 ) -> None:  # fmt: skip
-    for key, hint in typing.get_type_hints(struct).items():
+    for key, hint in _fields(struct).items():
         inner, one = _plain(hint), None if value is None else getattr(value, key)
         if _is_struct(inner):
             _cells(tables, name, inner, one, f"{prefix}{key}_", row, number)
@@ -176,9 +186,15 @@ def _cells(
             row[prefix + key] = one
 
 
+def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """Name -> type; what sentences are written from is no table of its own."""
+    hints = typing.get_type_hints(struct)
+    return {key: hint for key, hint in hints.items() if hint not in (FindingFacts, VerdictFacts)}
+
+
 def _list_fields(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, type[msgspec.Struct]]]:
     """Find the lists of structs of the result, also those one level down (gil.rows -> gil_rows)."""
-    for key, hint in typing.get_type_hints(struct).items():
+    for key, hint in _fields(struct).items():
         inner = _plain(hint)
         item = _item(inner)
         if item is not None and _is_struct(item):
@@ -189,7 +205,7 @@ def _list_fields(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[st
 
 def _lists(result: Result | Show) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
     def walk(value: Any, struct: type[msgspec.Struct], prefix: str) -> Iterator[Any]:
-        for key, hint in typing.get_type_hints(struct).items():
+        for key, hint in _fields(struct).items():
             inner, one = _plain(hint), None if value is None else getattr(value, key)
             item = _item(inner)
             if item is not None and _is_struct(item):
@@ -216,7 +232,7 @@ def _scalars(result: Result | Show) -> Iterator[tuple[str, dict[str, Any]]]:
             yield key, {"value": float(value)}
 
     for name in result.__struct_fields__:
-        if name != "accounting":
+        if name not in ("accounting", "verdict_facts"):
             yield from walk(getattr(result, name), name)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracediff.model import (
-    Cause,
     Evidence,
     Finding,
     KernelRow,
@@ -17,9 +15,11 @@ from tracediff.model import (
     Step,
     Verdict,
     Where,
+    causes,
 )
 from tracediff.model.show import Show
 from tracediff.report import units
+from tracediff.report.causes import CAUSES
 from tracediff.report.escape import shorten
 from tracediff.report.write import absent, capture_with
 
@@ -59,15 +59,6 @@ LEVELS: dict[Evidence, tuple[str, str]] = {
     "within_noise": ("within noise", "Not to be told from run-to-run noise."),
 }
 
-CAUSES: dict[Cause, str] = {
-    "kernel_time": "kernel time", "kernel_fused": "kernels fused", "kernel_split": "kernel split",
-    "kernel_added": "kernels added", "kernel_removed": "kernels removed", "comm": "exposed communication",
-    "memcpy": "exposed copies", "launch_api": "launch calls", "launch_latency": "launch latency",
-    "dependency": "dependency wait", "graph_internal": "inside graphs", "host_sync": "sync calls",
-    "host_api": "other CUDA calls", "gc": "Python GC", "gil_wait": "GIL wait", "host_work": "host work",
-    "unattributed": "unattributed", "batch_mix": "batch mix",
-}  # fmt: skip
-
 KINDS: dict[str, str] = {
     "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
     "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graph nodes",
@@ -78,13 +69,11 @@ SYSTEM_KINDS: dict[str, str] = {
     "gpu_metrics": "GPU metrics",
     "mpi": "MPI calls", "nccl": "NCCL's calls (its NVTX ranges)",
 }  # fmt: skip
-_CATEGORY_KIND = {"gc": "gc", "gil_wait": "gil"}
 
 
 def cause(key: str) -> str:
     """Return a cause or category as people read it."""
-    labels: Mapping[str, str] = {str(name): label for name, label in CAUSES.items()}
-    return labels.get(key, key.replace("_", " "))
+    return CAUSES[key].name if key in CAUSES else key.replace("_", " ")
 
 
 def what_is_counted(finding: Finding) -> str:
@@ -119,8 +108,8 @@ def missing(result: Result, kind: str) -> str:
 
 def category_missing(report: Result | Show, key: str) -> str:
     """Return the flag that captures a category which can be absent; empty for the others."""
-    kind = _CATEGORY_KIND.get(key)
-    return capture_with(report, kind) if kind else ""
+    needs = causes.CAUSES[key].needs if key in causes.CAUSES else ""
+    return capture_with(report, needs) if needs in ("gc", "gil") else ""
 
 
 def sentence(text: str) -> str:

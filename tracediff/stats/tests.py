@@ -169,29 +169,9 @@ def run_sd(values: Floats) -> Floats:
     from their mean. Milder ones stay and widen it. A run is kept where the others do not scatter at all: then
     it is the only sign of noise. nan with one run.
     """
-    return _sd(values)[0]
-
-
-def noise_floor(
-    values: Floats, level: float = 0.95, *, baseline_runs: int = 1, candidate_runs: int = 1
-) -> Floats:
-    """Return the A/A floor, (cells,), ns, from repeats of one program (runs, cells).
-
-    The half-width within which, at `level`, the difference of two means of that program stays, over so many
-    runs a side (single runs unless said): t * sd * sqrt(1/baseline_runs + 1/candidate_runs), with `run_sd`
-    and Student's t at its degrees of freedom. One outlying run of five moves it little. nan with one run.
-    """
-    from scipy.special import stdtrit
-
-    sd, df = _sd(values)
-    return np.asarray(stdtrit(df, (1 + level) / 2) * sd * math.sqrt(1 / baseline_runs + 1 / candidate_runs))
-
-
-def _sd(values: Floats) -> tuple[Floats, Floats]:
-    """Return `run_sd` and its degrees of freedom, each (cells,)."""
     n, cells = values.shape
     if n < 2:
-        return np.full(cells, np.nan), np.ones(cells)
+        return np.full(cells, np.nan)
     kept = rest = np.array(values, dtype=np.float64)
     for _ in range(n // 5):
         mean, sd, count = _moments(rest)
@@ -202,8 +182,8 @@ def _sd(values: Floats) -> tuple[Floats, Floats]:
         scattered = _moments(rest)[1] > _ROUNDING * np.abs(values).max(axis=0)
         # Two outliers hide one another: with the second found, the first goes as well.
         kept = np.where(outlying & scattered, rest, kept)
-    _, sd, count = _moments(kept)
-    return np.where(sd > _ROUNDING * np.abs(values).max(axis=0), sd, 0.0), count - 1
+    sd = _moments(kept)[1]
+    return np.where(sd > _ROUNDING * np.abs(values).max(axis=0), sd, 0.0)
 
 
 def _moments(values: Floats) -> tuple[Floats, Floats, Floats]:

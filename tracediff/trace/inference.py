@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.compare.strata import IRREGULAR
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.model import Note
+from tracediff.trace.workloads import IRREGULAR
 
 # The repeating part of a launch sequence, where nothing labels it.
 

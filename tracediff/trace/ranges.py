@@ -95,6 +95,14 @@ def outside_text(previous: str, following: str) -> str:
     return OUTSIDE
 
 
+def beside(place: str) -> list[str] | None:
+    """The ranges before and after a place that `outside_text` made; None for a range."""
+    if not place.startswith(OUTSIDE):
+        return None
+    side, _, text = place.removeprefix(OUTSIDE).removeprefix(", ").partition(" ")
+    return text.split(" and ", 1) if side == "between" else [text] if text else []
+
+
 def _step_place(text: str) -> str:
     return STEP_PLACE if "_forward_step" in text else mask(text)
 

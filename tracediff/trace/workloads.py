@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
+IRREGULAR = "irregular"  # phase of inferred steps that are unlike the repeating one: listed, never compared
 
 
 def bucket(column: str) -> pl.Expr:

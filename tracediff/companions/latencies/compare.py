@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from tracediff.companions.figures import both, signed, time
 from tracediff.companions.latencies.model import (
@@ -18,12 +19,13 @@ from tracediff.companions.latencies.model import (
 )
 from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.companions.latencies.read import LatencyFile, quantity, read_side
-from tracediff.compare.cells import Estimates, levels, moderated_noise
-from tracediff.compare.findings import robust_estimates, shown
 from tracediff.compare.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Evidence, Pair, Step, Verdict
+from tracediff.report.phrases import power_note
 from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
+from tracediff.stats.estimates import Estimates, levels, robust_estimates, shown
+from tracediff.stats.noise import moderated_noise
 from tracediff.stats.tests import run_level_p, trimmed_means
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.
@@ -393,7 +395,8 @@ def compare_latencies(
     cells = _estimates(sides)
     counts = [sum(len(run.values) for run in side) for side in sides]
     step = step_estimate(cells, 0, float(cells.noise[0]), Pair(*counts))
-    verdict, _ = decide(step, cells, 0, [], comparable=True, reason="")
+    verdict, _ = decide(step, cells, 0, comparable=True)
+    step = replace(step, power_note=power_note(step))
     if np.isnan(cells.low[0]):
         verdict = "inconclusive"  # nothing is known of how much an iteration varies
     rows = _rows(cells, step, verdict)
@@ -446,7 +449,7 @@ def _estimates(sides: Sequence[Sequence[Run]]) -> Estimates:
     noise = moderated_noise(repeats, assumed, len(runs_b), len(runs_c)) if repeats else assumed
     return Estimates(
         baseline, candidate, low, high, run_level_p(runs_b, runs_c), runs_b, runs_c,
-        noise, "repeats" if repeats else "assumed", ["latency"] * len(STATISTICS), repeats,
+        noise, "repeats" if repeats else "assumed", repeats,
     )  # fmt: skip
 
 

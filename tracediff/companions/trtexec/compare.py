@@ -12,9 +12,9 @@ from tracediff.companions import figures as text
 from tracediff.companions.trtexec.layers import Engine, compare_layers, engine_of, estimates, groups
 from tracediff.companions.trtexec.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times
-from tracediff.compare.cells import MIN_CONFIRM, Estimates, levels, of_means
 from tracediff.model import Note, Verdict
 from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
+from tracediff.stats.estimates import MIN_CONFIRM, Estimates, levels, of_means
 
 # Figures of one run of trtexec, by its own rules, and whether its log says the same.
 

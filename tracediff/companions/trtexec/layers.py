@@ -13,10 +13,10 @@ import numpy as np
 from tracediff.companions import figures as text
 from tracediff.companions.trtexec.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
-from tracediff.compare.cells import Estimates, levels, moderated_noise, of_means
 from tracediff.kernels.myelin import decode, layer_set
 from tracediff.model import Evidence
-from tracediff.stats.noise import assumed_half_width
+from tracediff.stats.estimates import Estimates, levels, of_means
+from tracediff.stats.noise import assumed_half_width, moderated_noise
 from tracediff.stats.tests import run_level_interval, run_level_p
 
 # Layers of one TensorRT engine to those of another, by what their names say they are made of.
@@ -395,7 +395,7 @@ def estimates(baseline: Floats, candidate: Floats, kinds: list[str]) -> Estimate
     low, high = np.where(np.isnan(low), delta - noise, low), np.where(np.isnan(high), delta + noise, high)
     return Estimates(
         *means, low, high, run_level_p(baseline, candidate), baseline, candidate, noise,
-        "repeats" if repeats else "assumed", kinds, repeats,
+        "repeats" if repeats else "assumed", repeats,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.align import kernel_samples as k
+from tests.kernels import samples as k
 from tracediff.kernels.names import family, normalise, short
 
 # name, template, family

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from fixtures.builders import HOSTILE_NAMES, TraceBuilder
+from tests.comparing import compare
 from tests.tiny import label, plain, reduced
-from tracediff.compare.compare import compare
 from tracediff.compare.evidence import idle_sql, kernel_sql, range_sql
 from tracediff.compare.sides import Run, Side
 

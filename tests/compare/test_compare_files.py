@@ -11,11 +11,12 @@ import sys
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.serving import runs_of, serving, step_ns
 from tests.swapping import plain
 from tests.tiny import CAPTURES, ROOT, label, reduced
 from tests.tiny import plain as unpacked
-from tracediff.compare.compare import Options, compare
+from tracediff.compare.compare import Options
 from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file, reduce_sides

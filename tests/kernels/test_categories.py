@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from tests.align import kernel_samples as k
+from tests.kernels import samples as k
 from tracediff.kernels.categories import CATEGORIES, category, is_communication
 from tracediff.kernels.names import normalise
 

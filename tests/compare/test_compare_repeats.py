@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from tests.comparing import compare
 from tests.serving import run_of, runs_of, step_ns
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Side
 from tracediff.errors import TracediffError
 from tracediff.report import words

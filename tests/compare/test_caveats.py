@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
 

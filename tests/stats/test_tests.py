@@ -11,7 +11,6 @@ from scipy import stats
 from tracediff.stats.tests import (
     benjamini_hochberg,
     min_detectable,
-    noise_floor,
     permutation_p,
     run_level_interval,
     run_level_p,
@@ -139,8 +138,7 @@ def test_symmetries(seed: int, rb: int, rc: int, scale: float, random):
     cells = random.sample(range(6), 6)
     np.testing.assert_allclose(run_level_p(b[order][:, cells], c[:, cells]), p[cells], rtol=1e-9)
     np.testing.assert_allclose(run_level_p(b * scale, c * scale), p, rtol=1e-6)
-    np.testing.assert_allclose(noise_floor(b * scale), noise_floor(b) * scale, rtol=1e-9)
-    np.testing.assert_allclose(noise_floor(b[order][:, cells]), noise_floor(b)[cells], rtol=1e-9)
+    np.testing.assert_allclose(run_sd(b[order][:, cells] * scale), run_sd(b)[cells] * scale, rtol=1e-9)
     assert permutation_p(b[order, 0] * scale, c[:, 0] * scale) == permutation_p(b[:, 0], c[:, 0])
     assert permutation_p(c[:, 0], b[:, 0]) == permutation_p(b[:, 0], c[:, 0])
 
@@ -238,35 +236,11 @@ def test_q_is_monotone_in_p_and_follows_its_row(values: list[float], random):
     np.testing.assert_allclose(benjamini_hochberg(p[order]), q[order])
 
 
-# Noise floor
-
-
-@pytest.mark.parametrize("runs", [2, 3, 5, 10])
-def test_the_floor_holds_the_difference_of_two_more_runs(runs: int):
-    floor = noise_floor(repeats(1, runs, 20_000))
-    difference = repeats(2, 1, 20_000)[0] - repeats(3, 1, 20_000)[0]
-    assert 0.935 <= np.mean(np.abs(difference) <= floor) <= 0.96
-
-
-def test_the_floor_of_means_over_runs():
-    floor = noise_floor(repeats(1, 5, 20_000), baseline_runs=5, candidate_runs=3)
-    difference = repeats(2, 5, 20_000).mean(axis=0) - repeats(3, 3, 20_000).mean(axis=0)
-    assert 0.935 <= np.mean(np.abs(difference) <= floor) <= 0.96
-    np.testing.assert_allclose(floor * np.sqrt(2 / (1 / 5 + 1 / 3)), noise_floor(repeats(1, 5, 20_000)))
-
-
-def test_the_floor_by_hand():
-    # sd of 1, 2, 3 is 1; t of 2 degrees of freedom 4.303; two single runs: times sqrt(2).
-    np.testing.assert_allclose(noise_floor(column(1, 2, 3)), [4.30265 * np.sqrt(2)], rtol=1e-5)
-    assert np.isnan(noise_floor(column(1.0)))
-    assert noise_floor(column(0.3, 0.1 + 0.2)) == [0.0]
-
-
-def test_one_outlying_run_of_five_hardly_moves_the_floor():
+def test_one_outlying_run_of_five_hardly_moves_the_scatter():
     values = repeats(1, 5, 2000)
-    clean = np.median(noise_floor(values))
+    clean = np.median(run_sd(values))
     values[4] += OUTLIER
-    assert 0.9 * clean < np.median(noise_floor(values)) < 1.25 * clean
+    assert 0.9 * clean < np.median(run_sd(values)) < 1.25 * clean
 
 
 def test_the_only_sign_of_noise_is_kept():

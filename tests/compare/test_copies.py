@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from tests.serving import serving
-from tracediff.compare.findings import repeated_captures
+from tracediff.compare.comparability import repeated_captures
 from tracediff.execution.run import Reading, reduce_sides
 from tracediff.formats.inputs import resolve
 

@@ -6,11 +6,11 @@ from itertools import permutations
 
 import pytest
 
+from tests.comparing import compare
 from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import CAPTURES
 from tracediff.compare import tables
-from tracediff.compare.compare import compare
 from tracediff.compare.sides import Side
 from tracediff.model import CATEGORIES
 
