@@ -9,9 +9,9 @@ import msgspec
 import polars as pl
 import pytest
 
+from tests.accounting.test_host_only import hosts
+from tests.accounting.test_host_only import side as host_side
 from tests.comparing import show
-from tests.measure.test_host_only import hosts
-from tests.measure.test_host_only import side as host_side
 from tests.serving import US, run_of, runs_of, serving
 from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import Numbering, Samples, count_by, grouped, stretches, sum_by
+from tracediff.accounting.grouping import stretches, sum_by
 from tracediff.accounting.hosts import NO_STATE, STATES, Hosts, HostThread
 from tracediff.accounting.intervals import Index, Intervals, Ints, cut, split
 from tracediff.accounting.os_trace import OsTrace
 from tracediff.accounting.sweep import Gaps
+from tracediff.formats.database import create_table, frame, insert, run_sql, sql
 from tracediff.trace.calls import Launches, distinct
 from tracediff.trace.periods import Timeline, Unit
 from tracediff.trace.ranges import Places
@@ -209,318 +212,30 @@ def _select(pieces: IdlePieces, index: Index | slice, **changed: object) -> Idle
     return IdlePieces(**kept, **changed)  # type: ignore[arg-type]
 
 
-# Numbers for what a piece of idle time is: cause, thread's role, place, holder of the GIL, whether in a copying call.
+class Names:
+    """Roles of threads and places of ranges as numbers, for tables that are summed before they are spelled out. 0: none."""
 
-CELL = ("cause", "under", "thread", "place", "holder", "holder_place", "copy")
-ENTRY = ("cause", "under", "thread", "place")
+    def __init__(self, threads: dict[int, Thread], places: Places, hosts: Hosts) -> None:
+        self._roles = sorted({thread.role for thread in threads.values()})
+        self._role_of = {tid: self._roles.index(thread.role) + 1 for tid, thread in threads.items()}
+        self._places, self._hosts = places, hosts
 
-# A cell is coded in one number, from the right: place + 1 (25 bits), the thread's role + 1 (12), copy (1), cause (5;
-# of a wait for the GIL: the number of causes + what it hides), the number of who held the GIL (20; 0 nobody).
-_ROLE_AT, _COPY_AT, _CAUSE_AT, _HOLDER_AT = 25, 37, 38, 43
-_PLACE_MASK, _ROLE_MASK, _CAUSE_MASK = (1 << 25) - 1, (1 << 12) - 1, (1 << 5) - 1
-_ENTRY_MASK = (1 << _HOLDER_AT) - 1 - (1 << _COPY_AT)
+    def role(self, tid: int) -> int:
+        """The number of a thread's role."""
+        return self._role_of.get(tid, 0)
 
-
-@dataclass(frozen=True)
-class Words:
-    """The roles and places that the numbers in cells stand for."""
-
-    roles: list[str]
-    role_of: dict[int, int]  # thread -> position in roles
-    places: Places
-    hosts: Hosts
-
-    @classmethod
-    def of(cls, threads: dict[int, Thread], places: Places, hosts: Hosts) -> Words:
-        """Number the roles of these threads."""
-        roles = sorted({thread.role for thread in threads.values()})
-        return cls(roles, {tid: roles.index(thread.role) for tid, thread in threads.items()}, places, hosts)
-
-    def code(self, tid: int, label: Index, start: Ints) -> Ints:
-        """Role and place of pieces of one thread, 0 without a thread; outside any range: between which ones."""
-        code = self.places.ids(label) + 1
-        code |= (self.role_of.get(tid, -1) + 1) << _ROLE_AT
+    def places(self, tid: int, label: Index, start: Ints) -> Ints:
+        """The place of each piece of a thread; outside any range: between which ones."""
+        place = self._places.ids(label) + 1
         outside = np.flatnonzero(label < 0)
         if tid >= 0 and len(outside):
-            ranges, labels = self.hosts.thread(tid).places
-            code[outside] += self.places.outside(ranges.start, labels, start[outside]) + 1
-        return code
+            ranges, labels = self._hosts.thread(tid).places
+            place[outside] = self._places.outside(ranges.start, labels, start[outside]) + 1
+        return place
 
-    def spelled(self, code: Ints) -> tuple[pl.Series, pl.Series]:
-        """Role and place of each code, '' where there is none; what else is in a cell's code is left alone."""
-        roles, places = pl.Series(["", *self.roles]), pl.Series(["", *self.places.names])
-        return roles.gather(code >> _ROLE_AT & _ROLE_MASK), places.gather(code & _PLACE_MASK)
-
-
-class Cells:
-    """The cells of an export, numbered as they turn up."""
-
-    def __init__(self, words: Words, copy_calls: list[int]) -> None:
-        """`copy_calls`: the CUDA functions that launch copies."""
-        self._words = words
-        self._copy_calls = copy_calls
-        self._cells, self._entries, self._holders = Numbering(), Numbering(), Numbering()
-        self._holders.numbers(np.array([-1]))  # 0: nobody, the piece is no wait for the GIL
-
-    def numbers(self, pieces: IdlePieces) -> npt.NDArray[np.int32]:
-        """The cell of each piece."""
-        code = self._words.code(pieces.tid, pieces.label, pieces.start)
-        if pieces.holder_label is None or pieces.under is None:
-            code |= pieces.cause.astype(np.int64) << _CAUSE_AT
-            launching = np.flatnonzero(pieces.cause == CODE["launch_api"])
-            api = pieces.api[launching]
-            for call in self._copy_calls:
-                code[launching[api == call]] |= 1 << _COPY_AT
-        else:
-            holder = self._words.code(pieces.holder, pieces.holder_label, pieces.start)
-            code |= (len(IDLE) + pieces.under.astype(np.int64)) << _CAUSE_AT
-            code |= self._holders.numbers(holder).astype(np.int64) << _HOLDER_AT
-        return self._cells.numbers(code)
-
-    @property
-    def size(self) -> int:
-        """How many cells there are so far."""
-        return len(self._cells.codes)
-
-    def entries(self) -> npt.NDArray[np.int32]:
-        """For each cell the number of its ENTRY: what it is but for the holder and copying."""
-        return self._entries.numbers(self._codes() & _ENTRY_MASK)
-
-    def causes(self) -> Ints:
-        """For each cell the index of its cause in IDLE."""
-        cause = self._codes() >> _CAUSE_AT & _CAUSE_MASK
-        return np.where(cause >= len(IDLE), CODE["gil_wait"], cause)
-
-    def table(self) -> pl.DataFrame:
-        """CELL, a row a cell."""
-        return self._spelled(self._codes())
-
-    def in_order(self) -> tuple[pl.DataFrame, Index]:
-        """CELL, each once and sorted by its words, and the row there of each cell."""
-        table = self.table()
-        words = table.unique().sort(CELL).with_row_index("number")
-        number = table.join(words, on=CELL, how="left", maintain_order="left")["number"]
-        return words.drop("number"), number.to_numpy()
-
-    def entry_table(self) -> pl.DataFrame:
-        """ENTRY, a row an entry."""
-        return self._spelled(np.array(self._entries.codes, np.int64)).select(ENTRY)
-
-    def _codes(self) -> Ints:
-        return np.array(self._cells.codes, np.int64)
-
-    def _spelled(self, code: Ints) -> pl.DataFrame:
-        holder = np.maximum(np.array(self._holders.codes, np.int64)[code >> _HOLDER_AT], 0)
-        cause = code >> _CAUSE_AT & _CAUSE_MASK
-        waits = cause >= len(IDLE)
-        causes = pl.Series(list(IDLE))
-        thread, place = self._words.spelled(code)
-        holder_thread, holder_place = self._words.spelled(holder)
-        return pl.DataFrame(
-            {
-                "cause": causes.gather(np.where(waits, CODE["gil_wait"], cause)),
-                "under": causes.gather(np.where(waits, cause - len(IDLE), cause)),
-                "thread": thread,
-                "place": place,
-                "holder": holder_thread,
-                "holder_place": holder_place,
-                "copy": (code >> _COPY_AT & 1).astype(np.bool_),
-            }
-        )
-
-
-# Tables of idle pieces: sums by cell, gaps by neighbours, the longest ones.
-
-WORST = 20
-_ENTRY_BITS = 20  # of a site's code
-_ENTRIES_A_GAP = 4  # 1 where graphs are launched, 3.7 where each kernel is and the GIL is traced
-
-
-class GapTables:
-    """What is kept of the idle pieces of one unit."""
-
-    def __init__(
-        self, unit: Unit, gaps: Gaps, first_period: int, stratum: Ints, cells: Cells, worst: Ints
-    ) -> None:
-        """`first_period`: number of the unit's first period; `stratum`: of each period of the export; `worst`: see `worst_index`."""
-        self._unit, self._gaps, self._first, self._cells = unit, gaps, first_period, cells
-        self._stratum = stratum
-        self._keys = int(unit.key.max(initial=0)) + 1
-        self._sums: list[tuple[Ints, ...]] = []  # period, cell, ns, pieces
-        self._neighbours = Numbering()  # stratum, ops before and after
-        self._sites = Numbering()  # neighbours, entry
-        self._entries = Samples(_ENTRIES_A_GAP * gaps.size)  # by site
-        self._longest = _Longest()
-        self._worst = worst
-        self._worst_pieces = np.zeros((4, 0), np.int64)  # gap, cell, start, end
-
-    def add(self, parts: list[IdlePieces], low: int, high: int) -> None:
-        """Take in the pieces of the gaps [low, high)."""
-        cell = np.concatenate([self._cells.numbers(part) for part in parts])
-        gap, start, end, api = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("gap", "start", "end", "api")
-        )
-        ns, cells = end - start, self._cells.size
-        period = self._gaps.period[low:high]
-        first = int(period[0])
-        code, position = grouped((period - first)[gap] * np.int64(cells) + cell)
-        sums = sum_by(position, len(code), ns), count_by(position, len(code))
-        self._sums.append((code // cells + first, code % cells, *sums))
-        self._add_entries(gap, cell, ns, low, high)
-        self._longest.add(cell, start, end, gap + low, api, cells)
-        among = slice(*np.searchsorted(self._worst, [low, high]).tolist())
-        if among.stop > among.start:
-            found = np.flatnonzero(np.isin(gap, self._worst[among] - low))
-            pieces = np.stack((gap[found] + low, cell[found], start[found], end[found]))
-            self._worst_pieces = np.concatenate((self._worst_pieces, pieces), axis=1)
-
-    def _add_entries(self, gap: Index, cell: Index, ns: Ints, low: int, high: int) -> None:
-        """Pieces of one gap with one cause and place (a walk in and out of calls) are one entry of that gap."""
-        gap, entry, whole = _merged(gap, self._cells.entries()[cell], ns, high - low)
-        gaps, key = self._gaps.take(slice(low, high)), self._unit.key
-        around = self._stratum[gaps.period + self._first] * self._keys + key[gaps.previous]
-        around = self._neighbours.numbers(around * self._keys + key[gaps.op])
-        site = self._sites.numbers(around[gap].astype(np.int64) << _ENTRY_BITS | entry)
-        self._entries.add(site, whole)
-
-    def sums(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Period (of the unit), cell -> ns, pieces."""
-        if not self._sums:
-            nothing = np.empty(0, np.int64)
-            return nothing, nothing, nothing, nothing
-        period, cell, ns, count = (
-            np.concatenate([part[column] for part in self._sums]) for column in range(4)
-        )
-        # a period may have been met in two stretches
-        code, position = grouped(period * self._cells.size + cell)
-        sums = sum_by(position, len(code), ns), sum_by(position, len(code), count)
-        return code // self._cells.size, code % self._cells.size, *sums
-
-    def gaps(self, names: list[str]) -> pl.DataFrame:
-        """stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns."""
-        code = np.array(self._sites.codes, np.int64)
-        counts, sums, (p50, p99) = self._entries.take(len(code), (0.5, 0.99))
-        around = np.array(self._neighbours.codes, np.int64)[code >> _ENTRY_BITS]
-        op_name = pl.Series(names, dtype=pl.String)
-        table = self._cells.entry_table()[code & ((1 << _ENTRY_BITS) - 1)].with_columns(
-            stratum=pl.Series(around // self._keys // self._keys),
-            previous=op_name.gather(around // self._keys % self._keys),
-            next=op_name.gather(around % self._keys),
-            count=pl.Series(counts),
-            ns=pl.Series(sums),
-            p50_ns=pl.Series(p50),
-            p99_ns=pl.Series(p99),
-        )
-        by = ["stratum", *ENTRY, "previous", "next"]
-        # kernels of one name with different grids are rows of their own
-        return table.select(*by, "count", "ns", "p50_ns", "p99_ns").sort(*by, "ns", "count", "p50_ns")
-
-    def longest(self, periods: pl.DataFrame, api_names: dict[int, tuple[str, str]]) -> pl.DataFrame:
-        """For each cell the longest piece, a place to jump to, and the CUDA function it lies in ('' none)."""
-        cell, start, end, gap, api = self._longest.rows()
-        table = self._cells.table()[cell].drop("under")
-        by = table.columns
-        return (
-            table.with_columns(
-                start=pl.Series(start),
-                end=pl.Series(end),
-                period=pl.Series(self._gaps.period[gap].astype(np.int64) + self._first),
-                api=pl.Series(
-                    [api_names[one][0] if one >= 0 else "" for one in api.tolist()], dtype=pl.String
-                ),
-            )
-            .sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
-            .unique(by, keep="first", maintain_order=True)
-            .join(
-                periods.select("period", "number", "rank", "phase"),
-                on="period",
-                how="left",
-                maintain_order="left",
-            )
-            .drop("period")
-        )
-
-    def worst(self, periods: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        """The longest single gaps, each with its largest cause."""
-        gap, cell, start, end = self._worst_pieces
-        order = np.lexsort((start, start - end, gap))
-        cells = cell[order][np.searchsorted(gap[order], self._worst)]
-        gaps, key = self._gaps.take(self._worst), self._unit.key
-        op_name = pl.Series(names, dtype=pl.String)
-        return (
-            self._cells.table()[cells]
-            .with_columns(
-                start=pl.Series(gaps.start),
-                ns=pl.Series(gaps.end - gaps.start),
-                period=pl.Series(gaps.period.astype(np.int64) + self._first),
-                previous=op_name.gather(key[gaps.previous]),
-                next=op_name.gather(key[gaps.op]),
-            )
-            .sort("ns", "start", descending=[True, False])
-            .join(periods.select("period", "phase", "rank"), on="period", how="left", maintain_order="left")
-            .select("start", "ns", "cause", "thread", "place", "previous", "next", "phase", "rank")
-        )
-
-
-def worst_index(gaps: Gaps) -> Ints:
-    """Positions of the longest gaps, in order of time."""
-    length = gaps.end - gaps.start
-    least = np.partition(length, -WORST)[-WORST] if gaps.size > WORST else 0
-    long = np.flatnonzero(length >= least)
-    return np.sort(long[np.lexsort((gaps.start[long], -length[long]))][:WORST])
-
-
-class _Longest:
-    """The longest piece of each cell, the earliest of several; stretches come in order of time."""
-
-    def __init__(self) -> None:
-        self._rows = np.zeros((5, 0), np.int64)  # start, end, gap, api, 1 where there is one; a column a cell
-
-    def add(self, cell: Index, start: Ints, end: Ints, gap: Index, api: Index, cells: int) -> None:
-        """Take in pieces; `cells`: how many cells there are so far."""
-        self._rows = np.pad(self._rows, ((0, 0), (0, cells - self._rows.shape[1])))
-        ns, before = end - start, self._rows[1] - self._rows[0]
-        longest = before.copy()
-        np.maximum.at(longest, cell, ns)
-        found = np.flatnonzero((ns == longest[cell]) & (ns > before[cell]))
-        found = found[np.lexsort((start[found], cell[found]))]
-        found = found[np.unique(cell[found], return_index=True)[1]]
-        for row, values in zip(self._rows, (start, end, gap, api), strict=False):
-            row[cell[found]] = values[found]
-        self._rows[4, cell[found]] = 1
-
-    def rows(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-        """cell, start, end, gap, api."""
-        cell = np.flatnonzero(self._rows[4])
-        start, end, gap, api = self._rows[:4, cell]
-        return cell, start, end, gap, api
-
-
-def _merged(gap: Index, entry: Index, ns: Ints, gaps: int) -> tuple[Index, Index, Ints]:
-    """Pieces -> each gap and entry once, with the sum of ns. Most gaps are one piece: they are not sorted."""
-    several = (count_by(gap, gaps) > 1)[gap]
-    rest = np.flatnonzero(several)
-    if not len(rest):
-        return gap, entry, ns
-    rest = rest[_by_two(gap[rest], entry[rest])]
-    of, what = gap[rest], entry[rest]
-    fresh = np.ones(len(rest), np.bool_)
-    fresh[1:] = (of[1:] != of[:-1]) | (what[1:] != what[:-1])
-    first = np.flatnonzero(fresh)
-    alone = ~several
-    return (
-        np.concatenate((gap[alone], of[first])),
-        np.concatenate((entry[alone], what[first])),
-        np.concatenate((ns[alone], np.add.reduceat(ns[rest], first))),
-    )
-
-
-def _by_two(major: Index, minor: Index) -> npt.NDArray[np.intp]:
-    """Order by major, then minor. Numbers of 16 bits are sorted in two passes without a comparison (radix sort)."""
-    if max(major.max(), minor.max()) >= 1 << 16:
-        return np.lexsort((minor, major))
-    order = np.argsort(minor.astype(np.uint16), kind="stable")
-    return order[np.argsort(major[order].astype(np.uint16), kind="stable")]
+    def tables(self) -> dict[str, list[str]]:
+        """Name of a table -> the texts of its numbers."""
+        return {"role_name": ["", *self._roles], "place_name": ["", *self._places.names]}
 
 
 # Host work that kept a GPU idle, told apart by the calls that the thread was in and by whether it was on a CPU.
@@ -529,7 +244,7 @@ HOST_WORK = {
     "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "gil": pl.Boolean, "call": pl.String,
     "mpi": pl.Boolean, "off_cpu": pl.Boolean, "ns": pl.Int64,
 }  # fmt: skip
-_BY = ["stratum", "code", "gil", "call", "off_cpu"]
+_BY = ["stratum", "thread", "place", "gil", "call", "off_cpu"]
 
 
 class HostWork:
@@ -539,8 +254,8 @@ class HostWork:
     A wait for the GIL that would be host work without the GIL's trace is kept apart (`gil`).
     """
 
-    def __init__(self, trace: OsTrace, words: Words) -> None:
-        self._trace, self._words = trace, words
+    def __init__(self, trace: OsTrace, names: Names) -> None:
+        self._trace, self._names = trace, names
         self._threads: dict[int, tuple[Intervals, Ints, Intervals, Ints, Intervals]] = {}
         self._parts: list[pl.DataFrame] = []
 
@@ -551,11 +266,11 @@ class HostWork:
             waits = np.zeros(len(direct), np.bool_) if part.under is None else part.under == CODE["host_work"]
             chosen = np.flatnonzero(direct | waits)
             if len(chosen) and part.tid >= 0:
-                code = self._words.code(part.tid, part.label[chosen], part.start[chosen])
+                place = self._names.places(part.tid, part.label[chosen], part.start[chosen])
                 pieces = Intervals(part.start[chosen], part.end[chosen])
-                self._add(part.tid, pieces, stratum[part.gap[chosen]], code, waits[chosen] & ~direct[chosen])
+                self._add(part.tid, pieces, stratum[part.gap[chosen]], place, waits[chosen] & ~direct[chosen])
 
-    def _add(self, tid: int, pieces: Intervals, stratum: Ints, code: Ints, gil: Ints) -> None:
+    def _add(self, tid: int, pieces: Intervals, stratum: Ints, place: Ints, gil: Ints) -> None:
         if tid not in self._threads:
             trace = self._trace
             self._threads[tid] = (*trace.mpi.of(tid), *trace.os.of(tid), trace.off_cpu_of(tid))
@@ -571,7 +286,7 @@ class HostWork:
         self._parts.append(
             pl.DataFrame(
                 {
-                    "stratum": stratum[piece], "code": code[piece], "gil": gil[piece], "call": call[switched.query],
+                    "stratum": stratum[piece], "thread": np.full(len(piece), self._names.role(tid)), "place": place[piece], "gil": gil[piece], "call": call[switched.query],
                     "off_cpu": switched.part >= 0, "ns": switched.end - switched.start,
                 }
             ).group_by(_BY).agg(pl.col("ns").sum())
@@ -582,7 +297,10 @@ class HostWork:
         if not self._parts:
             return pl.DataFrame(schema=HOST_WORK)
         sums = pl.concat(self._parts)
-        thread, place = self._words.spelled(sums["code"].to_numpy())
+        spelled = [pl.Series(texts) for texts in self._names.tables().values()]
+        thread, place = (
+            texts.gather(sums[name]) for texts, name in zip(spelled, ("thread", "place"), strict=True)
+        )
         names = pl.Series(["", *self._trace.os.names, *self._trace.mpi.names], dtype=pl.String)
         named = sums.with_columns(
             thread=thread, place=place, call=names.gather(sums["call"].to_numpy() + 1),
@@ -592,17 +310,16 @@ class HostWork:
         return named.group_by(by).agg(pl.col("ns").sum()).select(*HOST_WORK).sort(by)
 
 
-# Idle time of one export: gaps cut into pieces a stretch at a time, and summed.
+# Idle time of one export: gaps cut into pieces, a block at a time, into tables that SQL sums.
 
-# Gaps cut at a time: few enough for their pieces to stay in the processor's cache, and to be told apart by 16 bits.
-_STRETCH = 1 << 15
+_BLOCK = 1 << 15  # gaps cut at a time: few enough for their pieces to stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class IdleTables:
-    """causes: ns of each period of each unit by IDLE. The frames are those of `Reduction`."""
+    """causes: ns of each period by IDLE. The frames are those of `Reduction`."""
 
-    causes: list[Ints]
+    causes: Ints
     cells: pl.DataFrame
     idle_ns: pl.DataFrame
     gaps: pl.DataFrame
@@ -611,10 +328,11 @@ class IdleTables:
 
 
 def idle_tables(
+    db: duckdb.DuckDBPyConnection,
     timeline: Timeline,
     gaps: list[Gaps],
     periods: pl.DataFrame,
-    words: Words,
+    names: Names,
     hosts: Hosts,
     host_work: HostWork | None = None,
 ) -> IdleTables:
@@ -622,43 +340,98 @@ def idle_tables(
 
     `host_work` is handed every piece, where the operating system's calls or switches were recorded.
     """
-    names = timeline.keys["name"].to_list()
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     stratum = periods["stratum"].to_numpy()
-    cells = Cells(words, copies)
-    launches, labels = timeline.launches, hosts.labels(timeline.launches)
-    causes, idle, by_neighbours, worst, moments = [], [], [], [], []
-    first = 0
-    for unit, own in zip(timeline.units, gaps, strict=True):
-        tables = GapTables(unit, own, first, stratum, cells, worst_index(own))
-        for low, high in stretches(own.size, _STRETCH):
-            some = own.take(slice(low, high))
-            pieces = attribute(unit, some, launches, labels, hosts)
-            tables.add(pieces, low, high)
+    labels = hosts.labels(timeline.launches)
+    run_sql(db, "accounting/idle_tables")
+    pieces = _Rows(db, "idle_piece")
+    first_period = first_gap = 0
+    for number, (unit, own) in enumerate(zip(timeline.units, gaps, strict=True)):
+        period = own.period + np.int32(first_period)
+        insert(db, "idle_gap", {
+            "gap": np.arange(first_gap, first_gap + own.size), "unit": np.full(own.size, number), "period": period,
+            "start_ns": own.start, "end_ns": own.end, "previous": unit.key[own.previous], "next": unit.key[own.op],
+        })  # fmt: skip
+        for low, high in stretches(own.size, _BLOCK):
+            parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
+            for part in parts:
+                pieces.add(_piece_rows(part, names, copies, period[low:high], first_gap + low))
             if host_work is not None:
-                host_work.add(pieces, stratum[some.period + first])
-        period, cell, ns, count = tables.sums()
-        by_cause = period * len(IDLE) + cells.causes()[cell]
-        causes.append(sum_by(by_cause, len(unit.step) * len(IDLE), ns).reshape(-1, len(IDLE)))
-        idle.append((period + first, cell, ns, count))
-        worst.append(tables.worst(periods, names))
-        moments.append(tables.longest(periods, timeline.api_names))
-        by_neighbours.append(tables.gaps(names))
-        first += len(unit.step)
-    table, number = cells.in_order()
-    idle_ns = _by_cell(number, len(table), *(np.concatenate(column) for column in zip(*idle, strict=True)))
-    return IdleTables(causes, table, idle_ns, pl.concat(by_neighbours), pl.concat(worst), pl.concat(moments))
-
-
-def _by_cell(number: Index, cells: int, period: Ints, cell: Ints, ns: Ints, count: Ints) -> pl.DataFrame:
-    """period, cell -> ns, count, in order of both. `number`: of each cell its place in the order of words."""
-    code, position = grouped(period * max(cells, 1) + number[cell])
-    size = len(code)
-    return pl.DataFrame(
-        {
-            "period": (code // max(cells, 1)).astype(np.int32),
-            "cell": (code % max(cells, 1)).astype(np.int32),
-            "ns": sum_by(position, size, ns),
-            "count": sum_by(position, size, count),
-        }
+                host_work.add(parts, stratum[period[low:high]])
+        first_period += len(unit.step)
+        first_gap += own.size
+    pieces.flush()
+    texts = {"cause_name": list(IDLE), "op_name": timeline.keys["name"].to_list(), **names.tables()}
+    for name, words in texts.items():
+        create_table(db, name, {"number": np.arange(len(words)), "text": np.array(words, object)})
+    create_table(db, "period_shape", {"period": np.arange(len(stratum)), "stratum": stratum})
+    run_sql(db, "accounting/idle_cell")
+    cells, idle_ns, by_neighbours, worst, moments = (
+        frame(db, sql(f"accounting/idle_{name}")) for name in ("cells", "ns", "gaps", "worst", "moments")
     )
+    for name in ("idle_gap", "idle_piece", "idle_cell", "period_shape", *texts):
+        db.execute(f"DROP TABLE {name}")
+    cause = np.array([CODE[name] for name in cells["cause"]], np.int64)[idle_ns["cell"]]
+    code = idle_ns["period"].to_numpy() * len(IDLE) + cause
+    of_step = periods.select("period", "number", "rank", "phase")
+    return IdleTables(
+        sum_by(code, len(periods) * len(IDLE), idle_ns["ns"].to_numpy()).reshape(-1, len(IDLE)),
+        cells.drop("cell"),
+        idle_ns.cast({"period": pl.Int32, "cell": pl.Int32}),
+        by_neighbours,
+        worst.join(
+            of_step.select("period", "phase", "rank"), on="period", how="left", maintain_order="left"
+        ).drop("period"),
+        moments.join(of_step, on="period", how="left", maintain_order="left").drop("period"),
+    )
+
+
+class _Rows:
+    """Rows of a table, handed over many at a time, for each time costs milliseconds."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, table: str) -> None:
+        self._db, self._table = db, table
+        self._parts: list[dict[str, npt.NDArray[Any]]] = []
+        self._size = 0
+
+    def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        """Add rows: columns of one length."""
+        self._parts.append(columns)
+        self._size += len(next(iter(columns.values())))
+        if self._size >= 1 << 18:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what was added."""
+        if self._size:
+            names = list(self._parts[0])
+            insert(
+                self._db,
+                self._table,
+                {name: np.concatenate([part[name] for part in self._parts]) for name in names},
+            )
+        self._parts, self._size = [], 0
+
+
+def _piece_rows(
+    pieces: IdlePieces, names: Names, copies: list[int], period: Index, first_gap: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the table idle_piece. `period`: of each gap of the block; `copies`: the CUDA functions that copy."""
+    size = len(pieces.gap)
+    under, holder, holder_place = pieces.cause, 0, np.zeros(size, np.int32)
+    if pieces.under is not None and pieces.holder_label is not None:
+        under = pieces.under
+        if pieces.holder >= 0:
+            holder = names.role(pieces.holder)
+            holder_place = names.places(pieces.holder, pieces.holder_label, pieces.start).astype(np.int32)
+    copy = pieces.cause == CODE["launch_api"]
+    if copy.any():
+        copy &= np.isin(pieces.api, copies)
+    return {
+        "gap": (pieces.gap + first_gap).astype(np.int32), "period": period[pieces.gap], "start_ns": pieces.start,
+        "end_ns": pieces.end, "cause": pieces.cause.astype(np.uint8), "under": under.astype(np.uint8),
+        "thread": np.full(size, names.role(pieces.tid), np.uint16),
+        "place": names.places(pieces.tid, pieces.label, pieces.start).astype(np.int32),
+        "holder": np.full(size, holder, np.uint16), "holder_place": holder_place, "copy": copy,
+        "api": pieces.api.astype(np.int32),
+    }  # fmt: skip

@@ -13,7 +13,7 @@ from tracediff.accounting.collectives import collective_waits
 from tracediff.accounting.gil import read_gil
 from tracediff.accounting.host import host_tables
 from tracediff.accounting.hosts import Hosts
-from tracediff.accounting.idle import IDLE, HostWork, Words, idle_tables
+from tracediff.accounting.idle import IDLE, HostWork, Names, idle_tables
 from tracediff.accounting.kernels import (
     kernel_table,
     launch_table,
@@ -84,11 +84,12 @@ def reduce_capture(
     del sample
     gaps = [one.gaps for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
-    words, trace = Words.of(threads, places, hosts), OsTrace(capture)
-    host_work = HostWork(trace, words) if trace.any else None
-    idle = idle_tables(timeline, gaps, periods, words, hosts, host_work)
-    causes = np.concatenate(idle.causes)
-    periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
+    names, trace = Names(threads, places, hosts), OsTrace(capture)
+    host_work = HostWork(trace, names) if trace.any else None
+    idle = idle_tables(capture.db, timeline, gaps, periods, names, hosts, host_work)
+    periods = periods.with_columns(
+        pl.Series(name, idle.causes[:, number]) for number, name in enumerate(IDLE)
+    )
     return Reduction(
         name=capture.name,
         fingerprint=capture.fingerprint,

@@ -250,3 +250,10 @@ def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str,
     db.register(f"{name}_arrays", dict(columns))
     db.execute(f"CREATE OR REPLACE TABLE {identifier(name)} AS FROM {identifier(name + '_arrays')}")
     db.unregister(f"{name}_arrays")
+
+
+def insert(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Add rows, numpy arrays of one length, to a table that has these columns."""
+    db.register(f"{name}_arrays", dict(columns))
+    db.execute(f"INSERT INTO {identifier(name)} BY NAME FROM {identifier(name + '_arrays')}")
+    db.unregister(f"{name}_arrays")
