@@ -43,7 +43,7 @@ def test_the_import_is_light():
     """Nothing of weight is imported before something is used."""
     code = "import sys, tracediff; tracediff.__version__; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    heavy = {"polars", "duckdb", "numpy", "scipy", "matplotlib", "jinja2", "rich", "click", "msgspec"}
+    heavy = {"polars", "duckdb", "numpy", "scipy", "jinja2", "rich", "click", "msgspec"}
     assert heavy & set(json.loads(done.stdout.replace("'", '"'))) == set()
 
 

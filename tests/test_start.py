@@ -12,7 +12,7 @@ from tests.serving import serving
 from tests.tiny import ROOT
 
 # Besides what the command line itself needs. The largest take 0.05 to 0.3 s each.
-LIBRARIES = ("duckdb", "polars", "numpy", "scipy", "matplotlib", "jinja2", "rich", "msgspec")
+LIBRARIES = ("duckdb", "polars", "numpy", "scipy", "jinja2", "rich", "msgspec")
 # Parts of libraries that a comparison without a page does without.
 UNUSED = (
     "matplotlib", "jinja2", "rich", "pyarrow", "pandas", "dask", "distributed", "scipy.stats",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.measure.test_timelines import result_of
+from tests.steps.test_timelines import result_of
 
 
 def test_kernels_of_a_workload_add_up_to_its_gpu_time() -> None:

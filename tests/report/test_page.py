@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.measure.test_timelines import result_of
 from tests.report import hostile, sample
 from tests.report.browser import Watched, check_looks, launched
+from tests.steps.test_timelines import result_of
 from tracediff.report.html import render_html
 
 

@@ -16,7 +16,7 @@ import tracediff.companions
 from tracediff.errors import TracediffError
 
 # name -> (module with a click command of the same name, short help). Modules are imported only when used:
-# `tracediff --help` must not pay for DuckDB, polars or matplotlib.
+# `tracediff --help` must not pay for DuckDB or polars.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),

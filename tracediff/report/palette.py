@@ -7,22 +7,21 @@ from tracediff.report.causes import CAUSES, CauseWords
 
 BY_KEY: dict[str, CauseWords] = {key: CAUSES[key] for key in CATEGORIES}
 
-TOTAL_LIGHT, TOTAL_DARK = "#4a525d", "#b3bbc6"
-INK_LIGHT, INK_DARK = "#1b1f24", "#e6e8eb"
-MUTED_LIGHT, MUTED_DARK = "#5a626d", "#a0a8b3"
-RULE_LIGHT, RULE_DARK = "#dfe2e6", "#2f353d"
-PAPER_LIGHT, PAPER_DARK = "#ffffff", "#14171b"
-# Figures are drawn in the light colours; in the page each becomes a variable, so that they follow the theme.
-_VARIABLES: dict[str, tuple[str, str]] = {
-    **{f"--cat-{c.key.replace('_', '-')}": (c.light, c.dark) for c in BY_KEY.values()},
-    "--total": (TOTAL_LIGHT, TOTAL_DARK),
-    "--ink": (INK_LIGHT, INK_DARK),
-    "--muted": (MUTED_LIGHT, MUTED_DARK),
-    "--rule": (RULE_LIGHT, RULE_DARK),
-    "--paper": (PAPER_LIGHT, PAPER_DARK),
+
+def variable(key: str) -> str:
+    """The colour of a category as a variable of the page; one that this version does not know has that of no cause."""
+    return f"--cat-{(key if key in BY_KEY else 'unattributed').replace('_', '-')}"
+
+
+_COLOURS: dict[str, tuple[str, str]] = {
+    **{variable(c.key): (c.light, c.dark) for c in BY_KEY.values()},
+    "--total": ("#4a525d", "#b3bbc6"),
+    "--ink": ("#1b1f24", "#e6e8eb"),
+    "--muted": ("#5a626d", "#a0a8b3"),
+    "--rule": ("#dfe2e6", "#2f353d"),
+    "--paper": ("#ffffff", "#14171b"),
 }
-BY_COLOUR: dict[str, str] = {light: name for name, (light, _) in _VARIABLES.items()}
-assert len(BY_COLOUR) == len(_VARIABLES), "every figure colour must be distinct"
+LIGHT: dict[str, str] = {name: light for name, (light, _) in _COLOURS.items()}
 
 
 def category(key: str) -> CauseWords:
@@ -40,7 +39,7 @@ def order(keys: set[str]) -> list[str]:
 
 def stylesheet() -> str:
     """Return the variables as CSS: light, dark by preference, and both forced by `data-theme`."""
-    light = "".join(f"{name}:{pair[0]};" for name, pair in _VARIABLES.items())
-    dark = "".join(f"{name}:{pair[1]};" for name, pair in _VARIABLES.items())
+    light = "".join(f"{name}:{pair[0]};" for name, pair in _COLOURS.items())
+    dark = "".join(f"{name}:{pair[1]};" for name, pair in _COLOURS.items())
     preferred = f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
     return f":root{{{light}}}\n{preferred}\n@media screen{{:root[data-theme=dark]{{{dark}}}}}"

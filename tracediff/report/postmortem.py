@@ -6,7 +6,6 @@ Sections: summary, impact, latencies and gates where there are any, timeline, wh
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -603,7 +602,6 @@ def _actions(result: Result) -> list[Block]:
 
 # The post-mortem as files: Markdown with a figure beside it, or one HTML page, by the name's ending.
 
-_MARGIN = 12  # of a drawing in a file of its own
 _LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 
@@ -630,17 +628,17 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     """Return every file and its content."""
     result = neutral(result)
     blocks = build(result)
-    drawing = render_svg(waterfall.build(result))
+    chart = waterfall.build(result)
     files = file_names(path)
     if len(files) == 1:
-        return {path: _html(blocks, drawing).encode()}
+        return {path: _html(blocks, render_svg(chart)).encode()}
     figure = files[1]
     image = Markdown(f"![Step-time waterfall, drawn]({quote(figure.name)})")
     text = templates.markdown_environment().get_template("postmortem.md.j2")
     rendered = text.render(
         blocks=blocks, image=image, inline=_inline, cell=_cell, hashes=lambda level: Markdown("#" * level)
     )
-    return {path: rendered.encode(), figure: standalone(drawing).encode()}
+    return {path: rendered.encode(), figure: render_svg(chart, alone=True).encode()}
 
 
 def _figure_path(path: Path) -> Path:
@@ -682,17 +680,3 @@ def _html(blocks: list[document.Block], drawing: str) -> str:
         stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("postmortem.css")),
         drawing=Markup(drawing),
     )
-
-
-def standalone(drawing: str) -> str:
-    """Make a drawing for a page into a file of its own: names for its colours become the colours, on white."""
-    colours = {variable: colour for colour, variable in palette.BY_COLOUR.items()}
-    body = re.sub(r"var\((--[\w-]+)\)", lambda found: colours.get(found[1], "sans-serif"), drawing)
-    width, height = (float(one) for one in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
-    across, down = width + 2 * _MARGIN, height + 2 * _MARGIN
-    opening = body.index(">") + 1
-    size = f'viewBox="{-_MARGIN} {-_MARGIN} {across:g} {down:g}" width="{across:g}" height="{down:g}"'
-    tag = body[:opening].replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
-    tag = re.sub(r'viewBox="[^"]*"', size, tag)
-    paper = f'<rect x="{-_MARGIN}" y="{-_MARGIN}" width="{across:g}" height="{down:g}" fill="{palette.PAPER_LIGHT}"/>'
-    return f"{tag}{paper}{body[opening:]}"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import io
 import math
-import re
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tracediff.model import Evidence, Result
-from tracediff.report import palette, units, words
+from tracediff.report import palette, templates, units, words
 
 NOT_CAPTURED = "not captured"
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
@@ -180,15 +177,17 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-# The waterfall as SVG to put inside a page: text stays text, and the colours follow the page.
+# The waterfall as SVG: shapes as data, positions in the units of its viewBox; templates/waterfall.svg.j2 writes them.
 
 _ROW, _TOP, _BOTTOM = 21.0, 8.0, 26.0
 _BAR, _SIZE, _SMALL = 13.0, 10.5, 9.0
+_BASELINE = 0.35  # of the size: how far below its middle a text stands
+_MARGIN = 12.0  # of a drawing in a file of its own
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Widths in points of the SVG: labels, the plot, then two columns of figures by their right ends."""
+    """Widths: labels, the plot, then two columns of figures by their right ends."""
 
     name: str
     width: float
@@ -204,27 +203,75 @@ NARROW = Layout(
 )  # for a telephone: the letters keep their size
 
 
-def render_svg(waterfall: Waterfall, layout: Layout = WIDE) -> str:
-    """Draw the shown rows, top to bottom, as an `<svg>` element with a title and a description."""
-    import matplotlib
-    from matplotlib.figure import Figure
+@dataclass(frozen=True)
+class Stroke:
+    """A line. `colour`: a variable of the palette, as in the other shapes."""
 
-    rows = waterfall.shown
-    height = _TOP + _ROW * len(rows) + _BOTTOM
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever the reader's own configuration says
-        matplotlib.rcParams["svg.hashsalt"] = "tracediff"
-        matplotlib.rcParams["svg.fonttype"] = "none"
-        matplotlib.rcParams["font.family"] = ["DejaVu Sans"]  # ships with matplotlib: the same everywhere
-        figure = Figure(figsize=(layout.width / 72, height / 72), frameon=False)
-        axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        axes.set_xlim(0, layout.width)
-        axes.set_ylim(height, 0)
-        axes.set_axis_off()
-        _Drawing(axes, waterfall, layout).draw(rows)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _for_page(out.getvalue(), describe(waterfall), layout)
+    x: tuple[float, float]
+    y: tuple[float, float]
+    colour: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """A bar; cut: it does not begin at zero."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    faint: bool
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text at its baseline. anchor: start, middle or end."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+    colour: str
+    size: float
+    bold: bool = False
+
+
+@dataclass
+class Drawing:
+    """The shapes in the order of drawing."""
+
+    layout: Layout
+    height: float
+    strokes: list[Stroke] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+
+    def write(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        anchor: str = "end",
+        colour: str = "--muted",
+        size: float = _SIZE,
+        *,
+        bold: bool = False,
+    ) -> None:
+        """Add a text around the height y, with a proper minus sign and space before a percent sign."""
+        text = text.replace("-", "\u2212").replace(" %", "\u202f%") if anchor != "start" else text
+        self.labels.append(
+            Label(round(x, 2), round(y + _BASELINE * size, 2), text, anchor, colour, size, bold)
+        )
+
+
+def render_svg(waterfall: Waterfall, layout: Layout = WIDE, *, alone: bool = False) -> str:
+    """Draw the shown rows as an `<svg>` element whose colours follow the page, or `alone` as a file of its own."""
+    drawing = draw(waterfall, layout)
+    return templates.html_environment().get_template("waterfall.svg.j2").render(
+        d=drawing, description=describe(waterfall), alone=alone, margin=_MARGIN, colours=palette.LIGHT
+    )  # fmt: skip
 
 
 def describe(waterfall: Waterfall) -> str:
@@ -236,114 +283,52 @@ def describe(waterfall: Waterfall) -> str:
     return "; ".join([*parts, f"candidate {scale.time(waterfall.bars[-1].end_ns)}"])
 
 
-class _Drawing:
-    """One figure; `axes` has the points of the SVG as its coordinates, y downwards."""
+def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
+    """Lay the shown rows out, top to bottom."""
+    rows, scale = waterfall.shown, waterfall.scale
+    low, high = waterfall.axis()
+    left, right = layout.plot
+    bottom = _TOP + _ROW * len(rows)
+    out = Drawing(layout, bottom + _BOTTOM)
 
-    def __init__(self, axes: Any, waterfall: Waterfall, layout: Layout) -> None:
-        self.axes = axes
-        self.layout = layout
-        self.waterfall = waterfall
-        self.low, self.high = waterfall.axis()
-        self.per_ns = (self.layout.plot[1] - self.layout.plot[0]) / (self.high - self.low)
+    def x(ns: float) -> float:
+        return round(left + (max(ns, low) - low) * (right - left) / (high - low), 2)
 
-    def x(self, ns: float) -> float:
-        return self.layout.plot[0] + (max(ns, self.low) - self.low) * self.per_ns
-
-    def draw(self, rows: list[Bar]) -> None:
-        bottom = _TOP + _ROW * len(rows)
-        self._axis(bottom)
-        for number, bar in enumerate(rows):
-            middle = _TOP + _ROW * (number + 0.5)
-            if number + 1 < len(rows):
-                x = self.x(bar.end_ns)
-                self._line((x, x), (middle + _BAR / 2, middle + _ROW - _BAR / 2), palette.MUTED_LIGHT, 0.7, 2)
-            self._row(bar, middle)
-
-    def _axis(self, bottom: float) -> None:
-        scale = self.waterfall.scale
-        for tick in nice_ticks(self.low, self.high, self.layout.ticks):
-            self._line((self.x(tick),) * 2, (_TOP, bottom), palette.RULE_LIGHT, 0.7, 0)
-            text = units.Scale(scale.unit, scale.factor, _decimals(tick, scale)).number(tick)
-            self._text(self.x(tick), bottom + 10, text, "center", palette.MUTED_LIGHT, _SMALL)
-        note = f"{units.symbol(scale)} a step" + (", axis cut" if self.low > 0 else "")
-        self._text(self.layout.percent, bottom + 10, note, "right", palette.MUTED_LIGHT, _SMALL)
-
-    def _row(self, bar: Bar, middle: float) -> None:
+    for tick in nice_ticks(low, high, layout.ticks):
+        out.strokes.append(Stroke((x(tick), x(tick)), (_TOP, bottom), "--rule"))
+        text = units.Scale(scale.unit, scale.factor, _decimals(tick, scale)).number(tick)
+        out.write(x(tick), bottom + 10, text, "middle", size=_SMALL)
+    unit = f"{units.symbol(scale)} a step" + (", axis cut" if low > 0 else "")
+    out.write(layout.percent, bottom + 10, unit, size=_SMALL)
+    for number, bar in enumerate(rows):
+        middle = _TOP + _ROW * (number + 0.5)
         total = bar.kind in ("baseline", "candidate")
-        weight = "bold" if total else "normal"
-        colour = palette.TOTAL_LIGHT if total else palette.category(bar.key).light
-        self._text(0, middle, bar.label, "left", palette.INK_LIGHT, _SIZE, weight)
+        if number + 1 < len(rows):
+            out.strokes.append(
+                Stroke((x(bar.end_ns),) * 2, (middle + _BAR / 2, middle + _ROW - _BAR / 2), "--muted")
+            )
+        out.write(0, middle, bar.label, "start", "--ink", bold=total)
         if not bar.captured:
-            text = NOT_CAPTURED if bar.note == NOT_CAPTURED else "captured on one side only"
-            self._text(self.layout.percent, middle, text, "right", palette.MUTED_LIGHT, _SIZE)
-            return
-        left, right = sorted((self.x(bar.start_ns), self.x(bar.end_ns)))
-        faint = 0.5 if bar.level == "within_noise" else None
-        self._rectangle(left, middle - _BAR / 2, max(right - left, 1.2), colour, faint)
-        if total and self.low > 0:
-            self._cut(middle)
-        scale = self.waterfall.scale
-        value = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
-        self._text(
-            self.layout.value, middle, value.replace("-", "\u2212"), "right", palette.INK_LIGHT, _SIZE, weight
-        )
-        if bar.kind == "baseline":  # its own place in the column is empty
-            self._text(self.layout.percent, middle, OF_STEP, "right", palette.MUTED_LIGHT, _SMALL)
-        if not total:
-            percent = units.delta(scale, bar.delta_ns, self.waterfall.bars[0].end_ns, bar.level).percent
-            text = percent.replace("-", "\u2212").replace(" %", "\u202f%")
-            self._text(self.layout.percent, middle, text, "right", palette.MUTED_LIGHT, _SIZE)
-
-    def _cut(self, middle: float) -> None:
-        """Cut a total's bar near its start: it does not begin at zero."""
-        from matplotlib.patches import Polygon
-
-        top, bottom = middle - _BAR / 2 - 1, middle + _BAR / 2 + 1
-        for x in (self.layout.plot[0] + 9, self.layout.plot[0] + 14):
-            corners = [(x, bottom), (x + 2, bottom), (x + 5, top), (x + 3, top)]
-            patch = Polygon(corners, closed=True, facecolor=palette.PAPER_LIGHT, linewidth=0, zorder=4)
-            self.axes.add_patch(patch).set_clip_on(False)
-
-    def _rectangle(self, x: float, y: float, width: float, colour: str, alpha: float | None) -> None:
-        from matplotlib.patches import Rectangle
-
-        patch = Rectangle((x, y), width, _BAR, facecolor=colour, linewidth=0, alpha=alpha, zorder=3)
-        self.axes.add_patch(patch).set_clip_on(False)
-
-    def _line(
-        self, x: tuple[float, float], y: tuple[float, float], colour: str, width: float, order: int
-    ) -> None:
-        from matplotlib.lines import Line2D
-
-        self.axes.add_line(Line2D(x, y, color=colour, linewidth=width, zorder=order)).set_clip_on(False)
-
-    def _text(
-        self, x: float, y: float, text: str, align: str, colour: str, size: float, weight: str = "normal"
-    ) -> None:
-        self.axes.text(
-            x, y, text, ha=align, va="center_baseline", color=colour, fontsize=size, fontweight=weight,
-            parse_math=False, zorder=5,
+            missing = NOT_CAPTURED if bar.note == NOT_CAPTURED else "captured on one side only"
+            out.write(layout.percent, middle, missing)
+            continue
+        start, end = sorted((x(bar.start_ns), x(bar.end_ns)))
+        out.boxes.append(
+            Box(
+                start, middle - _BAR / 2, max(round(end - start, 2), 1.2), _BAR,
+                "--total" if total else palette.variable(bar.key), bar.level == "within_noise", total and low > 0,
+            )
         )  # fmt: skip
+        value = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
+        out.write(layout.value, middle, value, colour="--ink", bold=total)
+        if bar.kind == "baseline":  # its own place in the column is empty
+            out.write(layout.percent, middle, OF_STEP, size=_SMALL)
+        if not total:
+            percent = units.delta(scale, bar.delta_ns, waterfall.bars[0].end_ns, bar.level).percent
+            out.write(layout.percent, middle, percent)
+    return out
 
 
 def _decimals(ns: float, scale: units.Scale) -> int:
     value = ns / scale.factor
     return next((n for n in range(4) if abs(round(value, n) - value) < 1e-9 * max(1.0, abs(value))), 3)
-
-
-def _for_page(svg: str, description: str, layout: Layout) -> str:
-    """Keep the drawing and nothing else: no prolog, no namespaces, no style that would reach the page."""
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>\s*", "", body, flags=re.DOTALL)
-    body = re.sub(r'\s(?:xmlns(?::xlink)?|version)="[^"]*"', "", body)
-    body = re.sub(r'(<svg)[^>]*?(viewBox="[^"]*")[^>]*>', r"\1 \2>", body, count=1)
-    for colour, variable in palette.BY_COLOUR.items():
-        body = body.replace(colour, f"var({variable})")
-    body = body.replace("'DejaVu Sans'", "var(--sans)")
-    body = re.sub(r'\stransform="rotate\(-?0 [^"]*"', "", body)
-    body = re.sub(r'\sid="[^"]*"', "", body)  # nothing refers to them, and a page has its own
-    head = f"<title>Step-time waterfall</title><desc>{html.escape(description)}</desc>"
-    opening = body.index(">") + 1
-    tag = body[: opening - 1].replace("<svg", f'<svg class="waterfall {layout.name}" role="img"')
-    return f"{tag}>\n{head}{body[opening:]}".rstrip() + "\n"
