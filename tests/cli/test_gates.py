@@ -242,7 +242,18 @@ def kernel(name, before, after, level, other=None):
         for one, ns in ((name, before), (other or name, after))
     ]
     delta = (after or 0) - (before or 0)
-    return KernelRow("exact", 1.0, "gemm", "x", sides[0], sides[1], delta, delta - 1, delta + 1, level)
+    return KernelRow(
+        match="exact",
+        confidence=1.0,
+        category="gemm",
+        family="x",
+        baseline=sides[0],
+        candidate=sides[1],
+        delta_ns=delta,
+        ci_low_ns=delta - 1,
+        ci_high_ns=delta + 1,
+        level=level,
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,9 +309,33 @@ def test_counts(gate, outcome, results):
         for calls, ops in ((20.0, 100.0), (30.0, 90.0))
     ]
     apis = [
-        ApiRow("cudaStreamSynchronize", "sync", 1, 2, 0, 0, 0),
-        ApiRow("cudaLaunchKernel", "launch", 20, 30, 0, 0, 0),
-        ApiRow("cudaMemcpy", "sync", 1, 1, 0, 0, 0),
+        ApiRow(
+            api="cudaStreamSynchronize",
+            kind="sync",
+            baseline_calls=1,
+            candidate_calls=2,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
+        ApiRow(
+            api="cudaLaunchKernel",
+            kind="launch",
+            baseline_calls=20,
+            candidate_calls=30,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
+        ApiRow(
+            api="cudaMemcpy",
+            kind="sync",
+            baseline_calls=1,
+            candidate_calls=1,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
     ]
     changed = msgspec.structs.replace(launch, baseline=sides[0], candidate=sides[1], apis=apis)
     judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], launch=changed))

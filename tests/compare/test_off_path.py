@@ -9,7 +9,16 @@ from tests.report import sample
 from tracediff.compare.findings import off_path_notes
 from tracediff.model import Evidence, ThreadRow
 
-BUSIER = ThreadRow("await-response", "worker", 1.0, [], [], 30_000.0, 1_000_000.0, 970_000.0)
+BUSIER = ThreadRow(
+    role="await-response",
+    process="worker",
+    score=1.0,
+    baseline_ranges=[],
+    candidate_ranges=[],
+    baseline_range_ns=30_000.0,
+    candidate_range_ns=1_000_000.0,
+    delta_ns=970_000.0,
+)
 
 
 def warned(holder: str | None, level: Evidence = "confirmed") -> bool:

@@ -21,8 +21,10 @@ from tracediff.report.terminal import render_terminal
 
 def stratum(steps: tuple[int, int], shares: tuple[float, float] | tuple[None, None], reason: str) -> Stratum:
     return Stratum(
-        "mixed", "4", "768", "12", "exact", *steps, 1e6, 1e6, 0.0, 0.0, not reason, reason, *shares
-    )
+        phase="mixed", ctx_reqs="4", ctx_tokens="768", gen_reqs="12", level="exact", baseline_steps=steps[0],
+        candidate_steps=steps[1], baseline_ns=1e6, candidate_ns=1e6, delta_ns=0.0, weight=0.0, compared=not reason,
+        reason=reason, baseline_share=shares[0], candidate_share=shares[1],
+    )  # fmt: skip
 
 
 def with_strata(*strata: Stratum) -> Result:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import msgspec
 import polars as pl
 
 import tracediff
 from tracediff.accounting.intervals import Floats
-from tracediff.compare import show_rows, tables
-from tracediff.compare import tables as tables_system
+from tracediff.compare import tables
 from tracediff.compare.cells import (
     Layout,
     cell_table,
@@ -33,45 +32,157 @@ from tracediff.compare.frame import Frame, Values, build_frame
 from tracediff.compare.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.compare.sides import Side, side_input, stacked, steps_table
 from tracediff.compare.strata import Strata, build_strata
-from tracediff.compare.tables import Weigher
 from tracediff.errors import TracediffError
 from tracediff.execution.run import warnings_of
 from tracediff.kernels.categories import category
 from tracediff.kernels.names import family
-from tracediff.model import KernelStratum, Note, Tool
-from tracediff.model.causes import CAUSES
-from tracediff.model.show import (
-    Fact,
-    IdleCause,
-    Show,
-    ShowCall,
-    ShowCategory,
-    ShowHostWork,
-    ShowKernel,
-    ShowKernelStratum,
-    ShowMemory,
-    ShowMetric,
-    ShowMoment,
-    ShowOffCpu,
-    ShowPayload,
-    ShowStep,
-    ShowStratum,
-    ShowSystem,
-    ShowTimeline,
-    ShowTimelines,
+from tracediff.model import (
+    Coverage,
+    KernelStratum,
+    Moment,
+    Note,
+    Stratum,
+    Timeline,
+    Timelines,
+    Tool,
 )
+from tracediff.model.causes import CAUSES
+from tracediff.model.common import ABSENT
+from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
 from tracediff.stats.bootstrap import run_values, side_means
 from tracediff.steps.timelines import StepWriter, select_steps
 from tracediff.trace.workloads import IRREGULAR
 
-if TYPE_CHECKING:
-    pass
-
-
-# Idle time of one side by cause and place: what the GPU waited for, the most time first.
-
-MOST = 200  # rows
+MOST = 200  # rows of idle time
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
+
+
+def show(side: Side, options: Options | None = None) -> Show:
+    """Report on one side.
+
+    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
+    """
+    options = options or Options()
+    sides = (side,)
+    steps = steps_table(sides)
+    strata = _strata(steps, len(side.runs), options.min_steps)
+    located = strata.locate(steps).filter(pl.col("group") >= 0)
+    _every_run_counts(side, located)
+    frame = build_frame(steps, strata, (len(side.runs),))
+    idle = idle_rows(sides, with_gil=True)
+    kernels = kernel_cells(sides, frame)
+    values, kinds, layout = cell_table(frame, steps, idle, kernels)
+    means = _means(frame, values, len(kinds))
+    known = told(side, with_gil=True)
+    weigher = tables.Weigher(sides, strata)
+    accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
+    of_python = exposed(frame, idle)
+    hidden = hidden_time(sides, weigher, of_python)[0] if side.captured("kernels") else {}
+    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
+    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
+    ranges = [row for row in tables.range_rows(sides, weigher) if row.baseline]
+    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil=True)
+    samples, samples_left_out = tables.samples(steps)
+    launch = tables.launch(sides, weigher, (accounting,))
+    joint = tables.joint_steps(located)
+    uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
+    busy = sum(accounting.get(name, 0.0) for name in ("compute", "comm", "memcpy"))
+    step_ns = float(means.mean[0])
+    return Show(
+        tool=Tool("tracediff", tracediff.__version__),
+        input=side_input(side),
+        options={"min_steps": options.min_steps, **options.extra},
+        machine=[Fact(name, value) for name, value in facts(side)],
+        step=ShowStep(
+            mean_ns=step_ns,
+            sd_ns=means.sd(0),
+            runs_ns=means.of_runs(0),
+            idle_ns=step_ns - busy,
+            steps=len(frame.steps),
+            all_steps=len(steps),
+            time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
+        ),
+        accounting=[
+            ShowCategory(
+                name, value, means.share(cell), means.sd(cell), means.of_runs(cell), hidden.get(name)
+            )
+            for name, value in accounting.items()
+            for cell in [layout.categories[name]]
+        ],
+        residual_ns=max(part.residual_ns for part in side.parts),
+        idle=causes,
+        idle_left_out=idle_left_out,
+        idle_left_out_ns=idle_left_out_ns,
+        kernels=[row for _, row in kernel_list],
+        phases=tables.phases(steps),
+        strata=_stratum_rows(strata, options.min_steps),
+        ranges=ranges,
+        gaps=gaps,
+        worst_gaps=tables.worst_gaps(sides),
+        launch=launch,
+        gil=tables.gil(sides, weigher, gil_exposed(frame, idle, steps)),
+        gc=tables.gc(sides, weigher, of_python.get("gc", {})),
+        graphs=tables.graphs(sides, launch),
+        threads=tables.threads(sides, ranges),
+        response_path=tables.response_path(ranges, (step_ns,)),
+        ranks=tables.ranks(sides, located, frame.weights, weigher, joint),
+        rank_skew=tables.skews(joint),
+        kernel_ranks=uneven,
+        kpi=None,
+        coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
+        warnings=_warnings(side, strata, gaps_left_out, uneven_left_out),
+        system=tables.system(sides, weigher, with_gil=True),
+        samples=samples,
+        samples_left_out=samples_left_out,
+        timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),
+    )
+
+
+def _strata(steps: pl.DataFrame, runs: int, min_steps: int) -> Strata:
+    """The workloads of a side, as they are where it is compared with itself. Raises `TracediffError`: no-whole-step."""
+    twice = pl.concat([steps, steps.with_columns(pl.lit(1, pl.Int64).alias("side"))])
+    strata = build_strata(twice, (runs, runs), min_steps)
+    if not strata.weights:
+        raise TracediffError(
+            "no-whole-step",
+            "no two of the inferred steps have about the same work",
+            fix="label the steps, or name the labels with --step-regex",
+        )
+    return strata
+
+
+def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
+    for number in sorted(set(range(len(side.runs))) - set(located["run"].to_list())):
+        raise TracediffError(
+            "run-without-steps",
+            f"{side.runs[number].name} has no step of a workload that is in the mean",
+            fix="leave that run out, capture a longer window, or lower --min-steps",
+        )
+
+
+def _means(frame: Frame, values: Sequence[Values], cells: int) -> Means:
+    runs = frame.sums(values, cells)[0]
+    return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
+
+
+@dataclass(frozen=True)
+class Means:
+    """Cells of the step: their means and each run's, ns a step."""
+
+    mean: Floats  # (cells,)
+    runs: Floats  # (runs, cells)
+
+    def sd(self, cell: int) -> float | None:
+        """Standard deviation of the runs' means; None with one run."""
+        return float(self.runs[:, cell].std(ddof=1)) if len(self.runs) > 1 else None
+
+    def of_runs(self, cell: int) -> list[float]:
+        """One mean a run."""
+        return [float(value) for value in self.runs[:, cell]]
+
+    def share(self, cell: int) -> float:
+        """Of the step, 0 to 1."""
+        return float(self.mean[cell] / self.mean[0]) if self.mean[0] else 0.0
 
 
 def idle_causes(
@@ -152,186 +263,8 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
     return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}
 
 
-def _moment(side: Side, row: dict[str, int]) -> ShowMoment:
-    return ShowMoment(side.runs[row["run"]].name, row["start"], row["end"], step=row["number"])
-
-
-# What few captures hold, of one side: OS calls, communication, context switches, CUDA's memory, GPU metrics.
-
-
-def show_system(side: Side, weigher: Weigher) -> ShowSystem | None:
-    """The tables of a comparison, of one side, the most time first; None where nothing of it was captured."""
-    found = tables_system.system((side,), weigher, with_gil=True)
-    if found is None:
-        return None
-    calls = [
-        ShowCall("OS", row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0)
-        for row in found.os_calls
-    ] + [
-        ShowCall(
-            row.library, row.call, row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0, row.baseline_bytes,
-            row.baseline_bytes_per_call,
-        )
-        for row in found.comm_calls
-    ]  # fmt: skip
-    return ShowSystem(
-        [
-            ShowHostWork(
-                row.thread, row.range, row.kind, row.call, row.baseline_ns or 0.0, row.baseline_off_cpu_ns
-            )
-            for row in found.host_work
-        ],
-        sorted(calls, key=lambda row: (-row.ns, row.library, row.thread, row.call)),
-        [ShowOffCpu(row.thread, row.baseline_count or 0.0, row.baseline_ns or 0.0) for row in found.off_cpu],
-        [ShowMemory(row.kind, row.baseline) for row in found.memory if row.baseline is not None],
-        [
-            ShowMetric(
-                row.rank,
-                row.device,
-                row.metric,
-                row.unit,
-                row.baseline.samples_per_step,
-                row.steps.baseline,
-                row.busy.baseline,
-                row.idle.baseline,
-            )
-            for row in found.gpu_metrics
-            if row.baseline is not None
-        ],
-        [
-            ShowPayload(row.range, row.domain, row.thread, row.baseline)
-            for row in found.payloads
-            if row.baseline is not None
-        ],
-    )
-
-
-_KEYS = ["side", "run", "part", "period"]
-
-
-@dataclass(frozen=True)
-class Means:
-    """Cells of the step: their means and each run's, ns a step."""
-
-    mean: Floats  # (cells,)
-    runs: Floats  # (runs, cells)
-
-    def sd(self, cell: int) -> float | None:
-        """Standard deviation of the runs' means; None with one run."""
-        return float(self.runs[:, cell].std(ddof=1)) if len(self.runs) > 1 else None
-
-    def of_runs(self, cell: int) -> list[float]:
-        """One mean a run."""
-        return [float(value) for value in self.runs[:, cell]]
-
-    def share(self, cell: int) -> float:
-        """Of the step, 0 to 1."""
-        return float(self.mean[cell] / self.mean[0]) if self.mean[0] else 0.0
-
-
-def show(side: Side, options: Options | None = None) -> Show:
-    """Report on one side.
-
-    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
-    """
-    options = options or Options()
-    sides = (side,)
-    steps = steps_table(sides)
-    strata = _strata(steps, len(side.runs), options.min_steps)
-    located = strata.locate(steps).filter(pl.col("group") >= 0)
-    _every_run_counts(side, located)
-    frame = build_frame(steps, strata, (len(side.runs),))
-    idle = idle_rows(sides, with_gil=True)
-    kernels = kernel_cells(sides, frame)
-    values, kinds, layout = cell_table(frame, steps, idle, kernels)
-    means = _means(frame, values, len(kinds))
-    known = told(side, with_gil=True)
-    weigher = tables.Weigher(sides, strata)
-    accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
-    of_python = exposed(frame, idle)
-    hidden = hidden_time(sides, weigher, of_python)[0] if side.captured("kernels") else {}
-    gil_threads, gil_pairs = show_rows.gil(sides, weigher, gil_exposed(frame, idle, steps))
-    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
-    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
-    ranges = tables.range_rows(sides, weigher)
-    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil=True)
-    samples, samples_left_out = tables.samples(steps)
-    launch = tables.launch(sides, weigher, (accounting, {}))
-    busy = sum(accounting.get(name, 0.0) for name in ("compute", "comm", "memcpy"))
-    step_ns = float(means.mean[0])
-    return Show(
-        tool=Tool("tracediff", tracediff.__version__),
-        input=side_input(side),
-        options={"min_steps": options.min_steps, **options.extra},
-        machine=[Fact(name, value) for name, value in facts(side)],
-        step=ShowStep(
-            mean_ns=step_ns,
-            sd_ns=means.sd(0),
-            runs_ns=means.of_runs(0),
-            idle_ns=step_ns - busy,
-            steps=len(frame.steps),
-            all_steps=len(steps),
-            time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
-        ),
-        accounting=[
-            ShowCategory(
-                name, value, means.share(cell), means.sd(cell), means.of_runs(cell), hidden.get(name)
-            )
-            for name, value in accounting.items()
-            for cell in [layout.categories[name]]
-        ],
-        residual_ns=max(part.residual_ns for part in side.parts),
-        idle=causes,
-        idle_left_out=idle_left_out,
-        idle_left_out_ns=idle_left_out_ns,
-        kernels=[row for _, row in kernel_list],
-        phases=show_rows.phases(steps),
-        strata=_stratum_rows(strata, options.min_steps, float(steps["ns"].sum())),
-        ranges=show_rows.ranges(ranges),
-        gaps=show_rows.gaps(gaps),
-        worst_gaps=show_rows.worst_gaps(tables.worst_gaps(sides)),
-        launch=show_rows.launch(side, launch),
-        gil=gil_threads,
-        gil_matrix=gil_pairs,
-        gc=show_rows.gc(sides, weigher, of_python.get("gc", {})),
-        threads=show_rows.threads(tables.threads(sides, ranges)),
-        response_path=show_rows.response_path(tables.response_path(ranges, (step_ns, 0.0))),
-        ranks=show_rows.ranks(sides, located, frame, weigher),
-        kpi=None,
-        coverage={kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS},
-        warnings=_warnings(side, strata, gaps_left_out),
-        system=show_system(side, weigher),
-        samples=show_rows.samples(samples),
-        samples_left_out=samples_left_out,
-        timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),
-    )
-
-
-def _strata(steps: pl.DataFrame, runs: int, min_steps: int) -> Strata:
-    """The workloads of a side, as they are where it is compared with itself. Raises `TracediffError`: no-whole-step."""
-    twice = pl.concat([steps, steps.with_columns(pl.lit(1, pl.Int64).alias("side"))])
-    strata = build_strata(twice, (runs, runs), min_steps)
-    if not strata.weights:
-        raise TracediffError(
-            "no-whole-step",
-            "no two of the inferred steps have about the same work",
-            fix="label the steps, or name the labels with --step-regex",
-        )
-    return strata
-
-
-def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
-    for number in sorted(set(range(len(side.runs))) - set(located["run"].to_list())):
-        raise TracediffError(
-            "run-without-steps",
-            f"{side.runs[number].name} has no step of a workload that is in the mean",
-            fix="leave that run out, capture a longer window, or lower --min-steps",
-        )
-
-
-def _means(frame: Frame, values: Sequence[Values], cells: int) -> Means:
-    runs = frame.sums(values, cells)[0]
-    return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
+def _moment(side: Side, row: dict[str, int]) -> Moment:
+    return Moment("baseline", side.runs[row["run"]].name, row["start"], row["end"], step=row["number"])
 
 
 def _kernels(
@@ -343,40 +276,41 @@ def _kernels(
         found = kernel_side(kernels, number, 0, float(means.mean[cell]))
         if found is None:
             continue  # seen only in steps that are not in the mean
-        name = found.names[0]
         row = ShowKernel(
-            category=category(name),
-            family=family(name),
+            category=category(found.names[0]),
+            family=family(found.names[0]),
             accounting=kernels.kinds[number],
-            kernel=found,
+            baseline=found,
             share=means.share(cell),
             sd_ns=means.sd(cell),
             strata=[
-                ShowKernelStratum(one.stratum, one.baseline_count, one.baseline_ns)
+                KernelStratum(one.stratum, one.baseline_count, one.baseline_ns)
                 for one in strata.get(number, [])
             ],
         )
         rows.append((number, row))
-    return sorted(rows, key=lambda one: (-one[1].kernel.ns_per_step, repr(one[1].kernel)))
+    return sorted(rows, key=lambda one: (-_time(one[1]), repr(one[1].baseline)))
 
 
-def _stratum_rows(strata: Strata, min_steps: int, total_ns: float) -> list[ShowStratum]:
-    def why(phase: str) -> str:
-        if phase == IRREGULAR:
+def _time(row: ShowKernel) -> float:
+    return row.baseline.ns_per_step if row.baseline else 0.0
+
+
+def _stratum_rows(strata: Strata, min_steps: int) -> list[Stratum]:
+    """The rows of the side compared with itself, without the second one."""
+
+    def why(row: Stratum) -> str:
+        if row.compared:
+            return ""
+        if row.phase == IRREGULAR:
             return "other ops than the repeating step"
         return f"fewer than {min_steps} steps a run (--min-steps)"
 
-    return [
-        ShowStratum(
-            row.phase, row.ctx_reqs, row.ctx_tokens, row.gen_reqs, row.level, row.baseline_steps,
-            row.baseline_ns or 0.0, row.weight, row.baseline_steps * (row.baseline_ns or 0.0) / total_ns,
-            row.compared, "" if row.compared else why(row.phase),
-        )
-        for row in strata.rows
-    ]  # fmt: skip
+    absent = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
+    return [msgspec.structs.replace(row, reason=why(row), **absent) for row in strata.rows]
 
 
-def _warnings(side: Side, strata: Strata, gaps_left_out: int) -> list[Note]:
+def _warnings(side: Side, strata: Strata, gaps_left_out: int, kernels_left_out: int) -> list[Note]:
     notes = warnings_of([side])
     if any(note.slug == "thin-strata" for note in strata.warnings):
         notes.append(
@@ -393,12 +327,20 @@ def _warnings(side: Side, strata: Strata, gaps_left_out: int) -> list[Note]:
         notes.append(
             Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the least time are not listed")
         )
+    if kernels_left_out:
+        notes.append(
+            Note(
+                "kernel-rank-rows-left-out",
+                f"{kernels_left_out} {'kernels that differ' if kernels_left_out > 1 else 'kernel that differs'} least between"
+                f" ranks {'are' if kernels_left_out > 1 else 'is'} not listed",
+            )
+        )
     return notes + repeated_captures([side])
 
 
 def _timelines(
     side: Side, steps: pl.DataFrame, strata: Strata, kernels: KernelCells, order: list[int]
-) -> ShowTimelines | None:
+) -> Timelines | None:
     """Every event of a typical and of the longest step; None where none was sampled."""
     if not any(part.sampled for part in side.parts):
         return None
@@ -409,5 +351,5 @@ def _timelines(
     for one in selected:
         step = writer.step(runs, one.steps[0], 0)
         if step is not None:
-            found.append(ShowTimeline(strata.keys.index(one.workload), one.kind, one.rank, one.exact, step))
-    return ShowTimelines(list(writer.names), found, strata_left_out, ranks_left_out)
+            found.append(Timeline(strata.keys.index(one.workload), one.kind, one.rank, one.exact, step))
+    return Timelines(list(writer.names), found, strata_left_out, ranks_left_out)

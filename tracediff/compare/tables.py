@@ -1,26 +1,29 @@
-"""The descriptive tables of a result: ranges, gaps, launches, graphs, threads, ranks, phases.
+"""The descriptive tables of a result: ranges, gaps, launches, threads, Python, ranks, what few captures record.
 
-Tables that reductions keep by exact stratum are weighed like the headline: for each compared group, sums over
-its steps divided by their number, averaged over runs, weighted by the baseline's mix. So they add up to it.
+Tables that reductions keep by exact stratum are weighed like the headline: for each compared group, sums over its steps
+divided by their number, averaged over runs, weighted by the baseline's mix. So they add up to it.
+
+Every table is one expression over columns `baseline_X` and `candidate_X`, named as the fields of its rows are. One side
+alone has no columns, and its rows no fields, of a candidate.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.metrics import STATES
 from tracediff.compare.kernel_table import KernelCells
-from tracediff.compare.sides import Side, exact_strata, parts_of, stacked
+from tracediff.compare.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.compare.strata import Strata
 from tracediff.model import (
     ApiRow,
     CommCallRow,
     GapRow,
-    GapSide,
     Gc,
     GcRow,
     Gil,
@@ -37,15 +40,11 @@ from tracediff.model import (
     Launch,
     LaunchSide,
     MemoryRow,
-    MemorySide,
     OffCpuRow,
     OsCallRow,
     PayloadRow,
-    PayloadSide,
     Phase,
-    PhaseSide,
     RangeRow,
-    RangeSide,
     RankRow,
     RankSkew,
     ResponseStage,
@@ -60,11 +59,14 @@ from tracediff.trace.threads import similarity
 
 MAX_SAMPLES = 4000
 MAX_GAP_ROWS = 400
-_SIDES = ("baseline", "candidate")
+SIDES: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
+_PART = ["side", "run", "part"]
+_STRATUM = [*_PART, "stratum"]
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class Weigher:
-    """Turns sums by exact stratum into ns (or counts) a step."""
+    """Turns sums by exact stratum into ns (or counts) per step."""
 
     def __init__(self, sides: Sequence[Side], strata: Strata) -> None:
         self._sides = sides
@@ -79,11 +81,13 @@ class Weigher:
             located.join(steps, on=["side", "run", "group"])
             .join(runs, on=["side", "group"])
             .join(weights, on="group")
-            .select(
-                "side", "run", "part", "stratum", "phase",
-                factor=pl.col("weight") / (pl.col("group_steps") * pl.col("runs")),
-            )
-        )  # fmt: skip
+            .select(*_STRATUM, "phase", factor=pl.col("weight") / (pl.col("group_steps") * pl.col("runs")))
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sides that there are."""
+        return SIDES[: len(self._sides)]
 
     def of_host(self, table: str, role: str = "thread", values: Sequence[str] = ("ns",)) -> pl.DataFrame:
         """A table of host threads of all reductions, as if every step of every rank had its own threads.
@@ -91,22 +95,21 @@ class Weigher:
         Sums are divided by all steps; a thread that serves several ranks works once in what are several steps.
         `role`: the column that says whose time it is.
         """
-        keys = ["side", "run", "part", "stratum"]
-        steps = exact_strata(self._sides).select(*keys, "steps")
+        steps = exact_strata(self._sides).select(*_STRATUM, "steps")
         scale = (
             stacked(self._sides, "served")
-            .join(steps, on=keys)
-            .select(*keys, pl.col("thread").alias(role), scale=pl.col("steps") / pl.col("windows"))
+            .join(steps, on=_STRATUM)
+            .select(*_STRATUM, pl.col("thread").alias(role), scale=pl.col("steps") / pl.col("windows"))
         )
-        scaled = stacked(self._sides, table).join(scale, on=[*keys, role], how="left", maintain_order="left")
+        scaled = stacked(self._sides, table).join(
+            scale, on=[*_STRATUM, role], how="left", maintain_order="left"
+        )
         return scaled.with_columns(pl.col(*values) * pl.col("scale").fill_null(1.0)).drop("scale")
 
     def weigh(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
-        """Sum `values` a step for each side and `by`: columns side, *by, *values."""
+        """Sum `values` per step for each side and `by`: columns side, *by, *values."""
         # in the order of the table: sums of floats in another order would differ in their last bits from run to run
-        joined = table.join(
-            self._factor, on=["side", "run", "part", "stratum"], how="inner", maintain_order="left"
-        )
+        joined = table.join(self._factor, on=_STRATUM, how="inner", maintain_order="left")
         return (
             joined.group_by("side", *by, maintain_order=True)
             .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum() for value in values))
@@ -115,212 +118,240 @@ class Weigher:
 
     def compared(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table by exact stratum that lie in compared steps."""
-        return table.join(
-            self._factor, on=["side", "run", "part", "stratum"], how="semi", maintain_order="left"
-        )
+        return table.join(self._factor, on=_STRATUM, how="semi", maintain_order="left")
 
     def pivot(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
-        """The same with both sides in one row: *by, value_b, value_c (null where a side has no such row)."""
-        weighed = self.weigh(table, by, values)
-        one = (
-            weighed.filter(pl.col("side") == 0).drop("side").rename({value: f"{value}_b" for value in values})
-        )
-        other = (
-            weighed.filter(pl.col("side") == 1).drop("side").rename({value: f"{value}_c" for value in values})
-        )
-        return one.join(other, on=list(by), how="full", coalesce=True, nulls_equal=True)
+        """The same with all sides in one row: *by, baseline_X, candidate_X (null where a side has no such row)."""
+        return wide(self.weigh(table, by, values), by, len(self._sides))
+
+
+def wide(table: pl.DataFrame, by: Sequence[str], sides: int) -> pl.DataFrame:
+    """A row per `by` and side -> a row per `by`, the other columns as SIDE_X."""
+    parts = [
+        table.filter(pl.col("side") == number)
+        .drop("side")
+        .rename({name: f"{side}_{name}" for name in table.columns if name not in ("side", *by)})
+        for number, side in enumerate(SIDES[:sides])
+    ]
+    out = parts[0]
+    for other in parts[1:]:
+        out = out.join(other, on=list(by), how="full", coalesce=True, nulls_equal=True)
+    return out
+
+
+def _rows(kind: type[Row], table: pl.DataFrame) -> list[Row]:
+    """The rows of a table: its columns have the names of the fields."""
+    return msgspec.convert(table.to_dicts(), list[kind])  # type: ignore[valid-type]
+
+
+def _sides_of(table: pl.DataFrame, value: str) -> list[pl.Expr]:
+    return [pl.col(f"{side}_{value}") for side in SIDES if f"{side}_{value}" in table.columns]
+
+
+def _delta(table: pl.DataFrame, value: str) -> pl.Expr:
+    """Candidate - baseline, a side without the row counting 0; of one side its value, which sorts its rows."""
+    one, *other = (part.fill_null(0.0) for part in _sides_of(table, value))
+    return other[0] - one if other else one
+
+
+def _with_delta(table: pl.DataFrame, value: str, name: str = "delta_ns") -> pl.DataFrame:
+    return table.with_columns(_delta(table, value).alias(name)) if len(_sides_of(table, value)) > 1 else table
+
+
+def _most(table: pl.DataFrame, value: str) -> pl.Expr:
+    """The larger of both sides."""
+    return pl.max_horizontal(part.fill_null(0.0) for part in _sides_of(table, value))
+
+
+def _by_size(table: pl.DataFrame, value: str, *then: str) -> pl.DataFrame:
+    """What changed most first, where both sides know it; then what is longest."""
+    sides = _sides_of(table, value)
+    sizes = [(sides[1] - sides[0]).abs().fill_null(0.0)] if len(sides) > 1 else []
+    sizes.append(_most(table, value))
+    return table.sort(*sizes, *then, descending=[True] * len(sizes) + [False] * len(then))
+
+
+def _largest(table: pl.DataFrame, size: pl.Expr, *then: str) -> pl.DataFrame:
+    return table.sort(size, *then, descending=[True, *(False for _ in then)])
+
+
+def _known(table: pl.DataFrame, values: Sequence[str], held: Mapping[str, pl.Expr | bool]) -> pl.DataFrame:
+    """Null where a side did not record it (`held`: of each side, whether it did), 0 where it did and has no such row."""
+    return table.with_columns(
+        pl.when(known).then(pl.col(f"{side}_{value}").fill_null(0.0)).otherwise(None).alias(f"{side}_{value}")
+        for side, known in held.items()
+        for value in values
+    )
+
+
+def _held(sides: Sequence[Side], kind: str) -> dict[str, pl.Expr | bool]:
+    """Side -> whether it captured a kind of trace."""
+    return {name: side.captured(kind) for name, side in zip(SIDES, sides, strict=False)}
+
+
+def _structs(table: pl.DataFrame, there: str, fields: Mapping[str, Any]) -> pl.DataFrame:
+    """Columns `baseline` and `candidate`: structs of `fields` (name -> column, or (column, divisor)), null without `there`."""
+
+    def value(side: str, of: Any) -> pl.Expr:
+        if isinstance(of, str):
+            return pl.col(f"{side}_{of}")
+        return pl.col(f"{side}_{of[0]}") / pl.col(f"{side}_{of[1]}")
+
+    return table.with_columns(
+        pl.when(pl.col(f"{side}_{there}") > 0)
+        .then(pl.struct([value(side, of).alias(name) for name, of in fields.items()]))
+        .otherwise(None)
+        .alias(side)
+        for side in SIDES
+        if f"{side}_{there}" in table.columns
+    )
+
+
+# Ranges, idle gaps, launches.
 
 
 def range_rows(sides: Sequence[Side], weigher: Weigher) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
     table = weigher.pivot(
         weigher.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
-    )
-    rows = [
-        RangeRow(
-            row["place"], row["domain"], row["thread"],
-            _range_side(row["count_b"], row["ns_b"]), _range_side(row["count_c"], row["ns_c"]),
-            (row["ns_c"] or 0.0) - (row["ns_b"] or 0.0),
-        )
-        for row in table.iter_rows(named=True)
-    ]  # fmt: skip
-    return sorted(rows, key=lambda row: (-abs(row.delta_ns), row.range, row.thread, row.domain))
-
-
-def _range_side(count: float | None, ns: float | None) -> RangeSide | None:
-    return None if not count else RangeSide(count, ns or 0.0, (ns or 0.0) / count)
+    ).rename({"place": "range"})
+    fields = {"count_per_step": "count", "ns_per_step": "ns", "mean_ns": ("ns", "count")}
+    table = _with_delta(_structs(table, "count", fields), "ns")
+    return _rows(RangeRow, _largest(table, _delta(table, "ns").abs(), "range", "thread", "domain"))
 
 
 def gap_rows(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
-    by = ["cause", "thread", "place", "previous", "next"]
-    # without a GIL trace on one side, its waits are called what the thread did otherwise, as in the accounting
-    cause = pl.col("cause") if with_gil else pl.col("under")
+    by = ["cause", "thread", "range", "previous", "next"]
     gaps = stacked(sides, "gaps").with_columns(
-        cause=cause,
+        # without a GIL trace on one side, its waits are called what the thread did otherwise, as in the accounting
+        cause=pl.col("cause") if with_gil else pl.col("under"),
+        range="place",
         p50=pl.col("p50_ns") * pl.col("count"),
         p99=pl.col("p99_ns") * pl.col("count"),
     )
     table = weigher.pivot(gaps, by, ["count", "ns", "p50", "p99"])
-    rows = [
-        GapRow(
-            row["cause"], row["thread"], row["place"], row["previous"], row["next"],
-            _gap_side(row, "_b"), _gap_side(row, "_c"), (row["ns_c"] or 0.0) - (row["ns_b"] or 0.0),
-        )
-        for row in table.iter_rows(named=True)
-    ]  # fmt: skip
-    rows.sort(
-        key=lambda row: (
-            -abs(row.delta_ns),
-            *(getattr(row, name) for name in ("cause", "thread", "range", "previous", "next")),
-        )
-    )
-    return rows[:MAX_GAP_ROWS], max(len(rows) - MAX_GAP_ROWS, 0)
-
-
-def _gap_side(row: dict[str, float], suffix: str) -> GapSide | None:
-    count = row["count" + suffix]
-    if not count:
-        return None
-    # Quantiles are those of the runs and strata, averaged with their gaps as weights.
-    return GapSide(
-        count,
-        row["ns" + suffix],
-        row["ns" + suffix] / count,
-        row["p50" + suffix] / count,
-        row["p99" + suffix] / count,
-    )
+    # quantiles are those of the runs and strata, averaged with their gaps as weights
+    fields = {
+        "count_per_step": "count", "ns_per_step": "ns", "mean_ns": ("ns", "count"), "p50_ns": ("p50", "count"),
+        "p99_ns": ("p99", "count"),
+    }  # fmt: skip
+    table = _with_delta(_structs(table, "count", fields), "ns")
+    rows = _rows(GapRow, _largest(table, _delta(table, "ns").abs(), *by).head(MAX_GAP_ROWS))
+    return rows, len(table) - len(rows)
 
 
 def worst_gaps(sides: Sequence[Side], top: int = 10) -> list[WorstGap]:
     """The longest single gaps of each side."""
     table = stacked(sides, "worst").sort("side", "ns", "run", "start", descending=[False, True, False, False])
-    out = []
-    for side, label in enumerate(_SIDES):
-        for row in table.filter(pl.col("side") == side).head(top).iter_rows(named=True):
-            out.append(
-                WorstGap(
-                    label, sides[side].runs[row["run"]].name, row["start"], row["ns"], row["cause"], row["place"],  # type: ignore[arg-type]
-                    row["thread"], row["previous"], row["next"], row["phase"],
-                )
-            )  # fmt: skip
-    return out
+    return [
+        WorstGap(
+            SIDES[row["side"]], sides[row["side"]].runs[row["run"]].name, row["start"], row["ns"], row["cause"],
+            row["place"], row["thread"], row["previous"], row["next"], row["phase"],
+        )
+        for row in table.group_by("side", maintain_order=True).head(top).iter_rows(named=True)
+    ]  # fmt: skip
 
 
-def launch(
-    sides: Sequence[Side], weigher: Weigher, accounting: tuple[dict[str, float], dict[str, float]]
-) -> Launch:
-    """Launch overhead of both sides."""
-    counts = weigher.weigh(
-        stacked(sides, "launch").with_columns(
-            delay_mean=pl.col("delay_mean_ns") * pl.col("calls"),
-            delay_p50=pl.col("delay_p50_ns") * pl.col("calls"),
-            delay_p99=pl.col("delay_p99_ns") * pl.col("calls"),
-        ).with_columns(pl.col("delay_mean", "delay_p50", "delay_p99").fill_null(0.0)),
-        [],
-        ["calls", "graph_launches", "kernels", "graph_kernels", "delay_mean", "delay_p50", "delay_p99"],
-    )  # fmt: skip
+def launch(sides: Sequence[Side], weigher: Weigher, accounting: Sequence[Mapping[str, float]]) -> Launch:
+    """Launch overhead. `accounting`: of each side, category -> ns."""
+    delays = ["delay_mean", "delay_p50", "delay_p99"]
+    calls = stacked(sides, "launch").with_columns(
+        (pl.col(f"{name}_ns") * pl.col("calls")).fill_null(0.0).alias(name) for name in delays
+    )
+    counts = {
+        row["side"]: row
+        for row in weigher.weigh(
+            calls, [], ["calls", "graph_launches", "kernels", "graph_kernels", *delays]
+        ).to_dicts()
+    }
     apis = weigher.pivot(stacked(sides, "apis"), ["api", "kind"], ["count", "ns"]).fill_null(0.0)
-    rows = [
-        ApiRow(
-            row["api"],
-            row["kind"],
-            row["count_b"],
-            row["count_c"],
-            row["ns_b"],
-            row["ns_c"],
-            row["ns_c"] - row["ns_b"],
+    apis = _with_delta(apis.rename({f"{side}_count": f"{side}_calls" for side in weigher.names}), "ns")
+    rows = _rows(ApiRow, _largest(apis, _delta(apis, "ns").abs(), "api"))
+    found: dict[str, Any] = {}
+    for number, side in enumerate(weigher.names):
+        row = counts.get(number, {})
+        many, kernels = row.get("calls", 0.0), row.get("kernels", 0.0)
+        mean, p50, p99 = (row[name] / many if many else 0.0 for name in delays)
+        found[side] = LaunchSide(
+            calls_per_step=many,
+            graph_launches_per_step=row.get("graph_launches", 0.0),
+            kernels_per_step=kernels,
+            graph_coverage=row["graph_kernels"] / kernels if kernels else 0.0,
+            api_ns_per_step=sum(getattr(one, f"{side}_ns") for one in rows if one.kind == "launch"),
+            exposed_ns_per_step=sum(
+                accounting[number].get(name, 0.0) for name in ("launch_api", "launch_latency")
+            ),
+            queue_delay_mean_ns=mean,
+            queue_delay_p50_ns=p50,
+            queue_delay_p99_ns=p99,
         )
-        for row in apis.iter_rows(named=True)
-    ]
-    rows.sort(key=lambda row: (-abs(row.delta_ns), row.api))
-    launching = [sum(getattr(row, f"{side}_ns") for row in rows if row.kind == "launch") for side in _SIDES]
-    built = []
-    for side in (0, 1):
-        found = counts.filter(pl.col("side") == side).to_dicts()
-        row = found[0] if found else dict.fromkeys(counts.columns, 0.0)
-        calls = row["calls"] or 0.0
-        built.append(
-            LaunchSide(
-                calls_per_step=calls,
-                graph_launches_per_step=row["graph_launches"],
-                kernels_per_step=row["kernels"],
-                graph_coverage=row["graph_kernels"] / row["kernels"] if row["kernels"] else 0.0,
-                api_ns_per_step=launching[side],
-                exposed_ns_per_step=sum(
-                    accounting[side].get(name, 0.0) for name in ("launch_api", "launch_latency")
-                ),
-                queue_delay_mean_ns=row["delay_mean"] / calls if calls else 0.0,
-                queue_delay_p50_ns=row["delay_p50"] / calls if calls else 0.0,
-                queue_delay_p99_ns=row["delay_p99"] / calls if calls else 0.0,
-            )
-        )
-    return Launch(built[0], built[1], rows, transitions(sides, weigher))
+    if len(sides) > 1:
+        found["transitions"] = transitions(sides, weigher)
+    return Launch(**found, apis=rows)
 
 
 def transitions(sides: Sequence[Side], weigher: Weigher) -> list[TransitionRow]:
     """Kernels that were launched one by one on one side and by graphs on the other."""
-    frames = []
-    for side, one in enumerate(sides):
-        for run_number, run in enumerate(one.runs):
-            for part_number, part in enumerate(run.parts):
-                names = part.keys.select(pl.col("id").cast(pl.Int64).alias("key"), "name")
-                frames.append(
-                    part.transitions.join(names, on="key", how="left").select(
-                        pl.lit(side, pl.Int64).alias("side"), pl.lit(run_number, pl.Int64).alias("run"),
-                        pl.lit(part_number, pl.Int64).alias("part"), "stratum", "name", "eager", "graph",
-                    )
-                )  # fmt: skip
-    table = weigher.pivot(pl.concat(frames), ["name"], ["eager", "graph"]).fill_null(0.0)
-    moved = table.filter(
-        ((pl.col("eager_b") > 0) & (pl.col("graph_c") > 0) & (pl.col("graph_b") < pl.col("graph_c")))
-        | ((pl.col("graph_b") > 0) & (pl.col("eager_c") > 0) & (pl.col("graph_c") < pl.col("graph_b")))
-    ).sort("name")
-    return [
-        TransitionRow(row["name"], row["eager_b"], row["graph_b"], row["eager_c"], row["graph_c"])
-        for row in moved.iter_rows(named=True)
+    named = [
+        tagged(
+            part.transitions.join(
+                part.keys.select("name", key=pl.col("id").cast(pl.Int64)), on="key", how="left"
+            ).select("stratum", "name", "eager", "graph"),
+            *place,
+        )
+        for *place, part in parts_of(sides)
     ]
+    table = weigher.pivot(pl.concat(named), ["name"], ["eager", "graph"]).fill_null(0.0)
+    eager, graph = _sides_of(table, "eager"), _sides_of(table, "graph")
+    moved = table.filter(
+        ((eager[0] > 0) & (graph[1] > 0) & (graph[0] < graph[1]))
+        | ((graph[0] > 0) & (eager[1] > 0) & (graph[1] < graph[0]))
+    )
+    names = {f"{side}_{how}": f"{how}_per_step_{side}" for side in SIDES for how in ("eager", "graph")}
+    return _rows(TransitionRow, moved.sort("name").rename({"name": "kernel", **names}))
 
 
-def graphs(sides: Sequence[Side], result: Launch) -> Graphs:
-    """CUDA graph use."""
-    one, other = (graph_use(*pair) for pair in zip(sides, (result.baseline, result.candidate), strict=True))
-    return Graphs(one[0], other[0], one[1], other[1], one[2], other[2])
+def graphs(sides: Sequence[Side], launches: Launch) -> Graphs:
+    """CUDA graph use: how graphs were traced (node | graph | none | unknown), launches per step, nodes per launch."""
+    found: dict[str, Any] = {}
+    for name, side in zip(SIDES, sides, strict=False):
+        own: LaunchSide = getattr(launches, name)
+        per_step = own.graph_launches_per_step
+        found[f"mode_{name}"] = " | ".join(sorted({part.graph_mode for part in side.parts}))
+        found[f"launches_per_step_{name}"] = per_step
+        found[f"nodes_per_launch_{name}"] = (
+            own.kernels_per_step * own.graph_coverage / per_step if per_step else None
+        )
+    return Graphs(**found)
 
 
-def graph_use(side: Side, launches: LaunchSide) -> tuple[str, float, float | None]:
-    """How graphs were traced (node | graph | none | unknown), launches of graphs a step, nodes a launch."""
-    a_step = launches.graph_launches_per_step
-    nodes = launches.kernels_per_step * launches.graph_coverage / a_step if a_step else None
-    return " | ".join(sorted({part.graph_mode for part in side.parts})), a_step, nodes
+# Host threads: their roles and the response path.
 
 
-def threads(sides: Sequence[Side], ranges: list[RangeRow]) -> list[ThreadRow]:
-    """Thread roles of both sides and how alike their ranges are."""
-    seen: list[dict[str, tuple[str, frozenset[str]]]] = [{}, {}]
-    for side, one in enumerate(sides):
-        for part in one.parts:
-            for thread in part.threads:
-                process, places = seen[side].get(thread.role, (thread.process, frozenset()))
-                seen[side][thread.role] = (process, places | thread.places)
-    time: dict[str, list[float]] = {}
-    for row in ranges:
-        sums = time.setdefault(row.thread, [0.0, 0.0])
-        sums[0] += row.baseline.ns_per_step if row.baseline else 0.0
-        sums[1] += row.candidate.ns_per_step if row.candidate else 0.0
+def threads(sides: Sequence[Side], ranges: Sequence[RangeRow]) -> list[ThreadRow]:
+    """Thread roles and, of both sides, how alike their ranges are."""
+    seen: list[dict[str, tuple[str, frozenset[str]]]] = [{} for _ in sides]
+    for number, side in enumerate(sides):
+        for thread in (thread for part in side.parts for thread in part.threads):
+            process, places = seen[number].get(thread.role, (thread.process, frozenset()))
+            seen[number][thread.role] = (process, places | thread.places)
     rows = []
-    for role in sorted(seen[0].keys() | seen[1].keys()):
-        mine, theirs = seen[0].get(role), seen[1].get(role)
-        score = similarity(mine[1], theirs[1]) if mine and theirs else None
-        base, cand = time.get(role, [0.0, 0.0])
-        known = mine or theirs
-        rows.append(
-            ThreadRow(
-                role, known[0] if known else "", score,
-                sorted(mine[1])[:20] if mine else [], sorted(theirs[1])[:20] if theirs else [],
-                base if mine else None, cand if theirs else None, cand - base if mine and theirs else None,
-            )
-        )  # fmt: skip
+    for role in sorted(set().union(*seen)):
+        own = [roles.get(role) for roles in seen]
+        ns = [
+            None if known is None
+            else sum((one.ns_per_step for row in ranges if row.thread == role and (one := getattr(row, side))), 0.0)
+            for side, known in zip(SIDES, own, strict=False)
+        ]  # fmt: skip
+        fields: dict[str, Any] = {}
+        for name, known, time in zip(SIDES, own, ns, strict=False):
+            fields |= {f"{name}_ranges": sorted(known[1])[:20] if known else [], f"{name}_range_ns": time}
+        if len(sides) > 1:
+            one, other = own
+            fields["score"] = similarity(one[1], other[1]) if one and other else None
+            fields["delta_ns"] = _less(ns[1], ns[0])
+        rows.append(ThreadRow(role=role, process=next(known[0] for known in own if known), **fields))
     return rows
 
 
@@ -336,50 +367,43 @@ _STAGES: tuple[tuple[str, str], ...] = (
 )
 
 
-def response_path(ranges: list[RangeRow], step_ns: tuple[float, float]) -> list[ResponseStage]:
-    """Host time a step of each stage of the response path; a stage longer than the step cannot keep up."""
+def response_path(ranges: Sequence[RangeRow], step_ns: Sequence[float]) -> list[ResponseStage]:
+    """Host time per step of each stage of the response path; a stage longer than the step cannot keep up."""
     rows = []
-    for stage, name in _STAGES:
-        for row in ranges:
-            if row.range != name:
-                continue
-            one = row.baseline.ns_per_step if row.baseline else None
-            other = row.candidate.ns_per_step if row.candidate else None
-            rows.append(
-                ResponseStage(
-                    stage, row.thread, row.range, one, other, row.delta_ns if one is not None and other is not None else None,
-                    None if one is None else one <= step_ns[0], None if other is None else other <= step_ns[1],
-                )
-            )  # fmt: skip
+    for stage, row in ((stage, row) for stage, name in _STAGES for row in ranges if row.range == name):
+        fields: dict[str, Any] = {}
+        for side, step in zip(SIDES, step_ns, strict=False):
+            ns = one.ns_per_step if (one := getattr(row, side)) else None
+            fields |= {f"{side}_ns": ns, f"keeps_up_{side}": None if ns is None else ns <= step}
+        if len(step_ns) > 1:
+            fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None
+        rows.append(ResponseStage(stage=stage, thread=row.thread, range=row.range, **fields))
     return rows
+
+
+# Step times.
 
 
 def phases(steps: pl.DataFrame) -> list[Phase]:
     """Mean and tails of step time by phase over all whole steps."""
-    rows = []
-    for phase in sorted(steps["phase"].unique()):
-        built: list[PhaseSide | None] = []
-        for side in (0, 1):
-            mine = steps.filter((pl.col("phase") == phase) & (pl.col("side") == side))
-            if not len(mine):
-                built.append(None)
-                continue
-            ns = mine["ns"]
-            quantiles = [float(ns.quantile(q, "linear") or 0.0) for q in (0.5, 0.9, 0.99)]
-            means = mine.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list()
-            mean = float(ns.cast(pl.Float64).sum()) / len(mine)
-            built.append(PhaseSide(len(mine), mean, quantiles[0], quantiles[1], quantiles[2], means))
-        one, other = built
-        both = one is not None and other is not None
-        rows.append(
-            Phase(
-                phase, one, other,
-                other.mean_ns - one.mean_ns if both and one and other else None,
-                other.p50_ns - one.p50_ns if both and one and other else None,
-                other.p99_ns - one.p99_ns if both and one and other else None,
-            )
-        )  # fmt: skip
-    return rows
+    ns = pl.col("ns")
+    runs = steps.group_by("phase", "side", "run").agg(ns.mean()).sort("phase", "side", "run")
+    quantiles = {f"p{name}_ns": ns.quantile(name / 100, "linear") for name in (50, 90, 99)}
+    table = steps.group_by("phase", "side").agg(
+        steps=pl.len(), mean_ns=ns.cast(pl.Float64).sum() / pl.len(), **quantiles
+    )
+    table = table.join(
+        runs.group_by("phase", "side", maintain_order=True).agg(run_means_ns="ns"), on=["phase", "side"]
+    )
+    fields = ("steps", "mean_ns", *quantiles, "run_means_ns")
+    both = wide(table, ["phase"], 2 if steps["side"].max() else 1)
+    both = _structs(both, "steps", {name: name for name in fields})
+    if "candidate" in both.columns:
+        both = both.with_columns(
+            (pl.col(f"candidate_{name}_ns") - pl.col(f"baseline_{name}_ns")).alias(f"delta_{name}_ns")
+            for name in ("mean", "p50", "p99")
+        )
+    return _rows(Phase, both.sort("phase"))
 
 
 def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
@@ -388,7 +412,7 @@ def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
     every = max(-(-len(ordered) // MAX_SAMPLES), 1)
     kept = ordered.gather_every(every)
     rows = [
-        StepSample(_SIDES[side], run, rank, phase, number, ns)  # type: ignore[arg-type]
+        StepSample(SIDES[side], run, rank, phase, number, ns)
         for side, run, rank, phase, number, ns in kept.select(
             "side", "run", "rank", "phase", "number", "ns"
         ).iter_rows()
@@ -396,92 +420,62 @@ def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
     return rows, len(ordered) - len(kept)
 
 
-# The tables of Python's own costs: who held and awaited the GIL, and garbage collection.
+# Python's own costs: who held and awaited the GIL, and garbage collection.
 
 
 def gil(sides: Sequence[Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
-    """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, ns_b, ns_c of gil_wait."""
-    if not any(side.captured("gil") for side in sides):
+    """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, exposed_b, exposed_c of gil_wait."""
+    held = _held(sides, "gil")
+    if not any(held.values()):
         return Gil([], [])
-    table = weigher.of_host("gil", values=("hold_ns", "wait_ns"))
-    phases = exact_strata(sides).select("side", "run", "part", "stratum", "phase")
-    held = weigher.pivot(
-        table.join(phases, on=["side", "run", "part", "stratum"], how="left").fill_null(0),
-        ["thread", "phase"], ["hold_ns", "wait_ns"],
-    ).join(idle, on=["thread", "phase"], how="left")  # fmt: skip
-    shown = _both(sides, "gil")
-
-    def value(row: dict[str, float | None], name: str, side: int) -> float | None:
-        return (row[name] or 0.0) if shown[side] else None
-
-    rows = [
-        GilRow(
-            row["thread"], row["phase"],
-            value(row, "hold_ns_b", 0), value(row, "wait_ns_b", 0), value(row, "exposed_b", 0),
-            value(row, "hold_ns_c", 1), value(row, "wait_ns_c", 1), value(row, "exposed_c", 1),
-        )
-        for row in held.iter_rows(named=True)
-    ]  # fmt: skip
-    rows.sort(
-        key=lambda row: (-max(row.baseline_wait_ns or 0, row.candidate_wait_ns or 0), row.thread, row.phase)
+    phases = exact_strata(sides).select(*_STRATUM, "phase")
+    times = weigher.of_host("gil", values=("hold_ns", "wait_ns")).join(phases, on=_STRATUM, how="left")
+    table = weigher.pivot(times.fill_null(0), ["thread", "phase"], ["hold_ns", "wait_ns"])
+    exposed = idle.rename({"exposed_b": "baseline_exposed_ns", "exposed_c": "candidate_exposed_ns"})
+    table = _known(
+        table.join(exposed, on=["thread", "phase"], how="left"), ["hold_ns", "wait_ns", "exposed_ns"], held
     )
     pairs = weigher.pivot(
         weigher.of_host("gil_pairs", "waiter"), ["waiter", "holder", "holder_place"], ["ns"]
-    )
-    matrix = [
-        GilPairRow(
-            row["waiter"], row["holder"], row["holder_place"], value(row, "ns_b", 0), value(row, "ns_c", 1)
-        )
-        for row in pairs.iter_rows(named=True)
+    ).rename({"holder_place": "holder_range"})
+    pairs = _known(pairs, ["ns"], held)
+    names = [
+        name for name in GilRow.__struct_fields__ if name.partition("_")[0] in (*held, "thread", "phase")
     ]
-    matrix.sort(
-        key=lambda row: (
-            -max(row.baseline_ns or 0, row.candidate_ns or 0),
-            row.waiter,
-            row.holder,
-            row.holder_range,
-        )
+    return Gil(
+        _rows(GilRow, _largest(table.select(names), _most(table, "wait_ns"), "thread", "phase")),
+        _rows(GilPairRow, _largest(pairs, _most(pairs, "ns"), "waiter", "holder", "holder_range")),
     )
-    return Gil(rows, matrix)
 
 
-def _both(sides: Sequence[Side], kind: str) -> tuple[bool, bool]:
-    """Whether each side captured a kind of trace; a side that there is not did not."""
-    one, other = [*(side.captured(kind) for side in sides), False][:2]
-    return one, other
-
-
-def gc(sides: Sequence[Side], weigher: Weigher, exposed: dict[str, tuple[float, float]]) -> Gc:
+def gc(sides: Sequence[Side], weigher: Weigher, exposed: Mapping[str, tuple[float, float]]) -> Gc:
     """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
-    if not any(side.captured("gc") for side in sides):
+    held = _held(sides, "gc")
+    if not any(held.values()):
         return Gc([])
     table = weigher.pivot(
         weigher.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
     )
-    total = table.group_by("thread", maintain_order=True).agg(pl.col("ns_b", "ns_c").sum())
-    shown = _both(sides, "gc")
-    rows = []
-    for row in table.join(total, on="thread", suffix="_all").iter_rows(named=True):
-        numbers: list[float | None] = []
-        for side, suffix in enumerate(("_b", "_c")):
-            if not shown[side]:
-                numbers += [None, None, None]
-                continue
-            ns = row["ns" + suffix] or 0.0
-            whole = row[f"ns{suffix}_all"]
-            # the accounting knows the thread; generations share its idle time by their length
-            idle = exposed.get(row["thread"], (0.0, 0.0))[side]
-            numbers += [row["count" + suffix] or 0.0, ns, idle * ns / whole if whole else 0.0]
-        rows.append(GcRow(row["thread"], row["generation"], *numbers))
-    rows.sort(key=lambda row: (-max(row.baseline_ns or 0, row.candidate_ns or 0), row.thread, row.generation))
-    return Gc(rows)
+    idle = pl.DataFrame(
+        [(thread, *ns) for thread, ns in exposed.items()],
+        schema={"thread": pl.String, **dict.fromkeys(SIDES, pl.Float64)}, orient="row",
+    )  # fmt: skip
+    table = table.join(idle, on="thread", how="left").with_columns(
+        # the accounting knows the thread; generations share its idle time by their length
+        (pl.col(side).fill_null(0.0) * ns / pl.when(ns.sum().over("thread") > 0).then(ns.sum().over("thread")))
+        .alias(f"{side}_exposed_ns")
+        for side in weigher.names
+        for ns in [pl.col(f"{side}_ns")]
+    ).drop(SIDES)  # fmt: skip
+    table = _known(table, ["count", "ns", "exposed_ns"], held)
+    return Gc(_rows(GcRow, _largest(table, _most(table, "ns"), "thread", "generation")))
 
 
-# The tables of ranks: step time of each, which one the others wait for, and kernels that are not alike on all of them.
+# Ranks: step time of each, which one the others wait for, and kernels that are not alike on all of them.
 
 MOST_KERNELS = 50
 _FEWEST = 4  # ranks of which one can be called an outlier
-_UNIT = ("side", "rank", "device")
+_UNIT = ["rank", "device"]
 
 
 def with_own(steps: pl.DataFrame) -> pl.DataFrame:
@@ -496,7 +490,7 @@ def joint_steps(steps: pl.DataFrame) -> pl.DataFrame:
     least half of the devices have. last: the device with the most own time, of equal ones the first, none where that is the
     median; behind_ns: by how much it is more than the median, 0 for the others.
     """
-    run, unit = ["side", "run"], ["side", "run", "rank", "device"]
+    run, unit = ["side", "run"], ["side", "run", *_UNIT]
     ordered = with_own(steps).sort(*unit, "start_ns")
     place = pl.int_range(pl.len()).over(unit)
     counted = pl.col("number").is_not_null().all().over(run) & pl.struct(
@@ -504,7 +498,7 @@ def joint_steps(steps: pl.DataFrame) -> pl.DataFrame:
     ).is_unique().all().over(run)
     ordered = ordered.with_columns(
         step=pl.when(counted).then(pl.col("number")).otherwise(place),
-        of=pl.struct("rank", "device").n_unique().over(run),
+        of=pl.struct(_UNIT).n_unique().over(run),
     )
     together = [*run, "step"]
     shared = ordered.filter((pl.len().over(together) >= 2) & (2 * pl.len().over(together) >= pl.col("of")))
@@ -514,24 +508,23 @@ def joint_steps(steps: pl.DataFrame) -> pl.DataFrame:
     return (
         shared.with_columns(last=first & (late > 0), late=late)
         .with_columns(behind_ns=pl.when("last").then("late").otherwise(0.0))
-        .select(*run, "step", "rank", "device", "own_ns", "last", "behind_ns")
+        .select(*run, "step", *_UNIT, "own_ns", "last", "behind_ns")
     )
 
 
 def skews(joint: pl.DataFrame) -> list[RankSkew]:
-    """How far the ranks of each side are apart, a row a side with joint steps."""
+    """How far the ranks of each side are apart, a row per side with joint steps."""
     rows = []
-    for side, name in enumerate(("baseline", "candidate")):
-        mine = joint.filter(pl.col("side") == side)
-        if not len(mine):
-            continue
+    for (side,), mine in joint.sort("side").group_by("side", maintain_order=True):
         steps = mine.group_by("run", "step").agg(pl.col("behind_ns").sum())["behind_ns"]
         often = (
             mine.filter("last").group_by("rank").len().sort("len", "rank", descending=[True, False]).rows()
         )
         rank, times = often[0] if often else (None, 0)
         late = float(steps.sum()) / len(steps)
-        rows.append(RankSkew(name, mine["rank"].n_unique(), len(steps), late, rank, times / len(steps)))  # type: ignore[arg-type]
+        rows.append(
+            RankSkew(SIDES[side], mine["rank"].n_unique(), len(steps), late, rank, times / len(steps))
+        )
     return rows
 
 
@@ -546,89 +539,75 @@ def ranks(
 
     `steps`: the compared ones with their group; `joint`: of these, see `joint_steps`.
     """
-    means = (
+    times = (
         with_own(steps)
-        .group_by("side", "run", "rank", "device", "group")
+        .group_by("side", "run", *_UNIT, "group")
         .agg(pl.col("ns", "own_ns").mean())
-        .sort("side", "run", "rank", "device", "group")  # floats are added up in a fixed order
+        .sort("side", "run", *_UNIT, "group")  # floats are added up in a fixed order
         .with_columns(weight=pl.col("group").replace_strict(weights, return_dtype=pl.Float64))
-        .group_by("side", "run", "rank", "device", maintain_order=True)
+        .group_by("side", "run", *_UNIT, maintain_order=True)
         .agg((pl.col(name) * pl.col("weight")).sum() / pl.col("weight").sum() for name in ("ns", "own_ns"))
-        .group_by(_UNIT, maintain_order=True)
+        .group_by("side", *_UNIT, maintain_order=True)
         .agg(pl.col("ns", "own_ns").mean())
     )
-    of = {row[:3]: row[3:] for row in means.iter_rows()}
-    late = {
-        row[:3]: row[3:]
-        for row in joint.group_by(_UNIT)
-        .agg(pl.col("last").mean(), pl.col("behind_ns").filter(pl.col("last")).mean())
-        .iter_rows()
-    }
-    waits = _waits(sides, weigher)
-    units = sorted({row[1:3] for row in of})
-    outlier = _outliers({unit: (of.get((0, *unit)), of.get((1, *unit))) for unit in units})
-    rows = []
-    for rank, device in units:
-        (one_ns, one_own), (other_ns, other_own) = (
-            of.get((side, rank, device), (None, None)) for side in (0, 1)
+    late = joint.group_by("side", *_UNIT).agg(
+        pl.col("last").mean(), pl.col("behind_ns").filter(pl.col("last")).mean()
+    )
+    found = times.join(late, on=["side", *_UNIT], how="left").join(
+        _waits(sides, weigher), on=["side", "rank"], how="left"
+    )
+    table = wide(found, _UNIT, len(sides)).sort(_UNIT)
+    if len(sides) > 1:
+        table = table.with_columns(
+            (pl.col(f"candidate_{name}") - pl.col(f"baseline_{name}")).alias(f"delta_{name}")
+            for name in ("ns", "own_ns")
         )
-        one, other = (waits.get((side, rank), (None,) * 3) for side in (0, 1))
-        (one_last, one_behind), (other_last, other_behind) = (
-            late.get((side, rank, device), (None, None)) for side in (0, 1)
-        )
-        rows.append(
-            RankRow(
-                rank, device, one_ns, other_ns, _less(other_ns, one_ns),
-                one[0], other[0], one[1], other[1], one[2], other[2],
-                one_own, other_own, _less(other_own, one_own), one_last, other_last, one_behind, other_behind,
-                outlier.get((rank, device)),
-            )
-        )  # fmt: skip
-    return rows
+    return _rows(RankRow, table.with_columns(outlier=_outliers(table)))
 
 
 def _less(value: float | None, than: float | None) -> float | None:
     return None if value is None or than is None else value - than
 
 
-def _waits(sides: Sequence[Side], weigher: Weigher) -> dict[tuple[int, int], tuple[float | None, ...]]:
-    """Side and rank -> waiting, transfer, what the others waited for it, ns a step. Of ranks in one export."""
-    firsts = [one for side in sides for run in side.runs for one in run.firsts()]
-    collectives = stacked(sides, "collectives")
+def _waits(sides: Sequence[Side], weigher: Weigher) -> pl.DataFrame:
+    """Of ranks in one export: waiting, transfer, what the others waited for the rank, ns per step."""
+    values = ["comm_wait_ns", "comm_transfer_ns", "caused_wait_ns"]
+    collectives = _ranked(sides, "collectives").rename(
+        {"wait_ns": values[0], "transfer_ns": values[1], "caused_ns": values[2]}
+    )
+    weighed = weigher.weigh(collectives, ["rank"], values)
+    # the weigher divides by the steps of all ranks; a rank's own are their share
+    return weighed.with_columns(pl.col(values) * pl.len().over("side"))
+
+
+def _ranked(sides: Sequence[Side], table: str) -> pl.DataFrame:
+    """A table of all exports with the rank counted over those of a run."""
+    firsts = [first for side in sides for run in side.runs for first in run.firsts()]
     parts = pl.DataFrame(
         [(*one[:3], first) for one, first in zip(parts_of(sides), firsts, strict=True)],
-        schema=dict.fromkeys(("side", "run", "part", "first"), pl.Int64), orient="row",
+        schema=dict.fromkeys((*_PART, "first"), pl.Int64), orient="row",
     )  # fmt: skip
-    collectives = collectives.join(parts, on=["side", "run", "part"], how="left", maintain_order="left")
-    collectives = collectives.with_columns(pl.col("rank") + pl.col("first")).drop("first")
-    if not len(collectives):
-        return {}
-    weighed = weigher.weigh(collectives, ["rank"], ["wait_ns", "transfer_ns", "caused_ns"])
-    # the weigher divides by the steps of all ranks; a rank's own are their share
-    many = dict(weighed.group_by("side").len().iter_rows())
-    return {(row[0], row[1]): tuple(value * many[row[0]] for value in row[2:]) for row in weighed.iter_rows()}
+    joined = stacked(sides, table).join(parts, on=_PART, how="left", maintain_order="left")
+    return joined.with_columns(pl.col("rank") + pl.col("first")).drop("first")
 
 
-_Own = tuple[float, float] | None
-
-
-def _outliers(own: dict[tuple[int, int], tuple[_Own, _Own]]) -> dict[tuple[int, int], float]:
+def _outliers(table: pl.DataFrame) -> pl.Series:
     """How far each rank's change of own time is from the median change, in robust standard deviations.
 
-    With one side alone, or a rank on one side only, its own time takes the place of the change. The deviation is 1.4826 times the
+    With one side alone, or no rank on both, its own time takes the place of the change. The deviation is 1.4826 times the
     median distance from the median, and at least 0.01 % of the step: of ranks that are all alike, a rounding is no outlier.
     """
-    both = {unit: (one[1], other[1]) for unit, (one, other) in own.items() if one and other}
-    values = {unit: other - one for unit, (one, other) in both.items()}
-    if not both:
-        values = {unit: one[1] for unit, pair in own.items() if (one := pair[0] or pair[1])}
-    if len(values) < _FEWEST:
-        return {}
-    array = np.array(list(values.values()))
+    none = pl.Series([None] * len(table), dtype=pl.Float64)
+    values = table["delta_own_ns"] if "delta_own_ns" in table.columns else none
+    if values.is_null().all():
+        values = table.select(pl.coalesce(_sides_of(table, "own_ns"))).to_series()
+    array = values.drop_nulls().to_numpy()
+    if len(array) < _FEWEST:
+        return none
     middle = float(np.median(array))
-    step = max(pair[0] for pairs in own.values() for pair in pairs if pair is not None)
+    step = float(table.select(pl.max_horizontal(_sides_of(table, "ns")).max()).item())
     spread = max(1.4826 * float(np.median(np.abs(array - middle))), 1e-4 * step, 1.0)
-    return {unit: (value - middle) / spread for unit, value in values.items()}
+    return (values - middle) / spread
 
 
 def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[KernelRanks], int]:
@@ -640,324 +619,85 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
     of_rank = steps.group_by("side", "rank").agg(pl.len().alias("steps"))
     if of_rank["rank"].n_unique() < 2:
         return [], 0
-    located = kernels.values.join(
-        steps.select("side", "run", "part", "period", "rank"), on=["side", "run", "part", "period"]
-    )
-    own = [row for row, kind in enumerate(kernels.kinds) if kind != "comm"]
+    by = ["side", "row"]
     sums = (
-        located.filter(pl.col("row").is_in(own))
-        .sort("side", "run", "part", "period", "row")
-        .group_by("side", "row", "rank", maintain_order=True)
+        kernels.values.join(steps.select(*_PART, "period", "rank"), on=[*_PART, "period"])
+        .filter(pl.col("row").is_in([row for row, kind in enumerate(kernels.kinds) if kind != "comm"]))
+        .sort(*_PART, "period", "row")
+        .group_by(*by, "rank", maintain_order=True)
         .agg(pl.col("share_ns").sum())
     )
-    by = ["side", "row"]
     every = sums.select(by).unique().join(of_rank, on="side").join(sums, on=[*by, "rank"], how="left")
-    ns = (pl.col("share_ns").fill_null(0.0) / pl.col("steps")).alias("ns")
+    ns = pl.col("ns")
     found = (
-        every.select(*by, "rank", ns)
+        every.select(*by, "rank", ns=pl.col("share_ns").fill_null(0.0) / pl.col("steps"))
         .sort(*by, "rank")
         .group_by(by, maintain_order=True)
-        .agg(pl.col("ns").mean().alias("mean"), pl.col("ns").max().alias("most"), pl.col("rank").get(pl.col("ns").arg_max()).alias("at"))
+        .agg(mean=ns.mean(), most=ns.max(), at=pl.col("rank").get(ns.arg_max()))
         .filter((pl.col("mean") > 0) & (pl.col("most") > pl.col("mean")))
-        .with_columns(excess=pl.col("most") - pl.col("mean"))
-    )  # fmt: skip
-    rows = [
-        KernelRanks(
-            ("baseline", "candidate")[row["side"]],
-            _names(kernels, row["row"], row["side"]), kernels.kinds[row["row"]], row["mean"], row["most"], row["at"],
-            row["most"] / row["mean"],
+        .sort(pl.col("most") - pl.col("mean"), *by, descending=[True, False, False])
+    )
+    rows = []
+    for side, row, mean, most, at in found.head(MOST_KERNELS).iter_rows():
+        match = kernels.rows[row]
+        ops = match.candidate if side and match.candidate else match.baseline or match.candidate
+        rows.append(
+            KernelRanks(SIDES[side], [op.name for op in ops], kernels.kinds[row], mean, most, at, most / mean)
         )
-        for row in found.sort("excess", "side", "row", descending=[True, False, False]).head(MOST_KERNELS).iter_rows(named=True)
-    ]  # fmt: skip
     return rows, max(len(found) - MOST_KERNELS, 0)
 
 
-def _names(kernels: KernelCells, row: int, side: int) -> list[str]:
-    match = kernels.rows[row]
-    ops = match.candidate if side and match.candidate else match.baseline or match.candidate
-    return [op.name for op in ops]
-
-
-# The tables of GPU metrics that nsys sampled: a row a metric and device, and how each device was sampled.
-
-# Samples that a run needs for its mean to be given: of 20, its standard error is about a fifth of their scatter.
-MIN_SAMPLES = 20
-# What is looked at first, as the beginning of a name in small letters.
-KEY = (
-    "sms active", "sm active", "sm issue", "tensor active", "dram read", "dram write", "nvlink", "pcie", "gpc clock",
-)  # fmt: skip
-_UNIT_tables_metrics = ["rank", "device"]
-_ROW = [*_UNIT_tables_metrics, "metric", "unit"]
-_PARTS = {"steps": STATES, "busy": ("busy",), "idle": ("idle",)}
-_Means = dict[int, list[float | None]]  # side -> of each run, None with too few samples
-
-
-def metric_rows(
-    sides: Sequence[Side], weigher: Weigher, held: tuple[bool, bool]
-) -> tuple[list[GpuMetricRow], list[GpuSampling]]:
-    """Rows of metrics, the well-known ones first, and of how each rank's device was sampled."""
-    both = sides[:2]
-    table = weigher.compared(_ranked(both, "gpu_metrics"))
-    weighed = weigher.weigh(table, ["run", *_ROW, "state"], ["samples", "sum"])
-    counted = table.group_by("side", "run", *_ROW, "state").agg(pl.col("samples", "refused").sum())
-    found = weighed.join(
-        counted.rename({"samples": "raw"}),
-        on=["side", "run", *_ROW, "state"],
-        how="left",
-        maintain_order="left",
-    )
-    rows: dict[tuple[int, int, str, str], list[dict[str, object]]] = defaultdict(list)
-    for row in found.iter_rows(named=True):
-        rows[row["rank"], row["device"], row["metric"], row["unit"]].append(row)
-    runs = [len(side.runs) for side in both]
-    periods = weigher.compared(
-        _ranked(both, "periods").select("side", "run", "part", "stratum", *_UNIT_tables_metrics)
-    )
-    steps = {row[:3]: row[3] for row in periods.group_by("side", *_UNIT_tables_metrics).len().iter_rows()}
-    metrics = [
-        _row(key, pl.DataFrame(mine, infer_schema_length=None), runs, held, steps)
-        for key, mine in rows.items()
-    ]
-    return sorted(metrics, key=_order), _sampling(both, held)
-
-
-def _order(row: GpuMetricRow) -> tuple[int, str, int, int]:
-    name = row.metric.lower()
-    place = next((at for at, start in enumerate(KEY) if name.startswith(start)), len(KEY))
-    return place, row.metric, row.rank, row.device
-
-
-def _ranked(sides: Sequence[Side], table: str) -> pl.DataFrame:
-    """A table of all exports with the rank counted over those of a run."""
-    firsts = pl.DataFrame(
-        [
-            (side, run, part, first)
-            for side, one in enumerate(sides)
-            for run, its in enumerate(one.runs)
-            for part, first in enumerate(its.firsts())
-        ],
-        schema=dict.fromkeys(("side", "run", "part", "first"), pl.Int64),
-        orient="row",
-    )
-    joined = stacked(sides, table).join(firsts, on=["side", "run", "part"], how="left", maintain_order="left")
-    return joined.with_columns(pl.col("rank") + pl.col("first")).drop("first")
-
-
-def _row(
-    key: tuple[int, int, str, str],
-    mine: pl.DataFrame,
-    runs: list[int],
-    held: tuple[bool, bool],
-    steps: Mapping[tuple[int, ...], int],
-) -> GpuMetricRow:
-    means = {name: _means(mine, states, runs) for name, states in _PARTS.items()}
-    sides = []
-    for side, shown in enumerate(held):
-        its = mine.filter(pl.col("side") == side)
-        raw = {state: int(its.filter(pl.col("state") == state)["raw"].sum()) for state in STATES}
-        sides.append(
-            GpuMetricSide(
-                sum(raw.values()) / max(steps.get((side, *key[:2]), 0), 1),
-                raw["busy"],
-                raw["idle"],
-                raw["mixed"],
-                int(its["refused"].sum()),
-            )
-            if shown
-            else None
-        )
-    parts = [_mean(means[name]) for name in _PARTS]
-    return GpuMetricRow(*key, sides[0], sides[1], *parts)
-
-
-def _means(mine: pl.DataFrame, states: Sequence[str], runs: list[int]) -> _Means:
-    """The mean of each run's samples in these states; None for a run with fewer than `MIN_SAMPLES`."""
-    found: _Means = {0: [], 1: []} | {side: [None] * count for side, count in enumerate(runs)}
-    sums = (
-        mine.filter(pl.col("state").is_in(states))
-        .group_by("side", "run", maintain_order=True)
-        .agg(pl.col("raw", "samples", "sum").sum())
-    )
-    for side, run, raw, samples, total in sums.iter_rows():
-        if raw >= MIN_SAMPLES:
-            found[side][run] = total / samples
-    return found
-
-
-def _mean(means: _Means) -> GpuMetricMean:
-    """A side's mean is that of its runs, where each has enough samples; the interval needs two runs a side."""
-    one, other = (
-        [value for value in means[side] if value is not None] if None not in means[side] else []
-        for side in (0, 1)
-    )
-    values = [float(np.mean(runs)) if runs else None for runs in (one, other)]
-    delta = None if values[0] is None or values[1] is None else values[1] - values[0]
-    low = high = None
-    if min(len(one), len(other)) >= 2:
-        bounds = run_level_interval(np.array(one)[:, None], np.array(other)[:, None])
-        if not np.isnan(bounds[0][0]):
-            low, high = float(bounds[0][0]), float(bounds[1][0])
-    return GpuMetricMean(values[0], values[1], delta, low, high)
-
-
-def _sampling(sides: Sequence[Side], held: tuple[bool, bool]) -> list[GpuSampling]:
-    table = _ranked(sides, "gpu_sampling")
-    rows = []
-    for (rank, device), mine in sorted(
-        table.group_by(_UNIT_tables_metrics), key=lambda one: tuple(map(int, map(str, one[0])))
-    ):
-        found: list[GpuSamplingSide | None] = []
-        for side, shown in enumerate(held):
-            its = mine.filter(pl.col("side") == side)
-            gpus = set(its["gpu"].to_list())
-            known = len(its) > 0 and None not in gpus
-            gpu = gpus.pop() if known and len(gpus) == 1 else None
-            found.append(
-                GpuSamplingSide(
-                    known, gpu, int(its["interval_ns"].max()) if known else None, int(its["unread"].max()) if known else 0  # type: ignore[arg-type]
-                )
-                if shown
-                else None
-            )  # fmt: skip
-        rows.append(GpuSampling(int(str(rank)), int(str(device)), found[0], found[1]))
-    return rows
-
-
-# The table of numbers that a program gave to its NVTX ranges.
-
-_BY = ["place", "domain", "thread"]
-
-
-def payload_rows(sides: Sequence[Side], weigher: Weigher) -> list[PayloadRow]:
-    """Rows by range and thread role, those whose mean changed most (as a part of it) first; empty where no side has any.
-
-    Count and sum are weighed as times of host threads are; the mean is their quotient, least and most are of the compared steps.
-    """
-    table = weigher.pivot(weigher.of_host("payloads", values=("count", "sum")), _BY, ["count", "sum"])
-    bounds = (
-        weigher.compared(stacked(sides, "payloads"))
-        .group_by("side", *_BY)
-        .agg(pl.col("low").min(), pl.col("high").max())
-    )
-    known = {(row[0], *row[1:4]): row[4:] for row in bounds.iter_rows()}
-    rows = []
-    for row in table.iter_rows(named=True):
-        found: list[PayloadSide | None] = []
-        for side, suffix in enumerate(("_b", "_c")):
-            count, total = row["count" + suffix], row["sum" + suffix]
-            low, high = known.get((side, *(row[name] for name in _BY)), (0.0, 0.0))
-            found.append(
-                PayloadSide(count, total, min(max(total / count, low), high), low, high) if count else None
-            )
-        one, other = found
-        delta = None if one is None or other is None else other.mean - one.mean
-        rows.append(PayloadRow(row["place"], row["domain"], row["thread"], one, other, delta))
-    return sorted(rows, key=lambda row: (-_moved(row), row.range, row.domain, row.thread))
-
-
-def _moved(row: PayloadRow) -> float:
-    if row.baseline is None or row.candidate is None or row.delta_mean is None:
-        return 0.0
-    return abs(row.delta_mean) / (max(abs(row.baseline.mean), abs(row.candidate.mean)) or 1.0)
-
-
-# The tables of what few captures hold: OS calls, context switches, communication, CUDA's memory, GPU metrics.
+# What few captures hold: OS calls, context switches, communication, CUDA's memory, GPU metrics, payloads of ranges.
 
 KINDS = ("os_calls", "context_switches", "gpu_memory", "gpu_metrics", "mpi", "nccl")
-_MEMORY = ("allocations", "bytes", "frees", "freed_bytes")
-_Row = dict[str, float | None]
 
 
 def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | None:
-    """All of them; None where no side recorded any. Of one side alone: as if the other had not recorded them."""
-    held = {kind: _both_tables_system(sides, kind) for kind in KINDS}
-    payloads = payload_rows(sides, weigher)
-    if not payloads and not any(any(one) for one in held.values()):
+    """All of them; None where no side recorded any."""
+    calls, switches, memory, metrics, mpi, nccl = found = [_held(sides, kind) for kind in KINDS]
+    payloads = _payloads(sides, weigher)
+    if not payloads and not any(any(one.values()) for one in found):
         return None
-    calls, switches, memory, metrics, mpi, nccl = (held[kind] for kind in KINDS)
-    metric_table, sampling = metric_rows(sides, weigher, metrics) if any(metrics) else ([], [])
+    metric_rows, sampling = _metrics(sides, weigher) if any(metrics.values()) else ([], [])
+    count = ("count", "ns")
+    os_calls = weigher.pivot(weigher.of_host("os_calls", values=count), ["call", "thread"], count)
+    off_cpu = weigher.pivot(weigher.of_host("off_cpu", values=count), ["thread"], count)
+    recorded = any((*calls.values(), *switches.values(), *mpi.values()))
     return System(
-        _os_calls(weigher, calls) if any(calls) else [],
-        _off_cpu(weigher, switches) if any(switches) else [],
-        _host_work(sides, weigher, (calls, switches, mpi), with_gil) if any(calls + switches + mpi) else [],
-        _memory(sides, weigher, memory) if any(memory) else [],
-        gpu_metrics=metric_table,
+        _rows(OsCallRow, _by_size(_known(os_calls, count, calls), "ns", "thread", "call"))
+        if any(calls.values())
+        else [],
+        _rows(OffCpuRow, _by_size(_known(off_cpu, count, switches), "ns", "thread"))
+        if any(switches.values())
+        else [],
+        _host_work(sides, weigher, with_gil) if recorded else [],
+        _memory(sides, weigher, memory) if any(memory.values()) else [],
+        gpu_metrics=metric_rows,
         gpu_sampling=sampling,
         comm_calls=_comm_calls(weigher, {"MPI": mpi, "NCCL": nccl}),
         payloads=payloads,
     )
 
 
-def _both_tables_system(sides: Sequence[Side], kind: str) -> tuple[bool, bool]:
-    one, *other = (side.captured(kind) for side in sides[:2])
-    return one, other == [True]
-
-
-def _values(row: _Row, names: Sequence[str], held: tuple[bool, bool]) -> list[float | None]:
-    """Baseline's values, then the candidate's: None where not captured, 0 where there is no such row."""
-    return [
-        (row[name + suffix] or 0.0) if shown else None
-        for suffix, shown in zip(("_b", "_c"), held, strict=True)
-        for name in names
-    ]
-
-
-def _os_calls(weigher: Weigher, held: tuple[bool, bool]) -> list[OsCallRow]:
-    table = weigher.pivot(
-        weigher.of_host("os_calls", values=("count", "ns")), ["call", "thread"], ["count", "ns"]
-    )
-    rows = [
-        OsCallRow(row["call"], row["thread"], *_values(row, ("count", "ns"), held))
-        for row in table.iter_rows(named=True)
-    ]
-    return sorted(rows, key=lambda row: (*_size(row.baseline_ns, row.candidate_ns), row.thread, row.call))
-
-
-def _comm_calls(weigher: Weigher, held: dict[str, tuple[bool, bool]]) -> list[CommCallRow]:
+def _comm_calls(weigher: Weigher, held: Mapping[str, Mapping[str, pl.Expr | bool]]) -> list[CommCallRow]:
     values = ("count", "ns", "sized", "bytes")
-    table = weigher.pivot(
-        weigher.of_host("comm_calls", values=values), ["library", "call", "thread"], list(values)
-    )
-    rows = [
-        CommCallRow(
-            row["library"], row["call"], row["thread"], *_values(row, ("count", "ns"), held[row["library"]]),
-            *(row["bytes" + suffix] if row["sized" + suffix] else None for suffix in ("_b", "_c")),
-            *(row["bytes" + suffix] / row["sized" + suffix] if row["sized" + suffix] else None for suffix in ("_b", "_c")),
+    table = weigher.pivot(weigher.of_host("comm_calls", values=values), ["library", "call", "thread"], values)
+    known: dict[str, pl.Expr | bool] = {
+        side: pl.col("library").is_in([name for name, sides in held.items() if sides[side]])
+        for side in weigher.names
+    }
+    for side in weigher.names:
+        size, sized = pl.col(f"{side}_bytes"), pl.col(f"{side}_sized") > 0
+        table = table.with_columns(
+            pl.when(sized).then(size).alias(f"{side}_bytes"),
+            pl.when(sized).then(size / pl.col(f"{side}_sized")).alias(f"{side}_bytes_per_call"),
         )
-        for row in table.iter_rows(named=True)
-    ]  # fmt: skip
-    return sorted(
-        rows,
-        key=lambda row: (*_size(row.baseline_ns, row.candidate_ns), row.library, row.thread, row.call),
-    )
+    table = _by_size(_known(table, ("count", "ns"), known), "ns", "library", "thread", "call")
+    return _rows(CommCallRow, table)
 
 
-def _off_cpu(weigher: Weigher, held: tuple[bool, bool]) -> list[OffCpuRow]:
-    table = weigher.pivot(weigher.of_host("off_cpu", values=("count", "ns")), ["thread"], ["count", "ns"])
-    rows = [
-        OffCpuRow(row["thread"], *_values(row, ("count", "ns"), held)) for row in table.iter_rows(named=True)
-    ]
-    return sorted(rows, key=lambda row: (*_size(row.baseline_ns, row.candidate_ns), row.thread))
-
-
-def _size(baseline: float | None, candidate: float | None) -> tuple[float, float]:
-    """What changed most comes first, then what is longest."""
-    one, other = baseline or 0.0, candidate or 0.0
-    changed = abs(other - one) if baseline is not None and candidate is not None else 0.0
-    return -changed, -max(one, other)
-
-
-def _host_work(
-    sides: Sequence[Side],
-    weigher: Weigher,
-    held: tuple[tuple[bool, bool], tuple[bool, bool], tuple[bool, bool]],
-    with_gil: bool,
-) -> list[HostWorkRow]:
-    """What is in no call is told apart by switches only on a side that has them; a call is known of a side with calls.
-
-    `held`: which sides have OS calls, switches, MPI calls.
-    """
-    calls, switches, mpi = held
+def _host_work(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> list[HostWorkRow]:
+    """What is in no call is told apart by switches only on a side that has them; a call is known of a side with calls."""
     work = stacked(sides, "host_work")
     if with_gil:  # a wait for the GIL is no host work then
         work = work.filter(~pl.col("gil"))
@@ -967,46 +707,167 @@ def _host_work(
         .when(pl.col("off_cpu")).then(pl.lit("off_cpu"))
         .otherwise(pl.lit("rest"))
     )  # fmt: skip
-    work = work.with_columns(kind=kind, off_ns=pl.when(pl.col("off_cpu")).then(pl.col("ns")).otherwise(0))
-    table = weigher.pivot(work, ["thread", "place", "kind", "call"], ["ns", "off_ns"])
-    rows = []
-    for row in table.iter_rows(named=True):
-        known = {
-            "mpi_call": mpi,
-            "os_call": calls,
-            "off_cpu": switches,
-            "rest": (calls[0] or switches[0] or mpi[0], calls[1] or switches[1] or mpi[1]),
-        }[row["kind"]]
-        off = tuple(one and other for one, other in zip(known, switches, strict=True))
-        times, offs = _values(row, ("ns",), known), _values(row, ("off_ns",), (off[0], off[1]))
-        rows.append(HostWorkRow(row["thread"], row["place"], row["kind"], row["call"], *times, *offs))
-    return sorted(
-        rows,
-        key=lambda row: (
-            *_size(row.baseline_ns, row.candidate_ns), row.thread, row.range, row.kind, row.call,
-        ),
-    )  # fmt: skip
+    work = work.with_columns(
+        kind=kind, range="place", off_cpu_ns=pl.when(pl.col("off_cpu")).then(pl.col("ns")).otherwise(0)
+    )
+    table = weigher.pivot(work, ["thread", "range", "kind", "call"], ["ns", "off_cpu_ns"])
+    known: dict[str, pl.Expr | bool] = {}
+    switched: dict[str, pl.Expr | bool] = {}
+    for name, side in zip(SIDES, sides, strict=False):
+        calls, switches, mpi = (side.captured(kind) for kind in ("os_calls", "context_switches", "mpi"))
+        told = {"mpi_call": mpi, "os_call": calls, "off_cpu": switches, "rest": calls or switches or mpi}
+        known[name] = pl.col("kind").is_in([kind for kind, there in told.items() if there])
+        switched[name] = known[name] & switches
+    table = _known(_known(table, ["ns"], known), ["off_cpu_ns"], switched)
+    return _rows(HostWorkRow, _by_size(table, "ns", "thread", "range", "kind", "call"))
 
 
-def _memory(sides: Sequence[Side], weigher: Weigher, held: tuple[bool, bool]) -> list[MemoryRow]:
-    table = weigher.pivot(stacked(sides, "memory"), ["kind"], list(_MEMORY))
-    flow = {row["kind"]: row for row in table.iter_rows(named=True)}
-    peaks: list[dict[str, int]] = [{}, {}]
-    for side, _, _, part in parts_of(sides[:2]):
-        for kind, size in part.memory_peaks.iter_rows():
-            peaks[side][kind] = max(size, peaks[side].get(kind, 0))
-    return [
-        MemoryRow(
-            kind,
+def _memory(sides: Sequence[Side], weigher: Weigher, held: Mapping[str, pl.Expr | bool]) -> list[MemoryRow]:
+    flows = ("allocations", "bytes", "frees", "freed_bytes")
+    flow = weigher.weigh(stacked(sides, "memory"), ["kind"], flows)
+    peaks = stacked(sides, "memory_peaks").group_by("side", "kind").agg(peak_bytes=pl.col("bytes").max())
+    both = flow.join(peaks, on=["side", "kind"], how="full", coalesce=True)
+    table = wide(both, ["kind"], len(sides)).sort("kind")
+    return _rows(
+        MemoryRow,
+        table.select(
+            "kind",
             *(
-                _memory_side(flow.get(kind, {}), suffix, peak.get(kind, 0)) if shown else None
-                for suffix, shown, peak in zip(("_b", "_c"), held, peaks, strict=True)
+                pl.when(held[side])
+                .then(
+                    pl.struct(
+                        *(
+                            pl.col(f"{side}_{name}").fill_null(0.0).alias(f"{name}_per_step")
+                            for name in flows
+                        ),
+                        peak_bytes=pl.col(f"{side}_peak_bytes").fill_null(0),
+                    )
+                )
+                .otherwise(None)
+                .alias(side)
+                for side in held
             ),
-        )
-        for kind in sorted(flow.keys() | peaks[0].keys() | peaks[1].keys())
-    ]
+        ),
+    )
 
 
-def _memory_side(row: _Row, suffix: str, peak: int) -> MemorySide:
-    allocations, size, frees, freed = (row.get(name + suffix) or 0.0 for name in _MEMORY)
-    return MemorySide(allocations, size, frees, freed, peak)
+def _payloads(sides: Sequence[Side], weigher: Weigher) -> list[PayloadRow]:
+    """Rows by range and thread role, those whose mean changed most (as a part of it) first; empty where no side has any.
+
+    Count and sum are weighed as times of host threads are; the mean is their quotient, least and most are of the compared steps.
+    """
+    by = ["place", "domain", "thread"]
+    sums = weigher.weigh(weigher.of_host("payloads", values=("count", "sum")), by, ["count", "sum"])
+    bounds = (
+        weigher.compared(stacked(sides, "payloads"))
+        .group_by("side", *by)
+        .agg(pl.col("low").min(), pl.col("high").max())
+    )
+    mean = pl.min_horizontal(pl.max_horizontal(pl.col("sum") / pl.col("count"), "low"), "high")
+    table = wide(
+        sums.join(bounds, on=["side", *by], how="left", nulls_equal=True).with_columns(mean=mean),
+        by,
+        len(sides),
+    ).rename({"place": "range"})
+    fields = {"count_per_step": "count", "sum_per_step": "sum", "mean": "mean", "min": "low", "max": "high"}
+    table = _structs(table, "count", fields)
+    order = ("range", "domain", "thread")
+    if len(sides) == 1:
+        return _rows(PayloadRow, table.sort(order))
+    table = table.with_columns(delta_mean=pl.col("candidate_mean") - pl.col("baseline_mean"))
+    size = pl.max_horizontal(part.abs() for part in _sides_of(table, "mean"))
+    moved = pl.col("delta_mean").abs() / pl.when(size > 0).then(size).otherwise(1.0)
+    return _rows(PayloadRow, _largest(table, moved.fill_null(0.0), *order))
+
+
+# GPU metrics that nsys sampled: a row per metric and device, and how each device was sampled.
+
+# Samples that a run needs for its mean to be given: of 20, its standard error is about a fifth of their scatter.
+MIN_SAMPLES = 20
+# What is looked at first, as the beginning of a name in small letters.
+KEY = (
+    "sms active", "sm active", "sm issue", "tensor active", "dram read", "dram write", "nvlink", "pcie", "gpc clock",
+)  # fmt: skip
+_METRIC = [*_UNIT, "metric", "unit"]
+_STATES: dict[str, Collection[str]] = {"steps": STATES, "busy": ("busy",), "idle": ("idle",)}
+
+
+def _metrics(sides: Sequence[Side], weigher: Weigher) -> tuple[list[GpuMetricRow], list[GpuSampling]]:
+    """Rows of metrics, the well-known ones first, and of how each rank's device was sampled."""
+    held = _held(sides, "gpu_metrics")
+    table = weigher.compared(_ranked(sides, "gpu_metrics"))
+    key = ["run", *_METRIC, "state"]
+    counted = table.group_by("side", *key).agg(pl.col("samples").sum().alias("raw"), pl.col("refused").sum())
+    found = weigher.weigh(table, key, ["samples", "sum"]).join(
+        counted, on=["side", *key], how="left", maintain_order="left"
+    )
+    periods = weigher.compared(_ranked(sides, "periods").select(*_STRATUM, *_UNIT))
+    steps = {row[:3]: row[3] for row in periods.group_by("side", *_UNIT).len().iter_rows()}
+    rows = []
+    for of, mine in found.group_by(_METRIC, maintain_order=True):
+        fields: dict[str, Any] = dict(zip(_METRIC, of, strict=True))
+        for number, side in enumerate(held):
+            its = mine.filter(pl.col("side") == number)
+            raw = dict(its.group_by("state").agg(pl.col("raw").sum()).iter_rows())
+            fields[side] = GpuMetricSide(
+                samples_per_step=sum(raw.values()) / max(steps.get((number, *of[:2]), 0), 1),
+                busy_samples=raw.get("busy", 0),
+                idle_samples=raw.get("idle", 0),
+                mixed_samples=raw.get("mixed", 0),
+                refused_samples=int(its["refused"].sum()),
+            ) if held[side] else None  # fmt: skip
+        for name, states in _STATES.items():
+            fields[name] = _mean(
+                [_run_means(mine, number, states, side) for number, side in enumerate(sides)]
+            )
+        rows.append(GpuMetricRow(**fields))
+    return sorted(rows, key=_order), _sampling(sides, held)
+
+
+def _order(row: GpuMetricRow) -> tuple[int, str, int, int]:
+    name = row.metric.lower()
+    place = next((at for at, start in enumerate(KEY) if name.startswith(start)), len(KEY))
+    return place, row.metric, row.rank, row.device
+
+
+def _run_means(mine: pl.DataFrame, number: int, states: Collection[str], side: Side) -> list[float]:
+    """The mean of the samples in these states, of each run; empty where some run has fewer than `MIN_SAMPLES`."""
+    sums = (
+        mine.filter((pl.col("side") == number) & pl.col("state").is_in(states))
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("raw", "samples", "sum").sum())
+        .filter(pl.col("raw") >= MIN_SAMPLES)
+    )
+    means = {run: total / samples for run, _, samples, total in sums.iter_rows()}
+    return [means[run] for run in sorted(means)] if len(means) == len(side.runs) else []
+
+
+def _mean(runs: Sequence[list[float]]) -> GpuMetricMean:
+    """A side's mean is that of its runs, where each has enough samples; the interval needs two runs per side."""
+    means = [float(np.mean(values)) if values else None for values in runs]
+    if len(means) == 1:
+        return GpuMetricMean(means[0])
+    low = high = None
+    if min(map(len, runs)) >= 2:
+        bounds = run_level_interval(*(np.array(values)[:, None] for values in runs))
+        if not np.isnan(bounds[0][0]):
+            low, high = float(bounds[0][0]), float(bounds[1][0])
+    return GpuMetricMean(means[0], means[1], _less(means[1], means[0]), low, high)
+
+
+def _sampling(sides: Sequence[Side], held: Mapping[str, pl.Expr | bool]) -> list[GpuSampling]:
+    rows = []
+    for of, mine in _ranked(sides, "gpu_sampling").sort(_UNIT).group_by(_UNIT, maintain_order=True):
+        found: dict[str, GpuSamplingSide | None] = {}
+        for number, side in enumerate(held):
+            its = mine.filter(pl.col("side") == number)
+            gpus = set(its["gpu"].to_list())
+            known = len(its) > 0 and None not in gpus
+            found[side] = GpuSamplingSide(
+                known,
+                gpus.pop() if known and len(gpus) == 1 else None,
+                int(its["interval_ns"].max()) if known else None,  # type: ignore[arg-type]
+                int(its["unread"].max()) if known else 0,  # type: ignore[arg-type]
+            ) if held[side] else None  # fmt: skip
+        rows.append(GpuSampling(*of, **found))  # type: ignore[arg-type]
+    return rows

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
+
+# The default of a field that a result with one side (`show`) does not have: JSON and tables leave it out.
+ABSENT: Any = msgspec.UNSET
 
 Verdict = Literal[
     "improved",
@@ -84,7 +87,7 @@ class Coverage(msgspec.Struct, frozen=True):
     """Which kinds of trace each side holds."""
 
     baseline: dict[str, Captured]
-    candidate: dict[str, Captured]
+    candidate: dict[str, Captured] = ABSENT
 
 
 # Step times: the headline, phases, single steps, steps of like workload.
@@ -124,10 +127,10 @@ class Phase(msgspec.Struct, frozen=True):
 
     phase: str
     baseline: PhaseSide | None
-    candidate: PhaseSide | None
-    delta_mean_ns: float | None
-    delta_p50_ns: float | None
-    delta_p99_ns: float | None
+    candidate: PhaseSide | None = ABSENT
+    delta_mean_ns: float | None = ABSENT
+    delta_p50_ns: float | None = ABSENT
+    delta_p99_ns: float | None = ABSENT
 
 
 class StepSample(msgspec.Struct, frozen=True):
@@ -141,7 +144,7 @@ class StepSample(msgspec.Struct, frozen=True):
     period_ns: int
 
 
-class Stratum(msgspec.Struct, frozen=True):
+class Stratum(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of like workload. `compared` says whether it entered the mean, `reason` why not."""
 
     phase: str
@@ -150,15 +153,15 @@ class Stratum(msgspec.Struct, frozen=True):
     gen_reqs: str
     level: Literal["exact", "bucket", "phase", "all"]
     baseline_steps: int
-    candidate_steps: int
+    candidate_steps: int = ABSENT
     baseline_ns: float | None
-    candidate_ns: float | None
-    delta_ns: float | None
+    candidate_ns: float | None = ABSENT
+    delta_ns: float | None = ABSENT
     weight: float
     compared: bool
     reason: str = ""
     baseline_share: float | None = None  # its part of the time of all whole steps of the side, 0 to 1
-    candidate_share: float | None = None
+    candidate_share: float | None = ABSENT
 
 
 class Mix(msgspec.Struct, frozen=True):

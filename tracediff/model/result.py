@@ -12,6 +12,7 @@ import msgspec
 
 from tracediff.model.causes import Cause
 from tracediff.model.common import (
+    ABSENT,
     Comparability,
     Coverage,
     Evidence,
@@ -262,8 +263,8 @@ class GapRow(msgspec.Struct, frozen=True):
     previous: str
     next: str
     baseline: GapSide | None
-    candidate: GapSide | None
-    delta_ns: float
+    candidate: GapSide | None = ABSENT
+    delta_ns: float = ABSENT
 
 
 class WorstGap(msgspec.Struct, frozen=True):
@@ -337,34 +338,34 @@ class RangeRow(msgspec.Struct, frozen=True):
     domain: str
     thread: str
     baseline: RangeSide | None
-    candidate: RangeSide | None
-    delta_ns: float
+    candidate: RangeSide | None = ABSENT
+    delta_ns: float = ABSENT
 
 
-class ThreadRow(msgspec.Struct, frozen=True):
+class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A thread role on both sides, why it has that role, and how alike the two are (0 to 1)."""
 
     role: str
     process: str
-    score: float | None
+    score: float | None = ABSENT
     baseline_ranges: list[str]
-    candidate_ranges: list[str]
+    candidate_ranges: list[str] = ABSENT
     baseline_range_ns: float | None  # top-level range time a step
-    candidate_range_ns: float | None
-    delta_ns: float | None
+    candidate_range_ns: float | None = ABSENT
+    delta_ns: float | None = ABSENT
 
 
-class ResponseStage(msgspec.Struct, frozen=True):
+class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of the response path (executor -> ... -> respond), host time a step."""
 
     stage: str
     thread: str
     range: str
     baseline_ns: float | None
-    candidate_ns: float | None
-    delta_ns: float | None
+    candidate_ns: float | None = ABSENT
+    delta_ns: float | None = ABSENT
     keeps_up_baseline: bool | None  # stage time <= step time
-    keeps_up_candidate: bool | None
+    keeps_up_candidate: bool | None = ABSENT
 
 
 # Kernels of both sides, matched to each other.
@@ -389,23 +390,23 @@ class KernelStratum(msgspec.Struct, frozen=True):
     stratum: int  # index into Result.strata
     baseline_count: float
     baseline_ns: float
-    candidate_count: float
-    candidate_ns: float
+    candidate_count: float = ABSENT
+    candidate_ns: float = ABSENT
 
 
-class KernelRow(msgspec.Struct, frozen=True):
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels of both sides matched to each other; every op is in exactly one row."""
 
-    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"]
-    confidence: float
+    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"] = ABSENT
+    confidence: float = ABSENT
     category: str  # gemm, attention, norm, ..., communication
     family: str  # cutlass, nvjet, cudnn, nccl, pytorch, ...
     baseline: KernelSide | None
-    candidate: KernelSide | None
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
-    level: Evidence
+    candidate: KernelSide | None = ABSENT
+    delta_ns: float = ABSENT
+    ci_low_ns: float = ABSENT
+    ci_high_ns: float = ABSENT
+    level: Evidence = ABSENT
     q_value: float | None = None
     range: str | None = None
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
@@ -428,16 +429,16 @@ class LaunchSide(msgspec.Struct, frozen=True):
     queue_delay_p99_ns: float
 
 
-class ApiRow(msgspec.Struct, frozen=True):
+class ApiRow(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of one CUDA API function a step."""
 
     api: str
     kind: str  # launch | sync | other
     baseline_calls: float
-    candidate_calls: float
+    candidate_calls: float = ABSENT
     baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
+    candidate_ns: float = ABSENT
+    delta_ns: float = ABSENT
 
 
 class TransitionRow(msgspec.Struct, frozen=True):
@@ -450,24 +451,24 @@ class TransitionRow(msgspec.Struct, frozen=True):
     graph_per_step_candidate: float
 
 
-class Launch(msgspec.Struct, frozen=True):
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Launch overhead of both sides, by API, and what moved between eager and graph."""
 
     baseline: LaunchSide
-    candidate: LaunchSide
+    candidate: LaunchSide = ABSENT
     apis: list[ApiRow]
-    transitions: list[TransitionRow] = []
+    transitions: list[TransitionRow] = ABSENT
 
 
-class Graphs(msgspec.Struct, frozen=True):
+class Graphs(msgspec.Struct, frozen=True, kw_only=True):
     """CUDA graph use of both sides."""
 
     mode_baseline: str  # node | graph | none | unknown
-    mode_candidate: str
+    mode_candidate: str = ABSENT
     launches_per_step_baseline: float
-    launches_per_step_candidate: float
+    launches_per_step_candidate: float = ABSENT
     nodes_per_launch_baseline: float | None
-    nodes_per_launch_candidate: float | None
+    nodes_per_launch_candidate: float | None = ABSENT
 
 
 # What Python's interpreter did: the GIL and garbage collections.
@@ -481,9 +482,9 @@ class GilRow(msgspec.Struct, frozen=True):
     baseline_hold_ns: float | None
     baseline_wait_ns: float | None
     baseline_exposed_ns: float | None
-    candidate_hold_ns: float | None
-    candidate_wait_ns: float | None
-    candidate_exposed_ns: float | None
+    candidate_hold_ns: float | None = ABSENT
+    candidate_wait_ns: float | None = ABSENT
+    candidate_exposed_ns: float | None = ABSENT
 
 
 class GilPairRow(msgspec.Struct, frozen=True):
@@ -493,7 +494,7 @@ class GilPairRow(msgspec.Struct, frozen=True):
     holder: str
     holder_range: str
     baseline_ns: float | None
-    candidate_ns: float | None
+    candidate_ns: float | None = ABSENT
 
 
 class Gil(msgspec.Struct, frozen=True):
@@ -511,9 +512,9 @@ class GcRow(msgspec.Struct, frozen=True):
     baseline_count: float | None
     baseline_ns: float | None
     baseline_exposed_ns: float | None
-    candidate_count: float | None
-    candidate_ns: float | None
-    candidate_exposed_ns: float | None
+    candidate_count: float | None = ABSENT
+    candidate_ns: float | None = ABSENT
+    candidate_exposed_ns: float | None = ABSENT
 
 
 class Gc(msgspec.Struct, frozen=True):
@@ -531,25 +532,25 @@ class RankRow(msgspec.Struct, frozen=True):
     rank: int
     device: int
     baseline_ns: float | None
-    candidate_ns: float | None
-    delta_ns: float | None
+    candidate_ns: float | None = ABSENT
+    delta_ns: float | None = ABSENT
     baseline_comm_wait_ns: float | None = None  # NCCL time spent waiting for the last rank to arrive
-    candidate_comm_wait_ns: float | None = None
+    candidate_comm_wait_ns: float | None = ABSENT
     baseline_comm_transfer_ns: float | None = None
-    candidate_comm_transfer_ns: float | None = None
+    candidate_comm_transfer_ns: float | None = ABSENT
     baseline_caused_wait_ns: float | None = (
         None  # what the other ranks waited, in sum, while this one was the last
     )
-    candidate_caused_wait_ns: float | None = None
+    candidate_caused_wait_ns: float | None = ABSENT
     baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
-    candidate_own_ns: float | None = None
-    delta_own_ns: float | None = None
+    candidate_own_ns: float | None = ABSENT
+    delta_own_ns: float | None = ABSENT
     baseline_last: float | None = (
         None  # share of the steps of all ranks in which its own time was the longest
     )
-    candidate_last: float | None = None
+    candidate_last: float | None = ABSENT
     baseline_behind_ns: float | None = None  # in those, by how much it was longer than the median rank's
-    candidate_behind_ns: float | None = None
+    candidate_behind_ns: float | None = ABSENT
     outlier: float | None = (
         None  # how far delta_own_ns is from the median rank's, in robust standard deviations
     )
@@ -588,8 +589,8 @@ class OsCallRow(msgspec.Struct, frozen=True):
     thread: str
     baseline_count: float | None
     baseline_ns: float | None
-    candidate_count: float | None
-    candidate_ns: float | None
+    candidate_count: float | None = ABSENT
+    candidate_ns: float | None = ABSENT
 
 
 class CommCallRow(msgspec.Struct, frozen=True):
@@ -600,12 +601,12 @@ class CommCallRow(msgspec.Struct, frozen=True):
     thread: str
     baseline_count: float | None  # None: not captured
     baseline_ns: float | None
-    candidate_count: float | None
-    candidate_ns: float | None
+    candidate_count: float | None = ABSENT
+    candidate_ns: float | None = ABSENT
     baseline_bytes: float | None = None  # as the capture counts them; None where it does not hold them
-    candidate_bytes: float | None = None
+    candidate_bytes: float | None = ABSENT
     baseline_bytes_per_call: float | None = None  # mean of the calls whose bytes are known
-    candidate_bytes_per_call: float | None = None
+    candidate_bytes_per_call: float | None = ABSENT
 
 
 class PayloadSide(msgspec.Struct, frozen=True):
@@ -625,8 +626,8 @@ class PayloadRow(msgspec.Struct, frozen=True):
     domain: str
     thread: str
     baseline: PayloadSide | None
-    candidate: PayloadSide | None
-    delta_mean: float | None = None
+    candidate: PayloadSide | None = ABSENT
+    delta_mean: float | None = ABSENT
 
 
 class OffCpuRow(msgspec.Struct, frozen=True):
@@ -635,8 +636,8 @@ class OffCpuRow(msgspec.Struct, frozen=True):
     thread: str
     baseline_count: float | None
     baseline_ns: float | None
-    candidate_count: float | None
-    candidate_ns: float | None
+    candidate_count: float | None = ABSENT
+    candidate_ns: float | None = ABSENT
 
 
 class HostWorkRow(msgspec.Struct, frozen=True):
@@ -652,9 +653,9 @@ class HostWorkRow(msgspec.Struct, frozen=True):
     kind: Literal["mpi_call", "os_call", "off_cpu", "rest"]
     call: str  # of mpi_call, os_call
     baseline_ns: float | None
-    candidate_ns: float | None
+    candidate_ns: float | None = ABSENT
     baseline_off_cpu_ns: float | None = None  # the part of it on no CPU; None without context switches
-    candidate_off_cpu_ns: float | None = None
+    candidate_off_cpu_ns: float | None = ABSENT
 
 
 class MemorySide(msgspec.Struct, frozen=True):
@@ -672,7 +673,7 @@ class MemoryRow(msgspec.Struct, frozen=True):
 
     kind: str
     baseline: MemorySide | None
-    candidate: MemorySide | None
+    candidate: MemorySide | None = ABSENT
 
 
 class GpuMetricMean(msgspec.Struct, frozen=True):
@@ -682,10 +683,10 @@ class GpuMetricMean(msgspec.Struct, frozen=True):
     """
 
     baseline: float | None
-    candidate: float | None
-    delta: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
+    candidate: float | None = ABSENT
+    delta: float | None = ABSENT
+    ci_low: float | None = ABSENT
+    ci_high: float | None = ABSENT
 
 
 class GpuMetricSide(msgspec.Struct, frozen=True):
@@ -698,7 +699,7 @@ class GpuMetricSide(msgspec.Struct, frozen=True):
     refused_samples: int  # values that cannot be (a percentage above 100), in no mean
 
 
-class GpuMetricRow(msgspec.Struct, frozen=True):
+class GpuMetricRow(msgspec.Struct, frozen=True, kw_only=True):
     """One metric that nsys sampled on one device of a rank: the GPU's, whichever process used it."""
 
     rank: int
@@ -706,7 +707,7 @@ class GpuMetricRow(msgspec.Struct, frozen=True):
     metric: str
     unit: str  # % (of the peak) or MHz
     baseline: GpuMetricSide | None
-    candidate: GpuMetricSide | None
+    candidate: GpuMetricSide | None = ABSENT
     steps: GpuMetricMean  # over the compared steps
     busy: GpuMetricMean  # while kernels ran
     idle: GpuMetricMean  # while nothing ran
@@ -727,7 +728,7 @@ class GpuSampling(msgspec.Struct, frozen=True):
     rank: int
     device: int
     baseline: GpuSamplingSide | None
-    candidate: GpuSamplingSide | None
+    candidate: GpuSamplingSide | None = ABSENT
 
 
 class System(msgspec.Struct, frozen=True):
@@ -792,7 +793,7 @@ class Timeline(msgspec.Struct, frozen=True):
     rank: int
     exact: bool
     baseline: TimelineStep | None
-    candidate: TimelineStep | None
+    candidate: TimelineStep | None = ABSENT
 
 
 class Timelines(msgspec.Struct, frozen=True):

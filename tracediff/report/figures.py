@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import Phase, Result
+from tracediff.model.common import ABSENT
+from tracediff.model.show import Show
 from tracediff.report import palette, units
 from tracediff.report.causes import CauseWords
 from tracediff.report.waterfall import nice_ticks
@@ -123,11 +125,16 @@ class Strip:
     left_out: int
 
 
-def phase_strip(result: Result, phase: Phase, width: float = 900.0) -> Strip | None:
+def phase_strip(result: Result | Show, phase: Phase, width: float = 900.0) -> Strip | None:
     """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
     groups: list[tuple[str, str, float, list[int]]] = []
     for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):
-        for run, mean in enumerate(values.run_means_ns if values else ()):
+        if not values:
+            continue
+        # a run without steps of the phase has no mean; with fewer samples than steps any run may be without
+        own = sorted({one.run for one in result.samples if one.side == side and one.phase == phase.phase})
+        runs = own if len(own) == len(values.run_means_ns) else range(len(values.run_means_ns))
+        for run, mean in zip(runs, values.run_means_ns, strict=True):
             periods = [
                 sample.period_ns
                 for sample in result.samples
@@ -169,8 +176,11 @@ def _box(scale: Axis, values: Sequence[float]) -> tuple[float, float] | None:
     return scale.x(low), round(scale.x(high) - scale.x(low), 2)
 
 
-def _run_label(result: Result, side: str, run: int) -> str:
-    runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
+def _run_label(result: Result | Show, side: str, run: int) -> str:
+    if isinstance(result, Show):
+        runs = result.input.runs
+    else:
+        runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
     return runs[run].name if run < len(runs) else f"run {run + 1}"
 
 
@@ -211,19 +221,13 @@ class Grid:
     scale: units.Scale
 
 
-def gil_grid(result: Result) -> Grid:
+def gil_grid(result: Result | Show) -> Grid:
     """Sum the pairs of the result by thread; the longest first."""
-    rows = result.gil.matrix
-    return grid_of([(row.waiter, row.holder, row.baseline_ns, row.candidate_ns) for row in rows])
-
-
-def grid_of(pairs: Iterable[tuple[str, str, float | None, float | None]]) -> Grid:
-    """Sum waiter, holder, ns of the baseline (or of the one side that there is), ns of the candidate."""
     sums: dict[tuple[str, str], list[float | None]] = {}
-    for waiter, holder, *times in pairs:
-        cell = sums.setdefault((waiter, holder), [None, None])
-        for side, value in enumerate(times):
-            if value is not None:
+    for row in result.gil.matrix:
+        cell = sums.setdefault((row.waiter, row.holder), [None, None])
+        for side, value in enumerate((row.baseline_ns, row.candidate_ns)):
+            if value is not None and value is not ABSENT:
                 cell[side] = (cell[side] or 0.0) + value
     size = {pair: max(value or 0.0 for value in cell) for pair, cell in sums.items()}
     waiters = _largest({pair[0] for pair in sums}, size, 0)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tracediff.compare.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, Result
+from tracediff.model.common import ABSENT
 from tracediff.report import (
     figures,
     palette,
@@ -103,7 +104,8 @@ def typography(text: object) -> str:
 def _scale_of(table: Iterable[object], *paths: str) -> units.Scale:
     """Choose the scale that all the named fields of a table share; a missing side counts for nothing."""
     getters = [_optional(path) for path in paths]
-    return units.scale_for([getter(row) for row in table for getter in getters])
+    values = [getter(row) for row in table for getter in getters]
+    return units.scale_for([value for value in values if value is not ABSENT])
 
 
 def _optional(path: str) -> Callable[[object], float | None]:
@@ -113,7 +115,7 @@ def _optional(path: str) -> Callable[[object], float | None]:
 
     def get(row: object) -> float | None:
         value = getattr(row, side)
-        return None if value is None else attrgetter(rest)(value)
+        return attrgetter(rest)(value) if value else None
 
     return get
 
@@ -159,6 +161,7 @@ def helpers() -> dict[str, Any]:
         "categories": _categories,
         "NOISE": units.NOISE,
         "gil_grid": gil_grid,
+        "two": True,  # sides
         "workload": timelines.workload,
         "workload_name": timelines.workload_name,
         "kernel_sql": _kernel_sql,

@@ -36,7 +36,7 @@ def with_words(result: Result) -> Result:
 
 def with_titles(report: Show) -> Show:
     """The report of one side with the titles of its idle time."""
-    host_only = report.coverage["kernels"] == "not_captured"
+    host_only = report.coverage.baseline["kernels"] == "not_captured"
     idle = [
         replace(
             one,

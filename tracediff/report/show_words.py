@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracediff.model.show import IdleCause, Show, ShowCategory, ShowStratum
-from tracediff.report import palette, units, words
+from tracediff.model import Stratum
+from tracediff.model.show import IdleCause, Show, ShowCategory
+from tracediff.report import palette, units
 from tracediff.report import write as recorder
 from tracediff.report.timelines import workload_name
 
@@ -154,34 +155,24 @@ def machine(report: Show) -> str:
 
 def not_counted(report: Show) -> list[str]:
     """One sentence a workload that is not in the mean, those with the most time first."""
-    rest = sorted((one for one in report.strata if not one.counted), key=lambda one: -one.time_share)
+    rest = sorted(
+        (one for one in report.strata if not one.compared), key=lambda one: -(one.baseline_share or 0.0)
+    )
     texts = [f"{_size([one])} ({workload_name(one)}): {one.reason}" for one in rest[:_NAMED]]
     if rest[_NAMED:]:
         texts.append(f"{_size(rest[_NAMED:])} of {len(rest) - _NAMED} more workloads")
     return [f"Not in the mean: {text}." for text in texts]
 
 
-def _size(strata: Sequence[ShowStratum]) -> str:
-    many = sum(one.steps for one in strata)
-    share = units.share(sum(one.time_share for one in strata))
+def _size(strata: Sequence[Stratum]) -> str:
+    many = sum(one.baseline_steps for one in strata)
+    share = units.share(sum((one.baseline_share or 0.0) for one in strata))
     return f"{share} of the time of all steps, {many:,} step{'s' if many > 1 else ''}"
 
 
 def captured(report: Show, kind: str) -> bool:
     """Whether the captures hold a kind of trace."""
-    return report.coverage.get(kind) == "captured"
-
-
-def missing(report: Show, kind: str) -> str:
-    """Say that a kind was not captured and what to capture it with; '' where it was."""
-    if captured(report, kind):
-        return ""
-    return f"{({**words.KINDS, **words.SYSTEM_KINDS}).get(kind, kind)}: {recorder.absent(report, kind)}"
-
-
-def all_missing(report: Show) -> list[str]:
-    """The same of every kind."""
-    return [text for kind in words.KINDS if (text := missing(report, kind))]
+    return report.coverage.baseline.get(kind) == "captured"
 
 
 def place(cause: IdleCause) -> list[tuple[str, str]]:
@@ -194,6 +185,27 @@ def place(cause: IdleCause) -> list[tuple[str, str]]:
         ("holder's range", cause.holder_range),
     ]
     return [(name, value) for name, value in parts if value]
+
+
+def elsewhere(cause: IdleCause) -> list[tuple[str, str]]:
+    """Those that the title does not name."""
+    return [(name, value) for name, value in place(cause) if value not in cause.title]
+
+
+def facts(cause: IdleCause) -> list[str]:
+    """How often, on which rank, and where its longest piece is."""
+    return [f"{units.count(cause.count_per_step)} a step", *filter(None, (on_rank(cause), longest(cause)))]
+
+
+def launches(report: Show) -> str:
+    """How much is launched per step, and what it costs; '' without launches."""
+    own = report.launch.baseline
+    scale = units.scale_for([own.api_ns_per_step, own.exposed_ns_per_step])
+    return (
+        f"{units.counted(own.kernels_per_step, 'kernel')} by {units.counted(own.calls_per_step, 'launching call')}, "
+        f"{units.count(own.graph_launches_per_step)} of graphs ({units.share(own.graph_coverage)} of the kernels); "
+        f"{scale.time(own.api_ns_per_step)} in them, GPU idle for {scale.time(own.exposed_ns_per_step)} of it and of launch latency"
+    )
 
 
 def on_rank(cause: IdleCause) -> str:

@@ -15,7 +15,7 @@ from tracediff.model import (
     Result,
     System,
 )
-from tracediff.model.show import ShowCall, ShowMetric, ShowSystem
+from tracediff.model.common import ABSENT
 from tracediff.report import units, words
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
@@ -28,18 +28,13 @@ NOT_CAPTURED = "not captured"
 _NONE = "none"
 
 
-def menu(system: System | ShowSystem) -> str:
+def menu(system: System) -> str:
     """Name the section in a menu: by its one part where it has no other."""
-    if isinstance(system, System):
-        os_calls, communication = bool(system.os_calls), bool(system.comm_calls)
-    else:
-        os_calls = any(row.library == "OS" for row in system.calls)
-        communication = any(row.library != "OS" for row in system.calls)
     parts = {
-        "OS calls": os_calls, "Communication": communication, "Scheduling": bool(system.off_cpu),
-        "CUDA's memory": bool(system.memory), "GPU metrics": bool(system.gpu_metrics), "Payloads": bool(system.payloads),
+        "OS calls": system.os_calls, "Communication": system.comm_calls, "Scheduling": system.off_cpu,
+        "CUDA's memory": system.memory, "GPU metrics": system.gpu_metrics, "Payloads": system.payloads,
     }  # fmt: skip
-    there = [name for name, is_there in parts.items() if is_there]
+    there = [name for name, rows in parts.items() if rows]
     return there[0] if len(there) == 1 else "System"
 
 
@@ -106,19 +101,18 @@ def comm_bytes(size: float, per_call: float | None) -> str:
     )
 
 
-def no_bytes(calls: Sequence[CommCallRow | ShowCall]) -> str:
+def no_bytes(calls: Sequence[CommCallRow]) -> str:
     """What would export the bytes of NCCL's calls, where a side has such calls and no bytes; else empty."""
-    for row in calls:
-        if row.library != "NCCL":
-            continue
-        sides = (
-            [(row.count, row.bytes)]
-            if isinstance(row, ShowCall)
-            else [(row.baseline_count, row.baseline_bytes), (row.candidate_count, row.candidate_bytes)]
+    sides = [
+        side
+        for row in calls
+        if row.library == "NCCL"
+        for side in (
+            (row.baseline_count, row.baseline_bytes),
+            (row.candidate_count, row.candidate_bytes),
         )
-        if any(count and size is None for count, size in sides):
-            return NCCL_BYTES
-    return ""
+    ]
+    return NCCL_BYTES if any(count and size is None for count, size in sides) else ""
 
 
 NCCL_BYTES = (
@@ -178,7 +172,7 @@ FEW = "few samples"
 METRIC_PARTS = {"steps": "whole steps", "busy": "while kernels run", "idle": "while nothing runs"}
 
 
-def metric_device(row: GpuMetricRow | GpuSampling | ShowMetric) -> str:
+def metric_device(row: GpuMetricRow | GpuSampling) -> str:
     """Where a metric was sampled."""
     return f"rank {row.rank}, device {row.device}"
 
@@ -187,7 +181,7 @@ def metric_sides(row: GpuMetricRow, part: str) -> tuple[str, str]:
     """Both means of a part of a row: a number of its unit, `few samples` or `not captured`."""
     mean: GpuMetricMean = getattr(row, part)
     one, other = (
-        NOT_CAPTURED if side is None else FEW if value is None else f"{value:.1f}"
+        FEW if side and value is None else f"{value:.1f}" if side else NOT_CAPTURED
         for side, value in ((row.baseline, mean.baseline), (row.candidate, mean.candidate))
     )
     return one, other
@@ -207,11 +201,6 @@ def _signed(value: float) -> str:
     return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
 
 
-def of_metric(row: ShowMetric) -> list[str]:
-    """The means of one side, in the order of `METRIC_PARTS`."""
-    return [FEW if value is None else f"{value:.1f}" for value in (row.steps, row.busy, row.idle)]
-
-
 def metrics(system: System, limit: int) -> list[tuple[str, str, list[str]]]:
     """Rows of (metric, device, "baseline -> candidate" of each of `METRIC_PARTS`), the well-known metrics first."""
     return [
@@ -227,8 +216,9 @@ def sampling(system: System) -> list[str]:
         said = [
             _sampled(side, _a_step(system.gpu_metrics, row, name))
             for name, side in (("baseline", row.baseline), ("candidate", row.candidate))
+            if side is not ABSENT
         ]
-        if said[0] == said[1]:
+        if said[0] == said[-1]:
             lines.append(f"{metric_device(row)}: {said[0]}")
         else:
             lines += [

@@ -11,13 +11,14 @@ import io
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import polars as pl
 
 from tracediff.model import (
+    Accounting,
     FindingFacts,
     GapRow,
     KernelRow,
@@ -28,7 +29,8 @@ from tracediff.model import (
     TimelineStep,
     VerdictFacts,
 )
-from tracediff.model.show import Show, ShowRank
+from tracediff.model.common import ABSENT
+from tracediff.model.show import Show
 from tracediff.report import palette, words
 from tracediff.report.escape import neutral
 
@@ -38,38 +40,33 @@ _FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins so
 _JOIN = "; "  # between the values of a list in one CSV cell
 
 
-@dataclass
-class _Table:
-    """A table being filled: column -> type, and its rows."""
-
-    columns: dict[str, pl.DataType]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-
 def names(kind: Kind) -> list[str]:
     """Return the tables' names in their order; the same for every result, or every report of one capture."""
-    return list(_layout(kind))
+    return list(_tables(None, kind))
 
 
 def frames(result: Result | Show) -> dict[str, pl.DataFrame]:
     """Return every table, empty ones with their columns; no control character is left in any text."""
     result = neutral(result)
-    tables = _layout(_kind(result))
-    for name, struct, rows in _lists(result):
-        _fill(tables, name, struct, rows, None)
-    summary = tables["summary"]
-    for key, value in _scalars(result):
-        summary.rows.append({"key": key} | value)
-    tables["timeline_events"].rows += _events(result)
-    if isinstance(result, Result):
-        tables["accounting"].rows += _categories(result)
-    return {name: pl.DataFrame(table.rows, table.columns) for name, table in tables.items()}
+    return _tables(result, type(result))
 
 
-def _categories(result: Result) -> list[dict[str, Any]]:
-    books = result.accounting
-    known = books.delta.keys() | books.baseline.keys() | books.candidate.keys()
-    return [_category(result, key) for key in palette.order(set(known)) if key in known]
+def _tables(result: Result | Show | None, kind: Kind) -> dict[str, pl.DataFrame]:
+    """All tables of a result; None: those of any, without rows."""
+    two = issubclass(kind, Result)
+    known = {"key": _TEXT, "text": _TEXT, "value": _NUMBER}
+    scalars = [{"key": key} | value for key, value in _scalars(result)] if result else []
+    found = {"summary": pl.DataFrame(scalars, known)}
+    if two:
+        found["accounting"] = _accounting(result.accounting if isinstance(result, Result) else None)
+    _lists(found, result, kind, "", two)
+    side: dict[str, pl.DataType] = {"side": _TEXT} if two else {}
+    found["timeline_events"] = pl.DataFrame(
+        _events(result) if result else [],
+        {"row": _WHOLE, **side, "kind": _TEXT, "lane": _TEXT, "start_ns": _WHOLE, "length_ns": _WHOLE}
+        | {"what": _TEXT, "group": _TEXT, "count": _WHOLE, "inside_ns": _WHOLE},
+    )
+    return found
 
 
 def csv(frame: pl.DataFrame) -> bytes:
@@ -106,114 +103,80 @@ def file_names(kind: Kind) -> list[str]:
     return [f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet")]
 
 
-def _kind(result: Result | Show) -> Kind:
-    return type(result)
-
-
-def _layout(kind: Kind) -> dict[str, _Table]:
-    numbers = ("baseline_ns", "candidate_ns", "delta_ns", "ci_low_ns", "ci_high_ns")
-    hidden = ("hidden_baseline_ns", "hidden_candidate_ns")
-    accounting: dict[str, pl.DataType] = {"category": _TEXT}
-    accounting |= dict.fromkeys(numbers, _NUMBER) | {"level": _TEXT} | dict.fromkeys(hidden, _NUMBER)
-    tables = {"summary": _Table({"key": _TEXT, "text": _TEXT, "value": _NUMBER})}
-    two = issubclass(kind, Result)
-    if two:
-        tables["accounting"] = _Table(accounting)
-    for name, struct in _list_fields(kind, ""):
-        _declare(tables, name, struct, child=False)
-    side: dict[str, pl.DataType] = {"side": _TEXT} if two else {}
-    tables["timeline_events"] = _Table(
-        {"row": _WHOLE, **side, "kind": _TEXT, "lane": _TEXT, "start_ns": _WHOLE, "length_ns": _WHOLE}
-        | {"what": _TEXT, "group": _TEXT, "count": _WHOLE, "inside_ns": _WHOLE}
-    )
-    return tables
-
-
-def _declare(tables: dict[str, _Table], name: str, struct: type[msgspec.Struct], child: bool) -> None:
-    columns: dict[str, pl.DataType] = {"row": _WHOLE} if child else {}
-    tables[name] = _Table(columns)
-    _columns(tables, name, struct, "", columns)
-
-
-def _columns(
-    tables: dict[str, _Table],
-    name: str,
-    struct: type[msgspec.Struct],
-    prefix: str,
-    columns: dict[str, pl.DataType],
+def _lists(
+    found: dict[str, pl.DataFrame], value: Any, struct: type[msgspec.Struct], prefix: str, two: bool
 ) -> None:
-    hints = _fields(struct)
-    for key, hint in hints.items():
-        inner = _plain(hint)
-        if _is_struct(inner):
-            _columns(tables, name, inner, f"{prefix}{key}_", columns)
-        elif (item := _item(inner)) is TimelineLane:
-            continue  # packed: `timeline_events` holds its events
-        elif item is not None and _is_struct(item):
-            _declare(tables, f"{name}_{prefix}{key}", item, child=True)
-        elif item is not None:
-            columns[prefix + key] = pl.List(_type(item))
-        else:
-            columns[prefix + key] = _type(inner)
+    """Add the lists of structs of a result, also those one level down (gil.rows -> gil_rows)."""
+    for key, hint in _fields(struct, two):
+        one = None if value is None else getattr(value, key)
+        item = _item(hint)
+        if _is_struct(item):
+            _add(found, prefix + key, item, one or [], two)
+        elif _is_struct(hint):
+            _lists(found, one, hint, f"{prefix}{key}_", two)
 
 
-def _fill(
-    tables: dict[str, _Table], name: str, struct: type[msgspec.Struct], values: list[Any], parent: int | None
-) -> None:
-    table = tables[name]
-    for value in values:
-        number = len(table.rows)
-        row: dict[str, Any] = {} if parent is None else {"row": parent}
-        table.rows.append(row)
-        _cells(tables, name, struct, value, "", row, number)
-
-
-def _cells(
-    tables: dict[str, _Table], name: str, struct: type[msgspec.Struct], value: Any, prefix: str,
-    row: dict[str, Any], number: int,
+def _add(
+    found: dict[str, pl.DataFrame], name: str, struct: type[msgspec.Struct], rows: Sequence[Any], two: bool,
+    parents: Sequence[int] | None = None,
 ) -> None:  # fmt: skip
-    for key, hint in _fields(struct).items():
-        inner, one = _plain(hint), None if value is None else getattr(value, key)
-        if _is_struct(inner):
-            _cells(tables, name, inner, one, f"{prefix}{key}_", row, number)
-        elif (item := _item(inner)) is TimelineLane:
-            continue
-        elif item is not None and _is_struct(item):
-            _fill(tables, f"{name}_{prefix}{key}", item, one or [], number)
-        elif isinstance(one, Mapping) or (isinstance(one, list) and item is None):
-            row[prefix + key] = msgspec.json.encode(one).decode()
-        else:
-            row[prefix + key] = one
+    """Add a table and those of the lists inside its rows. `parents`: of each row, the row that it belongs to."""
+    columns = [] if parents is None else [pl.Series("row", parents, _WHOLE)]
+    found[name] = pl.DataFrame()  # before those inside its rows
+
+    def walk(struct: type[msgspec.Struct], values: Sequence[Any], prefix: str) -> None:
+        for key, hint in _fields(struct, two):
+            cells = [None if value is None else getattr(value, key) for value in values]
+            item = _item(hint)
+            if _is_struct(hint):
+                walk(hint, cells, f"{prefix}{key}_")
+            elif item is TimelineLane:
+                continue  # packed: `timeline_events` holds its events
+            elif _is_struct(item):
+                inside = [(number, one) for number, many in enumerate(cells) for one in many or ()]
+                _add(
+                    found,
+                    f"{name}_{prefix}{key}",
+                    item,
+                    [one for _, one in inside],
+                    two,
+                    [number for number, _ in inside],
+                )
+            elif item is not None:
+                columns.append(pl.Series(prefix + key, cells, pl.List(_type(item)), strict=False))
+            elif typing.get_origin(hint) is dict:
+                texts = [None if one is None else msgspec.json.encode(one).decode() for one in cells]
+                columns.append(pl.Series(prefix + key, texts, _TEXT))
+            else:
+                columns.append(pl.Series(prefix + key, cells, _type(hint), strict=False))
+
+    walk(struct, rows, "")
+    found[name] = pl.DataFrame(columns)
 
 
-def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Name -> type; what sentences are written from is no table of its own."""
-    hints = typing.get_type_hints(struct)
-    return {key: hint for key, hint in hints.items() if hint not in (FindingFacts, VerdictFacts)}
+def _fields(struct: type[msgspec.Struct], two: bool) -> list[tuple[str, Any]]:
+    """Names and types of the fields, without `| None`; of one side, without those that only a comparison has.
+
+    What sentences are written from is no table of its own.
+    """
+    hints = {key: _plain(hint) for key, hint in typing.get_type_hints(struct).items()}
+    return [
+        (one.name, hints[one.name])
+        for one in msgspec.structs.fields(struct)
+        if (two or one.default is not ABSENT) and hints[one.name] not in (FindingFacts, VerdictFacts)
+    ]
 
 
-def _list_fields(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Find the lists of structs of the result, also those one level down (gil.rows -> gil_rows)."""
-    for key, hint in _fields(struct).items():
-        inner = _plain(hint)
-        item = _item(inner)
-        if item is not None and _is_struct(item):
-            yield prefix + key, item
-        elif _is_struct(inner):
-            yield from _list_fields(inner, f"{prefix}{key}_")
-
-
-def _lists(result: Result | Show) -> Iterator[tuple[str, type[msgspec.Struct], list[Any]]]:
-    def walk(value: Any, struct: type[msgspec.Struct], prefix: str) -> Iterator[Any]:
-        for key, hint in _fields(struct).items():
-            inner, one = _plain(hint), None if value is None else getattr(value, key)
-            item = _item(inner)
-            if item is not None and _is_struct(item):
-                yield prefix + key, item, one or []
-            elif _is_struct(inner):
-                yield from walk(one, inner, f"{prefix}{key}_")
-
-    yield from walk(result, _kind(result), "")
+def _accounting(books: Accounting | None) -> pl.DataFrame:
+    parts = ("baseline", "candidate", "delta", "ci_low", "ci_high")
+    hidden = ("hidden_baseline", "hidden_candidate")
+    known = books.delta.keys() | books.baseline.keys() | books.candidate.keys() if books else set()
+    columns: dict[str, Any] = {"category": [key for key in palette.order(set(known)) if key in known]}
+    for name in (*parts, "level", *hidden):
+        values = getattr(books, name) if books else {}
+        columns[name if name == "level" else f"{name}_ns"] = [values.get(key) for key in columns["category"]]
+    texts = {name: _TEXT if name in ("category", "level") else _NUMBER for name in columns}
+    return pl.DataFrame(columns, texts)
 
 
 def _scalars(result: Result | Show) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -240,14 +203,10 @@ def _events(result: Result | Show) -> Iterator[dict[str, Any]]:
     """Yield every event of the steps that were kept; `row` counts the rows of `timelines_steps`."""
     if result.timelines is None:
         return
-    texts = result.timelines.names
-    if isinstance(result, Show):
-        for row, shown in enumerate(result.timelines.steps):
-            yield from (event | {"row": row} for event in _of_step(shown.step, texts))
-        return
     for row, one in enumerate(result.timelines.steps):
         for side, step in (("baseline", one.baseline), ("candidate", one.candidate)):
-            yield from (event | {"row": row, "side": side} for event in _of_step(step, texts))
+            for event in _of_step(step, result.timelines.names):
+                yield event | {"row": row} | ({"side": side} if isinstance(result, Result) else {})
 
 
 def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, Any]]:
@@ -263,22 +222,6 @@ def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, 
                 "kind": lane.kind, "lane": lane.name, "start_ns": start, "length_ns": length, "what": texts[what],
                 "group": texts[group], "count": count, "inside_ns": inside,
             }  # fmt: skip
-
-
-def _category(result: Result, category: str) -> dict[str, Any]:
-    books = result.accounting
-    row: dict[str, Any] = {"category": category, "level": books.level.get(category)}
-    for name in (
-        "baseline",
-        "candidate",
-        "delta",
-        "ci_low",
-        "ci_high",
-        "hidden_baseline",
-        "hidden_candidate",
-    ):
-        row[f"{name}_ns"] = getattr(books, name).get(category)
-    return row
 
 
 def _plain(hint: Any) -> Any:
@@ -325,22 +268,29 @@ def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
     return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
 
 
+def _size(row: KernelRow | GapRow | RangeRow) -> float:
+    """The size of a row's change, or its time where there is one side."""
+    if row.delta_ns is not ABSENT:
+        return abs(row.delta_ns)
+    return row.baseline.ns_per_step if row.baseline else 0.0
+
+
 def kernel_order(row: KernelRow) -> tuple[float, str, str]:
     """Order kernel rows by the size of their change, then by name."""
-    return -abs(row.delta_ns), words.kernel(row, shortened=False), row.match
+    return -_size(row), words.kernel(row, shortened=False), row.match
 
 
 def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:
     """Order gap rows by the size of their change, then by what they are."""
-    return -abs(row.delta_ns), row.cause, row.thread, row.range, row.previous, row.next
+    return -_size(row), row.cause, row.thread, row.range, row.previous, row.next
 
 
 def range_order(row: RangeRow) -> tuple[float, str, str, str]:
     """Order range rows by the size of their change, then by what they are."""
-    return -abs(row.delta_ns), row.range, row.domain, row.thread
+    return -_size(row), row.range, row.domain, row.thread
 
 
-def rank_order(row: RankRow | ShowRank) -> tuple[float, int, int]:
+def rank_order(row: RankRow) -> tuple[float, int, int]:
     """Order ranks: outliers first, those that are furthest from the others; then by their number."""
     far = abs(row.outlier or 0.0)
     return (-far if far >= OUTLIER else 0.0), row.rank, row.device

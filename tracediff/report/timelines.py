@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from tracediff.accounting.intervals import Ints
 from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
-from tracediff.model.show import Show, ShowStratum, ShowTimeline
+from tracediff.model.common import ABSENT
+from tracediff.model.show import Show
 from tracediff.report import palette, units
 from tracediff.report import words as names
 from tracediff.report.escape import shorten
@@ -109,9 +110,9 @@ class SideDrawing:
 class Figure:
     """One step, both sides above each other. `ticks`: (percent of the axis, text)."""
 
-    timeline: Timeline | ShowTimeline
+    timeline: Timeline
     number: int
-    stratum: Stratum | ShowStratum
+    stratum: Stratum
     sides: list[SideDrawing]
     ticks: list[tuple[float, str]]
     unit: str
@@ -126,12 +127,12 @@ class Figure:
         return [one.step for one in self.sides if one.step is not None]
 
 
-def workload(stratum: Stratum | ShowStratum, kind: str) -> str:
+def workload(stratum: Stratum, kind: str) -> str:
     """Say in words which step of a stratum this is."""
     return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
 
 
-def workload_name(stratum: Stratum | ShowStratum) -> str:
+def workload_name(stratum: Stratum) -> str:
     """Say in words what the steps of a stratum have in common."""
     words = []
     if stratum.ctx_reqs not in ("0", "?"):
@@ -147,31 +148,25 @@ def _of(label: str, noun: str) -> str:
     return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
 
 
-def build(result: Result) -> list[Figure]:
+def build(result: Result | Show) -> list[Figure]:
     """Lay out every timeline of the result."""
     if result.timelines is None:
         return []
-    sides = [
-        (one, result.strata[one.stratum], [("baseline", one.baseline), ("candidate", one.candidate)])
+    sides: list[_Given] = [
+        (
+            one,
+            result.strata[one.stratum],
+            [("step", one.baseline)]
+            if one.candidate is ABSENT
+            else [("baseline", one.baseline), ("candidate", one.candidate)],
+        )
         for one in result.timelines.steps
         if one.stratum < len(result.strata)
     ]
     return _build(sides, result.timelines.names)
 
 
-def build_show(report: Show) -> list[Figure]:
-    """Lay out every timeline of the report of one capture."""
-    if report.timelines is None:
-        return []
-    sides: list[_Given] = [
-        (one, report.strata[one.stratum], [("step", one.step)])
-        for one in report.timelines.steps
-        if one.stratum < len(report.strata)
-    ]
-    return _build(sides, report.timelines.names)
-
-
-_Given = tuple[Timeline | ShowTimeline, Stratum | ShowStratum, list[tuple[str, TimelineStep | None]]]
+_Given = tuple[Timeline, Stratum, list[tuple[str, TimelineStep | None]]]
 
 
 def _build(given: Sequence[_Given], known: Sequence[str]) -> list[Figure]:

@@ -87,22 +87,29 @@ def what_is_counted(finding: Finding) -> str:
     return "pieces of gaps a step"
 
 
-def sides_without(result: Result, kind: str) -> str:
+def sides_without(result: Result | Show, kind: str) -> str:
     """Name who did not capture a kind of trace: '', 'baseline', 'candidate' or 'either side'."""
     missing = [
         side
         for side, kinds in (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
-        if kinds.get(kind) == "not_captured"
+        if kinds and kinds.get(kind) == "not_captured"
     ]
     return "either side" if len(missing) == 2 else "".join(missing)
 
 
-def missing(result: Result, kind: str) -> str:
-    """Say that a kind was not captured and what to capture it with; empty where both sides have it."""
+def all_missing(result: Result | Show) -> list[str]:
+    """Say of every kind of trace that every capture can hold where it is missing."""
+    return [text for kind in KINDS if (text := missing(result, kind))]
+
+
+def missing(result: Result | Show, kind: str) -> str:
+    """Say that a kind was not captured and what to capture it with; empty where all sides have it."""
     side = sides_without(result, kind)
     if not side:
         return ""
-    where = "on either side" if side == "either side" else f"on the {side}"
+    where = (
+        "on either side" if side == "either side" else f"on the {side}" if isinstance(result, Result) else ""
+    )
     return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: {absent(result, kind, where)}"
 
 

@@ -44,7 +44,11 @@ def compare(
 def test_the_worked_example() -> None:
     """Step 10 -> 11 ms, TPOT 12 -> 13.25 ms: the step explains 1 of 1.25 ms."""
     kpi = compare(report(tpot_mean_ms=12.0), report(source="c.json", tpot_mean_ms=13.25))
-    assert kpi == Kpi("r.json", "c.json", [KpiRow("tpot_mean_ms", "ms", "lower", 12.0, 13.25, 1.25, 0.8)])
+    assert kpi == Kpi(
+        source_baseline="r.json",
+        source_candidate="c.json",
+        rows=[KpiRow("tpot_mean_ms", "ms", "lower", 12.0, 13.25, 1.25, 0.8)],
+    )
 
 
 def test_which_figures_the_step_can_explain() -> None:

@@ -78,7 +78,12 @@ def compare_kpi(
                 explained=_explained(name, before.value, after.value, per_step),
             )
         )
-    return Kpi(_sources(baseline), _sources(candidate), rows, _note(baseline, candidate, sides))
+    return Kpi(
+        source_baseline=_sources(baseline),
+        source_candidate=_sources(candidate),
+        rows=rows,
+        note=_note(baseline, candidate, sides),
+    )
 
 
 def show_kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
@@ -209,7 +214,7 @@ def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] 
         kpi = compare_kpi(baseline, candidate, (result.step.baseline_ns, result.step.candidate_ns))
     note = _cost_note(bundle, warn)
     if note:
-        kpi = kpi or Kpi("", "", [])
+        kpi = kpi or Kpi(source_baseline="", source_candidate="", rows=[])
         kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
     return result if kpi is None else msgspec.structs.replace(result, kpi=kpi)
 
