@@ -93,7 +93,7 @@ def test_it_is_no_comment_and_its_version_is_its_own(run, good, tmp_path) -> Non
     assert run("show", good, "-q", "--json", "a.json")[0] == 0
     expect_error(run("comment", "a.json", "--dry-run"), "one-capture", 2)
     data = json.loads((tmp_path / "a.json").read_text())
-    (tmp_path / "b.json").write_text(json.dumps(data | {"format_version": 2}))
+    (tmp_path / "b.json").write_text(json.dumps(data | {"format_version": 1}))
     assert "run the report again" in expect_error(run("report", "b.json"), "result-version")
     (tmp_path / "c.json").write_text(json.dumps(data | {"kernels": 7}))
     expect_error(run("report", "c.json"), "not-a-result")

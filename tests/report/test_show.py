@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from tests.compare.test_show import shown
 from tests.comparing import show
-from tests.measure.test_show import shown
 from tests.report import hostile
 from tests.serving import US
 from tracediff.cli.schema import build_schema
-from tracediff.model import encode
+from tracediff.model import Coverage, Gc, Gil, encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
-from tracediff.report import show_words, tables
+from tracediff.report import show_words, tables, words
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 
 NAMES = ("graph", "gc", "straggler")
@@ -101,7 +101,7 @@ def test_spread_and_counts_in_words() -> None:
         "Not in the mean: 34 % of the time of all steps, 3 steps (mixed step: 4 context requests with 768 tokens"
         " and 12 generation requests): fewer than 3 steps a run (--min-steps)."
     ]
-    assert show_words.all_missing(report) == [
+    assert words.all_missing(report) == [
         "Python GC: none seen: none ran, or none was recorded. Capture with TLLM_PROFILE_RECORD_GC=1 (in TensorRT-LLM) to see it."
     ]
 
@@ -196,8 +196,8 @@ def test_a_report_without_most_of_it(harmful: Show) -> None:
     """What an export can lack is left out of every format, not an error."""
     bare = msgspec.structs.replace(
         harmful, accounting=harmful.accounting[:1], idle=[], kernels=[], phases=[], strata=[], ranges=[], gaps=[],
-        worst_gaps=[], gil=[], gil_matrix=[], gc=[], threads=[], response_path=[], ranks=[], samples=[], timelines=None,
-        machine=[], warnings=[], coverage=dict.fromkeys(harmful.coverage, "not_captured"),
+        worst_gaps=[], gil=Gil([], []), gc=Gc([]), threads=[], response_path=[], ranks=[], samples=[], timelines=None,
+        machine=[], warnings=[], coverage=Coverage(dict.fromkeys(harmful.coverage.baseline, "not_captured")),
     )  # fmt: skip
     assert "not captured" in render_show_html(bare)
     assert "not captured" in render_show_markdown(bare) and "not captured" in terminal(bare)
@@ -212,8 +212,8 @@ def test_reports_keep_the_schema(name: str) -> None:
     data = json.loads(encode(shown(name)))
     validator = jsonschema.Draft202012Validator(build_schema())
     validator.validate(data)
-    assert data["kind"] == "show" and data["format_version"] == 1
-    for path, value in (("kernels", None), ("format_version", 2), ("step", {})):
+    assert data["kind"] == "show" and data["format_version"] == 2
+    for path, value in (("kernels", None), ("format_version", 1), ("step", {})):
         wrong = [error.absolute_path[0] for error in validator.iter_errors(data | {path: value})]
         assert set(wrong) == {path}
     # without its kind it is taken for the result of a comparison, which it is not
@@ -229,12 +229,12 @@ def test_tables(harmful: Show) -> None:
     }
     assert found["accounting"]["category"].to_list() == [row.category for row in report.accounting]
     assert found["accounting"]["ns"].sum() == pytest.approx(report.step.mean_ns)
-    assert found["kernels"]["kernel_ns_per_step"].to_list() == [
-        row.kernel.ns_per_step for row in report.kernels
+    assert found["kernels"]["baseline_ns_per_step"].to_list() == [
+        row.baseline.ns_per_step for row in report.kernels
     ]
     events = found["timeline_events"]
     assert report.timelines is not None and set(events["row"]) == set(range(len(report.timelines.steps)))
-    first = report.timelines.steps[0].step
+    first = report.timelines.steps[0].baseline
     idle = events.filter((pl.col("row") == 0) & (pl.col("kind") == "idle"))
     waits = sum(ns for key, ns in first.accounting.items() if key not in ("compute", "comm", "memcpy"))
     assert idle["inside_ns"].fill_null(idle["length_ns"]).sum() == waits

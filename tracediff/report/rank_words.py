@@ -43,10 +43,10 @@ def _late(row: RankRow) -> str:
     return f"the last one in {units.share(row.candidate_last)} of the candidate's steps, by {behind}"
 
 
-def skew(one: RankSkew) -> str:
-    """How far the ranks of a side are apart."""
+def skew(one: RankSkew, two: bool = True) -> str:
+    """How far the ranks of a side are apart; `two`: there are two sides."""
     late = units.scale_for([one.late_ns]).time(one.late_ns)
-    text = f"{one.side}: the last of {one.ranks} ranks is {late} after the median one"
+    text = f"{f'{one.side}: ' if two else ''}the last of {one.ranks} ranks is {late} after the median one"
     if one.slowest is not None:
         text += f"; rank {one.slowest} most often, in {units.share(one.slowest_share)} of {one.steps:,} steps"
     return text + "."

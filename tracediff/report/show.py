@@ -168,7 +168,7 @@ def detail_tables(report: Show) -> list[Table]:
                 "system.gpu_metrics",
             ),
             Table(
-                f"{len(report.ranks)} ranks",
+                "Ranks",
                 ("Rank", "Device", "Step, {}", "Own time, {}", "Last in", "Waits for peers, {}", "Transfers, {}", "Made others wait, {}"),
                 "ffffffff", sorted(report.ranks, key=rank_order)[:RANKS] if len(report.ranks) > 1 else [],
                 lambda row, s: [

@@ -15,7 +15,7 @@ from tests.comparing import show
 from tests.serving import US, run_of, runs_of, serving
 from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
-from tracediff.compare import show_rows
+from tracediff.compare import tables
 from tracediff.compare.compare import Options, compare
 from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
@@ -77,19 +77,22 @@ def test_a_step_worked_out_by_hand(tmp_path) -> None:
     ]
     longest = report.idle[0].longest
     assert longest is not None and longest.end_ns - longest.start_ns == 100 * US
-    kernels = [(row.kernel.names, row.kernel.count_per_step, row.kernel.ns_per_step, round(row.kernel.mean_ns, 3), row.accounting)
+    kernels = [(row.baseline.names, row.baseline.count_per_step, row.baseline.ns_per_step, round(row.baseline.mean_ns, 3), row.accounting)
                for row in report.kernels]  # fmt: skip
     assert kernels == [([f"gemm_{node}"], 1.0, 200.0 * US, 200.0 * US, "compute") for node in range(3)]
-    totals = report.launch.totals
+    totals = report.launch.baseline
     assert (totals.kernels_per_step, totals.calls_per_step, totals.graph_launches_per_step) == (3, 1, 1)
-    assert [(row.api, row.calls) for row in report.launch.apis] == [
+    assert [(row.api, row.baseline_calls) for row in report.launch.apis] == [
         ("cudaStreamSynchronize", 1.0),
         ("cudaGraphLaunch", 1.0),
     ]
-    assert {row.range: row.time.ns_per_step for row in report.ranges}["_schedule"] == 100 * US
-    assert [(row.rank, row.ns) for row in report.ranks] == [(0, 707 * US)]
+    assert {row.range: row.baseline.ns_per_step for row in report.ranges}["_schedule"] == 100 * US
+    assert [(row.rank, row.baseline_ns) for row in report.ranks] == [(0, 707 * US)]
     assert report.step.sd_ns is None and report.step.runs_ns == [707 * US]
-    assert report.gil == report.gil_matrix == report.gc == [] and report.coverage["gil"] == "not_captured"
+    assert (
+        report.gil.rows == report.gil.matrix == report.gc.rows == []
+        and report.coverage.baseline["gil"] == "not_captured"
+    )
     assert not {"gil_wait", "gc"} & {row.category for row in report.accounting}
 
 
@@ -117,8 +120,8 @@ def test_a_phase_that_one_run_lacks() -> None:
     """Two runs with generation steps, context steps in the second alone: their mean is the second run's."""
     rows = [("generation", 0, 10), ("generation", 0, 20), ("generation", 1, 40), ("context", 1, 90)]
     steps = pl.DataFrame(rows, schema=["phase", "run", "ns"], orient="row").with_columns(side=pl.lit(0))
-    found = {row.phase: (row.steps, row.runs, row.runs_ns) for row in show_rows.phases(steps)}
-    assert found == {"generation": (3, [0, 1], [15.0, 40.0]), "context": (1, [1], [90.0])}
+    found = {row.phase: (row.baseline.steps, row.baseline.run_means_ns) for row in tables.phases(steps)}
+    assert found == {"generation": (3, [15.0, 40.0]), "context": (1, [90.0])}
 
 
 def test_collections_and_waits_for_the_gil(tmp_path) -> None:
@@ -128,10 +131,11 @@ def test_collections_and_waits_for_the_gil(tmp_path) -> None:
         "compute": 600 * US, "host_work": 70 * US, "launch_api": 5 * US, "launch_latency": 2 * US, "gc": 0, "gil_wait": 0
     }  # fmt: skip
     assert spent(report)["gc"] == 10 * US and spent(report)["gil_wait"] == 20 * US
-    assert [(row.generation, row.count, row.ns, row.exposed_ns) for row in report.gc] == [
-        ("2", 1.0, 10 * US, 10 * US)
-    ]
-    assert [(row.thread, row.wait_ns, row.exposed_ns) for row in report.gil] == [
+    assert [
+        (row.generation, row.baseline_count, row.baseline_ns, row.baseline_exposed_ns)
+        for row in report.gc.rows
+    ] == [("2", 1.0, 10 * US, 10 * US)]
+    assert [(row.thread, row.baseline_wait_ns, row.baseline_exposed_ns) for row in report.gil.rows] == [
         ("executor", 20 * US, 20 * US)
     ]
     assert {row.category: row.hidden_ns for row in report.accounting if row.hidden_ns is not None} == {
@@ -149,21 +153,21 @@ def test_everything_adds_up_to_the_step(name: str) -> None:
     assert math.fsum(row.share for row in report.accounting) == pytest.approx(1, abs=1e-12)
     idle = math.fsum(one.ns for one in report.idle) + report.idle_left_out_ns
     assert idle == pytest.approx(report.step.idle_ns, abs=1e-6)
-    busy = math.fsum(row.kernel.ns_per_step for row in report.kernels)
+    busy = math.fsum(row.baseline.ns_per_step for row in report.kernels)
     assert busy == pytest.approx(step - report.step.idle_ns, abs=1e-6)
     for row in report.accounting:
         if row.category in BUSY:
             own = math.fsum(
-                one.kernel.ns_per_step for one in report.kernels if one.accounting == row.category
+                one.baseline.ns_per_step for one in report.kernels if one.accounting == row.category
             )
             assert own == pytest.approx(row.ns, abs=1e-6), row.category
     for row in report.accounting:
         assert math.fsum(row.runs_ns) / len(row.runs_ns) == pytest.approx(row.ns, abs=1e-6)
     assert math.fsum(row.weight for row in report.strata) == pytest.approx(1)
-    assert math.fsum(row.time_share for row in report.strata) == pytest.approx(1)
-    counted = math.fsum(row.time_share for row in report.strata if row.counted)
+    assert math.fsum(row.baseline_share for row in report.strata) == pytest.approx(1)
+    counted = math.fsum(row.baseline_share for row in report.strata if row.compared)
     assert counted == pytest.approx(report.step.time_in_mean)
-    assert sum(row.steps for row in report.strata if row.counted) == report.step.steps
+    assert sum(row.baseline_steps for row in report.strata if row.compared) == report.step.steps
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
@@ -177,25 +181,28 @@ def test_the_numbers_are_those_of_a_comparison(one: str, other: str) -> None:
     for category, ns in result.accounting.hidden_baseline.items():
         assert rows[category].hidden_ns == near(ns), category
     assert by_kernel(report) == {key: near(value) for key, value in by_kernel(result).items()}
-    assert {(row.range, row.domain, row.thread): row.time.ns_per_step for row in report.ranges} == {
+    assert {(row.range, row.domain, row.thread): row.baseline.ns_per_step for row in report.ranges} == {
         (row.range, row.domain, row.thread): near(row.baseline.ns_per_step) for row in result.ranges if row.baseline
     }  # fmt: skip
-    assert {row.api: (row.calls, row.ns) for row in report.launch.apis} == {
+    assert {row.api: (row.baseline_calls, row.baseline_ns) for row in report.launch.apis} == {
         row.api: near((row.baseline_calls, row.baseline_ns)) for row in result.launch.apis if row.baseline_calls
     }  # fmt: skip
-    assert report.launch.totals.queue_delay_p99_ns == near(result.launch.baseline.queue_delay_p99_ns)
-    assert {(row.thread, row.phase): (row.hold_ns, row.wait_ns, row.exposed_ns) for row in report.gil} == {
+    assert report.launch.baseline.queue_delay_p99_ns == near(result.launch.baseline.queue_delay_p99_ns)
+    assert {
+        (row.thread, row.phase): (row.baseline_hold_ns, row.baseline_wait_ns, row.baseline_exposed_ns)
+        for row in report.gil.rows
+    } == {
         (row.thread, row.phase): near((row.baseline_hold_ns, row.baseline_wait_ns, row.baseline_exposed_ns))
         for row in result.gil.rows
         if row.baseline_hold_ns or row.baseline_wait_ns
     }
-    assert {row.rank: row.ns for row in report.ranks} == {
+    assert {row.rank: row.baseline_ns for row in report.ranks} == {
         row.rank: near(row.baseline_ns) for row in result.ranks
     }
-    assert {row.rank: row.caused_wait_ns for row in report.ranks} == {
+    assert {row.rank: row.baseline_caused_wait_ns for row in report.ranks} == {
         row.rank: row.baseline_caused_wait_ns for row in result.ranks
     }
-    assert {row.phase: (row.steps, row.p99_ns) for row in report.phases} == {
+    assert {row.phase: (row.baseline.steps, row.baseline.p99_ns) for row in report.phases} == {
         row.phase: (row.baseline.steps, row.baseline.p99_ns) for row in result.phases if row.baseline
     }
     assert report.input == result.inputs.baseline
@@ -205,7 +212,7 @@ def by_kernel(report: Show | Result) -> dict[str, float]:
     """Name -> ns a step, of the baseline. Rows of several kernels are matched to others, so names are what both have."""
     out: dict[str, float] = {}
     if isinstance(report, Show):
-        sides = [row.kernel for row in report.kernels]
+        sides = [row.baseline for row in report.kernels]
     else:
         sides = [row.baseline for row in report.kernels if row.baseline]
         merged = {name for side in sides if len(side.names) > 1 for name in side.names}
@@ -220,25 +227,29 @@ def test_steps_event_by_event(name: str) -> None:
     report = shown(name)
     assert report.timelines is not None and len(report.timelines.steps) >= 4
     for one in report.timelines.steps:
-        assert sum(one.step.accounting.values()) == one.step.period_ns
-        idle = [lane for lane in one.step.lanes if lane.kind == "idle"]
-        waits = sum(ns for key, ns in one.step.accounting.items() if key not in BUSY)
+        assert sum(one.baseline.accounting.values()) == one.baseline.period_ns
+        idle = [lane for lane in one.baseline.lanes if lane.kind == "idle"]
+        waits = sum(ns for key, ns in one.baseline.accounting.items() if key not in BUSY)
         assert sum(int(inside(lane).sum()) for lane in idle) == waits
-        rows = {row for lane in one.step.lanes if lane.kind == "gpu" for row in column(lane.row).tolist()}
+        rows = {row for lane in one.baseline.lanes if lane.kind == "gpu" for row in column(lane.row).tolist()}
         assert max(rows) < len(report.kernels)
     first = report.timelines.steps[0]
     of_rank = [
         step.period_ns for step in report.samples
         if step.rank == first.rank and step.phase == report.strata[first.stratum].phase
     ]  # fmt: skip
-    worst = max(one.step.period_ns for one in report.timelines.steps if one.kind == "worst" and one.rank == first.rank
+    worst = max(one.baseline.period_ns for one in report.timelines.steps if one.kind == "worst" and one.rank == first.rank
                 and one.stratum == first.stratum)  # fmt: skip
-    assert worst == max(of_rank) and min(of_rank) < first.step.period_ns < max(of_rank)
+    assert worst == max(of_rank) and min(of_rank) < first.baseline.period_ns < max(of_rank)
 
 
 def test_the_straggler_is_the_rank_that_the_others_wait_for() -> None:
     ranks = {row.rank: row for row in shown("straggler").ranks}
-    assert ranks[1].caused_wait_ns == ranks[0].comm_wait_ns > 10 * (ranks[1].comm_wait_ns or 0)
+    assert (
+        ranks[1].baseline_caused_wait_ns
+        == ranks[0].baseline_comm_wait_ns
+        > 10 * (ranks[1].baseline_comm_wait_ns or 0)
+    )
     assert shown("straggler").timelines.steps[0].rank == 1
 
 
@@ -257,8 +268,8 @@ def test_a_cause_of_one_rank_says_so() -> None:
 def test_workloads_too_thin_for_a_mean_are_told_apart() -> None:
     report = shown("graph")
     assert (report.step.steps, report.step.all_steps) == (87, 90)
-    thin = [row for row in report.strata if not row.counted]
-    assert [(row.phase, row.steps, row.weight) for row in thin] == [("mixed", 3, 0.0)]
+    thin = [row for row in report.strata if not row.compared]
+    assert [(row.phase, row.baseline_steps, row.weight) for row in thin] == [("mixed", 3, 0.0)]
     assert "--min-steps" in thin[0].reason
     everything = show(real("graph"), Options(min_steps=1))
     assert everything.step.steps == everything.step.all_steps == 90
@@ -310,4 +321,4 @@ def test_jitter_between_steps_is_no_spread_between_runs(tmp_path) -> None:
     trace = serving(jitter_us=30.0, seed=1)
     report = show(Side("a", [Run("a", [reduced(trace, tmp_path)])]))
     assert report.step.sd_ns is None and all(row.sd_ns is None for row in report.accounting)
-    assert report.phases[0].p99_ns > report.phases[0].p50_ns
+    assert report.phases[0].baseline.p99_ns > report.phases[0].baseline.p50_ns
