@@ -152,24 +152,28 @@ def test_a_side_without_them_is_not_captured_and_said(tmp_path):
 
 def test_one_side_shows_them(tmp_path):
     report = show(side("one", stepping(3), tmp_path))
-    (call,) = report.system.calls
-    assert (call.library, call.call, call.count, call.bytes) == ("MPI", MPI, 3, 3000)
-    assert call.ns == pytest.approx(58_500)
-    ((kind, ns),) = [(row.kind, row.ns) for row in report.system.host_work if row.call == MPI]
+    (call,) = report.system.comm_calls
+    assert (call.library, call.call, call.baseline_count, call.baseline_bytes) == ("MPI", MPI, 3, 3000)
+    assert call.baseline_ns == pytest.approx(58_500)
+    ((kind, ns),) = [(row.kind, row.baseline_ns) for row in report.system.host_work if row.call == MPI]
     assert kind == "mpi_call" and ns == pytest.approx(58_500)
     console = Console(file=StringIO(), width=120, record=True)
     render_show_terminal(report, console)
-    assert "3 calls, 58.50 us, 3.0 kB" in console.export_text()
+    assert console.export_text().count("58.50  3.0 kB (1.0 kB a call)") == 1
     markdown = render_show_markdown(report)
     assert "| `MPI_Allreduce` | MPI | `executor` | 3 | 58.50 | 3.0 kB (1.0 kB a call) |\n" in markdown
     page = render_show_html(report)
-    assert 'data-name="calls"' in page and "OS calls: not captured. Capture with -t osrt" in page
+    assert (
+        'data-name="communication"' in page
+        and "OS calls: Not captured. Capture with <code>-t osrt</code>" in page
+    )
 
 
 def test_one_side_without_any_of_it(tmp_path):
     report = show(side("one", serving(), tmp_path))
-    assert report.system is None and "MPI calls: not captured. Capture with -t mpi" in render_show_html(
-        report
+    assert (
+        report.system is None
+        and "MPI calls: Not captured. Capture with <code>-t mpi</code>" in render_show_html(report)
     )
 
 
@@ -181,21 +185,23 @@ def test_one_side_shows_os_calls_switches_and_memory(tmp_path):
         trace.os_call(1, "read", at + 10 * US, at + 20 * US).off_cpu(1, at + 12 * US, at + 18 * US)
         trace.memory(at + 20 * US, 512).memory(at + 30 * US, 512, freed=True)
     report = show(side("one", trace, tmp_path))
-    (call,) = report.system.calls
-    assert (call.library, call.call, call.count, call.bytes) == ("OS", "read", 1, None)
-    assert call.ns == pytest.approx(10 * US)
+    (call,) = report.system.os_calls
+    assert (call.call, call.baseline_count) == ("read", 1)
+    assert call.baseline_ns == pytest.approx(10 * US)
     (off,) = report.system.off_cpu
-    assert (off.count, off.ns) == (1, pytest.approx(6 * US))
-    ((ns, off_ns),) = [(row.ns, row.off_cpu_ns) for row in report.system.host_work if row.call == "read"]
+    assert (off.baseline_count, off.baseline_ns) == (1, pytest.approx(6 * US))
+    ((ns, off_ns),) = [
+        (row.baseline_ns, row.baseline_off_cpu_ns) for row in report.system.host_work if row.call == "read"
+    ]
     assert (ns, off_ns) == (pytest.approx(10 * US), pytest.approx(6 * US))
     (memory,) = report.system.memory
-    assert (memory.memory.allocations_per_step, memory.memory.peak_bytes) == (1, 512)
+    assert (memory.baseline.allocations_per_step, memory.baseline.peak_bytes) == (1, 512)
     console = Console(file=StringIO(), width=120, record=True)
     render_show_terminal(report, console)
-    assert "device: 1 allocations (512 B), 1 frees (512 B); peak 512 B" in console.export_text()
+    assert "device  1 allocations (512 B), 1 frees (512 B); peak 512 B" in console.export_text()
     markdown = render_show_markdown(report)
-    assert "| `read` | OS | `executor` | 1 | 10.00 | - |\n" in markdown
-    assert 'data-name="time on no CPU"' in render_show_html(report)
+    assert "| `read` | `executor` | 1 | 10.00 |\n" in markdown
+    assert 'data-name="Time on no CPU"' in render_show_html(report)
 
 
 # Recorded programs

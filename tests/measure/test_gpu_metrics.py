@@ -327,8 +327,13 @@ def test_one_capture_alone_shows_them_in_every_form(tmp_path):
     assert report.system is not None
     (row,) = report.system.gpu_metrics
     # the one step [0, 1000): 9 samples of 80 are too few for a mean while kernels run; 89 of 2, and 2 of 41
-    assert (row.metric, row.samples_per_step, row.busy, row.idle) == (SMS, 100.0, None, 2.0)
-    assert row.steps == (9 * 80 + 89 * 2 + 2 * 41) / 100
+    assert (row.metric, row.baseline.samples_per_step, row.busy.baseline, row.idle.baseline) == (
+        SMS,
+        100.0,
+        None,
+        2.0,
+    )
+    assert row.steps.baseline == (9 * 80 + 89 * 2 + 2 * 41) / 100
     out = StringIO()
     render_show_terminal(report, Console(file=out, width=100))
     for text in (out.getvalue(), render_show_markdown(report), render_show_html(report)):

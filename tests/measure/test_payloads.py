@@ -163,7 +163,7 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
 def test_one_side_shows_them(tmp_path):
     report = show(side("a", stepping(32, 1000), tmp_path))
     (row,) = report.system.payloads
-    assert (row.range, row.payload.mean, row.payload.sum_per_step) == ("forward", 33, 66)
+    assert (row.range, row.baseline.mean, row.baseline.sum_per_step) == ("forward", 33, 66)
     assert "33 (32 to 34), 2 a step" in terminal(render_show_terminal, report)
     markdown = render_show_markdown(report)
     assert (

@@ -80,7 +80,7 @@ def test_steps_of_one_number_belong_together(tmp_path):
     both = Side("b", [Run("b", [one.parts[0], shifted, one.parts[2]])])
     joint = show(both).ranks
     # numbers 0 to 5 of ranks 0 and 2, 1 to 6 of rank 1: its late step is number 1, of six that it shares five
-    assert [row.last for row in joint] == pytest.approx([0, 1 / 5, 1 / 6])
+    assert [row.baseline_last for row in joint] == pytest.approx([0, 1 / 5, 1 / 6])
 
 
 def test_a_kernel_that_is_slower_on_one_rank(tmp_path):

@@ -72,13 +72,16 @@ def test_the_table_of_ranks_and_a_rank_alone(folder):
     (both, second) = (reduce_sides([one], Reading(threads=1))[0] for one in (whole, alone))
     rows = show(both).ranks
     assert [row.rank for row in rows] == [0, 1]
-    assert rows[1].ns == pytest.approx(1.1 * rows[0].ns, rel=1e-5)
-    assert [row.last for row in rows] == [0, 1]  # nothing is communicated: the longer step is the later one
+    assert rows[1].baseline_ns == pytest.approx(1.1 * rows[0].baseline_ns, rel=1e-5)
+    assert [row.baseline_last for row in rows] == [
+        0,
+        1,
+    ]  # nothing is communicated: the longer step is the later one
     assert rows[1].behind_ns == pytest.approx(
         (rows[1].ns - rows[0].ns) / 2, rel=1e-3
     )  # the median is between the two
     (row,) = show(second).ranks
-    assert (row.rank, row.ns) == (1, pytest.approx(rows[1].ns))
+    assert (row.rank, row.baseline_ns) == (1, pytest.approx(rows[1].baseline_ns))
     assert "ranks-left-out" in {note.slug for note in show(second).warnings}
     result = compare(both, both)
     assert result.inputs.baseline.runs[0].ranks == 2 and {one.most_on for one in result.kernel_ranks} == {1}
