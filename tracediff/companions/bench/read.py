@@ -19,7 +19,7 @@ import re
 import statistics
 import warnings
 from array import array
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -31,8 +31,6 @@ import numpy as np
 
 from tracediff.errors import TracediffError
 from tracediff.model import Note
-
-# `KpiReport`: what every reader of a benchmark's own figures gives, and how the readers take numbers in.
 
 Kind = Literal[
     "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "cpp-iteration-log", "emulator"
@@ -99,47 +97,51 @@ class KpiReport:
     warnings: list[Note] = field(default_factory=list)
 
 
-def number(value: Any) -> float | None:
-    """Return a finite number that is not negative as a float, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if not 0 <= value <= _LARGEST:  # also False for nan
-        return None
-    return float(value)
+MAX_JSON_BYTES = 256 << 20  # a JSON report has to be read as a whole
+_JSON_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"')
 
 
-def count(value: Any) -> int | None:
-    """Return a whole number that is not negative, None for anything else."""
-    checked = number(value)
-    return int(checked) if checked is not None and checked == math.floor(checked) else None
+def read(path: Path) -> KpiReport:
+    """Return the report in a file.
 
-
-def section(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object as it is and an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def put(metrics: dict[str, Metric], name: str, value: Any) -> None:
-    """Add a figure under its canonical name, whose end says the unit; what is no measurement is left out.
-
-    A latency of 0 is what the benchmarks write without streaming, 0 tokens a step what they write without a
-    count: not measured. A throughput of 0 is a result: every request failed.
+    Raises `TracediffError`: kpi-unreadable (no such file, no permission, too large), kpi-unknown-format.
     """
-    checked = number(value)
-    unit, better = _unit(name)
-    if checked is None or (checked == 0 and unit in ("ms", "tok")):
-        return
-    metrics[name] = Metric(checked, unit, better)
+    try:
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "there is no such file"
+            raise TracediffError("kpi-unreadable", f"{path}: {what}")
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # ast warns of odd escapes in lines that are not Python
+            report = _read(file, path)
+    except OSError as error:
+        raise TracediffError("kpi-unreadable", f"{path.name}: cannot be read: {error}") from error
+    if report is None:
+        raise TracediffError(
+            "kpi-unknown-format",
+            f"{path.name}: not a report of a benchmark that is known here",
+            fix="give a trtllm-bench --report_json file, a serving benchmark's --save-result file,"
+            " or a log of TensorRT-LLM with print_iter_log: true",
+        )
+    return report
 
 
-def _unit(name: str) -> tuple[str, Better]:
-    if name.endswith("_ms"):
-        return "ms", "lower"
-    if name.endswith("_req_s"):
-        return "req/s", "higher"
-    if name.endswith("_tok_s"):
-        return "tok/s", "higher"
-    return "tok", "higher"
+def _read(file: BinaryIO, path: Path) -> KpiReport | None:
+    looks_like_json = _JSON_OBJECT.match(file.read(4096)) is not None
+    size = file.seek(0, 2)
+    file.seek(0)
+    if looks_like_json and size <= MAX_JSON_BYTES:
+        report = read_json(file.read().removeprefix(b"\xef\xbb\xbf"), path.name)
+        if report is not None:
+            return report
+        file.seek(0)
+    report = read_log(file, path.name)
+    if report is None and looks_like_json and size > MAX_JSON_BYTES:
+        raise TracediffError(
+            "kpi-unreadable",
+            f"{path.name}: {size} bytes of JSON, the most that is read is {MAX_JSON_BYTES}",
+            fix="save the report without its lists of single requests (no --save-detailed)",
+        )
+    return report
 
 
 # JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff.capture.workloads`.
@@ -147,6 +149,7 @@ def _unit(name: str) -> tuple[str, Better]:
 MAX_VALUE_BYTES = 64 << 20  # a longer list of single requests' values is not looked at
 _MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
+_NOT_PYTHON = (*_FAILURES, SyntaxError, TypeError, MemoryError)
 _Get = Callable[[str], Any]
 
 # trtllm-bench: key under `performance` or `streaming_metrics` -> canonical name.
@@ -296,8 +299,6 @@ def _emulator(get: _Get, source: str) -> KpiReport | None:
 
 # One line of an iteration log -> `Line`, for each of the formats.
 
-_FAILURES_kpi_line = (msgspec.MsgspecError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -322,7 +323,7 @@ class Format:
     parse: Callable[[str], Line | None]
 
 
-# PyTorch backend, log line
+# A log line of the PyTorch backend.
 
 _ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
 _FIELD = re.compile(r"(\w+)(?: = |: )([^,]*)")
@@ -384,14 +385,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-# Statistics of an iteration: a Python dict in a --iteration_log file, JSON in a log of the C++ runtime
-
-
-def _claims_stats(text: str) -> bool:
-    return "{" in text and "iterLatencyMS" in text
-
-
 def _parse_stats(text: str) -> Line | None:
+    """Statistics of an iteration: a Python dict in a --iteration_log file, JSON in a log of the C++ runtime."""
     stats = _mapping(text)
     printed = count(stats.get("iter"))
     if printed is None:
@@ -421,14 +416,8 @@ def _parse_stats(text: str) -> Line | None:
     )
 
 
-# C++ runtime of 2023 and 2024 (gptManagerBenchmark --log_iteration_data, Triton backend)
-
-
-def _claims_cpp(text: str) -> bool:
-    return '"Active Request Count"' in text
-
-
 def _parse_cpp(text: str) -> Line | None:
+    """C++ runtime of 2023 and 2024: gptManagerBenchmark --log_iteration_data, Triton backend."""
     stats = _mapping(text)
     printed = count(stats.get("Iteration Counter"))
     if printed is None:
@@ -451,23 +440,22 @@ def _mapping(text: str) -> Mapping[str, Any]:
         if text.startswith('{"'):
             return section(msgspec.json.decode(text))
         return section(ast.literal_eval(text))
-    except _FAILURES_kpi_line:
+    except _NOT_PYTHON:
         return {}
 
 
 FORMATS: tuple[Format, ...] = (
     Format("iteration-log", _claims_log_line, _parse_log_line),
-    Format("iteration-stats", _claims_stats, _parse_stats),
-    Format("cpp-iteration-log", _claims_cpp, _parse_cpp),
+    Format("iteration-stats", lambda text: "{" in text and "iterLatencyMS" in text, _parse_stats),
+    Format("cpp-iteration-log", lambda text: '"Active Request Count"' in text, _parse_cpp),
 )
 MARKERS = (b"iter = ", b"iterLatencyMS", b'"Active Request Count"')
 """What a line of one of the formats holds at least: the others are skipped undecoded."""
 
-# Iteration logs: from a log's lines to the figures of a run. One pass, bounded memory.
+# Logs: from their lines to the figures of a run, in one pass.
 
 MAX_ITERATIONS = 100_000  # records kept; the figures are of all
 MAX_LINE_BYTES = 256 << 10
-_MAX_SAMPLE = 1 << 20
 _MAX_RANKS = 4096
 
 
@@ -477,7 +465,7 @@ def read_log(file: BinaryIO, source: str) -> KpiReport | None:
     The first line that can be read decides the format; lines of others are then not looked at.
     """
     formats = FORMATS
-    malformed: dict[str, int] = {}
+    malformed: Counter[str] = Counter()
     collector = _Collector()
     for text, whole in _lines(file):
         for form in formats:
@@ -485,14 +473,14 @@ def read_log(file: BinaryIO, source: str) -> KpiReport | None:
                 continue
             line = form.parse(text) if whole else None
             if line is None:
-                malformed[form.kind] = malformed.get(form.kind, 0) + 1
+                malformed[form.kind] += 1
             else:
                 formats = (form,)
                 collector.add(line)
             break
     if not collector.count:
         return None
-    return collector.report(formats[0], source, malformed.get(formats[0].kind, 0))
+    return collector.report(formats[0], source, malformed[formats[0].kind])
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, bool]]:
@@ -505,175 +493,120 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, bool]]:
             raw = file.readline(MAX_LINE_BYTES)
 
 
-class _Sample:
-    """Mean of all values and median of every `stride`-th, the stride doubling with the number of values."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self._stride = 1
-        self._kept = array("d")
-
-    def add(self, value: float | None) -> None:
-        if value is None:
-            return
-        if self.count % self._stride == 0:
-            self._kept.append(value)
-            if len(self._kept) > _MAX_SAMPLE:
-                self._kept = self._kept[::2]
-                self._stride *= 2
-        self.count += 1
-        self.total += value
-
-    def mean(self) -> float | None:
-        return self.total / self.count if self.count else None
-
-    def median(self) -> float | None:
-        return statistics.median(self._kept) if self._kept else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What later records of the same rank have to know of one."""
-
-    number: int
-    idle: bool
-    generation: bool
-    index: int | None  # in the list of records, None beyond its end
-
-
 class _Collector:
     """Takes the records of a log one by one.
 
-    The device time that record N prints was measured in an earlier loop (N - 1, see kpi_line): it is given to
-    that record, and left out of the figures where that loop had nothing to run. Where the log does not hold
-    that record (cut, or sampled) the time still counts: dropping real work is the worse error.
+    The device time that a record prints was measured in an earlier loop (`Line.device_lag`): it is given to that record, and left
+    out of the figures where that loop had nothing to run. Where the log does not hold that record (cut, or sampled) the time
+    still counts: dropping real work is the worse error.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._idle = 0
         self._iterations: list[Iteration] = []
-        self._seen: dict[int, deque[_Seen]] = {}
-        self._host, self._host_generation = _Sample(), _Sample()
-        self._device, self._device_generation = _Sample(), _Sample()
-        self._latency, self._forward = _Sample(), _Sample()
+        # rank -> its last two records, and their places in the list (None beyond its end)
+        self._last: dict[int, deque[tuple[Iteration, int | None]]] = {}
+        self._values: dict[str, array[float]] = defaultdict(lambda: array("d"))
 
     def add(self, line: Line) -> None:
-        iteration = line.iteration
+        one = line.iteration
         self._place_device_time(line)
         index = len(self._iterations) if self.count < MAX_ITERATIONS else None
         if index is not None:
-            self._iterations.append(iteration)
+            self._iterations.append(one)
         self.count += 1
-        if len(self._seen) < _MAX_RANKS or iteration.rank in self._seen:
-            seen = self._seen.setdefault(iteration.rank, deque(maxlen=2))
-            seen.append(_Seen(iteration.number, iteration.idle, iteration.generation, index))
-        if iteration.idle:
+        if len(self._last) < _MAX_RANKS or one.rank in self._last:
+            self._last.setdefault(one.rank, deque(maxlen=2)).append((one, index))
+        if one.idle:
             self._idle += 1
             return
-        self._host.add(iteration.host_ms)
-        if iteration.generation:
-            self._host_generation.add(iteration.host_ms)
-        self._latency.add(line.latency_ms)
-        self._forward.add(line.forward_ms)
+        self._keep("host_step_time", one.host_ms)
+        if one.generation:
+            self._keep("host_step_time_generation", one.host_ms)
+        self._keep("iteration_latency", line.latency_ms)
+        self._keep("gpu_forward_time", line.forward_ms)
+
+    def _keep(self, name: str, value: float | None) -> None:
+        if value is not None:
+            self._values[name].append(value)
 
     def _place_device_time(self, line: Line) -> None:
-        if line.earlier_device_ms is None:
+        time = line.earlier_device_ms
+        if time is None:
             return
         number = line.iteration.number - line.device_lag
-        seen = self._seen.get(line.iteration.rank, ())
-        owner = next((record for record in seen if record.number == number), None)
-        if owner is not None and owner.index is not None:
-            self._iterations[owner.index] = replace(
-                self._iterations[owner.index], device_ms=line.earlier_device_ms
-            )
+        last = self._last.get(line.iteration.rank, ())
+        owner, index = next((one for one in last if one[0].number == number), (None, None))
+        if index is not None:
+            self._iterations[index] = replace(self._iterations[index], device_ms=time)
         if owner is None or not owner.idle:
-            self._device.add(line.earlier_device_ms)
+            self._keep("device_step_time", time)
         if owner is not None and owner.generation:
-            self._device_generation.add(line.earlier_device_ms)
+            self._keep("device_step_time_generation", time)
 
     def report(self, form: Format, source: str, malformed: int) -> KpiReport:
         metrics: dict[str, Metric] = {}
-        for name, every, generation in (
-            ("host_step_time", self._host, self._host_generation),
-            ("device_step_time", self._device, self._device_generation),
-        ):
-            put(metrics, f"{name}_mean_ms", every.mean())
-            put(metrics, f"{name}_p50_ms", every.median())
-            put(metrics, f"{name}_generation_p50_ms", generation.median())
-        put(metrics, "gpu_forward_time_mean_ms", self._forward.mean())
-        put(metrics, "iteration_latency_mean_ms", self._latency.mean())
-        left_out = self.count - len(self._iterations)
-        notes = []
-        if malformed:
-            notes.append(Note("kpi-malformed-lines", f"{source}: {malformed} iteration lines are broken"))
-        if self._idle and metrics:
-            notes.append(
-                Note(
-                    "kpi-idle-iterations",
-                    f"{source}: {self._idle} of {self.count} iterations had no request and do not count",
-                )
-            )
-        if left_out:
-            notes.append(
-                Note(
-                    "kpi-iterations-left-out",
-                    f"{source}: the first {len(self._iterations)} of {self.count} iterations are kept one by"
-                    " one; the figures are of all",
-                )
-            )
-        if not metrics:
-            notes.append(
-                Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")
-            )
-        return KpiReport(form.kind, source, metrics, self._iterations, left_out, notes)
+        for name, mean, median in (
+            ("host_step_time", True, True), ("host_step_time_generation", False, True),
+            ("device_step_time", True, True), ("device_step_time_generation", False, True),
+            ("gpu_forward_time", True, False), ("iteration_latency", True, False),
+        ):  # fmt: skip
+            if values := self._values.get(name):
+                put(metrics, f"{name}_mean_ms", sum(values) / len(values) if mean else None)
+                put(metrics, f"{name}_p50_ms", statistics.median(values) if median else None)
+        kept, all_ = len(self._iterations), self.count
+        notes = [
+            ("kpi-malformed-lines", malformed, f"{malformed} iteration lines are broken"),
+            ("kpi-idle-iterations", self._idle and metrics, f"{self._idle} of {all_} iterations had no request and do not count"),
+            ("kpi-iterations-left-out", kept < all_, f"the first {kept} of {all_} iterations are kept one by one; the figures are of all"),
+            ("kpi-no-times", not metrics, "no iteration has both work and a time: batch sizes only"),
+        ]  # fmt: skip
+        warned = [Note(slug, f"{source}: {text}") for slug, there, text in notes if there]
+        return KpiReport(form.kind, source, metrics, self._iterations, all_ - kept, warned)
 
 
-__all__ = ["Iteration", "Kind", "KpiReport", "Metric", "read"]
-
-MAX_JSON_BYTES = 256 << 20  # a JSON report has to be read as a whole
-_JSON_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"')
+# Numbers of a report.
 
 
-def read(path: Path) -> KpiReport:
-    """Return the report in a file.
+def number(value: Any) -> float | None:
+    """Return a finite number that is not negative as a float, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if not 0 <= value <= _LARGEST:  # also False for nan
+        return None
+    return float(value)
 
-    Raises `TracediffError`: kpi-unreadable (no such file, no permission, too large), kpi-unknown-format.
+
+def count(value: Any) -> int | None:
+    """Return a whole number that is not negative, None for anything else."""
+    checked = number(value)
+    return int(checked) if checked is not None and checked == math.floor(checked) else None
+
+
+def section(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object as it is and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def put(metrics: dict[str, Metric], name: str, value: Any) -> None:
+    """Add a figure under its canonical name, whose end says the unit; what is no measurement is left out.
+
+    A latency of 0 is what the benchmarks write without streaming, 0 tokens a step what they write without a
+    count: not measured. A throughput of 0 is a result: every request failed.
     """
-    try:
-        if not path.is_file():
-            what = "is not a file" if path.exists() else "there is no such file"
-            raise TracediffError("kpi-unreadable", f"{path}: {what}")
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # ast warns of odd escapes in lines that are not Python
-            report = _read(file, path)
-    except OSError as error:
-        raise TracediffError("kpi-unreadable", f"{path.name}: cannot be read: {error}") from error
-    if report is None:
-        raise TracediffError(
-            "kpi-unknown-format",
-            f"{path.name}: not a report of a benchmark that is known here",
-            fix="give a trtllm-bench --report_json file, a serving benchmark's --save-result file,"
-            " or a log of TensorRT-LLM with print_iter_log: true",
-        )
-    return report
+    checked = number(value)
+    unit, better = _unit(name)
+    if checked is None or (checked == 0 and unit in ("ms", "tok")):
+        return
+    metrics[name] = Metric(checked, unit, better)
 
 
-def _read(file: BinaryIO, path: Path) -> KpiReport | None:
-    looks_like_json = _JSON_OBJECT.match(file.read(4096)) is not None
-    size = file.seek(0, 2)
-    file.seek(0)
-    if looks_like_json and size <= MAX_JSON_BYTES:
-        report = read_json(file.read().removeprefix(b"\xef\xbb\xbf"), path.name)
-        if report is not None:
-            return report
-        file.seek(0)
-    report = read_log(file, path.name)
-    if report is None and looks_like_json and size > MAX_JSON_BYTES:
-        raise TracediffError(
-            "kpi-unreadable",
-            f"{path.name}: {size} bytes of JSON, the most that is read is {MAX_JSON_BYTES}",
-            fix="save the report without its lists of single requests (no --save-detailed)",
-        )
-    return report
+def _unit(name: str) -> tuple[str, Better]:
+    if name.endswith("_ms"):
+        return "ms", "lower"
+    if name.endswith("_req_s"):
+        return "req/s", "higher"
+    if name.endswith("_tok_s"):
+        return "tok/s", "higher"
+    return "tok", "higher"

@@ -148,23 +148,11 @@ def kind_of(path: Path) -> str | None:
         return None
 
 
-def refuse(path: Path) -> None:
-    """Raise `TracediffError` (trtexec-as-side) where a side of a comparison of steps is a file of trtexec."""
-    kind = kind_of(path)
-    if kind:
-        raise TracediffError(
-            "trtexec-as-side",
-            f"{path.name} is the {_KINDS[kind]} of trtexec, not a capture",
-            fix="tracediff trtexec BASELINE CANDIDATE, or tracediff compare A B --trtexec-baseline X --trtexec-candidate Y",
-            exit_code=2,
-        )
-
-
 def read(word: str) -> Side:
     """Read the runs of a side: a folder, a folder of folders, a file, or files with commas between them; label=PATH names it.
 
     Raises `TracediffError`: trtexec-no-file, trtexec-unknown-file, trtexec-two-of-a-kind, trtexec-nothing, and those
-    of trtexec_json and trtexec_log.
+    of `read_log`, `read_times`, `read_profile`, `read_layers`.
     """
     label, rest = own_label(word)
     side = _read(rest)
@@ -224,7 +212,6 @@ def _of_folder(folder: Path) -> list[Run]:
 
 
 def _run(name: str, kinds: Mapping[Path, str]) -> Run:
-
     run, seen = Run(name), dict[str, Path]()
     skipped: list[Path] = []
     for path, kind in kinds.items():
