@@ -16,8 +16,6 @@ from tracediff.model import Note, Verdict
 from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
 from tracediff.stats.estimates import MIN_CONFIRM, Estimates, levels, of_means
 
-# Figures of one run of trtexec, by its own rules, and whether its log says the same.
-
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 METRICS = ("gpu_compute", "latency", "throughput", "enqueue", "h2d", "d2h")
 NAMES = {
@@ -27,6 +25,10 @@ NAMES = {
 _DIGIT = 1.1e-5  # of a value that both sides write with six significant digits
 _ROUNDED = 0.05  # part of the enqueue time that its time stamps may be rounded to
 _SUMMED = 1e-3  # of a mean: trtexec adds up in float32
+_HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
+_ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
+_UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
+_SAME = 0.01  # as in compare/verdict.py
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,122 +43,6 @@ class RunFigures:
     differ: list[str]  # what the log says otherwise
     warmups_unknown: bool
     rounded: float | None  # ns, rounding of the time stamps that left the enqueue time out
-
-
-def percentile(ordered: Floats, percent: float) -> float:
-    """Return a percentile of sorted values by trtexec's rule."""
-    part = np.float32(1) - np.float32(percent) / np.float32(100)
-    exclude = int(part * np.float32(len(ordered)))
-    return float(ordered[max(len(ordered) - 1 - exclude, 0)])
-
-
-def summarise(values: Floats, percents: tuple[float, ...] = PERCENTILES) -> dict[str, float]:
-    """Return mean, min, max, median and percentiles of some values."""
-    ordered = np.sort(values)
-    found = {
-        "mean": float(values.mean()),
-        "min": float(ordered[0]),
-        "max": float(ordered[-1]),
-        "median": float(np.median(ordered)),
-    }
-    return found | {f"p{one:g}": percentile(ordered, one) for one in percents}
-
-
-def figures_of(run: Run) -> RunFigures:
-    """Return what a run's times and log say together.
-
-    GPU compute time, latency and copies are taken from the times where they are given. Enqueue time and throughput are
-    differences of time stamps, which the file of times rounds to six digits: they are taken from the log where there is one.
-    """
-    log, values, source = run.log, dict[str, dict[str, float]](), dict[str, str]()
-    times, warmups, batch = _measured(run.times, log)
-    if times is not None:
-        percents = tuple(sorted({*PERCENTILES, *_percents(log)}))
-        for metric, one in times.values.items():
-            values[metric], source[metric] = summarise(one, percents), "times"
-        if (qps := throughput(times, batch)) is not None:
-            values["throughput"], source["throughput"] = {"mean": qps}, "times"
-    differ = _differences(times, log, values, batch)
-    if log is not None:
-        stated = {name: figures for name, figures in log.figures.items() if "mean" in figures}
-        if log.throughput:
-            stated["throughput"] = {"mean": log.throughput}
-        for metric, figures in stated.items():
-            if times is None or metric not in values or (metric in ("enqueue", "throughput") and not differ):
-                values[metric], source[metric] = figures, "log"
-    rounded = None
-    if (
-        times is not None
-        and source.get("enqueue") == "times"
-        and times.rounding > _ROUNDED * values["enqueue"]["mean"]
-    ):
-        rounded = times.rounding
-        del values["enqueue"], source["enqueue"]
-    return RunFigures(
-        values=values,
-        source=source,
-        iterations={name: one for name, one in times.values.items() if name in values} if times else {},
-        measured=len(times.start) if times else log.queries if log else None,
-        warmups=warmups,
-        differ=differ,
-        warmups_unknown=times is not None and times.with_warmups and (log is None or log.queries is None),
-        rounded=rounded,
-    )
-
-
-def _percents(log: Log | None) -> set[float]:
-    keys = {key for figures in log.figures.values() for key in figures} if log else set()
-    return {float(key[1:]) for key in keys if key[0] == "p" and float(key[1:]) <= 100}
-
-
-def _measured(times: Times | None, log: Log | None) -> tuple[Times | None, int | None, int]:
-    """Return the iterations without those to warm up, how many these were, and how many queries one is (implicit batch)."""
-    if times is None or log is None or not log.queries:
-        return times, None, 1
-    stated = log.options.get("Batch", "")
-    batch = int(stated) if stated.isdecimal() and len(stated) < 7 and int(stated) else 1
-    rows, queries, before = len(times.start) * batch, log.queries, log.warmups or 0
-    if rows == queries + before and before > 0 and before % batch == 0:
-        return times.after(before // batch), before // batch, batch
-    return times, None, batch
-
-
-def throughput(times: Times, batch: int = 1) -> float | None:
-    """Return queries a second; None where the time stamps do not tell the wall time."""
-    last = times.start == times.start[-1]
-    wall = float(times.end[last].max() - times.start[0])
-    return batch * len(times.start) / wall * 1e9 if wall > 0 else None
-
-
-def _differences(
-    times: Times | None, log: Log | None, values: dict[str, dict[str, float]], batch: int
-) -> list[str]:
-    """Say which figures of the log are not those of the times, beyond what rounding explains."""
-    if times is None or log is None:
-        return []
-    found = []
-    if log.queries is not None and log.queries != batch * len(times.start):
-        found.append(f"{log.queries:,} queries in the log, {batch * len(times.start):,} in the times")
-    for metric, stated in log.figures.items():
-        for key, value in stated.items():
-            mine = values.get(metric, {}).get(key)
-            if mine is None:
-                continue
-            near = (_SUMMED if key == "mean" else _DIGIT) * max(mine, value) + 1e-3
-            if abs(mine - value) > near + (2 * times.rounding if metric == "enqueue" else 0.0):
-                found.append(f"{NAMES[metric]}, {key}: {text.time(value)} in the log, {text.time(mine)} from the times")  # fmt: skip
-    mine = values.get("throughput", {}).get("mean")
-    if mine is not None and log.throughput:
-        wall = batch * len(times.start) / mine * 1e9
-        if abs(mine - log.throughput) > (_SUMMED + 4 * times.rounding / wall) * mine:
-            found.append(f"throughput: {log.throughput:,.6g} a second in the log, {mine:,.6g} from the times")
-    return found
-
-
-_HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
-_ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
-_UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
-_SAME = 0.01  # as in measure/verdict.py
 
 
 def compare_trtexec(baseline: Side, candidate: Side) -> Trtexec:
@@ -376,40 +262,26 @@ def _warnings(
 
 
 def _of_run(where: str, run: Run, one: RunFigures) -> list[Note]:
-    notes = []
-    if one.differ:
-        more = f"; {len(one.differ) - 3} more" if len(one.differ) > 3 else ""
-        notes.append(
-            Note("trtexec-log-differs", f"{where}: the log is not of the same run as the times: {'; '.join(one.differ[:3])}{more}")
-        )  # fmt: skip
-    if one.warmups_unknown:
-        notes.append(
-            Note("trtexec-warmups", f"{where}: this version of trtexec exports the warm-ups among the times, and without"
-                 " the log they cannot be told apart: they are in the figures")
-        )  # fmt: skip
-    if run.log and run.log.profiled:
-        notes.append(
-            Note("trtexec-profiled", f"{where}: the layers were profiled while the latencies were measured, which slows"
-                 " them down (--separateProfileRun measures them apart)")
-        )  # fmt: skip
-    if one.rounded is not None:
-        notes.append(
-            Note("trtexec-rounded", f"{where}: the time stamps that the enqueue times are differences of are rounded to"
-                 f" {text.time(one.rounded)}: these times were left out; the log has them")
-        )  # fmt: skip
+    more = f"; {len(one.differ) - 3} more" if len(one.differ) > 3 else ""
     compute = one.iterations.get("gpu_compute")
     spread = 100 * float(compute.std() / compute.mean()) if compute is not None and compute.any() else None
     spread = spread if spread is not None else run.log.unstable if run.log else None
-    if spread is not None and spread > _UNSTABLE:
-        notes.append(
-            Note("trtexec-unstable", f"{where}: GPU compute time is unstable, its standard deviation {spread:.1f} % of the mean"
-                 " (lock the GPU's clocks, or --useSpinWait)")
-        )  # fmt: skip
-    if run.skipped:
-        notes.append(
-            Note("trtexec-no-summary", f"{where}: {', '.join(run.skipped)} has no performance summary and was left out")
-        )  # fmt: skip
-    return notes
+    notes = (
+        ("trtexec-log-differs", one.differ, f"the log is not of the same run as the times: {'; '.join(one.differ[:3])}{more}"),
+        ("trtexec-warmups", one.warmups_unknown,
+         "this version of trtexec exports the warm-ups among the times, and without the log they cannot be told apart: they are in"
+         " the figures"),
+        ("trtexec-profiled", run.log and run.log.profiled,
+         "the layers were profiled while the latencies were measured, which slows them down (--separateProfileRun measures them apart)"),
+        ("trtexec-rounded", one.rounded is not None,
+         f"the time stamps that the enqueue times are differences of are rounded to {text.time(one.rounded or 0.0)}: these times were"
+         " left out; the log has them"),
+        ("trtexec-unstable", (spread or 0.0) > _UNSTABLE,
+         f"GPU compute time is unstable, its standard deviation {spread or 0.0:.1f} % of the mean (lock the GPU's clocks, or"
+         " --useSpinWait)"),
+        ("trtexec-no-summary", run.skipped, f"{', '.join(run.skipped)} has no performance summary and was left out"),
+    )  # fmt: skip
+    return [Note(slug, f"{where}: {message}") for slug, there, message in notes if there]
 
 
 def _between(sides: Sequence[Side]) -> list[Note]:
@@ -436,3 +308,116 @@ def _between(sides: Sequence[Side]) -> list[Note]:
     if other:
         notes.append(Note("trtexec-options-differ", f"options differ: {'; '.join(other)}"))
     return notes
+
+
+# Figures of one run of trtexec, by its own rules, and whether its log says the same.
+
+
+def percentile(ordered: Floats, percent: float) -> float:
+    """Return a percentile of sorted values by trtexec's rule."""
+    part = np.float32(1) - np.float32(percent) / np.float32(100)
+    exclude = int(part * np.float32(len(ordered)))
+    return float(ordered[max(len(ordered) - 1 - exclude, 0)])
+
+
+def summarise(values: Floats, percents: tuple[float, ...] = PERCENTILES) -> dict[str, float]:
+    """Return mean, min, max, median and percentiles of some values."""
+    ordered = np.sort(values)
+    found = {
+        "mean": float(values.mean()),
+        "min": float(ordered[0]),
+        "max": float(ordered[-1]),
+        "median": float(np.median(ordered)),
+    }
+    return found | {f"p{one:g}": percentile(ordered, one) for one in percents}
+
+
+def figures_of(run: Run) -> RunFigures:
+    """Return what a run's times and log say together.
+
+    GPU compute time, latency and copies are taken from the times where they are given. Enqueue time and throughput are
+    differences of time stamps, which the file of times rounds to six digits: they are taken from the log where there is one.
+    """
+    log, values, source = run.log, dict[str, dict[str, float]](), dict[str, str]()
+    times, warmups, batch = _measured(run.times, log)
+    if times is not None:
+        percents = tuple(sorted({*PERCENTILES, *_percents(log)}))
+        for metric, one in times.values.items():
+            values[metric], source[metric] = summarise(one, percents), "times"
+        if (qps := throughput(times, batch)) is not None:
+            values["throughput"], source["throughput"] = {"mean": qps}, "times"
+    differ = _differences(times, log, values, batch)
+    if log is not None:
+        stated = {name: figures for name, figures in log.figures.items() if "mean" in figures}
+        if log.throughput:
+            stated["throughput"] = {"mean": log.throughput}
+        for metric, figures in stated.items():
+            if times is None or metric not in values or (metric in ("enqueue", "throughput") and not differ):
+                values[metric], source[metric] = figures, "log"
+    rounded = None
+    if (
+        times is not None
+        and source.get("enqueue") == "times"
+        and times.rounding > _ROUNDED * values["enqueue"]["mean"]
+    ):
+        rounded = times.rounding
+        del values["enqueue"], source["enqueue"]
+    return RunFigures(
+        values=values,
+        source=source,
+        iterations={name: one for name, one in times.values.items() if name in values} if times else {},
+        measured=len(times.start) if times else log.queries if log else None,
+        warmups=warmups,
+        differ=differ,
+        warmups_unknown=times is not None and times.with_warmups and (log is None or log.queries is None),
+        rounded=rounded,
+    )
+
+
+def _percents(log: Log | None) -> set[float]:
+    keys = {key for figures in log.figures.values() for key in figures} if log else set()
+    return {float(key[1:]) for key in keys if key[0] == "p" and float(key[1:]) <= 100}
+
+
+def _measured(times: Times | None, log: Log | None) -> tuple[Times | None, int | None, int]:
+    """Return the iterations without those to warm up, how many these were, and how many queries one is (implicit batch)."""
+    if times is None or log is None or not log.queries:
+        return times, None, 1
+    stated = log.options.get("Batch", "")
+    batch = int(stated) if stated.isdecimal() and len(stated) < 7 and int(stated) else 1
+    rows, queries, before = len(times.start) * batch, log.queries, log.warmups or 0
+    if rows == queries + before and before > 0 and before % batch == 0:
+        return times.after(before // batch), before // batch, batch
+    return times, None, batch
+
+
+def throughput(times: Times, batch: int = 1) -> float | None:
+    """Return queries a second; None where the time stamps do not tell the wall time."""
+    last = times.start == times.start[-1]
+    wall = float(times.end[last].max() - times.start[0])
+    return batch * len(times.start) / wall * 1e9 if wall > 0 else None
+
+
+def _differences(
+    times: Times | None, log: Log | None, values: dict[str, dict[str, float]], batch: int
+) -> list[str]:
+    """Say which figures of the log are not those of the times, beyond what rounding explains."""
+    if times is None or log is None:
+        return []
+    found = []
+    if log.queries is not None and log.queries != batch * len(times.start):
+        found.append(f"{log.queries:,} queries in the log, {batch * len(times.start):,} in the times")
+    for metric, stated in log.figures.items():
+        for key, value in stated.items():
+            mine = values.get(metric, {}).get(key)
+            if mine is None:
+                continue
+            near = (_SUMMED if key == "mean" else _DIGIT) * max(mine, value) + 1e-3
+            if abs(mine - value) > near + (2 * times.rounding if metric == "enqueue" else 0.0):
+                found.append(f"{NAMES[metric]}, {key}: {text.time(value)} in the log, {text.time(mine)} from the times")  # fmt: skip
+    mine = values.get("throughput", {}).get("mean")
+    if mine is not None and log.throughput:
+        wall = batch * len(times.start) / mine * 1e9
+        if abs(mine - log.throughput) > (_SUMMED + 4 * times.rounding / wall) * mine:
+            found.append(f"throughput: {log.throughput:,.6g} a second in the log, {mine:,.6g} from the times")
+    return found

@@ -178,9 +178,7 @@ def _read(word: str) -> Side:
             )
         found[one] = kind_of(one)
         if not one.is_file():
-            raise TracediffError(
-                "trtexec-no-file", f"{one}: there is no such file or folder", fix="check the path"
-            )
+            raise _no_file(f"{one}: there is no such file or folder")
         if found[one] is None:
             raise TracediffError(
                 "trtexec-unknown-file",
@@ -188,18 +186,20 @@ def _read(word: str) -> Side:
                 fix=CAPTURE,
             )
     if not found:
-        raise TracediffError("trtexec-no-file", "no file was named", fix="check the path")
+        raise _no_file("no file was named")
     label = paths[0].name + (f" + {len(paths) - 1}" if len(paths) > 1 else "")
     return Side(label, (_run(label, {one: kind for one, kind in found.items() if kind}),))
+
+
+def _no_file(what: str) -> TracediffError:
+    return TracediffError("trtexec-no-file", what, fix="check the path")
 
 
 def _of_folder(folder: Path) -> list[Run]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise TracediffError(
-            "trtexec-no-file", f"{folder.name}: {error.strerror or error}", fix="check the path"
-        ) from error
+        raise _no_file(f"{folder.name}: {error.strerror or error}") from error
     kinds = {path: kind for path in entries if (kind := kind_of(path))}
     if kinds:
         return [_run(folder.resolve().name, kinds)]
@@ -432,9 +432,7 @@ def _decoded(path: Path, kind: type[_Read]) -> _Read:
         size = path.stat().st_size
         data = b"" if size > LARGEST else path.read_bytes()
     except OSError as error:
-        raise TracediffError(
-            "trtexec-no-file", f"{path.name}: {error.strerror or error}", fix="check the path"
-        ) from error
+        raise _no_file(f"{path.name}: {error.strerror or error}") from error
     if size > LARGEST:
         raise TracediffError(
             "trtexec-large",
@@ -503,6 +501,7 @@ _WANTED = {
         "Spin-wait", "Multithreading", "CUDA Graph", "ExposeDMA", "Idle time", "Sleep time",
     },
 }  # fmt: skip
+_RENAMED = {"Inference Streams": "Streams", "Input inference shapes": "Input inference shape"}
 
 
 def read_log(path: Path) -> Log | None:
@@ -515,9 +514,7 @@ def read_log(path: Path) -> Log | None:
         for line in _lines(path):
             found.line(line)
     except OSError as error:
-        raise TracediffError(
-            "trtexec-no-file", f"{path.name}: {error.strerror or error}", fix="check the path"
-        ) from error
+        raise _no_file(f"{path.name}: {error.strerror or error}") from error
     if found.status == "FAILED":
         raise TracediffError(
             "trtexec-failed",
@@ -595,9 +592,7 @@ class _Reader:
         if name == "Selected Device" and not self.device:
             self.device = value
         elif name in _WANTED.get(self.section, ()):
-            name = {"Inference Streams": "Streams", "Input inference shapes": "Input inference shape"}.get(
-                name, name
-            )
+            name = _RENAMED.get(name, name)
             before = self.options.get(name)
             self.options[name] = value if before is None or before == value else f"{before}, {value}"
         elif self.section == "Inference Options" and name == "Separate profiling":
