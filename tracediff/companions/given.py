@@ -68,8 +68,7 @@ def _latencies(request: CompareRequest) -> Add | None:
         raise _one_side("latencies", "options on latencies were given and no latencies")
     if not options.baseline or not options.candidate:
         raise _one_side("latencies", "latencies were given for one side only")
-    from tracediff.companions.latencies.beside import beside
-    from tracediff.companions.latencies.compare import compare_files
+    from tracediff.companions.latencies.compare import beside, compare_files
 
     found = compare_files(options, ("baseline", "candidate"))
     return lambda result: replace(result, latencies=beside(found, result))

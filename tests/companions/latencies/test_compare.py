@@ -11,16 +11,8 @@ import pytest
 
 from tests.swapping import close, plain, swapped
 from tests.tiny import ROOT
-from tracediff.companions.latencies.beside import beside
-from tracediff.companions.latencies.compare import (
-    compare_latencies,
-    drift,
-    find_warm_up,
-    modes,
-    outlying,
-    related,
-    tick,
-)
+from tracediff.companions.latencies.checks import drift, find_warm_up, modes, outlying, related, tick
+from tracediff.companions.latencies.compare import beside, compare_latencies
 from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.errors import TracediffError
 from tracediff.stats.bootstrap import quantile_interval

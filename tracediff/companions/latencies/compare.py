@@ -2,362 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
 
+from tracediff.companions.bench.compare import profiling_cost
 from tracediff.companions.figures import both, signed, time
+from tracediff.companions.latencies.checks import (
+    Run,
+    check_columns,
+    check_sides,
+    find_warm_up,
+    outlying,
+)
 from tracediff.companions.latencies.model import (
     Latencies,
     LatencyOutlier,
     LatencyRow,
     LatencyRun,
     LatencySide,
+    LatencyTraced,
 )
 from tracediff.companions.latencies.options import LatencyOptions
-from tracediff.companions.latencies.read import LatencyFile, quantity, read_side
+from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.compare.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
-from tracediff.model import Check, Evidence, Pair, Step, Verdict
+from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
 from tracediff.report.phrases import power_note
 from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
 from tracediff.stats.estimates import Estimates, levels, robust_estimates, shown
 from tracediff.stats.noise import moderated_noise
 from tracediff.stats.tests import run_level_p, trimmed_means
-
-# Where the warm-up of a run ends: a stated, simple rule on its latencies.
-
-MIN_ITERATIONS = 20  # fewer tell no warm-up from noise
-BLOCK = 5  # iterations whose median is compared, or a fiftieth of the run
-CLEAR = 0.01  # of the steady median: below it a block is no warm-up
-_NORMAL = 1.4826  # standard deviation over median absolute deviation, normal data
-_MEDIAN = 1.2533  # standard error of a median over that of a mean
-_SLOW = 5.0  # robust standard deviations above the steady median that make single first iterations warm-up
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """`length`: first iterations to leave out. `steady`: False where the run had not settled at its half."""
-
-    length: int
-    steady: bool
-    extra: float  # how much longer their mean is than the steady median, as a part of it
-
-
-def spread(values: Floats) -> tuple[float, float]:
-    """Return the median, and the standard deviation told by the median absolute deviation."""
-    middle = float(np.median(values))
-    return middle, _NORMAL * float(np.median(np.abs(values - middle)))
-
-
-def find_warm_up(values: Floats) -> WarmUp:
-    """Return how many of the first iterations, (n,) ns, are warm-up: those that are slower than the second half.
-
-    The run is cut into blocks of `BLOCK` iterations (a fiftieth of the run where that is more). Leading blocks whose median
-    is above that of the second half by more than three standard errors and by more than 1 % of it are warm-up; then so are single
-    first iterations more than five robust standard deviations (and 1 %) above. The rule is applied to what is left until it finds
-    nothing. A warm-up beyond half of the run is none: the run never settled. Faster first iterations are no warm-up; they show
-    as drift.
-    """
-    n = len(values)
-    length = 0
-    while more := _first(values[length:]):
-        length += more
-        if length > n // 2:
-            return WarmUp(0, False, 0.0)
-    if not length:
-        return WarmUp(0, True, 0.0)
-    middle = float(np.median(values[length:]))
-    return WarmUp(length, True, float(values[:length].mean()) / middle - 1 if middle else 0.0)
-
-
-def _first(values: Floats) -> int:
-    """Return how many first iterations one pass of the rule takes."""
-    n = len(values)
-    if n < MIN_ITERATIONS:
-        return 0
-    middle, sd = spread(values[n // 2 :])
-    block = max(BLOCK, n // 50)
-    limit = middle + max(3 * _MEDIAN * sd / np.sqrt(block), CLEAR * middle)
-    length = 0
-    while length + block <= n and np.median(values[length : length + block]) > limit:
-        length += block
-    slow = middle + max(_SLOW * sd, CLEAR * middle)
-    while length < n and values[length] > slow:
-        length += 1
-    return length
-
-
-# Was it measured well? Checks of one run's latencies, and of a side's runs; each says its numbers, ok or not.
-
-FEW = 30  # iterations of a run
-DRIFT = 0.02  # of the median, from the first to the last iteration
-DRIFT_P = 0.01
-DRIFT_BLOCKS = 100  # medians of neighbours that stand for a longer run
-FAR = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
-MANY_OUTLIERS = 0.05  # of the iterations
-MOVED_MEAN = 0.02  # of the mean, by outliers
-RELATED = 0.3  # correlation of neighbours that the blocks do not cover
-COARSE = 0.005  # of the median: a clock's tick
-MODE_SHARE, MODE_VALLEY, MODE_APART = 0.1, 0.03, 0.02
-QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run as it is measured: its latencies without the warm-up, ns, and what was left out before them."""
-
-    name: str
-    values: Floats
-    trimmed: int
-    found: WarmUp  # what the rule says of the whole run
-    left: WarmUp  # what it says of the iterations that are kept
-    digest: str
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a check finds on one side: whether it is well, and its numbers."""
-
-    well: bool
-    text: str
-
-
-def outlying(values: Floats) -> Floats:
-    """Return the distance from the median in robust standard deviations where it makes an outlier, else 0; (n,).
-
-    0.6745 (x - median) / MAD beyond 3.5 either way. Where more than half of the values are equal, those more than 1 % off.
-    """
-    middle, sd = spread(values)
-    if sd > 0:
-        distance = (values - middle) / sd
-        return np.where(np.abs(distance) > FAR, distance, 0.0)
-    return np.where(np.abs(values - middle) > 0.01 * middle, values - middle, 0.0)
-
-
-def drift(values: Floats) -> tuple[float, float]:
-    """Return the change from the first to the last iteration as a part of the median, and its p value.
-
-    Theil-Sen slope and Mann-Kendall test (as Kendall's tau against time), of at most `DRIFT_BLOCKS` medians of neighbours.
-    """
-    from scipy.stats import kendalltau, theilslopes
-
-    edges = np.arange(min(len(values), DRIFT_BLOCKS)) * len(values) // min(len(values), DRIFT_BLOCKS)
-    medians = np.array([np.median(part) for part in np.split(values, edges[1:])])
-    middle = float(np.median(values))
-    if len(medians) < 8 or not middle or np.ptp(medians) == 0:
-        return 0.0, 1.0
-    at = np.arange(len(medians))
-    slope = float(theilslopes(medians, at)[0])
-    p = float(kendalltau(at, medians).pvalue)
-    return slope * (len(medians) - 1) / middle, p
-
-
-def related(values: Floats) -> float:
-    """Return the correlation of neighbouring iterations, by ranks (Spearman): outliers do not decide it."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values)
-    one, other = ranks[:-1] - ranks[:-1].mean(), ranks[1:] - ranks[1:].mean()
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size else 0.0
-
-
-def modes(values: Floats) -> tuple[float, float, float] | None:
-    """Return two modes as (lower, higher, share of the higher), None where there is one.
-
-    The best split of the sorted values in two (Otsu 1979; outliers left out, unless they are so many that they are a mode); two modes where each part has a tenth of them,
-    their means are 2 % of the median and two ticks of the clock apart, and less than 3 % of all lie in the middle third between.
-    """
-    near = outlying(values) == 0
-    kept = np.sort(values[near] if np.count_nonzero(~near) < MODE_SHARE * len(values) else values)
-    n = len(kept)
-    if n < FEW or kept[0] == kept[-1]:
-        return None
-    left = np.arange(1, n)
-    sums = np.cumsum(kept)
-    means = sums[:-1] / left, (sums[-1] - sums[:-1]) / (n - left)
-    cut = int((left * (n - left) * (means[1] - means[0]) ** 2).argmax())
-    low, high, share = float(means[0][cut]), float(means[1][cut]), 1 - (cut + 1) / n
-    third = (high - low) / 3
-    between = np.count_nonzero((kept > low + third) & (kept < high - third)) / n
-    apart = high - low >= max(MODE_APART * float(np.median(values)), 2 * tick(values))
-    if min(share, 1 - share) < MODE_SHARE or between >= MODE_VALLEY or not apart:
-        return None
-    return low, high, share
-
-
-def tick(values: Floats) -> float:
-    """Return the smallest difference of two values that are not the same, ns; 0 where all are."""
-    steps = np.diff(np.unique(values))
-    return float(steps.min()) if len(steps) else 0.0
-
-
-def check_sides(
-    sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]], warm_up: str
-) -> list[Check]:
-    """Return every check; `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given."""
-    found = [
-        _pair(name, [of(side) for side in sides], message)
-        for name, of, message in (
-            ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
-            ("drift", _drift, f"change over a run: warned of from {100 * DRIFT:.0f} % with p < {DRIFT_P} (Theil-Sen, Mann-Kendall)"),
-            ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
-            ("autocorrelation", _related, f"of neighbours; blocks are resampled, and above {RELATED} the intervals are too narrow"),
-            ("modes", _modes, "two groups of iterations with nothing between them"),
-            ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
-            ("clock", _clock, f"a tick of {100 * COARSE:.1f} % of the median or more hides what is smaller"),
-            ("synchronised", _queued, "calls that return before the GPU is done; a file alone cannot prove that it was waited for"),
-            ("runs", _runs, "noise between runs is known from repeats only"),
-        )
-    ]  # fmt: skip
-    return [*found, _copies(sides, doubles)]
-
-
-def _pair(name: str, seen: Sequence[_Seen], message: str) -> Check:
-    return Check(name, "ok" if all(one.well for one in seen) else "warn", seen[0].text, seen[1].text, message)
-
-
-def _worst(side: Sequence[Run], of: Callable[[Run], float]) -> Run:
-    return max(side, key=lambda run: (of(run), run.name))
-
-
-def _in(run: Run, side: Sequence[Run]) -> str:
-    return f" in {run.name}" if len(side) > 1 else ""
-
-
-def _warm_up(side: Sequence[Run], option: str) -> _Seen:
-    trimmed, whole = sum(run.trimmed for run in side), sum(run.trimmed + len(run.values) for run in side)
-    worst = _worst(side, lambda run: run.found.extra)
-    parts = [f"{trimmed:,} of {whole:,} trimmed"]
-    if trimmed and worst.found.length and option == "auto":
-        parts.append(f"{100 * worst.found.extra:+.0f} %{_in(worst, side)}")
-    unsettled = [run for run in side if not run.found.steady]
-    left = [run for run in side if run.left.length]
-    if unsettled:
-        parts.append(f"{unsettled[0].name} has not settled at its half")
-    elif left:
-        one = left[0]
-        parts.append(
-            f"{one.left.length} more look like warm-up{_in(one, side)} ({100 * one.left.extra:+.0f} %)"
-        )
-    if all(run.trimmed + len(run.values) < MIN_ITERATIONS for run in side):
-        parts.append(f"too few to find any (below {MIN_ITERATIONS})")
-    return _Seen(not unsettled and not (left and option != "auto") and 5 * trimmed <= whole, "; ".join(parts))
-
-
-def _drift(side: Sequence[Run]) -> _Seen:
-    found = {id(run): drift(run.values) for run in side}
-    sure = [run for run in side if abs(found[id(run)][0]) >= DRIFT and found[id(run)][1] < DRIFT_P]
-    worst = _worst(sure or side, lambda run: abs(found[id(run)][0]))
-    change, p = found[id(worst)]
-    return _Seen(
-        not sure,
-        f"{100 * change:+.1f} % over the run{_in(worst, side)}, p {'< 0.001' if p < 0.001 else f'{p:.3f}'}",
-    )
-
-
-def _outliers(side: Sequence[Run]) -> _Seen:
-    far = [int(np.count_nonzero(outlying(run.values))) for run in side]
-    whole = sum(len(run.values) for run in side)
-    moved = [_moved(run.values) for run in side]
-    most = max(moved, key=abs)
-    text = f"{sum(far):,} of {whole:,} ({100 * sum(far) / whole:.1f} %); they move the mean by {100 * most:+.1f} %"
-    return _Seen(
-        sum(far) <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN,
-        text if sum(far) else f"none of {whole:,}",
-    )
-
-
-def _moved(values: Floats) -> float:
-    """How much outliers move the mean, as a part of the mean without them."""
-    kept = values[outlying(values) == 0]
-    without = float(kept.mean()) if len(kept) else 0.0
-    return float(values.mean()) / without - 1 if without else 0.0
-
-
-def _related(side: Sequence[Run]) -> _Seen:
-    known = [run for run in side if len(run.values) >= 8]
-    if not known:
-        return _Seen(True, "too few iterations to tell")
-    worst = _worst(known, lambda run: related(run.values))
-    value = related(worst.values)
-    return _Seen(value <= RELATED, f"{value:+.2f}{_in(worst, side)}")
-
-
-def _modes(side: Sequence[Run]) -> _Seen:
-    for run in side:
-        found = modes(run.values)
-        if found:
-            low, high, share = found
-            return _Seen(
-                False,
-                f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}",
-            )
-    return _Seen(True, "one")
-
-
-def _few(side: Sequence[Run]) -> _Seen:
-    least = min(len(run.values) for run in side)
-    return _Seen(least >= FEW, f"{least:,}" + (" in the shortest run" if len(side) > 1 else ""))
-
-
-def _clock(side: Sequence[Run]) -> _Seen:
-    worst = _worst(side, lambda run: tick(run.values) / (float(np.median(run.values)) or 1.0))
-    step, middle, different = tick(worst.values), float(np.median(worst.values)), len(np.unique(worst.values))
-    same = different == 1 and len(worst.values) > 1
-    text = (
-        f"{different:,} different values of {len(worst.values):,}; tick {time(step)}"
-        if step
-        else f"all {time(middle)}"
-    )
-    return _Seen(not same and not (different < len(worst.values) and step >= COARSE * middle), text)
-
-
-def _queued(side: Sequence[Run]) -> _Seen:
-    for run in side:
-        ordered = np.sort(run.values)
-        slow = max(1, len(ordered) // 20)
-        middle, total = float(np.median(ordered)), float(ordered.sum())
-        if (
-            len(ordered) >= 20
-            and ordered.mean() > QUEUED_MEAN * middle
-            and ordered[-slow:].sum() > QUEUED_SHARE * total
-        ):
-            share = 100 * float(ordered[-slow:].sum()) / total
-            return _Seen(
-                False,
-                f"the slowest twentieth holds {share:.0f} % of the time{_in(run, side)}, as if a queue was filled",
-            )
-    return _Seen(True, "no sign of calls that only enqueue")
-
-
-def _runs(side: Sequence[Run]) -> _Seen:
-    return _Seen(len(side) > 1, f"{len(side)}")
-
-
-def _copies(sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]]) -> Check:
-    across = {run.digest for run in sides[0]} & {run.digest for run in sides[1]}
-    texts = [f"{len(names)} counted once: {', '.join(names[:4])}" if names else "none" for names in doubles]
-    if across:
-        texts = [f"{text}; {len(across)} on both sides" for text in texts]
-    status = "warn" if across or any(doubles) else "ok"
-    return Check("copies", status, texts[0], texts[1], "files that are the same byte for byte are no repeats")  # type: ignore[arg-type]
-
-
-def check_columns(baseline: Sequence[LatencyFile], candidate: Sequence[LatencyFile]) -> Check:
-    """Return whether both sides measured what is called the same, whatever its unit; numbers without a name say nothing."""
-    names = [sorted({file.column for file in side if file.column}) for side in (baseline, candidate)]
-    seen = [{quantity(name) for name in side} for side in names]
-    texts = [", ".join(name[:60] for name in side[:3]) or "no name" for side in names]
-    status: Literal["ok", "warn"] = "warn" if seen[0] and seen[1] and seen[0] != seen[1] else "ok"
-    return Check(
-        "columns", status, texts[0], texts[1], "columns or keys of other names may be other quantities"
-    )
-
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 STATISTICS = ("mean", *QUANTILES, "min")
@@ -589,3 +266,97 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
         else floor
     )
     return f"{change}, cannot be told from {noise}.{tail}"
+
+
+# Beside a comparison of traces: what profiling cost, whether calls waited for the GPU, whether both say the same.
+
+CORRESPOND = 2.0  # an iteration and a step this many times apart are not the same thing
+SHORT = 0.5  # of the GPU work of a step: a shorter iteration cannot have waited for it
+_WORK = ("compute", "comm", "memcpy")
+
+
+def beside(latencies: Latencies, result: Result) -> Latencies:
+    """Return the latencies with what the traces of the same programs say of them."""
+    sides = {
+        side: replace(getattr(latencies, side), label=getattr(result.inputs, side).label)
+        for side in ("baseline", "candidate")
+    }
+    traced = [_traced(latencies, result, side) for side in ("baseline", "candidate")]
+    checks = [
+        _synchronised(one, latencies, result) if one.name == "synchronised" else one
+        for one in latencies.checks
+    ]
+    return replace(
+        latencies, **sides, traced=traced, checks=checks, note=_together(latencies, result, traced)
+    )
+
+
+def _traced(latencies: Latencies, result: Result, side: Literal["baseline", "candidate"]) -> LatencyTraced:
+    step, iteration = getattr(result.step, f"{side}_ns"), getattr(latencies.step, f"{side}_ns")
+    runs = [run.mean_ns for run in getattr(latencies, side).runs]
+    alone = [part for phase in result.phases if (part := getattr(phase, side)) is not None]
+    # Of one workload the runs of the trace are known each; of several only their mean at the baseline's mix.
+    profiled = alone[0].run_means_ns if len(alone) == 1 else [step]
+    cost = profiling_cost(profiled, runs)
+    if cost is None or not 1 / CORRESPOND <= step / iteration <= CORRESPOND:
+        return LatencyTraced(side, iteration, step, False)
+    low, high = cost.ci_low_ns, cost.ci_high_ns
+    return LatencyTraced(side, iteration, step, True, step - iteration, step / iteration - 1, low, high)
+
+
+def _synchronised(check: Check, latencies: Latencies, result: Result) -> Check:
+    """Compare the median iteration with the GPU work of a step: what is shorter did not wait, or is something else."""
+    texts, well = [], check.status == "ok"
+    for side in ("baseline", "candidate"):
+        books = getattr(result.accounting, side)
+        work = sum(books.get(name, 0.0) for name in _WORK)
+        median = getattr(next(row for row in latencies.rows if row.statistic == "median"), f"{side}_ns")
+        if median < SHORT * work:
+            well = False
+            texts.append(
+                f"median {time(median)} is {100 * median / work:.0f} % of the GPU work of a traced step"
+                f" ({time(work)}), below {100 * SHORT:.0f} %"
+            )
+        else:
+            texts.append(
+                f"{getattr(check, side)}; median {time(median)}, GPU work of a traced step {time(work)}"
+            )
+    message = f"{check.message}; an iteration below {100 * SHORT:.0f} % of the GPU work of a step did not wait, or is not a step"
+    return Check(check.name, "ok" if well else "warn", texts[0], texts[1], message)
+
+
+def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced]) -> str:
+    """Say whether the change of the trace is there without the profiler."""
+    apart = [one for one in traced if not one.corresponds]
+    none = len(apart) == len(traced)
+    said = [
+        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side}):"
+        f" the cost of profiling is not known{'' if none else ' there'}."
+        for one in apart[:1]
+    ]
+    # A side whose change alone put it so far apart must not hide that change: one side that fits is enough.
+    return " ".join(said if none else [_changes(latencies, result), *said])
+
+
+def _changes(latencies: Latencies, result: Result) -> str:
+    ours, theirs = latencies.step, result.step
+    changes = f"trace {_change(theirs.delta_ns, theirs.baseline_ns)}, without the profiler {_change(ours.delta_ns, ours.baseline_ns)}"
+    if latencies.verdict in ("no_change", "inconclusive") or result.verdict in (
+        "no_change",
+        "inconclusive",
+        "not_comparable",
+    ):
+        return f"Change of the step: {changes}. Verdicts: {result.verdict} and {latencies.verdict}."
+    same = (ours.delta_ns > 0) == (theirs.delta_ns > 0)
+    if not same:
+        return f"Change of the step: {changes}. They contradict one another."
+    inside = ours.ci_low_ns <= theirs.delta_ns <= ours.ci_high_ns
+    tail = (
+        "of the same size within the interval" if inside else "of another size: the profiler takes part in it"
+    )
+    return f"Change of the step: {changes}. Both have the same sign, {tail}."
+
+
+def _change(delta_ns: float, base_ns: float) -> str:
+    percent = f" ({100 * delta_ns / base_ns:+.1f} %)" if base_ns else ""
+    return f"{signed(delta_ns)}{percent}"
