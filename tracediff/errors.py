@@ -19,7 +19,7 @@ class TracediffError(Exception):
 
     def __init__(self, slug: str, message: str, *, fix: str | None = None, exit_code: int = 1) -> None:
         assert _SLUG.match(slug), slug
-        super().__init__(message)
+        super().__init__(slug, message)  # what it is made of again when it comes from another process
         self.slug = slug
         self.message = message
         self.fix = fix

@@ -9,35 +9,33 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import io
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-import polars as pl
 
 import tracediff
-from tracediff.accounting.reduction import Reduction
 from tracediff.formats import columnar
 from tracediff.formats.unpack import fingerprint
+from tracediff.model import Note
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.execution.run import Reading
 
-
+FORMAT = 6  # of entries; counted up whenever what is kept of a reduction changes
 MOST_BYTES = 2 * 2**30  # of all entries together
 _HASHED_WHOLE = 64 * 2**20  # larger exports are told by the file system's word, and by a sample
 _RACY_NS = 2_000_000_000  # the clock of some file systems ticks so coarsely
 _WRITTEN_WITHIN_S = 3600  # an entry is written in less
-_SUFFIX = ".reduction"
+_SUFFIX = ".arrow"
+_SAME_NUMBERS = ("memory_limit", "threads", "cached", "skip_unreadable", "scheduler")  # of a `Reading`
 
 
 def folder() -> Path | None:
@@ -94,27 +92,26 @@ class Cache:
         path = self._path(key)
         if not path.exists():
             return None  # before what reads one is imported
+        from tracediff.execution.stored import DamagedError, unpack
 
-        try:
-            raw = path.read_bytes()
-        except OSError:
-            return None
-        try:
-            found = unpack(raw)
-        except DamagedStoreError:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
-            return None
         with contextlib.suppress(OSError):
+            try:
+                found = unpack(path.read_bytes(), key)
+            except DamagedError:
+                path.unlink(missing_ok=True)
+                return None
             os.utime(path)
-        return found
+            return found
+        return None
 
     def put(self, key: str, reduction: Reduction) -> None:
         """Keep a reduction; a folder that cannot be written to keeps nothing, and that is no error."""
+        from tracediff.execution.stored import pack
+
         with contextlib.suppress(OSError):
             self._where.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _part(self._where) as part:
-                part.write_bytes(pack(reduction, compress=True))
+                part.write_bytes(pack(reduction, key))
                 part.replace(self._path(key))  # whole or not at all, whoever else writes it
             self._make_room()
 
@@ -126,13 +123,29 @@ class Cache:
             with contextlib.suppress(OSError):
                 if time.time() - part.stat().st_mtime > _WRITTEN_WITHIN_S:
                     part.unlink()
-        kept = entries(self._where)
-        total = sum(one.bytes for one in kept)
-        for one in kept:
+        found = entries(self._where)
+        total = sum(one.bytes for one in found)
+        for one in found:
             if total <= MOST_BYTES:
                 return
             one.path.unlink(missing_ok=True)
             total -= one.bytes
+
+
+def opened() -> tuple[Cache | None, list[Note]]:
+    """The cache of this user, None where it is switched off or others could have put something into its folder: then with a warning."""
+    where = folder()
+    if where is None:
+        return None, []
+    try:
+        status = where.stat()
+    except OSError:  # not made yet, or never: then nothing is kept
+        return Cache(where), []
+    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+        return Cache(where), []
+    why = "others may write to it" if status.st_uid == os.geteuid() else "it belongs to another user"
+    fix = f"chmod go-w {where}" if status.st_uid == os.geteuid() else "set TRACEDIFF_CACHE to a folder of your own"
+    return None, [Note("cache-not-private", f"nothing is kept in {where}, nor taken from it: {why} ({fix})")]
 
 
 @contextlib.contextmanager
@@ -145,21 +158,6 @@ def _part(where: Path) -> Iterator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
-def through(path: Path, reading: Reading, reduce: Callable[[Path], Reduction]) -> Reduction:
-    """The reduction of an export: kept from before, or made by `reduce` and kept."""
-    where = folder()
-    key = key_of(path, reading) if where is not None else None
-    if where is None or key is None:
-        return reduce(path)
-    kept = Cache(where)
-    found = kept.get(key)
-    if found is None:
-        found = reduce(path)
-        if key_of(path, reading) == key:  # not changed while it was read
-            kept.put(key, found)
-    return found
-
-
 def key_of(path: Path, reading: Reading) -> str | None:
     """What names the reduction of an export; None where it is being written, or cannot be read."""
     try:
@@ -170,11 +168,9 @@ def key_of(path: Path, reading: Reading) -> str | None:
         return None
     if identity is None:
         return None
-    how = dataclasses.asdict(reading)
-    for same_numbers in ("memory_limit", "threads", "cached", "skip_unreadable", "scheduler"):
-        del how[same_numbers]
+    how = {name: value for name, value in dataclasses.asdict(reading).items() if name not in _SAME_NUMBERS}
     return hashlib.sha256(
-        msgspec.json.encode([identity, path.name, how, code_version()], order="sorted")
+        msgspec.json.encode([FORMAT, identity, path.name, how, code_version()], order="sorted")
     ).hexdigest()
 
 
@@ -204,79 +200,11 @@ def _content(path: Path) -> list[object] | None:
 
 @once
 def code_version() -> str:
-    """Digest of the code that makes a reduction: another version of it never reads what this one kept."""
+    """Digest of this package: another version of it never takes what this one kept."""
     root = Path(tracediff.__file__).parent
     digest = hashlib.sha256()
-    for room in ("load", "align", "measure", "sql"):
-        for path in sorted((root / room).rglob("*")):
-            if path.suffix in (".py", ".sql"):
-                digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-                digest.update(path.read_bytes())
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".sql"):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-# A `Reduction` as bytes and back: between processes, and in the cache. Nothing in it is executed on reading.
-
-# Counted up whenever what is kept, or how it is measured, changes: older copies are then not read.
-STORE_VERSION = 5
-_MAGIC = b"tracediff-reduction\n"
-_DIGEST = 32
-
-
-class DamagedStoreError(ValueError):
-    """Not a whole stored reduction of this version."""
-
-
-def pack(reduction: Reduction, *, compress: bool = False) -> bytes:
-    """The bytes of a reduction, equal for equal ones; `compress` for what is kept on disk."""
-
-    def encode(value: object) -> object:
-        if isinstance(value, pl.DataFrame):
-            out = io.BytesIO()
-            value.write_ipc(out, compression="zstd" if compress else "uncompressed")
-            return out.getbuffer()
-        if isinstance(value, np.ndarray):
-            return [value.dtype.str, value.tobytes()]
-        if isinstance(value, np.generic):
-            return value.item()
-        raise NotImplementedError(type(value))
-
-    body = msgspec.msgpack.encode((STORE_VERSION, reduction), enc_hook=encode, order="deterministic")
-    return _MAGIC + hashlib.blake2b(body, digest_size=_DIGEST).digest() + body
-
-
-def unpack(raw: bytes | memoryview) -> Reduction:
-    """The reduction in these bytes. Raises `DamagedStoreError` where they are not whole, or of another version."""
-    view = memoryview(raw)
-    head = len(_MAGIC)
-    body = view[head + _DIGEST :]
-    if (
-        view[:head] != _MAGIC
-        or view[head : head + _DIGEST] != hashlib.blake2b(body, digest_size=_DIGEST).digest()
-    ):
-        raise DamagedStoreError("not a whole stored reduction")
-    try:
-        version, reduction = _DECODER.decode(body)
-    except (msgspec.MsgspecError, pl.exceptions.PolarsError, ValueError, TypeError) as error:
-        raise DamagedStoreError(str(error)) from error
-    if version != STORE_VERSION:
-        raise DamagedStoreError(f"version {version}")
-    assert isinstance(reduction, Reduction)
-    return reduction
-
-
-def _decode(kind: Any, value: Any) -> object:
-    if kind is pl.DataFrame:
-        return pl.read_ipc(io.BytesIO(value))
-    if get_origin(kind) is np.ndarray or kind is np.ndarray:
-        dtype, raw = value
-        found = np.dtype(dtype)
-        if found.kind not in "iufb":  # numbers only: an array of objects would be unpickled
-            raise ValueError(f"array of {found}")
-        return np.frombuffer(raw, found)
-    raise NotImplementedError(kind)
-
-
-# Made while the module is imported, which one thread does at a time: where two made the first one at once, msgspec let the one decode
-# with what the other had only half made of `Reduction`, and the process ended with a segmentation fault.
-_DECODER = msgspec.msgpack.Decoder(tuple[int, Reduction], dec_hook=_decode)

@@ -9,16 +9,14 @@ from pathlib import Path
 import duckdb
 
 from tracediff.formats import columnar
-from tracediff.formats import nsys as nsys_sqlite
-from tracediff.formats.database import connect, give_up, lend, sql
+from tracediff.formats import nsys
+from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.schema import Schema
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
 
-# Bytes of an export. The tables of a smaller one are made in memory, which takes a tenth less time than in a file;
-# two of that size fit into the memory that two exports are given (measure/memory.py).
-LARGE = 768 * 2**20
+LARGE = 64 * 2**20  # bytes of an unpacked export whose tables lie in a file, made by several threads
 
 
 @dataclass
@@ -38,9 +36,9 @@ class Capture:
         """Free the tables."""
         self.db.close()
 
-    def read(self) -> None:
-        """Free the tables, and leave the database to the next export: where nothing but reading was done with it."""
-        give_up(self.db)
+    def release(self) -> None:
+        """Free the tables, and leave the database to the next export."""
+        reuse(self.db)
 
     def count(self, table: str, where: str = "true") -> int:
         """Rows of a canonical table."""
@@ -60,12 +58,12 @@ def load_capture(
     """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a folder of tables, a trace of torch.profiler) into canonical tables.
 
     `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`.
-    Raises `TracediffError` (see nsys_schema, unpack).
+    Raises `TracediffError` (see `schema`, `unpack`).
     """
     plain = unpack(path, scratch, annotations_only=annotations_only)
-    db = open_database(plain, scratch, memory_limit=memory_limit, threads=threads)
+    db = _database(plain, scratch, memory_limit, threads)
     try:
-        schema, notes = nsys_sqlite.load(db, plain, path.name)
+        schema, notes = nsys.load(db, plain, path.name)
         if is_trace_name(path):
             from tracediff.formats import kineto
 
@@ -94,29 +92,16 @@ def load_capture(
     return capture
 
 
-def open_database(
-    export: Path, scratch: Path, *, memory_limit: str | None = None, threads: int | None = None
+def _database(
+    export: Path, scratch: Path, memory_limit: str | None, threads: int | None
 ) -> duckdb.DuckDBPyConnection:
-    """A database for the tables of an unpacked export: of a large one in a file under `scratch`, where there is room.
-
-    Raises `TracediffError`: those of `connect`.
-    """
-    on_disk = in_file(export, scratch)
-    spill = scratch / "spill"
-    if memory_limit is None and not on_disk:
-        return lend(threads=threads, spill=spill)
-    file = scratch / "tables.duckdb" if on_disk else None
-    return connect(memory_limit=memory_limit, threads=threads, spill=spill, file=file)
-
-
-def in_file(export: Path, scratch: Path) -> bool:
-    """Whether the tables of an unpacked export are made in a file under `scratch`: of a large one, where there is room."""
-    try:
-        size = columnar.size(export)
-    except OSError:
-        return False  # gone meanwhile: reading it says so
-    # they take a seventh of it, or less
-    return LARGE <= size <= shutil.disk_usage(scratch).free
+    """A database for the tables of an unpacked export: of a large one in a file under `scratch`, where there is room."""
+    size = columnar.size(export)
+    if size < LARGE and memory_limit is None:
+        return in_memory()
+    # the tables take a seventh of the export, or less
+    file = scratch / "tables.duckdb" if LARGE <= size <= shutil.disk_usage(scratch).free else None
+    return connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill", file=file)
 
 
 def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_STRETCH = 1 << 20  # rows read at a time
+_CHUNK = 1 << 20  # rows read at a time
 
 
 def packaged_scanner() -> Path | None:
@@ -37,8 +35,7 @@ def packaged_scanner() -> Path | None:
         return None
     found = sorted(Path(package.__file__).parent.glob("extensions/**/sqlite_scanner.duckdb_extension"))
     same_version = [path for path in found if f"v{duckdb.__version__}" in path.parts]
-    chosen = same_version or found
-    return chosen[0] if chosen else None
+    return next(iter(same_version or found), None)
 
 
 def connect(
@@ -76,64 +73,33 @@ def connect(
     return db
 
 
-_KEPT = 2  # databases kept for the next export: as many as processors of small machines read at once
-_SMALL = 64 * 2**20  # bytes that a kept one may still hold
-_idle: list[
-    tuple[int, duckdb.DuckDBPyConnection]
-] = []  # with the process that opened it: a fork must not use it
-_idle_lock = threading.Lock()
-_TABLES_OF = "lent"  # the database inside of one that is lent, in which all tables are made
+_idle: list[duckdb.DuckDBPyConnection] = []
 
 
-def lend(*, threads: int | None = None, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a database as `connect` does, or one that an export gave back: nothing of it is left.
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """A database of one thread for a small export: one that `reuse` was given, or a new one.
 
-    With every new one DuckDB checks the signature of the scanner's 35 MB, which takes longer than reading a small export.
+    Each new one checks the signature of the scanner's 35 MB: 0.1 s, as long as reading a small export takes.
     """
-    db = None
-    while db is None and (db := _idle_one()) is not None:
-        try:
-            db.execute("RESET threads" if threads is None else f"SET threads = {int(threads)}")
-            db.execute(
-                "RESET temp_directory" if spill is None else f"SET temp_directory = {quoted(str(spill))}"
-            )
-        except duckdb.Error:  # it has spilled
-            db.close()
-            db = None
-    if db is None:
-        db = connect(threads=threads, spill=spill)
-    db.execute(f"ATTACH ':memory:' AS {_TABLES_OF}; USE {_TABLES_OF}")
+    try:
+        db = _idle.pop()
+    except IndexError:
+        db = connect(threads=1)
+    db.execute(f"ATTACH ':memory:' AS {_EXPORT}; USE {_EXPORT}")
     return db
 
 
-def _idle_one() -> duckdb.DuckDBPyConnection | None:
-    with _idle_lock:
-        for place, (process, _) in enumerate(_idle):
-            # those of before a fork stay: closing one waits for threads that are not there
-            if process == os.getpid():
-                return _idle.pop(place)[1]
-    return None
+def reuse(db: duckdb.DuckDBPyConnection) -> None:
+    """Drop the tables of a database that `in_memory` gave, and keep it for the next export; close any other."""
+    try:
+        db.execute(f"USE memory; DETACH {_EXPORT}")
+    except duckdb.Error:
+        db.close()
+    else:
+        _idle.append(db)
 
 
-def give_up(db: duckdb.DuckDBPyConnection) -> None:
-    """Keep a lent database for the next export, or close it: where others are kept, or something of its export is left in it."""
-    with contextlib.suppress(duckdb.Error):
-        db.execute(f"USE memory; DETACH {_TABLES_OF}")
-        left = db.execute(_LEFT).fetchone()
-        if left is not None and left[0] == 0 and left[1] < _SMALL:
-            with _idle_lock:
-                if sum(process == os.getpid() for process, _ in _idle) < _KEPT:
-                    _idle.append((os.getpid(), db))
-                    return
-    db.close()
-
-
-_LEFT = """
-SELECT
-    (SELECT count(*) FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory')
-    + (SELECT count(*) FROM duckdb_tables()) + (SELECT count(*) FROM duckdb_views() WHERE NOT internal),
-    (SELECT sum(memory_usage_bytes) FROM duckdb_memory())
-"""
+_EXPORT = "export"  # holds all tables of an export, so that one statement drops them
 
 
 def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:
@@ -223,7 +189,7 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
 def columns_of(db: duckdb.DuckDBPyConnection, table: str, query: str) -> dict[str, npt.NDArray[Any]]:
     """The columns of a query that gives at most one row for each of `table`, as arrays, in no order.
 
-    The query has two parameters: the first rowid of a stretch of the table, and the one after its last. Read at once,
+    The query has two parameters: the first rowid of a chunk of the table, and the one after its last. Read at once,
     the rows would lie in memory twice: as DuckDB's answer, and as arrays.
     """
     import numpy as np
@@ -233,8 +199,8 @@ def columns_of(db: duckdb.DuckDBPyConnection, table: str, query: str) -> dict[st
     rows, stop = found
     columns: dict[str, npt.NDArray[Any]] = {}
     filled = 0
-    for low in range(0, max(stop, 1), _STRETCH):
-        part = db.execute(query, [low, low + _STRETCH]).fetchnumpy()
+    for low in range(0, max(stop, 1), _CHUNK):
+        part = db.execute(query, [low, low + _CHUNK]).fetchnumpy()
         size = 0
         for name, values in part.items():
             size = len(values)

@@ -1,4 +1,7 @@
--- op_sort: what ops have in common, from the rows of the export that op_first.sql names (table op_found).
+-- One row of the export for each sort of op: by now the views that staged_op is made of show little more than these.
+CREATE TABLE op_found AS SELECT DISTINCT ON (sort) * FROM staged_op;
+
+-- op_sort: what ops have in common.
 --   sort          UBIGINT
 --   kind          UTINYINT 0 kernel, 1 memcpy, 2 memset, 3 whole graph
 --   pid           INTEGER  process that launched it (bits 24 to 47 of globalPid)
@@ -9,7 +12,7 @@
 --   key           UBIGINT  identity: name, grid, block of a kernel; kind of a copy (see op_key)
 CREATE TABLE op_sort AS
 SELECT
-    sort, kind::UTINYINT AS kind, (globalPid >> 24 & 16777215)::INTEGER AS pid, deviceId::INTEGER AS device,
+    sort, kind, (globalPid >> 24 & 16777215)::INTEGER AS pid, deviceId::INTEGER AS device,
     streamId::INTEGER AS stream,
     CASE WHEN kind < 3 THEN nullif(graphNodeId, 0) END AS graph_node,
     -- CUDA_MEMCPY_KIND 2 is device to host; memory kind 0 is pageable
@@ -62,9 +65,7 @@ FROM keys
 LEFT JOIN string AS long ON keys.kind = 0 AND long.id = keys.name
 LEFT JOIN string AS short ON keys.kind = 0 AND short.id = keys.short_name;
 
--- Where each sort was found need not be said any more.
-ALTER TABLE op_row DROP COLUMN source;
-ALTER TABLE op_row DROP COLUMN kind;
+DROP TABLE op_found;
 
 -- op: one GPU activity. A view of op_row and op_sort.
 --   start_ns, end_ns BIGINT   GPU time, ns from the start of the session

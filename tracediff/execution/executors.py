@@ -1,0 +1,228 @@
+"""Where exports are read: in threads of this process, in processes of this machine, on a Dask cluster. Each is a `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tracediff.errors import TracediffError
+from tracediff.formats import columnar
+from tracediff.formats.capture import LARGE
+from tracediff.formats.scratch import scratch
+
+if TYPE_CHECKING:
+    from tracediff.execution.run import Reading
+
+# Exports together this large, or so many, are worth the start of processes: most of the time of a small one is Python's own,
+# and threads take turns.
+_WORTH_PROCESSES, _MANY = 2 * LARGE, 32
+# Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
+_MOST_MEMORY = 2 * 2**30
+_BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
+# An export takes about as many bytes of memory as its file has. Files that are unpacked, converted or made from a report:
+_GROWS = {".xz": 20.0, ".nsys-rep": 20.0, ".gz": 8.0, ".json": 0.5}
+_CONNECT_S = 30
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An executor, how many tasks it does at once, threads for each, and a check to be made while waiting."""
+
+    executor: Executor
+    at_once: int
+    threads: int | None = None
+    check: Callable[[], None] = lambda: None
+
+
+@contextmanager
+def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
+    """Workers for some exports, until the end of the block; where it is left by an error, what they do is broken off.
+
+    Raises `TracediffError`: dask-missing, scheduler-unreachable, scheduler-no-workers.
+    """
+    if reading.scheduler is not None:
+        with _cluster(reading.scheduler) as found:
+            yield found
+        return
+    processors = os.cpu_count() or 1
+    sizes = sorted((_memory(path) for path in paths), reverse=True)
+    # a limit of memory is meant for the whole
+    at_once = 1 if reading.memory_limit is not None else min(processors, len(sizes), _fitting(sizes))
+    if at_once > 1 and (sum(sizes) >= _WORTH_PROCESSES or len(sizes) >= _MANY):
+        with _processes(at_once) as executor:
+            yield Workers(executor, at_once, threads=-(-processors // at_once))
+    else:
+        executor = ThreadPoolExecutor(max(at_once, 1), thread_name_prefix="tracediff")
+        try:
+            yield Workers(executor, at_once)
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+        executor.shutdown()
+
+
+def _memory(path: Path) -> int:
+    try:
+        return int(columnar.size(path) * _GROWS.get(path.suffix, 1.0))
+    except OSError:
+        return 0  # reading it says what is wrong
+
+
+def _fitting(sizes: Sequence[int]) -> int:
+    """How many exports of these sizes, the largest first, fit into half of the free memory, at least one."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    room = min(_MOST_MEMORY, free // 2) - _BASE
+    return max(sum(1 for number in range(1, len(sizes) + 1) if sum(sizes[:number]) <= room), 1)
+
+
+def explain(error: BaseException, name: str) -> TracediffError | None:
+    """The error of a machine or cluster that could not read an export, None for any other."""
+    kind = type(error).__name__
+    if isinstance(error, BrokenProcessPool):
+        return TracediffError(
+            "worker-died",
+            f"{name}: a process that was reading it, or another export at the same time, ended, probably for want of memory",
+            fix="--memory-limit 1GiB reads one export after the other in little memory",
+        )
+    if kind == "KilledWorker":
+        return TracediffError(
+            "worker-died",
+            f"{name}: {getattr(error, 'allowed_failures', 0) + 1} workers of the cluster ended while they were reading it, probably for want of memory",
+            fix="workers with more memory and one thread each (dask worker --nthreads 1 --memory-limit 16GiB)",
+        )
+    if kind in ("CancelledError", "FutureCancelledError"):
+        return _lost()
+    if isinstance(error, ImportError | AttributeError):  # the task could not be unpacked there
+        return other_code(f"has no tracediff, or another one ({error})")
+    return None
+
+
+# Processes
+
+
+class _Processes(ProcessPoolExecutor):
+    def submit(self, *args: Any, **named: Any) -> Future[Any]:
+        with _undisturbed_start():
+            return super().submit(*args, **named)
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
+    context = multiprocessing.get_context("spawn")
+    with scratch() as folder:
+        ended, alive = context.Pipe(duplex=False)
+        with _undisturbed_start():
+            executor = _Processes(count, context, _begin, (str(folder), ended))
+        try:
+            yield executor
+            executor.shutdown()
+        finally:
+            alive.close()
+            executor.shutdown(cancel_futures=True)
+            ended.close()
+
+
+@contextmanager
+def _undisturbed_start() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, and that import nothing of the calling script or of its folder."""
+    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        os.environ.pop("PYTHONSAFEPATH")
+        if safe is not None:
+            os.environ["PYTHONSAFEPATH"] = safe
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin(folder: str, ended: Connection) -> None:
+    """Set up a worker process: it and what it starts end when the other end of `ended` is closed, however that came about."""
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    tempfile.tempdir = folder
+
+    def wait() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            ended.recv()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+# A Dask cluster. Dask runs a task again elsewhere when its worker dies, as often as the scheduler allows
+# (distributed.scheduler.allowed-failures, 3 unless set otherwise).
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Workers]:
+    """Connect to a running cluster; it goes on running. `address`: tcp://HOST:PORT, tls://HOST:PORT, or the path of a scheduler file."""
+    try:
+        import distributed
+    except ImportError:
+        raise TracediffError(
+            "dask-missing",
+            "--scheduler needs Dask, which is not installed",
+            fix="pip install 'tracediff-gpu[dask]'",
+        ) from None
+    where = {"address": address} if "://" in address else {"scheduler_file": str(Path(address))}
+    try:
+        if "scheduler_file" in where and not Path(address).is_file():
+            raise OSError("there is no such scheduler file, and it is no address")
+        client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=False, name="tracediff")
+    except (OSError, ValueError, TimeoutError, distributed.TimeoutError) as error:
+        raise TracediffError(
+            "scheduler-unreachable",
+            f"--scheduler {address}: {error}",
+            fix="tcp://HOST:PORT as `dask scheduler` prints it, or the file of its --scheduler-file",
+        ) from error
+
+    def check() -> None:
+        if client.status != "running":
+            raise _lost()
+
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise TracediffError(
+                "scheduler-no-workers",
+                f"--scheduler {address}: the cluster has no workers",
+                fix="dask worker ADDRESS --nthreads 1",
+            )
+        yield Workers(client.get_executor(pure=False), threads, check=check)
+    finally:
+        client.close(timeout=5)
+
+
+def other_code(why: str) -> TracediffError:
+    """The error of a cluster with another version of this package."""
+    return TracediffError(
+        "scheduler-other-version",
+        f"a worker of the cluster {why}: its numbers might not be the same",
+        fix="install the same tracediff-gpu on all workers and start them again",
+    )
+
+
+def _lost() -> TracediffError:
+    return TracediffError(
+        "scheduler-lost",
+        "the cluster's scheduler ended or cannot be reached any more",
+        fix="start it again; exports that were read are kept, and not read again",
+    )
