@@ -39,7 +39,7 @@ def compare_request(
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
-    sides = reduce_sides(selected(files, request.selections()), reading, progress, meanwhile=_ready)
+    sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.result import complete
     from tracediff.compare.compare import Options, compare
     from tracediff.report.phrases import with_words

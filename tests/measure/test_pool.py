@@ -8,12 +8,12 @@ import threading
 import time
 
 import pytest
+from tracediff.execution.pool import pool
 
 from tests.tiny import one_gap
 from tracediff.errors import TracediffError
 from tracediff.execution import pool as pools
 from tracediff.execution.cache import pack
-from tracediff.execution.pool import pool
 from tracediff.execution.run import Budget, Reading, needed, reduce_file, reduce_sides
 from tracediff.formats.inputs import resolve
 

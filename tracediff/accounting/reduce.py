@@ -52,11 +52,10 @@ def reduce_capture(
     whole_capture: bool = False,
     only: Selection = ALL,
     sampler: StepSampler | None = None,
-    emptied: Callable[[], None] = lambda: None,
 ) -> Reduction:
     """Measure one export.
 
-    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `emptied` is called when the large tables of the capture are gone.
+    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
@@ -78,7 +77,6 @@ def reduce_capture(
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
-    emptied()
     hosts = Hosts(capture.db, timeline.calls, gil)
     sampled = sample(places, threads, hosts) if sample is not None else []
     del sample

@@ -136,8 +136,6 @@ def _terminated(number: int, frame: object) -> None:
 
 def _leave(status: int) -> None:
     """End at once: threads may be in the middle of an export, and would be waited for."""
-    if "tracediff.execution.pool" in sys.modules:
-        sys.modules["tracediff.execution.pool"].kill_all()
     if "tracediff.formats.scratch" in sys.modules:
         sys.modules["tracediff.formats.scratch"].discard_all()
     sys.stdout.flush()

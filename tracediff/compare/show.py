@@ -30,10 +30,9 @@ from tracediff.compare.evidence import idle_sql
 from tracediff.compare.findings import idle_place, longest_first
 from tracediff.compare.frame import Frame, Values, build_frame
 from tracediff.compare.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
-from tracediff.compare.sides import Side, side_input, stacked, steps_table
+from tracediff.compare.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.compare.strata import Strata, build_strata
 from tracediff.errors import TracediffError
-from tracediff.execution.run import warnings_of
 from tracediff.kernels.categories import category
 from tracediff.kernels.names import family
 from tracediff.model import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -144,4 +145,22 @@ def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
         for side_number, side in enumerate(sides)
         for run_number, run in enumerate(side.runs)
         for part_number, part in enumerate(run.parts)
+    ]
+
+
+_NAMED = 5  # exports that a warning is shown for; the rest are counted
+
+
+def warnings_of(sides: Sequence[Side]) -> list[Note]:
+    """What was left out of the sides, and the warnings of their exports: each slug for at most `_NAMED` exports."""
+    said = dict.fromkeys(note for side in sides for note in side.notes)
+    of: Counter[str] = Counter()
+    for part in (part for side in sides for part in side.parts):
+        fresh = [note for note in part.warnings if note not in said]
+        of.update({note.slug for note in fresh})
+        said.update(dict.fromkeys(note for note in fresh if of[note.slug] <= _NAMED))
+    more = [(slug, count - _NAMED) for slug, count in of.items() if count > _NAMED]
+    return [
+        *said,
+        *(Note(slug, f"the same of {count} further exports, in other numbers") for slug, count in more),
     ]

@@ -144,7 +144,11 @@ def opened() -> tuple[Cache | None, list[Note]]:
     if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
         return Cache(where), []
     why = "others may write to it" if status.st_uid == os.geteuid() else "it belongs to another user"
-    fix = f"chmod go-w {where}" if status.st_uid == os.geteuid() else "set TRACEDIFF_CACHE to a folder of your own"
+    fix = (
+        f"chmod go-w {where}"
+        if status.st_uid == os.geteuid()
+        else "set TRACEDIFF_CACHE to a folder of your own"
+    )
     return None, [Note("cache-not-private", f"nothing is kept in {where}, nor taken from it: {why} ({fix})")]
 
 

@@ -89,7 +89,7 @@ def _fitting(sizes: Sequence[int]) -> int:
     return max(sum(1 for number in range(1, len(sizes) + 1) if sum(sizes[:number]) <= room), 1)
 
 
-def explain(error: BaseException, name: str) -> TracediffError | None:
+def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError | None:
     """The error of a machine or cluster that could not read an export, None for any other."""
     kind = type(error).__name__
     if isinstance(error, BrokenProcessPool):
@@ -106,7 +106,7 @@ def explain(error: BaseException, name: str) -> TracediffError | None:
         )
     if kind in ("CancelledError", "FutureCancelledError"):
         return _lost()
-    if isinstance(error, ImportError | AttributeError):  # the task could not be unpacked there
+    if cluster and isinstance(error, ImportError | AttributeError):  # the task could not be unpacked there
         return other_code(f"has no tracediff, or another one ({error})")
     return None
 

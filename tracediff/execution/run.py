@@ -24,9 +24,9 @@ from tracediff.formats.unpack import fingerprint
 from tracediff.model import Note
 
 if TYPE_CHECKING:
+    from tracediff.accounting.reduce import StepSampler
     from tracediff.accounting.reduction import Reduction
     from tracediff.compare.sides import Side
-    from tracediff.steps.events import Keeper
 
 # Errors of the machine or of the command, whatever the export: going on without it would not help.
 _OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory", "worker-died")
@@ -79,10 +79,10 @@ def _no_file(path: Path, why: str) -> TracediffError:
     )
 
 
-def reduce_file(path: Path, reading: Reading, keeper: Keeper | None = None) -> Reduction:
+def reduce_file(path: Path, reading: Reading, sampler: StepSampler | None = None) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards.
 
-    `keeper` says what `reading.keep` keeps, where it is not for the page.
+    `sampler`: which steps are sampled, where it is not for the page.
     """
     with scratch() as folder:
         capture = load_capture(
@@ -95,7 +95,7 @@ def reduce_file(path: Path, reading: Reading, keeper: Keeper | None = None) -> R
         try:
             # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
             from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
-            from tracediff.steps.events import DRAWN
+            from tracediff.steps.sample import FOR_THE_PAGE
 
             if reading.host_only and is_host_only(capture):
                 reduction = reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
@@ -105,8 +105,7 @@ def reduce_file(path: Path, reading: Reading, keeper: Keeper | None = None) -> R
                     step_regex=reading.step_regex,
                     whole_capture=reading.whole_capture,
                     only=reading.only,
-                    keep=reading.keep,
-                    keeper=keeper or DRAWN,
+                    sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                 )
         except BaseException:
             capture.close()
@@ -141,7 +140,9 @@ def reduce_sides(
     plans = [[parts_of(run, side.only) for run in side.runs] for side in sides]
     paths = [part.path for plan in plans for run in plan for part in run]
     if reading.memory_limit is not None:
-        connect(memory_limit=reading.memory_limit).close()  # a limit that is none is an error, whatever is kept
+        connect(
+            memory_limit=reading.memory_limit
+        ).close()  # a limit that is none is an error, whatever is kept
     reading = replace(reading, two_profilers=len({is_trace_name(path) for path in paths}) > 1)
     several = Counter(path.name for path in set(paths))
 
@@ -159,7 +160,9 @@ def reduce_sides(
         raise one_error(failed, len(all_jobs))
     found = []
     for side, side_jobs in zip(sides, jobs, strict=True):
-        outcomes = [[(job.part, job.name, job.outcome) for job in run] for run in side_jobs]
+        outcomes = [
+            [(job.part, job.name, job.outcome) for job in run if job.outcome is not None] for run in side_jobs
+        ]
         found.append(side_of(side, outcomes, notes))
         notes = []  # said once
     return found
@@ -196,10 +199,17 @@ class _Job:
                 raise
             self.outcome = error
         except BaseException as error:
-            raise explain(error, self.name) or error from error
+            known = explain(error, self.name, cluster=self.reading.scheduler is not None)
+            if known is None:
+                raise
+            raise known from error
         else:
             # not where the export changed while it was read
-            if cache is not None and self.key is not None and key_of(self.part.path, self.reading) == self.key:
+            if (
+                cache is not None
+                and self.key is not None
+                and key_of(self.part.path, self.reading) == self.key
+            ):
                 cache.put(self.key, reduction)
 
 

@@ -28,7 +28,8 @@ class DamagedError(ValueError):
 
 def pack(reduction: Reduction, key: str = "") -> bytes:
     """The bytes of a reduction, equal for equal ones."""
-    rest = replace(reduction, **dict.fromkeys(_TABLES, _NO_TABLE))
+    without: dict[str, Any] = dict.fromkeys(_TABLES, _NO_TABLE)
+    rest = replace(reduction, **without)
     columns: dict[str, Any] = {name: [getattr(reduction, name).to_struct()] for name in _TABLES}
     columns["rest"] = [msgspec.msgpack.encode(rest, enc_hook=_encode, order="deterministic")]
     out = io.BytesIO()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from tracediff.formats import columnar
-from tracediff.formats import nsys
+from tracediff.formats import columnar, nsys
 from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.schema import Schema

@@ -110,7 +110,7 @@ def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> N
     for table in OPS:
         if schema.has(table):
             if schema.relations:
-                rows = f"(FROM {schema.relation(table)} WHERE \"start\" IN (SELECT min(start_ns) FROM op_row GROUP BY sort))"
+                rows = f'(FROM {schema.relation(table)} WHERE "start" IN (SELECT min(start_ns) FROM op_row GROUP BY sort))'
             else:
                 query = f'SELECT * FROM {identifier(table)} WHERE CAST("start" AS INTEGER) IN {among}'
                 rows = f"sqlite_query('source', {quoted(query)})"
@@ -118,7 +118,9 @@ def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> N
     run_sql(db, "formats/op_sort")
     found = db.execute("SELECT count(*) FROM op_sort").fetchone()
     if found != (len(starts),):
-        raise TracediffError("bad-column", f"{name}: starts of kernels or copies are no whole numbers", fix=_AGAIN)
+        raise TracediffError(
+            "bad-column", f"{name}: starts of kernels or copies are no whole numbers", fix=_AGAIN
+        )
 
 
 def _load_payloads(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str) -> list[Note]:
@@ -210,7 +212,11 @@ def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[
 
 
 def _stage(
-    db: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str], schema: Schema, rows: str | None = None
+    db: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: dict[str, str],
+    schema: Schema,
+    rows: str | None = None,
 ) -> None:
     """A view with every expected column: what the schema lacks is a typed NULL, a missing table is empty.
 
@@ -224,7 +230,9 @@ def _stage(
         for column, kind in columns.items()
     ]
     origin = f"FROM {rows or schema.relation(table)}" if schema.has(table) else "WHERE false"
-    db.execute(f"CREATE OR REPLACE VIEW {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}")
+    db.execute(
+        f"CREATE OR REPLACE VIEW {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}"
+    )
 
 
 def _explain(name: str, path: Path, error: Exception) -> TracediffError:
