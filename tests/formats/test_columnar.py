@@ -17,7 +17,7 @@ from tests.tiny import CAPTURES, FIXTURES, one_gap
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
-from tracediff.execution.run import Reading, needed, reduce_file
+from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.request import CompareRequest
@@ -300,13 +300,6 @@ def test_the_cache_knows_a_folder_by_its_content(tmp_path):
     (again / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet").unlink(missing_ok=True)
     (again / "CUPTI_ACTIVITY_KIND_EXTRA.parquet").touch()
     assert cache.key_of(again, READING) != first
-
-
-def test_memory_is_estimated_from_the_rows(tmp_path):
-    export = plain(CAPTURES["eager_a1"], tmp_path / "run.sqlite")
-    of_file = needed(export)
-    assert needed(to_folder(export, tmp_path / "p")) == of_file
-    assert needed(to_folder(export, tmp_path / "a", "arrow"))[0] == pytest.approx(of_file[0], rel=0.3)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -16,8 +16,8 @@ from tests.tiny import one_gap, reduced
 from tracediff.compare.compare import Options, compare
 from tracediff.compare.show import show
 from tracediff.compare.sides import Run, Side
-from tracediff.execution.cache import pack, unpack
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.stored import pack, unpack
 from tracediff.model import Result
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
-import signal
-import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.capture import LARGE
-from tracediff.formats.scratch import scratch
 
 if TYPE_CHECKING:
     from tracediff.execution.run import Reading
@@ -63,7 +53,11 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     # a limit of memory is meant for the whole
     at_once = 1 if reading.memory_limit is not None else min(processors, len(sizes), _fitting(sizes))
     if at_once > 1 and (sum(sizes) >= _WORTH_PROCESSES or len(sizes) >= _MANY):
-        with _processes(at_once) as executor:
+        from tracediff.execution.processes import (
+            processes,  # which needs modules that small exports do without
+        )
+
+        with processes(at_once) as executor:
             yield Workers(executor, at_once, threads=-(-processors // at_once))
     else:
         executor = ThreadPoolExecutor(max(at_once, 1), thread_name_prefix="tracediff")
@@ -92,12 +86,8 @@ def _fitting(sizes: Sequence[int]) -> int:
 def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError | None:
     """The error of a machine or cluster that could not read an export, None for any other."""
     kind = type(error).__name__
-    if isinstance(error, BrokenProcessPool):
-        return TracediffError(
-            "worker-died",
-            f"{name}: a process that was reading it, or another export at the same time, ended, probably for want of memory",
-            fix="--memory-limit 1GiB reads one export after the other in little memory",
-        )
+    if isinstance(error, BrokenExecutor):
+        return worker_died(name)
     if kind == "KilledWorker":
         return TracediffError(
             "worker-died",
@@ -109,62 +99,6 @@ def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError
     if cluster and isinstance(error, ImportError | AttributeError):  # the task could not be unpacked there
         return other_code(f"has no tracediff, or another one ({error})")
     return None
-
-
-# Processes
-
-
-class _Processes(ProcessPoolExecutor):
-    def submit(self, *args: Any, **named: Any) -> Future[Any]:
-        with _undisturbed_start():
-            return super().submit(*args, **named)
-
-
-@contextmanager
-def _processes(count: int) -> Iterator[Executor]:
-    context = multiprocessing.get_context("spawn")
-    with scratch() as folder:
-        ended, alive = context.Pipe(duplex=False)
-        with _undisturbed_start():
-            executor = _Processes(count, context, _begin, (str(folder), ended))
-        try:
-            yield executor
-            executor.shutdown()
-        finally:
-            alive.close()
-            executor.shutdown(cancel_futures=True)
-            ended.close()
-
-
-@contextmanager
-def _undisturbed_start() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, and that import nothing of the calling script or of its folder."""
-    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    sys.modules["__main__"] = ModuleType("__main__")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script
-        os.environ.pop("PYTHONSAFEPATH")
-        if safe is not None:
-            os.environ["PYTHONSAFEPATH"] = safe
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _begin(folder: str, ended: Connection) -> None:
-    """Set up a worker process: it and what it starts end when the other end of `ended` is closed, however that came about."""
-    os.setpgid(0, 0)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    tempfile.tempdir = folder
-
-    def wait() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            ended.recv()
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 # A Dask cluster. Dask runs a task again elsewhere when its worker dies, as often as the scheduler allows
@@ -209,6 +143,15 @@ def _cluster(address: str) -> Iterator[Workers]:
         yield Workers(client.get_executor(pure=False), threads, check=check)
     finally:
         client.close(timeout=5)
+
+
+def worker_died(name: str) -> TracediffError:
+    """The error of a machine on which a process ended in the middle of its work."""
+    return TracediffError(
+        "worker-died",
+        f"{name}: a process that was reading it, or another export at the same time, ended, probably for want of memory",
+        fix="--memory-limit 1GiB reads one export after the other in little memory",
+    )
 
 
 def other_code(why: str) -> TracediffError:

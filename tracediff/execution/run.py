@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.execution.cache import Cache, code_version, key_of, opened
-from tracediff.execution.executors import Workers, explain, other_code, workers
+from tracediff.execution.executors import Workers, explain, other_code, worker_died, workers
 from tracediff.execution.exports import Part, check_ranks, one_error, parts_of, side_of
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
@@ -249,7 +249,10 @@ def _read(
     def submit() -> None:
         for job in islice(waiting, 2 * using.at_once - len(running)):
             progress(job.name)
-            running[using.executor.submit(reduce_task, _task(job, using))] = job
+            try:
+                running[using.executor.submit(reduce_task, _task(job, using))] = job
+            except BrokenExecutor as error:
+                raise worker_died(job.name) from error
 
     submit()
     on_started()

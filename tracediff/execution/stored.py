@@ -33,7 +33,8 @@ def pack(reduction: Reduction, key: str = "") -> bytes:
     columns: dict[str, Any] = {name: [getattr(reduction, name).to_struct()] for name in _TABLES}
     columns["rest"] = [msgspec.msgpack.encode(rest, enc_hook=_encode, order="deterministic")]
     out = io.BytesIO()
-    pl.DataFrame(columns).write_ipc_stream(out, compression="zstd")
+    # strings in one buffer, as every reader of Arrow knows them: as views their bytes would depend on where they come from
+    pl.DataFrame(columns).write_ipc_stream(out, compression="zstd", compat_level=pl.CompatLevel.oldest())
     return out.getvalue() + _digest(out.getvalue(), key)
 
 

@@ -21,10 +21,6 @@ PARQUET, ARROW = "parquetdir", "arrowdir"
 FORMS = {".parquet": PARQUET, ".arrow": ARROW}
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _GLOB = frozenset("*?[]{}")
-# What nsys 2023.4 writes a row; of older and newer exports about the same.
-_ARROW_BYTES_A_ROW = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": 160, "CUPTI_ACTIVITY_KIND_RUNTIME": 49, "NVTX_EVENTS": 118,
-}  # fmt: skip
 # Tables whose rows are named by StringIds.
 _NAMED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
@@ -78,15 +74,6 @@ def row_count(path: Path) -> int:
         first = pl.read_ipc_stream(file, n_rows=0).columns[:1]
         file.seek(0)
         return pl.read_ipc_stream(file, columns=first).height
-
-
-def estimated_rows(path: Path) -> int:
-    """Rows of a table's file: as `row_count`, of an Arrow stream by its size."""
-    return (
-        row_count(path)
-        if path.suffix == ".parquet"
-        else path.stat().st_size // _ARROW_BYTES_A_ROW.get(path.stem, 64)
-    )
 
 
 def fingerprint(folder: Path, of_file: dict[str, str]) -> str:
@@ -172,20 +159,19 @@ def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
 
 
 def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[frozenset[str], str]:
-    """The columns of a table, and what it is in SQL: with row numbers as SQLite's, and signed numbers only."""
+    """The columns of a table, and what it is in SQL: with signed numbers only."""
     _check_ends(path, name)
-    file = f"read_parquet({quoted(str(path))}, file_row_number = true, hive_partitioning = false)"
+    file = f"read_parquet({quoted(str(path))}, hive_partitioning = false)"
     try:
-        described = db.execute(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {file}").fetchall()
+        described = db.execute(f"DESCRIBE FROM {file}").fetchall()
     except duckdb.Error as error:
         raise _cut_short(path, None, str(error).splitlines()[0], name) from error
     columns = [(str(column), str(kind)) for column, kind, *_ in described]
     parts = [
         f"{_signed(identifier(column))} AS {identifier(column)}" if kind == "UBIGINT" else identifier(column)
         for column, kind in columns
-        if column.lower() not in ("rowid", "file_row_number")
     ]
-    relation = f"(SELECT {', '.join([*parts, 'file_row_number + 1 AS rowid'])} FROM {file})"
+    relation = f"(SELECT {', '.join(parts)} FROM {file})"
     return frozenset(column for column, _ in columns), relation
 
 

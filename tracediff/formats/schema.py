@@ -98,7 +98,7 @@ class Schema:
         return table in self.tables
 
     def relation(self, table: str) -> str:
-        """What the table is in SQL, with its row numbers as `rowid`; an export in SQLite is attached as `source`."""
+        """What the table is in SQL; an export in SQLite is attached as `source`."""
         return self.relations.get(table) or f"source.{identifier(table)}"
 
 

@@ -14,8 +14,10 @@ import pytest
 from tests.measure.test_ranks import ranks
 from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
-from tracediff.execution.cache import pack
+from tracediff.execution import executors
+from tracediff.execution import run as running
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 
 distributed = pytest.importorskip("distributed")
@@ -69,7 +71,7 @@ def test_here_in_processes_and_on_a_cluster_the_result_is_the_same_byte_for_byte
                     tmp_path / name / f"run{run}" / f"r_rank{rank}.sqlite"
                 )
     pair = [str(tmp_path / name) for name in ("one", "other")]
-    (tmp_path / "force.py").write_text("import tracediff.execution.run as run\nrun._WORTH_PROCESSES = 0\nfrom tracediff.cli.main import main\nmain()\n")  # fmt: skip
+    (tmp_path / "force.py").write_text("import tracediff.execution.executors as executors\nexecutors._WORTH_PROCESSES = 0\nfrom tracediff.cli.main import main\nmain()\n")  # fmt: skip
     written = []
     for name, how in (
         ("threads", []), ("processes", []), ("cluster", ["--scheduler", cluster.scheduler_address])
@@ -121,15 +123,13 @@ def test_a_bad_export_is_named_as_here(cluster, tmp_path):
 
 
 def test_a_file_that_workers_do_not_see_as_it_is_here(cluster, tmp_path, monkeypatch):
-    from tracediff.execution import remote
-
     path = one_gap().write(tmp_path / "run.sqlite")
-    monkeypatch.setattr(remote, "fingerprint", lambda _: "of another file")
+    monkeypatch.setattr(running, "fingerprint", lambda _: "of another file")
     with pytest.raises(TracediffError, match=r"run\.sqlite.*another content") as raised:
         reduce_sides([resolve(str(path))], Reading(scheduler=cluster.scheduler_address))
     assert raised.value.slug == "scheduler-no-file"
     monkeypatch.setattr(
-        remote.Path, "resolve", lambda self, strict=False: self.parent / "elsewhere" / self.name
+        running.Path, "resolve", lambda self, strict=False: self.parent / "elsewhere" / self.name
     )
     with pytest.raises(TracediffError, match=r"run\.sqlite.*no such file") as raised:
         reduce_sides([resolve(str(path))], Reading(scheduler=cluster.scheduler_address, skip_unreadable=True))
@@ -157,7 +157,7 @@ def test_workers_of_other_code_are_refused(tmp_path):
     shutil.copytree(
         ROOT / "tracediff", tmp_path / "other" / "tracediff", ignore=shutil.ignore_patterns("__pycache__")
     )
-    changed = tmp_path / "other" / "tracediff" / "measure" / "sweep.py"
+    changed = tmp_path / "other" / "tracediff" / "accounting" / "sweep.py"
     changed.write_text(changed.read_text() + "\nCHANGED = True\n")
     path = one_gap().write(tmp_path / "run.sqlite")
     file = tmp_path / "scheduler.json"
@@ -187,9 +187,7 @@ def test_workers_of_other_code_are_refused(tmp_path):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "no-such-file.json", "nonsense://x"])
 def test_no_cluster_there(address, tmp_path, monkeypatch):
-    from tracediff.execution import remote
-
-    monkeypatch.setattr(remote, "CONNECT_S", 2)
+    monkeypatch.setattr(executors, "_CONNECT_S", 2)
     path = one_gap().write(tmp_path / "run.sqlite")
     with pytest.raises(TracediffError) as raised:
         reduce_sides([resolve(str(path))], Reading(scheduler=address))

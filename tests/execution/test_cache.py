@@ -8,11 +8,12 @@ import time
 
 import pytest
 
+from fixtures.builders import two_steps
 from tests.tiny import one_gap
 from tracediff.execution import cache
 from tracediff.execution import run as runs
-from tracediff.execution.cache import pack
 from tracediff.execution.run import Reading, reduce_sides
+from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 
 KEPT = Reading(threads=1, cached=True)
@@ -112,14 +113,49 @@ def test_another_name_is_another_entry(path, reads, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: raw[:99] + b"\0" + raw[100:]]
+    "damage",
+    [
+        lambda raw: raw[:-1],
+        lambda raw: b"",
+        lambda raw: raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:],
+        lambda raw: b"ARROW1 of another tool",
+    ],
 )
-def test_a_damaged_entry_is_replaced(path, reads, where, damage):
+def test_a_damaged_or_foreign_entry_is_replaced(path, reads, where, damage):
     plain = reduced(path)
     (entry,) = where.iterdir()
     entry.write_bytes(damage(entry.read_bytes()))
     assert [reduced(path), reduced(path)] == [plain, plain]
     assert len(reads) == 2
+
+
+def test_an_entry_under_the_name_of_another_is_not_believed(path, reads, where, tmp_path):
+    plain = reduced(path)
+    (entry,) = where.iterdir()
+    other = two_steps().write(tmp_path / "other.sqlite")
+    assert reduced(other) != plain
+    for one in where.iterdir():
+        if one != entry:
+            one.replace(entry)
+    assert [reduced(path), reduced(path)] == [plain, plain]
+    assert len(reads) == 3
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(path, reads, where):
+    where.mkdir()
+    where.chmod(0o777)
+    (side,) = reduce_sides([resolve(str(path))], KEPT)
+    (note,) = side.notes
+    assert note.slug == "cache-not-private" and "chmod go-w" in note.message
+    assert not list(where.iterdir())
+
+
+def test_a_folder_of_another_user_is_not_used(path, reads, where, monkeypatch):
+    where.mkdir()
+    monkeypatch.setattr(cache.os, "geteuid", lambda: os.getuid() + 1)
+    (side,) = reduce_sides([resolve(str(path))], KEPT)
+    assert [note.slug for note in side.notes] == ["cache-not-private"]
+    assert not list(where.iterdir())
 
 
 def test_rows_beside_the_file_are_not_kept(path, reads, where):
@@ -164,7 +200,7 @@ def test_it_holds_a_bounded_size_and_drops_what_was_not_used_for_longest(tmp_pat
         time.sleep(0.02)
     reduced(tmp_path / "0.sqlite")  # used again
     *_, latest = kept = [one.path.name for one in cache.entries(where)]
-    assert cache.key_of(tmp_path / "0.sqlite", KEPT) == latest.removesuffix(".reduction")
+    assert cache.key_of(tmp_path / "0.sqlite", KEPT) == latest.removesuffix(".arrow")
     monkeypatch.setattr(cache, "MOST_BYTES", 2 * max(one.bytes for one in cache.entries(where)))
     one_gap().write(tmp_path / "4.sqlite")
     reduced(tmp_path / "4.sqlite")
@@ -186,7 +222,7 @@ def test_many_at_once_agree(path, where):
 
 def test_clear(path, where):
     reduced(path)
-    (where / ".x.reduction.part").write_bytes(b"left by a process that was killed")
+    (where / ".x.arrow.part").write_bytes(b"left by a process that was killed")
     (where / "another.txt").write_text("not ours")
     count, size = cache.clear(where)
     assert count == 1 and size > 0

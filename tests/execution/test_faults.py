@@ -19,7 +19,7 @@ import pytest
 from tests.serving import serving
 from tests.tiny import ROOT
 from tracediff.execution import cache
-from tracediff.execution.cache import unpack
+from tracediff.execution.stored import unpack
 from tracediff.formats import scratch
 
 # The command line, which ends itself without a word when it comes to some place.
@@ -72,9 +72,9 @@ def content(path: Path) -> dict:
 
 
 def only_whole_entries(folder: Path) -> int:
-    entries = list(folder.glob("*.reduction")) if folder.exists() else []
+    entries = list(folder.glob("*.arrow")) if folder.exists() else []
     for entry in entries:
-        unpack(entry.read_bytes())  # raises where it is damaged
+        unpack(entry.read_bytes(), entry.stem)  # raises where it is damaged
     return len(entries)
 
 
@@ -167,7 +167,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next_one(pair, env, tmp_
 def test_parts_of_entries_that_nobody_writes_any_more_are_removed(pair, env, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir()
-    old, new = folder / ".old.reduction.part", folder / ".new.reduction.part"
+    old, new = folder / ".old.arrow.part", folder / ".new.arrow.part"
     for part in (old, new):
         part.write_bytes(b"half")
     before = time.time() - 2 * cache._WRITTEN_WITHIN_S

@@ -12,10 +12,11 @@ import polars as pl
 import pytest
 
 from tests.tiny import one_gap
+from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.formats import capture as captures
-from tracediff.formats.capture import open_database
-from tracediff.formats.nsys import _explain
+from tracediff.formats import nsys
+from tracediff.formats.capture import load_capture
 
 EAGER = Path(__file__).parents[2] / "fixtures/captures/eager_a1.sqlite.xz"
 
@@ -46,15 +47,18 @@ def test_a_file_needs_a_large_export_and_room_on_the_disk(large, free, on_disk, 
     size = export.stat().st_size
     monkeypatch.setattr(captures, "LARGE", large * size)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(size, 0, free * size))
-    with open_database(export, tmp_path) as db:
-        files = db.execute("SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL").fetchone()
+    capture = load_capture(export, tmp_path)
+    files = capture.db.execute("SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL").fetchone()
+    capture.close()
     assert files == (1 if on_disk else 0,)
 
 
-def test_a_full_disk_is_named():
-    said = duckdb.IOException(
-        'IO Error: Could not write file "/tmp/x/tables.duckdb": No space left on device'
-    )
-    error = _explain("a.sqlite", Path("/data/a.sqlite"), said)
-    assert (error.slug, str(error.fix)) == ("disk-full", "set TMPDIR to a folder with space")
-    assert "/tmp/x" not in str(error)
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(*_):
+        raise duckdb.IOException('Could not write file "/tmp/x/tables.duckdb": No space left on device')
+
+    monkeypatch.setattr(nsys, "run_sql", full)
+    with pytest.raises(TracediffError) as raised:
+        load_capture(one_gap().write(tmp_path / "a.sqlite"), tmp_path)
+    assert (raised.value.slug, raised.value.fix) == ("disk-full", "set TMPDIR to a folder with space")
+    assert "/tmp/x" not in str(raised.value)

@@ -1,0 +1,130 @@
+"""Exports read in processes: the same bytes, the same errors, nothing left behind, and how many are read at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from tests.tiny import ROOT, one_gap
+from tracediff.errors import TracediffError
+from tracediff.execution import executors
+from tracediff.execution.executors import workers
+from tracediff.execution.run import Reading, Task, reduce_file, reduce_sides, reduce_task
+from tracediff.execution.stored import pack
+from tracediff.formats.inputs import resolve
+
+
+@pytest.fixture
+def paths(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return [one_gap().write(folder / f"run{number}.sqlite") for number in range(3)]
+
+
+@pytest.fixture
+def in_processes(monkeypatch, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    monkeypatch.setattr(executors, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    return scratch
+
+
+def test_sides_are_the_same_in_processes_and_in_threads(paths, monkeypatch, request):
+    side = resolve(str(paths[0].parent))
+    here = reduce_sides([side, side], Reading(keep=True))
+    request.getfixturevalue("in_processes")
+    there = reduce_sides([side, side], Reading(keep=True))
+    assert [side.label for side in there] == [side.label for side in here]
+    packed = [[pack(part) for one in found for part in one.parts] for found in (here, there)]
+    assert packed[0] == packed[1]
+
+
+def test_processes_end_with_the_block_and_leave_nothing(paths, in_processes):
+    with workers(paths, Reading()) as using:
+        found = using.executor.submit(reduce_task, Task(paths[0], Reading())).result()
+        assert multiprocessing.active_children()
+        assert list(in_processes.iterdir())
+    assert pack(found) == pack(reduce_file(paths[0], Reading()))
+    assert not multiprocessing.active_children()
+    assert not list(in_processes.iterdir())
+
+
+def test_an_error_arrives_as_it_was_raised(paths, in_processes):
+    paths[0].write_bytes(b"SQLite format 3\0 and no more")
+    with pytest.raises(TracediffError) as here:
+        reduce_file(paths[0], Reading())
+    with workers(paths, Reading()) as using, pytest.raises(TracediffError) as there:
+        using.executor.submit(reduce_task, Task(paths[0], Reading())).result()
+    assert vars(there.value) == vars(here.value) and str(there.value) == str(here.value)
+
+
+def test_a_killed_process_is_named_with_its_export(paths, in_processes):
+    def kill():
+        deadline = time.monotonic() + 30
+        while not (children := multiprocessing.active_children()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for child in children:
+            os.kill(child.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(TracediffError, match=r"run\d\.sqlite.*memory") as raised:
+        reduce_sides([resolve(str(paths[0].parent))], Reading(skip_unreadable=True))
+    killer.join()
+    assert raised.value.slug == "worker-died"
+    assert not multiprocessing.active_children() and not list(in_processes.iterdir())
+
+
+SCRIPT = """
+import tracediff.execution.executors as executors
+executors._WORTH_PROCESSES = 0
+from tracediff.execution.run import Reading, reduce_sides
+from tracediff.formats.inputs import resolve
+print(len(reduce_sides([resolve(SIDE)], Reading())[0].runs))
+"""
+
+
+def test_a_script_without_a_guard_is_not_run_again_nor_what_lies_beside_it(paths, tmp_path):
+    """multiprocessing would import the script in each process, and its own modules from the current folder."""
+    script = tmp_path / "script.py"
+    script.write_text(f"SIDE = {str(paths[0].parent)!r}\n{SCRIPT}")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "multiprocessing.py").write_text("raise SystemExit('imported from the current folder')")
+    done = subprocess.run([sys.executable, str(script)], cwd=here, capture_output=True, text=True, check=False, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+@pytest.mark.parametrize(
+    ("mib", "reading", "at_once", "kind"),
+    [
+        ([1, 1], Reading(), 2, ThreadPoolExecutor),
+        ([1], Reading(), 1, ThreadPoolExecutor),
+        ([100, 100], Reading(), 2, ProcessPoolExecutor),
+        ([100, 100], Reading(memory_limit="1GiB"), 1, ThreadPoolExecutor),
+        ([1000, 1000], Reading(), 1, ThreadPoolExecutor),  # together more than is asked of any machine
+        ([1] * 40, Reading(), 4, ProcessPoolExecutor),
+    ],
+)
+def test_how_many_exports_are_read_at_once_and_where(mib, reading, at_once, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sysconf", lambda name: 2**13 if name == "SC_PAGE_SIZE" else 2**20)
+    files = [tmp_path / f"{number}.sqlite" for number in range(len(mib))]
+    for path, size in zip(files, mib, strict=True):
+        path.touch()
+        os.truncate(path, size * 2**20)
+    with workers(files, reading) as using:
+        assert using.at_once == at_once
+        assert isinstance(using.executor, kind)
