@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20  # rows read at a time
+_polars_lock = threading.Lock()
 
 
 def packaged_scanner() -> Path | None:
@@ -168,6 +170,8 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
     import numpy as np
     import polars as pl
 
+    with _polars_lock:  # polars imports numpy when it first meets an array, which two threads at once break
+        pl.Series(np.empty(0))
     columns = {}
     for name, values in db.execute(query, list(parameters)).fetchnumpy().items():
         missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
