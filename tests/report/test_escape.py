@@ -6,8 +6,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.report import sample
-from tracediff.report import escape
-from tracediff.report import words as names
+from tracediff.report import escape, names
 
 NASTY = (
     *sample.HOSTILE,

@@ -16,8 +16,10 @@ from tracediff.model import Accounting, KernelRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (
     figures,
+    names,
     palette,
     rank_words,
+    recorder,
     sections,
     system_words,
     templates,
@@ -27,8 +29,6 @@ from tracediff.report import (
     words,
 )
 from tracediff.report import tables as rows
-from tracediff.report import words as names
-from tracediff.report import write as recorder
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.figures import gil_grid
 from tracediff.report.left_out import left_out

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
-from tracediff.report import rank_words, sections, system_words, units, waterfall, words
-from tracediff.report import words as names
+from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
 from tracediff.report.tables import gap_order, kernel_order, range_order

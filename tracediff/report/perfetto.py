@@ -16,7 +16,7 @@ from itertools import count
 from tracediff.accounting.reduction import Lane, Reduction
 from tracediff.execution.timeline import SIDES, PairedRuns
 from tracediff.kernels.categories import category
-from tracediff.report import words as names
+from tracediff.report import names
 from tracediff.report.escape import shorten, visible
 from tracediff.report.timelines import workload_name
 from tracediff.steps.pairs import Pair, PairedStep

@@ -13,14 +13,11 @@ from markupsafe import Markup
 
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, Result, RunInput
-from tracediff.report import palette, sections, templates, units, waterfall, words
-from tracediff.report import write as document
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
-from tracediff.report.left_out import left_out
-from tracediff.report.waterfall import render_svg
-from tracediff.report.write import (
+from tracediff.report import document, palette, sections, templates, units, waterfall, words
+from tracediff.report.document import (
     Block,
     Code,
+    Figure,
     Fill,
     Heading,
     Items,
@@ -31,29 +28,235 @@ from tracediff.report.write import (
     Strong,
     Table,
 )
-from tracediff.report.write import Waterfall as Figure
+from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
+from tracediff.report.left_out import left_out
+from tracediff.report.waterfall import render_svg
 
-# Parts of the post-mortem on what was given beside the captures.
+MOST, LISTED = 12, 40  # causes told at length, and in the table
+CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
+NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
+_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # categories whose kind of trace may be missing
+_MOST_GATES = 20
+_LONGEST = 400  # characters of a name
+_MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 
-_MOST = 20  # rows and notes
+
+def file_names(path: Path) -> list[Path]:
+    """Return the files that a post-mortem of this name consists of.
+
+    Raises `TracediffError` (postmortem-format).
+    """
+    suffix = path.suffix.lower()
+    if suffix in _HTML:
+        return [path]
+    if suffix in _MARKDOWN:
+        return [path, _figure_path(path)]
+    raise TracediffError(
+        "postmortem-format",
+        f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
+        fix="FILE.md or FILE.html",
+        exit_code=2,
+    )
 
 
-def gates(result: Result) -> list[Block]:
+def _figure_path(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-waterfall.svg")
+
+
+def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
+    """Return every file and its content."""
+    result = neutral(result)
+    blocks = _build(result)
+    chart = waterfall.build(result)
+    files = file_names(path)
+    if len(files) == 1:
+        return {path: _html(blocks, render_svg(chart)).encode()}
+    figure = files[1]
+    image = Markdown(f"![Step-time waterfall, drawn]({quote(figure.name)})")
+    text = templates.markdown_environment().get_template("postmortem.md.j2")
+    rendered = text.render(
+        blocks=blocks, image=image, inline=_inline, cell=_cell, hashes=lambda level: Markdown("#" * level)
+    )
+    return {path: rendered.encode(), figure: render_svg(chart, alone=True).encode()}
+
+
+def _inline(span: document.Span, cell: bool = False) -> Markdown:
+    kind = document.style(span)
+    if kind == "code":
+        return markdown_cell(span, _LONGEST) if cell else markdown_code(span, _LONGEST)
+    text = markdown_prose(span)
+    if kind == "strong":
+        return _spaced(span, Markdown(f"**{text}**"))
+    if kind == "fill":
+        return Markdown(f"_to fill: {text}_" if text else "_to fill_")
+    return _spaced(span, text)
+
+
+def _cell(span: document.Span) -> Markdown:
+    return _inline(span, cell=True)
+
+
+def _spaced(span: str, text: Markdown) -> Markdown:
+    """Escaping drops blanks at the ends, which part a span from its neighbours."""
+    return Markdown(
+        (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
+    )
+
+
+def _html(blocks: list[document.Block], drawing: str) -> str:
+    page = templates.html_environment().get_template("postmortem.html.j2")
+    # The palette and a drawing of fixed words: the only text of the page that is not escaped.
+    return page.render(
+        blocks=blocks,
+        style=document.style,
+        longest=_LONGEST,
+        shorten=shorten,
+        title=next(block.text for block in blocks if isinstance(block, document.Heading)),
+        stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("postmortem.css")),
+        drawing=Markup(drawing),
+    )
+
+
+# The sections, in their order.
+
+
+def _build(result: Result) -> list[Block]:
+    """Return the document's blocks; the result is already free of control characters."""
+    return [
+        *_opening(result),
+        *_summary(result),
+        *_impact(result),
+        *(sections.renderer(result.latencies).document(result.latencies) if result.latencies else []),
+        *_gates(result),
+        *_timeline(result),
+        *_changed(result),
+        *_causes(result),
+        *ruled_out(result),
+        *_measured(result),
+        *_conclusion(),
+        *_actions(result),
+    ]
+
+
+def _opening(result: Result) -> list[Block]:
+    head = words.headline(result)
+    title = f"{words.VERDICTS[result.verdict].word}, step time {head.delta.signed} {head.delta.unit}"
+    if head.delta.percent != units.NOISE:
+        title += f" ({head.delta.percent})"
+    blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
+    blanks += ["Began", "Detected", "Resolved"]
+    return [
+        Heading(1, f"Post-mortem: {title}"),
+        Table(["", ""], [["Status", "draft"], *([name, Fill("")] for name in blanks)]),
+    ]
+
+
+def _summary(result: Result) -> list[Block]:
+    head, step = words.headline(result), result.step
+    verdict = words.VERDICTS[result.verdict]
+    sure = [
+        f"{words.interval_name(result)} of the difference {head.interval}",
+        f"{head.runs} runs, {head.steps} steps",
+    ]
+    if step.p_value is not None:
+        sure.insert(1, f"p {units.probability(step.p_value)}")
+    blocks: list[Block] = [
+        Heading(2, "Summary"),
+        Paragraph(
+            [
+                Strong(f"{verdict.word}."), f" {verdict.meaning} A step of ", Code(result.inputs.candidate.label),
+                f" takes {head.candidate}, one of ", Code(result.inputs.baseline.label), f" {head.baseline}: {head.delta} (",
+                "; ".join(sure), ").",
+            ]
+        ),
+        Paragraph([result.verdict_reason]),
+    ]  # fmt: skip
+    found = _sure_findings(result)
+    if found:
+        best = found[0]
+        scale = words.finding_scale(found)
+        share = "" if best.share is None else f", {units.share(best.share)} of the step's change"
+        blocks.append(
+            Paragraph(
+                [
+                    Strong("Largest cause: "),
+                    f"{best.title} ({scale.delta(best.delta_ns)} a step{share}; confidence {CONFIDENCE[best.level]}).",
+                ]
+            )
+        )
+    else:
+        blocks.append(Paragraph(["No cause could be told from noise."]))
+    return [*blocks, Paragraph([Fill("What users noticed, in two sentences.")])]
+
+
+def _impact(result: Result) -> list[Block]:
+    blocks: list[Block] = [Heading(2, "Impact")]
+    step = result.step
+    figures = sections.renderer(result.kpi).document(result.kpi) if result.kpi else []
+    if not any(isinstance(block, Table) for block in figures):
+        blocks.append(
+            Paragraph(
+                [
+                    "No benchmark figures were given (", Code("--baseline-kpi"), ", ", Code("--candidate-kpi"),
+                    "): the impact on users is not measured here.",
+                ]
+            )
+        )  # fmt: skip
+    blocks += figures
+    if step.baseline_ns > 0 and step.candidate_ns > 0:
+        before, after = 1e9 / step.baseline_ns, 1e9 / step.candidate_ns
+        change = units.percent(after - before, before)
+        sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
+        doubt = "" if sure else " This difference is not established (see the verdict)."
+        blocks.append(
+            Paragraph(
+                [
+                    f"By the mean step (of the workloads compared, at the baseline's mix) a rank does {before:,.1f} steps a second on"
+                    f" the baseline and {after:,.1f} on the candidate ({change}). Where "
+                    "serving is bound by the step, output tokens a second at the same batch change by as much, and time per output "
+                    f"token by {units.percent(step.delta_ns, step.baseline_ns)}.{doubt}"
+                ]
+            )
+        )  # fmt: skip
+    blocks += _tails(result)
+    return [*blocks, Paragraph([Fill("Requests, users, hours and cost affected.")])]
+
+
+def _tails(result: Result) -> list[Block]:
+    both = [(phase, phase.baseline, phase.candidate) for phase in result.phases]
+    rows: list[list[Span]] = []
+    for phase, before, after in both:
+        if before is None or after is None:
+            continue
+        scale = units.scale_for([before.p99_ns, after.p99_ns])
+        cells = [f"{scale.number(b)} → {scale.time(a)}" for b, a in (
+            (before.mean_ns, after.mean_ns), (before.p50_ns, after.p50_ns), (before.p99_ns, after.p99_ns)
+        )]  # fmt: skip
+        rows.append([Code(phase.phase), Number(f"{before.steps} → {after.steps}"), *map(Number, cells)])
+    if not rows:
+        return []
+    return [
+        Paragraph(["All whole steps of a phase, whatever their workload:"]),
+        Table(["Phase", "Steps", "Mean", "p50", "p99"], rows),
+    ]
+
+
+def _gates(result: Result) -> list[Block]:
     """Return what became of the gates; nothing where none were judged."""
     found = result.gates
     if found is None or not found.outcomes:
         return []
     rows: list[list[Span]] = [
         [Code(one.text), one.outcome + (", warning only" if one.severity == "warning" else ""), one.message]
-        for one in found.outcomes[:_MOST]
+        for one in found.outcomes[:_MOST_GATES]
     ]
-    left = len(found.outcomes) - _MOST
-    notes: list[list[Span]] = [[note] for note in found.notes[:_MOST]]
+    left = len(found.outcomes) - _MOST_GATES
+    notes: list[list[Span]] = [[note] for note in found.notes[:_MOST_GATES]]
     notes += [
         [Code(one.text), f": its failure is waived until {one.waiver.expires}: {one.waiver.reason}"]
         for one in found.outcomes
         if one.waiver is not None
-    ][:_MOST]
+    ][:_MOST_GATES]
     return [
         Heading(2, "Gates"),
         Table(["Gate", "Outcome", "What was measured"], rows),
@@ -62,20 +265,106 @@ def gates(result: Result) -> list[Block]:
     ]
 
 
-# The causes of a post-mortem, ranked, each with what shows it.
+def _timeline(result: Result) -> list[Block]:
+    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
+    return [
+        Heading(2, "Timeline"),
+        Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
+        *_captures(result),
+    ]
 
-MOST, LISTED = 12, 40  # causes told at length, and in the table
-CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
+
+def _captures(result: Result) -> list[Block]:
+    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
+    runs = [
+        (side, run)
+        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
+        for run in given.runs
+    ]
+    times = _recorded(result)
+    known = {(side, run.name) for side, run in runs} <= times.keys()
+    header = ["Side", "Capture", "Length", "Whole steps", "Ranks"]
+    rows: list[list[Span]] = []
+    if known:
+        order = list(times)
+        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
+        header.insert(0, "Recorded (UTC)")
+    for side, run in runs:
+        cells: list[Span] = [
+            side,
+            Code(run.name),
+            Number(f"{run.duration_ns / 1e9:.3f} s"),
+            Number(f"{run.steps:,}"),
+            Number(str(run.ranks)),
+        ]
+        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
+    if known:
+        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
+    return [
+        Paragraph(["Captures, in the order in which they were given:"]),
+        Table(header, rows),
+        Paragraph([Fill("When and in which order these were recorded.")]),
+    ]
 
 
-def sure_findings(result: Result) -> list[Finding]:
+def _recorded(result: Result) -> dict[tuple[str, str], str]:
+    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
+    given = result.inputs.options.get("recorded")
+    out: dict[tuple[str, str], str] = {}
+    for one in given if isinstance(given, list) else []:
+        if isinstance(one, dict):
+            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
+    return out
+
+
+def _changed(result: Result) -> list[Block]:
+    books = result.accounting
+    figure = waterfall.build(result)
+    everything = [*books.baseline.values(), *books.candidate.values()]
+    scale = units.scale_for(everything)
+    rows: list[list[Span]] = []
+    for key in palette.order(set(books.delta)):
+        if key not in books.delta:
+            continue
+        level = books.level.get(key)
+        cells = [
+            "not captured" if one is None else scale.number(one)
+            for one in (books.baseline.get(key), books.candidate.get(key))
+        ]
+        low, high = books.ci_low.get(key), books.ci_high.get(key)
+        interval = "" if low is None or high is None else f"{scale.signed(low)} to {scale.signed(high)}"
+        rows.append(
+            [
+                palette.category(key).label, *map(Number, cells), Number(scale.signed(books.delta[key])), Number(interval),
+                words.LEVELS[level][0] if level else "",
+            ]
+        )  # fmt: skip
+    header = [
+        "Category",
+        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta", "95 % CI")),
+        "Evidence",
+    ]
+    return [
+        Heading(2, "What changed"),
+        Figure(waterfall.text_figure(figure)),
+        Paragraph(
+            [
+                "Every instant of a step belongs to exactly one category: they add up to the step time"
+                f" (largest residual over all steps: {books.residual_ns} ns)."
+            ]
+        ),
+        Table(header, rows),
+    ]
+
+
+def _sure_findings(result: Result) -> list[Finding]:
     """The findings beyond noise, in their order."""
     return [finding for finding in result.findings if finding.level != "within_noise"]
 
 
-def causes(result: Result) -> list[Block]:
+def _causes(result: Result) -> list[Block]:
     """Return the section: a table of all causes, then the largest with their evidence."""
-    found = sure_findings(result)
+    found = _sure_findings(result)
     blocks: list[Block] = [Heading(2, "Causes, ranked")]
     if not found:
         return [*blocks, Paragraph(["No finding is beyond noise."])]
@@ -164,11 +453,7 @@ def _moments(finding: Finding) -> Table:
     return Table(["Side", "Capture", "From", "To", "Length", ""], rows)
 
 
-# What a post-mortem may rule out, and what it may not: a change that was not seen is not a change that is not there.
-
-# A category is ruled out where its whole interval lies within this part of a step; beyond it noise may hide a change.
-NEGLIGIBLE = 0.01
-_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # categories whose kind of trace may be missing
+# What was ruled out, and what was not: a change that was not seen is not a change that is not there.
 
 
 def ruled_out(result: Result) -> list[Block]:
@@ -316,217 +601,7 @@ def _mix(result: Result) -> list[Span]:
     ]
 
 
-def build(result: Result) -> list[Block]:
-    """Return the document's blocks; the result is already free of control characters."""
-    return [
-        *_opening(result),
-        *_summary(result),
-        *_impact(result),
-        *(sections.renderer(result.latencies).document(result.latencies) if result.latencies else []),
-        *gates(result),
-        *_timeline(result),
-        *_changed(result),
-        *causes(result),
-        *ruled_out(result),
-        *_measured(result),
-        *_conclusion(),
-        *_actions(result),
-    ]
-
-
-def _opening(result: Result) -> list[Block]:
-    head = words.headline(result)
-    title = f"{words.VERDICTS[result.verdict].word}, step time {head.delta.signed} {head.delta.unit}"
-    if head.delta.percent != units.NOISE:
-        title += f" ({head.delta.percent})"
-    blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
-    blanks += ["Began", "Detected", "Resolved"]
-    return [
-        Heading(1, f"Post-mortem: {title}"),
-        Table(["", ""], [["Status", "draft"], *([name, Fill("")] for name in blanks)]),
-    ]
-
-
-def _summary(result: Result) -> list[Block]:
-    head, step = words.headline(result), result.step
-    verdict = words.VERDICTS[result.verdict]
-    sure = [
-        f"{words.interval_name(result)} of the difference {head.interval}",
-        f"{head.runs} runs, {head.steps} steps",
-    ]
-    if step.p_value is not None:
-        sure.insert(1, f"p {units.probability(step.p_value)}")
-    blocks: list[Block] = [
-        Heading(2, "Summary"),
-        Paragraph(
-            [
-                Strong(f"{verdict.word}."), f" {verdict.meaning} A step of ", Code(result.inputs.candidate.label),
-                f" takes {head.candidate}, one of ", Code(result.inputs.baseline.label), f" {head.baseline}: {head.delta} (",
-                "; ".join(sure), ").",
-            ]
-        ),
-        Paragraph([result.verdict_reason]),
-    ]  # fmt: skip
-    found = sure_findings(result)
-    if found:
-        best = found[0]
-        scale = words.finding_scale(found)
-        share = "" if best.share is None else f", {units.share(best.share)} of the step's change"
-        blocks.append(
-            Paragraph(
-                [
-                    Strong("Largest cause: "),
-                    f"{best.title} ({scale.delta(best.delta_ns)} a step{share}; confidence {CONFIDENCE[best.level]}).",
-                ]
-            )
-        )
-    else:
-        blocks.append(Paragraph(["No cause could be told from noise."]))
-    return [*blocks, Paragraph([Fill("What users noticed, in two sentences.")])]
-
-
-def _impact(result: Result) -> list[Block]:
-    blocks: list[Block] = [Heading(2, "Impact")]
-    step = result.step
-    figures = sections.renderer(result.kpi).document(result.kpi) if result.kpi else []
-    if not any(isinstance(block, Table) for block in figures):
-        blocks.append(
-            Paragraph(
-                [
-                    "No benchmark figures were given (", Code("--baseline-kpi"), ", ", Code("--candidate-kpi"),
-                    "): the impact on users is not measured here.",
-                ]
-            )
-        )  # fmt: skip
-    blocks += figures
-    if step.baseline_ns > 0 and step.candidate_ns > 0:
-        before, after = 1e9 / step.baseline_ns, 1e9 / step.candidate_ns
-        change = units.percent(after - before, before)
-        sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
-        doubt = "" if sure else " This difference is not established (see the verdict)."
-        blocks.append(
-            Paragraph(
-                [
-                    f"By the mean step (of the workloads compared, at the baseline's mix) a rank does {before:,.1f} steps a second on"
-                    f" the baseline and {after:,.1f} on the candidate ({change}). Where "
-                    "serving is bound by the step, output tokens a second at the same batch change by as much, and time per output "
-                    f"token by {units.percent(step.delta_ns, step.baseline_ns)}.{doubt}"
-                ]
-            )
-        )  # fmt: skip
-    blocks += _tails(result)
-    return [*blocks, Paragraph([Fill("Requests, users, hours and cost affected.")])]
-
-
-def _tails(result: Result) -> list[Block]:
-    both = [(phase, phase.baseline, phase.candidate) for phase in result.phases]
-    rows: list[list[Span]] = []
-    for phase, before, after in both:
-        if before is None or after is None:
-            continue
-        scale = units.scale_for([before.p99_ns, after.p99_ns])
-        cells = [f"{scale.number(b)} → {scale.time(a)}" for b, a in (
-            (before.mean_ns, after.mean_ns), (before.p50_ns, after.p50_ns), (before.p99_ns, after.p99_ns)
-        )]  # fmt: skip
-        rows.append([Code(phase.phase), Number(f"{before.steps} → {after.steps}"), *map(Number, cells)])
-    if not rows:
-        return []
-    return [
-        Paragraph(["All whole steps of a phase, whatever their workload:"]),
-        Table(["Phase", "Steps", "Mean", "p50", "p99"], rows),
-    ]
-
-
-def _timeline(result: Result) -> list[Block]:
-    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
-    return [
-        Heading(2, "Timeline"),
-        Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
-        *_captures(result),
-    ]
-
-
-def _captures(result: Result) -> list[Block]:
-    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
-    runs = [
-        (side, run)
-        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-        for run in given.runs
-    ]
-    times = _recorded(result)
-    known = {(side, run.name) for side, run in runs} <= times.keys()
-    header = ["Side", "Capture", "Length", "Whole steps", "Ranks"]
-    rows: list[list[Span]] = []
-    if known:
-        order = list(times)
-        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
-        header.insert(0, "Recorded (UTC)")
-    for side, run in runs:
-        cells: list[Span] = [
-            side,
-            Code(run.name),
-            Number(f"{run.duration_ns / 1e9:.3f} s"),
-            Number(f"{run.steps:,}"),
-            Number(str(run.ranks)),
-        ]
-        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
-    if known:
-        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
-    return [
-        Paragraph(["Captures, in the order in which they were given:"]),
-        Table(header, rows),
-        Paragraph([Fill("When and in which order these were recorded.")]),
-    ]
-
-
-def _recorded(result: Result) -> dict[tuple[str, str], str]:
-    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
-    given = result.inputs.options.get("recorded")
-    out: dict[tuple[str, str], str] = {}
-    for one in given if isinstance(given, list) else []:
-        if isinstance(one, dict):
-            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
-    return out
-
-
-def _changed(result: Result) -> list[Block]:
-    books = result.accounting
-    figure = waterfall.build(result)
-    everything = [*books.baseline.values(), *books.candidate.values()]
-    scale = units.scale_for(everything)
-    rows: list[list[Span]] = []
-    for key in palette.order(set(books.delta)):
-        if key not in books.delta:
-            continue
-        level = books.level.get(key)
-        cells = [
-            "not captured" if one is None else scale.number(one)
-            for one in (books.baseline.get(key), books.candidate.get(key))
-        ]
-        low, high = books.ci_low.get(key), books.ci_high.get(key)
-        interval = "" if low is None or high is None else f"{scale.signed(low)} to {scale.signed(high)}"
-        rows.append(
-            [
-                palette.category(key).label, *map(Number, cells), Number(scale.signed(books.delta[key])), Number(interval),
-                words.LEVELS[level][0] if level else "",
-            ]
-        )  # fmt: skip
-    header = [
-        "Category",
-        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta", "95 % CI")),
-        "Evidence",
-    ]
-    return [
-        Heading(2, "What changed"),
-        Figure(waterfall.text_figure(figure)),
-        Paragraph(
-            [
-                "Every instant of a step belongs to exactly one category: they add up to the step time"
-                f" (largest residual over all steps: {books.residual_ns} ns)."
-            ]
-        ),
-        Table(header, rows),
-    ]
+# How it was measured, and what only the author knows.
 
 
 def _measured(result: Result) -> list[Block]:
@@ -585,7 +660,7 @@ def _conclusion() -> list[Block]:
 
 def _actions(result: Result) -> list[Block]:
     items: list[list[Span]] = []
-    steps = dict.fromkeys(finding.next for finding in sure_findings(result) if finding.next)
+    steps = dict.fromkeys(finding.next for finding in _sure_findings(result) if finding.next)
     for text in list(steps)[:MOST]:
         items.append([f"{words.sentence(text)}: ", Fill("owner, by when")])
     gated = "step:+3%"
@@ -598,85 +673,3 @@ def _actions(result: Result) -> list[Block]:
         [Fill("What would have limited it: owner, by when")],
     ]
     return [Heading(2, "Action items"), Items(items, boxes=True)]
-
-
-# The post-mortem as files: Markdown with a figure beside it, or one HTML page, by the name's ending.
-
-_LONGEST = 400  # characters of a name
-_MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
-
-
-def file_names(path: Path) -> list[Path]:
-    """Return the files that a post-mortem of this name consists of.
-
-    Raises `TracediffError` (postmortem-format).
-    """
-    suffix = path.suffix.lower()
-    if suffix in _HTML:
-        return [path]
-    if suffix in _MARKDOWN:
-        return [path, _figure_path(path)]
-    raise TracediffError(
-        "postmortem-format",
-        f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
-        fix="FILE.md or FILE.html",
-        exit_code=2,
-    )
-
-
-def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
-    """Return every file and its content."""
-    result = neutral(result)
-    blocks = build(result)
-    chart = waterfall.build(result)
-    files = file_names(path)
-    if len(files) == 1:
-        return {path: _html(blocks, render_svg(chart)).encode()}
-    figure = files[1]
-    image = Markdown(f"![Step-time waterfall, drawn]({quote(figure.name)})")
-    text = templates.markdown_environment().get_template("postmortem.md.j2")
-    rendered = text.render(
-        blocks=blocks, image=image, inline=_inline, cell=_cell, hashes=lambda level: Markdown("#" * level)
-    )
-    return {path: rendered.encode(), figure: render_svg(chart, alone=True).encode()}
-
-
-def _figure_path(path: Path) -> Path:
-    return path.with_name(f"{path.stem}-waterfall.svg")
-
-
-def _inline(span: document.Span, cell: bool = False) -> Markdown:
-    kind = document.style(span)
-    if kind == "code":
-        return markdown_cell(span, _LONGEST) if cell else markdown_code(span, _LONGEST)
-    text = markdown_prose(span)
-    if kind == "strong":
-        return _spaced(span, Markdown(f"**{text}**"))
-    if kind == "fill":
-        return Markdown(f"_to fill: {text}_" if text else "_to fill_")
-    return _spaced(span, text)
-
-
-def _spaced(span: str, text: Markdown) -> Markdown:
-    """Escaping drops blanks at the ends, which part a span from its neighbours."""
-    return Markdown(
-        (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
-    )
-
-
-def _cell(span: document.Span) -> Markdown:
-    return _inline(span, cell=True)
-
-
-def _html(blocks: list[document.Block], drawing: str) -> str:
-    page = templates.html_environment().get_template("postmortem.html.j2")
-    # The palette and a drawing of fixed words: the only text of the page that is not escaped.
-    return page.render(
-        blocks=blocks,
-        style=document.style,
-        longest=_LONGEST,
-        shorten=shorten,
-        title=next(block.text for block in blocks if isinstance(block, document.Heading)),
-        stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("postmortem.css")),
-        drawing=Markup(drawing),
-    )

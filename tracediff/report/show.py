@@ -15,7 +15,7 @@ from rich.text import Text
 from tracediff.compare.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
-from tracediff.report import show_words, system_words, templates, timelines, units, words
+from tracediff.report import names, show_words, system_words, templates, timelines, units, words
 from tracediff.report.console import has_unicode, print_heading, print_line, print_warnings
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
 from tracediff.report.html import helpers, own_files
@@ -83,7 +83,7 @@ def kernel_table(report: Show) -> Table:
         "npffff",
         [row for row in report.kernels if row.baseline],
         lambda row, s: [
-            " + ".join(map(words.short, row.baseline.names)), row.category, units.count(row.baseline.count_per_step),
+            " + ".join(map(names.short, row.baseline.names)), row.category, units.count(row.baseline.count_per_step),
             s.number(row.baseline.ns_per_step), units.share(row.share), each.time(row.baseline.mean_ns),
         ],
         "kernels",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from tracediff.model import Stratum
 from tracediff.model.show import IdleCause, Show, ShowCategory
-from tracediff.report import palette, units
-from tracediff.report import write as recorder
+from tracediff.report import palette, recorder, units
 from tracediff.report.timelines import workload_name
 
 _NAMED = 3  # workloads that are not in the mean; further ones are summed up

@@ -31,8 +31,9 @@ from tracediff.model import (
 )
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
-from tracediff.report import palette, words
+from tracediff.report import palette
 from tracediff.report.escape import neutral
+from tracediff.report.names import kernel as kernel_name
 
 Kind = type[Result] | type[Show]
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
@@ -277,7 +278,7 @@ def _size(row: KernelRow | GapRow | RangeRow) -> float:
 
 def kernel_order(row: KernelRow) -> tuple[float, str, str]:
     """Order kernel rows by the size of their change, then by name."""
-    return -_size(row), words.kernel(row, shortened=False), row.match
+    return -_size(row), kernel_name(row, shortened=False), row.match
 
 
 def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:

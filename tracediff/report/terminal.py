@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Finding, KernelRow, Result, Section, System
-from tracediff.report import rank_words, sections, system_words, units, waterfall, words
-from tracediff.report import words as names
+from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.console import (
     TONES,
     has_unicode,

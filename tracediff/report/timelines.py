@@ -16,8 +16,7 @@ from tracediff.accounting.intervals import Ints
 from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
-from tracediff.report import palette, units
-from tracediff.report import words as names
+from tracediff.report import names, palette, units
 from tracediff.report.escape import shorten
 from tracediff.report.waterfall import nice_ticks
 from tracediff.steps.sample import merge

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tracediff.model import (
     Evidence,
     Finding,
-    KernelRow,
-    KernelSide,
     Result,
     SideInput,
     Step,
@@ -20,8 +18,7 @@ from tracediff.model import (
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
-from tracediff.report.escape import shorten
-from tracediff.report.write import absent, capture_with
+from tracediff.report.recorder import absent, capture_with
 
 
 @dataclass(frozen=True)
@@ -271,69 +268,3 @@ def mix_note(result: Result) -> str:
         f"Raw means differ by {scale.delta(raw)}: {scale.delta(mix.batch_mix_ns)} is a different mix of "
         f"steps, {scale.delta(mix.speed_ns)} is speed."
     )
-
-
-# Kernel names for people: C++ signatures shortened to what tells them apart, rows named from both sides.
-
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_TELLING = re.compile(
-    r"(?i)\w*(?:functor|kernel|_op|softmax|norm|reduce)\w*|bf16|bfloat16|half|float8\w*|fp8\w*|e4m3|e5m2"
-)
-_UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
-_PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
-_LEAST = 3  # characters that a shortened name must keep, else the full one is shown
-
-
-def _strip_arguments(name: str) -> str:
-    """Drop the argument list at the end: `f<g(int)>(char *)` -> `f<g(int)>`."""
-    if not name.endswith(")"):
-        return name
-    depth = 0
-    for at in range(len(name) - 1, 0, -1):
-        depth += {")": 1, "(": -1}.get(name[at], 0)
-        if depth == 0:
-            return name[:at]
-    return name
-
-
-def short(name: str) -> str:
-    """Shorten a C++ signature to its name and the telling template arguments; others stay as they are."""
-    if "::" not in name and not name.startswith("void "):
-        return name
-    text = _strip_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
-    head, angle, rest = text.partition("<")
-    base = head.rsplit("::", 1)[-1].strip()
-    if len(base) < _LEAST or not _IDENTIFIER.fullmatch(base):
-        return name
-    if not angle:
-        return base
-    words = [match.group() for match in _IDENTIFIER.finditer(rest)]
-    telling = list(
-        dict.fromkeys(word for word in words if _TELLING.fullmatch(word) and word not in (base, *_PLUMBING))
-    )
-    numbers = re.findall(r"(?<![\w.])\d+(?![\w.])", rest.split("::", 1)[0])
-    inner = telling[:3] or numbers[:3] or words[:1]
-    return f"{base}<{', '.join(inner)}>" if inner else base
-
-
-def _one_side(side: KernelSide | None, shortened: bool) -> str:
-    counts: dict[str, int] = {}
-    for name in side.names if side else ():
-        shown = short(name) if shortened else name
-        counts[shown] = counts.get(shown, 0) + 1
-    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
-
-
-def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> str:
-    """Name a kernel row: one name where both sides share it, else both with an arrow; both cut to `width`."""
-    before, after = _one_side(row.baseline, shortened), _one_side(row.candidate, shortened)
-    if before == after and shortened and row.match not in ("exact", "name"):
-        before, after = _one_side(row.baseline, False), _one_side(row.candidate, False)
-    if not before or not after or before == after:
-        one = before or after
-        return one if width is None else shorten(one, width)
-    if width is not None and len(before) + len(after) + 4 > width:
-        room = width - 4
-        left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
-        before, after = shorten(before, left), shorten(after, room - min(left, len(before)))
-    return f"{before} -> {after}"

@@ -7,8 +7,8 @@ from rich.console import Console
 from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.report import units
 from tracediff.report.console import print_heading, print_line, print_table
+from tracediff.report.document import Block, Number, Paragraph, Span, Table
 from tracediff.report.escape import shorten
-from tracediff.report.write import Block, Number, Paragraph, Span, Table
 
 STYLE = ""
 _HEAD = ["", "baseline", "candidate", "delta", "change", "by step"]

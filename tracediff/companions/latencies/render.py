@@ -15,10 +15,10 @@ from tracediff.companions.latencies.model import (
 )
 from tracediff.report import sections, templates, units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
+from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.figures import Axis, axis
 from tracediff.report.html import helpers, own_files
-from tracediff.report.write import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
 
 STYLE = "latencies.css"
 _NOTES = 20  # of a post-mortem

@@ -13,8 +13,7 @@ from tracediff.companions.ncu.metrics import BY_KEY
 from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuReport, NcuRow, NcuSide
 from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
-from tracediff.report import sections, templates, units
-from tracediff.report import words as names
+from tracediff.report import names, sections, templates, units
 from tracediff.report.console import print_heading, print_line, print_table
 from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
 from tracediff.report.html import helpers, own_files
