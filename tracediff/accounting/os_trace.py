@@ -42,22 +42,14 @@ class Calls:
 
     def of(self, tid: int) -> tuple[Intervals, Ints]:
         """The outermost calls of a thread, a partition, and of each its place in `names`."""
-        calls, names, _ = self._outermost(tid, "0")
-        return calls, names
-
-    def sized(self, tid: int) -> tuple[Intervals, Ints, Ints]:
-        """The same and the bytes of each, -1 where they are not known; of tables with a column `bytes`."""
-        return self._outermost(tid, "coalesce(bytes, -1)")
-
-    def _outermost(self, tid: int, size: str) -> tuple[Intervals, Ints, Ints]:
         nothing = np.empty(0, np.int64)
         if not self.captured:
-            return EMPTY, nothing, nothing
-        start, end, name, held = _read(
+            return EMPTY, nothing
+        start, end, name = _read(
             self._db,
-            f"SELECT start_ns, end_ns, coalesce(name, -1)::BIGINT AS name, ({size})::BIGINT AS held"
-            f" FROM {self._table} WHERE tid = ? ORDER BY start_ns, end_ns DESC, name, held",
-            tid, "start_ns", "end_ns", "name", "held",
+            f"SELECT start_ns, end_ns, coalesce(name, -1)::BIGINT AS name FROM {self._table} WHERE tid = ?"
+            " ORDER BY start_ns, end_ns DESC, name",
+            tid, "start_ns", "end_ns", "name",
         )  # fmt: skip
         outer = np.ones(len(start), np.bool_)
         outer[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
@@ -65,7 +57,16 @@ class Calls:
         unnamed = self.names.index("?")
         kinds, inverse = np.unique(name[outer], return_inverse=True)
         numbers = np.array([number.get(int(kind), unnamed) for kind in kinds], np.int64)
-        return Intervals(start[outer], end[outer]), numbers[inverse.reshape(-1)], held[outer]
+        return Intervals(start[outer], end[outer]), numbers[inverse.reshape(-1)]
+
+    def make_view(self, name: str) -> None:
+        """A view of all calls: tid, start_ns, end_ns, name, call (its text, ? without one), bytes (NULL unknown)."""
+        texts, key, value = self._texts
+        size = "NULL::BIGINT AS bytes" if self._table == "os_call" else "c.bytes"
+        self._db.execute(
+            f"CREATE OR REPLACE VIEW {name} AS SELECT c.tid, c.start_ns, c.end_ns, c.name, {size}, coalesce(t.{value}, '?') AS call"
+            f" FROM {self._table} AS c LEFT JOIN {texts} AS t ON t.{key} = c.name"
+        )
 
 
 class OsTrace:

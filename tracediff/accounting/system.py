@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, stretches
+from tracediff.accounting.grouping import Tally
 from tracediff.accounting.idle import HOST_WORK, HostWork
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.os_trace import Calls, OsTrace
 from tracediff.accounting.windows import Windows
 from tracediff.formats.capture import Capture
-from tracediff.formats.database import frame
+from tracediff.formats.database import frame, sql
 from tracediff.trace.threads import Thread
 
 OS_CALLS = {
     "stratum": pl.Int64, "thread": pl.String, "call": pl.String, "count": pl.Int64, "ns": pl.Int64,
 }  # fmt: skip
-_SIZES = {"stratum": pl.Int64, "thread": pl.String, "call": pl.String, "sized": pl.Int64, "bytes": pl.Int64}
 COMM_CALLS = {
     "stratum": pl.Int64, "library": pl.String, "thread": pl.String, "call": pl.String, "count": pl.Int64,
     "ns": pl.Int64, "sized": pl.Int64, "bytes": pl.Int64,
@@ -37,8 +37,11 @@ def system_tables(
     """os_calls, comm_calls, off_cpu, host_work, memory and memory_peaks of `Reduction`."""
     memory, peaks = _memory(capture, windows)
     return {
-        "os_calls": _calls(trace.os, windows, threads),
-        "comm_calls": _comm_calls(trace, windows, threads),
+        "os_calls": _calls(capture.db, trace.os).select(*OS_CALLS),
+        "comm_calls": pl.concat(
+            _calls(capture.db, calls).with_columns(library=pl.lit(library)).select(*COMM_CALLS)
+            for library, calls in (("MPI", trace.mpi), ("NCCL", trace.nccl))
+        ),
         "off_cpu": _off_cpu(trace, windows, threads),
         "host_work": pl.DataFrame(schema=HOST_WORK) if host_work is None else host_work.table(),
         "memory": memory,
@@ -46,52 +49,12 @@ def system_tables(
     }
 
 
-def _calls(calls: Calls, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
-    """stratum, thread, call -> count, ns: of outermost calls, in the step in which each began."""
-    rows = [pl.DataFrame(schema=OS_CALLS)]
-    for tid, thread in threads.items() if calls.captured else ():
-        found, name = calls.of(tid)
-        tally = Tally()
-        for low, high in stretches(found.size):
-            here = slice(low, high)
-            start, end = found.take(here)
-            tally.add(windows.code(thread.pid, start, name[here], len(calls.names)), end - start)
-        rows.append(_named(calls, thread, tally, OS_CALLS))
-    return _summed(rows, ["stratum", "thread", "call"])
-
-
-def _named(calls: Calls, thread: Thread, tally: Tally, schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-    """A tally by stratum and call of a thread; `schema` names its count and its sum last."""
-    code, count, total = tally.rows()
-    names = pl.Series(calls.names, dtype=pl.String).gather(code % len(calls.names))
-    columns = [code // len(calls.names), [thread.role] * len(code), names, count, total]
-    return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema=schema)
-
-
-def _summed(rows: list[pl.DataFrame], by: list[str]) -> pl.DataFrame:
-    table = pl.concat(rows)
-    return table.group_by(by).agg(pl.exclude(by).sum()).sort(by)
-
-
-def _comm_calls(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
-    """COMM_CALLS: outermost calls of each library, in the step in which each began; `sized`: those whose bytes are known."""
-    by = ["stratum", "thread", "call"]
-    rows = [pl.DataFrame(schema=COMM_CALLS)]
-    for library, calls in (("MPI", trace.mpi), ("NCCL", trace.nccl)):
-        sizes = [pl.DataFrame(schema=_SIZES)]
-        for tid, thread in threads.items() if calls.captured else ():
-            found, name, held = calls.sized(tid)
-            tally = Tally()
-            code = windows.code(thread.pid, found.start, name, len(calls.names))
-            tally.add(np.where(held >= 0, code, -1), held)
-            sizes.append(_named(calls, thread, tally, _SIZES))
-        timed = _calls(calls, windows, threads).join(_summed(sizes, by), on=by, how="left")
-        rows.append(
-            timed.with_columns(pl.col("sized", "bytes").fill_null(0), library=pl.lit(library)).select(
-                *COMM_CALLS
-            )
-        )
-    return pl.concat(rows).sort("library", *by)
+def _calls(db: duckdb.DuckDBPyConnection, calls: Calls) -> pl.DataFrame:
+    """stratum, thread, call, count, ns, sized, bytes: of outermost calls, in the step in which each began."""
+    if not calls.captured:
+        return pl.DataFrame(schema={name: kind for name, kind in COMM_CALLS.items() if name != "library"})
+    calls.make_view("library_call")
+    return frame(db, sql("accounting/host_calls"))
 
 
 def _off_cpu(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
+from tracediff.formats.database import create_table, run_sql
 from tracediff.trace.threads import Thread
 
 
@@ -55,6 +57,22 @@ class Windows:
             return None
         bounds = np.stack((start, end), axis=1).reshape(-1)
         return np.concatenate(([0], np.searchsorted(instant, bounds, side="left"), [len(instant)]))
+
+    def make_tables(self, db: duckdb.DuckDBPyConnection, threads: dict[int, Thread]) -> None:
+        """Tables host_window (pid, start_ns, end_ns, stratum) and thread_role (tid, pid, role), and the macros over them."""
+        pids = np.repeat(list(self.of_pid), [len(start) for start, _, _ in self.of_pid.values()]).astype(
+            np.int64
+        )
+        start, end, stratum = (
+            np.concatenate([one[column] for one in self.of_pid.values()]) for column in range(3)
+        )
+        create_table(db, "host_window", {"pid": pids, "start_ns": start, "end_ns": end, "stratum": stratum})
+        found = list(threads.values())
+        create_table(db, "thread_role", {
+            "tid": np.array([one.tid for one in found], np.int64), "pid": np.array([one.pid for one in found], np.int64),
+            "role": np.array([one.role for one in found], object),
+        })  # fmt: skip
+        run_sql(db, "accounting/host_window")
 
     def code(self, pid: int, instant: Ints, key: Ints | int, keys: int) -> Ints:
         """Stratum and a key below `keys` in one number, stratum * keys + key; -1 outside the windows."""

@@ -1,0 +1,12 @@
+-- NVTX ranges by the shape of the step in which they began.
+--   stratum   BIGINT
+--   thread    VARCHAR  role
+--   place     VARCHAR  text with numbers masked
+--   domain    VARCHAR  '' the default one
+--   count, ns BIGINT
+SELECT r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count, sum(r.end_ns - r.start_ns)::BIGINT AS ns
+FROM in_step('range') AS r
+JOIN place_of_label AS p USING (label)
+LEFT JOIN nvtx_domain AS d ON d.pid = r.pid AND d.domain = r.domain
+GROUP BY ALL
+ORDER BY ALL;
