@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tracediff.capture.workloads.options import parse
-from tracediff.capture.workloads.ranges import Ranges, gc_ranges
-from tracediff.capture.workloads.torch_profile import TorchProfile, file_of_rank
+from tracediff.capture.workloads.ranges import Ranges, TorchProfile, file_of_rank, gc_ranges
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ planted cause really took a step.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import json
@@ -26,19 +27,63 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracediff.capture.workloads.model import GENERATED, Device, make_device
 from tracediff.capture.workloads.options import Options, parse
-from tracediff.capture.workloads.planted import Planted, busy, precise_sleep
 from tracediff.capture.workloads.ranges import Ranges, gc_ranges
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 ARRIVING = 4
+
+
+# How causes are planted: time that is really spent, and a record of what it took.
+
+
+def busy(ns: int) -> None:
+    """Run Python bytecode for `ns`, the GIL held."""
+    end = time.perf_counter_ns() + ns
+    while time.perf_counter_ns() < end:
+        pass
+
+
+def precise_sleep() -> None:
+    """Ask the kernel for 1 ns timer slack on this thread, so that short sleeps end on time."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK
+
+
+@dataclass(slots=True)
+class Planted:
+    """What the planted causes really took, ns a step in which they acted."""
+
+    taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def timed(self, name: str, step: int, act: Callable[[], object]) -> None:
+        """Do it and note how long it took."""
+        start = time.perf_counter_ns()
+        act()
+        self.taken.setdefault(name, []).append((step, time.perf_counter_ns() - start))
+
+    def summary(self, first: int, last: int) -> dict[str, dict[str, float]]:
+        """Mean time of each cause over all steps first..last, those without it counted as zero."""
+        result = {}
+        for name, taken in self.taken.items():
+            inside = [ns for step, ns in taken if first <= step <= last]
+            if inside:
+                steps = last - first + 1
+                result[name] = {
+                    "us_per_step": round(sum(inside) / steps / 1e3, 3),
+                    "times": len(inside),
+                    "us_each": round(statistics.fmean(inside) / 1e3, 3),
+                }
+        return result
 
 
 class Requests:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tracediff.capture.workloads.options import Options
-from tracediff.capture.workloads.torch_profile import TorchProfile, file_of_rank
+from tracediff.capture.workloads.ranges import TorchProfile, file_of_rank
 
 HEAD_DIM = 128
 VOCABULARY = 32_000
