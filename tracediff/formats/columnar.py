@@ -36,7 +36,7 @@ def form_of(folder: Path) -> str | None:
     if len(found) > 1:
         raise TracediffError(
             "mixed-folder",
-            f"{_name(folder)} holds tables as Parquet and as Arrow files: two exports in one folder",
+            f"{folder.resolve().name or '/'} holds tables as Parquet and as Arrow files: two exports in one folder",
             fix="give each export a folder of its own",
         )
     return found.pop() if found else None
@@ -106,11 +106,12 @@ def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
     """The columns that are read of one table. One table at a time is in memory."""
     import polars as pl
 
-    _not_empty(path, folder)
+    name = folder.resolve().name or "/"
+    _not_empty(path, name)
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(_STREAM_END), 0))
         if file.read() != _STREAM_END:
-            raise _cut_short(path, folder, "its stream has no end")
+            raise _cut_short(path, name, "its stream has no end")
     spelled = {column.lower() for column in READ[path.stem]}
     try:
         with path.open("rb") as file:
@@ -122,17 +123,17 @@ def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
     except OSError as error:
         raise TracediffError(
             "disk-full",
-            f"{_name(folder)}/{path.name} could not be unpacked: {error}",
+            f"{name}/{path.name} could not be unpacked: {error}",
             fix="set TMPDIR to a folder with space",
         ) from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise _cut_short(path, folder, str(error).splitlines()[0]) from error
+        raise _cut_short(path, name, str(error)) from error
 
 
 def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
     """Which tables and columns a folder of Parquet files has. `name` is what messages call it.
 
-    Raises `TracediffError`: not-nsys, empty-file, truncated, table-missing.
+    Raises `TracediffError`: not-nsys, not-parquet, empty-file, truncated, table-missing.
     """
     # every file is read once: what DuckDB would keep of it is memory for nothing
     db.execute("SET enable_external_file_cache = false")
@@ -165,14 +166,13 @@ def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[froz
     try:
         described = db.execute(f"DESCRIBE FROM {file}").fetchall()
     except duckdb.Error as error:
-        raise _cut_short(path, None, str(error).splitlines()[0], name) from error
-    columns = [(str(column), str(kind)) for column, kind, *_ in described]
+        raise _cut_short(path, name, str(error)) from error
+    columns = {str(column): str(kind) for column, kind, *_ in described}
     parts = [
         f"{_signed(identifier(column))} AS {identifier(column)}" if kind == "UBIGINT" else identifier(column)
-        for column, kind in columns
+        for column, kind in columns.items()
     ]
-    relation = f"(SELECT {', '.join(parts)} FROM {file})"
-    return frozenset(column for column, _ in columns), relation
+    return frozenset(columns), f"(SELECT {', '.join(parts)} FROM {file})"
 
 
 def _signed(column: str) -> str:
@@ -181,49 +181,6 @@ def _signed(column: str) -> str:
         f"CASE WHEN {column} <= 9223372036854775807 THEN {column}::BIGINT"
         f" ELSE ({column}::HUGEINT - 18446744073709551616)::BIGINT END"
     )
-
-
-def _check_ends(path: Path, name: str) -> None:
-    """Both ends of a Parquet file say PAR1; a file cut short lacks the last, which is written at the very end."""
-    _not_empty(path, None, name)
-    with path.open("rb") as file:
-        head = file.read(4)
-        file.seek(max(path.stat().st_size - 4, 0))
-        tail = file.read(4)
-    if head != b"PAR1":
-        raise TracediffError("not-parquet", f"{name}/{path.name} is not a Parquet file", fix=_again(PARQUET))
-    if tail != b"PAR1":
-        raise _cut_short(path, None, "its end is missing", name)
-
-
-def _not_empty(path: Path, folder: Path | None, name: str = "") -> None:
-    if path.stat().st_size == 0:
-        raise TracediffError(
-            "empty-file",
-            f"{name or _name(folder)}/{path.name} is empty (0 bytes)",
-            fix=_again(FORMS[path.suffix]),
-        )
-
-
-def _cut_short(path: Path, folder: Path | None, why: str, name: str = "") -> TracediffError:
-    why = why.replace(str(path), path.name)
-    return TracediffError(
-        "truncated", f"{name or _name(folder)}/{path.name} is cut short or damaged: {why}",
-        fix=_again(FORMS[path.suffix]),
-    )  # fmt: skip
-
-
-def damaged(name: str, why: str) -> TracediffError:
-    """The error of a folder in which a file has whole ends and a broken middle."""
-    return TracediffError("truncated", f"{name} is damaged: {why}", fix=_again(PARQUET))
-
-
-def _again(form: str) -> str:
-    return f"export it again: nsys export --type {form} --force-overwrite true REPORT.nsys-rep"
-
-
-def _name(folder: Path | None) -> str:
-    return (folder.resolve().name or "/") if folder is not None else "?"
 
 
 def _version(db: duckdb.DuckDBPyConnection, relations: dict[str, str]) -> str:
@@ -236,3 +193,37 @@ def _version(db: duckdb.DuckDBPyConnection, relations: dict[str, str]) -> str:
     except duckdb.Error:
         return ""
     return version_of(found[0]) if found else ""
+
+
+def _check_ends(path: Path, name: str) -> None:
+    """Both ends of a Parquet file say PAR1; a file cut short lacks the last, which is written at the very end."""
+    _not_empty(path, name)
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(max(path.stat().st_size - 4, 0))
+        tail = file.read(4)
+    if head != b"PAR1":
+        raise TracediffError("not-parquet", f"{name}/{path.name} is not a Parquet file", fix=_again(PARQUET))
+    if tail != b"PAR1":
+        raise _cut_short(path, name, "its end is missing")
+
+
+def _not_empty(path: Path, name: str) -> None:
+    if path.stat().st_size == 0:
+        again = _again(FORMS[path.suffix])
+        raise TracediffError("empty-file", f"{name}/{path.name} is empty (0 bytes)", fix=again)
+
+
+def _cut_short(path: Path, name: str, why: str) -> TracediffError:
+    why = why.splitlines()[0].replace(str(path), path.name)
+    again = _again(FORMS[path.suffix])
+    return TracediffError("truncated", f"{name}/{path.name} is cut short or damaged: {why}", fix=again)
+
+
+def damaged(name: str, why: str) -> TracediffError:
+    """The error of a folder in which a file has whole ends and a broken middle."""
+    return TracediffError("truncated", f"{name} is damaged: {why}", fix=_again(PARQUET))
+
+
+def _again(form: str) -> str:
+    return f"export it again: nsys export --type {form} --force-overwrite true REPORT.nsys-rep"

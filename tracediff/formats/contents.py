@@ -36,7 +36,6 @@ TABLES = {
     "GPU context switches": ("GPU_CONTEXT_SWITCH_EVENTS",),
     "GPU metrics": ("GPU_METRICS",),
     "GPU memory usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
-    "MPI calls": ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"),
 }
 _ROW_NUMBERS = 1_000_000  # rows from which the highest row number stands for a count
 _STAGES = ("formats/string", "formats/machine", "formats/contents")

@@ -10,6 +10,7 @@ STEPS/STEPS, WINDOW/WINDOW: the first for the baseline, the second for the candi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,6 @@ from pathlib import Path
 ENDLESS = (1 << 62) - 1
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "": 10**9}
 _TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns|)"
-_MOST_RANKS = 1 << 20
 MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
@@ -75,17 +75,22 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
 
 def selections(steps: str | None, window: str | None, ranks: str | None) -> tuple[Selection, Selection]:
     """What is kept of the baseline and of the candidate. Raises ValueError."""
-    both = [
-        ([read(one) for one in text.split("/")] * 2 if "/" not in text else [read(one) for one in text.split("/")])
-        if text is not None
-        else [None, None]
-        for text, read in ((steps, read_steps), (window, read_window))
-    ]  # fmt: skip
-    for values, text in zip(both, (steps, window), strict=True):
-        if len(values) != 2:
-            raise ValueError(f"{text!r} names more than two sides")
-    chosen = read_ranks(ranks) if ranks is not None else None
-    return Selection(both[0][0], both[1][0], chosen), Selection(both[0][1], both[1][1], chosen)
+    of_steps, of_window = _both(steps, read_steps), _both(window, read_window)
+    of_ranks = read_ranks(ranks) if ranks is not None else None
+    return Selection(of_steps[0], of_window[0], of_ranks), Selection(of_steps[1], of_window[1], of_ranks)
+
+
+_Span = tuple[int, int]
+
+
+def _both(text: str | None, read: Callable[[str], _Span]) -> tuple[_Span | None, _Span | None]:
+    """ONE or ONE/OTHER, for the baseline and the candidate."""
+    if text is None:
+        return None, None
+    baseline, slash, candidate = text.partition("/")
+    if "/" in candidate:
+        raise ValueError(f"{text!r} names more than two sides")
+    return read(baseline), read(candidate if slash else baseline)
 
 
 def spell_steps(only: Selection) -> str:
@@ -130,7 +135,7 @@ def _ns(number: str, unit: str) -> int:
 
 
 def own_label(word: str) -> tuple[str | None, str]:
-    """Return the label, None where there is none, and the rest of the word.
+    """The label, None where there is none, and the rest of the word.
 
     A path with `=` in it is a path: where it exists (the first of several with commas), or has a `/` before the `=`.
     """
