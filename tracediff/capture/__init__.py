@@ -1,1 +1,1 @@
-"""capture: nsys command lines, paired runs, manifests, scrubbing. Leaves exports that load/ reads."""
+"""capture: plans, nsys command lines, paired runs, manifests, scrubbing. Leaves exports that `formats` reads."""

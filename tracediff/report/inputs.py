@@ -162,10 +162,9 @@ def _folder(path: Path, name: str) -> Input:
     try:
         side = resolve(str(path))
     except TracediffError as error:
-        if error.slug == "empty-folder" or error.exit_code == 2:
-            found = held(path)
-            if found:
-                return _other_folder(path, name, found)
+        found = held(path)
+        if found and error.slug in {"empty-folder", "other-input", *(kind.refusal for kind in found)}:
+            return _other_folder(path, name, found)
         raise
     files = [file for run in side.runs for file in run.files]
     ranks = Counter(len(run.files) for run in side.runs)

@@ -95,7 +95,7 @@ class Requests:
         self._next = 0
 
     def arrivals(self, step: int) -> list[int]:
-        """Give the slots that a new request takes in this step."""
+        """The slots that a new request takes in this step."""
         filling = step < self._o.slots // ARRIVING
         oldest = self._started[self._next]
         finished = oldest is not None and step - oldest >= GENERATED - 1

@@ -175,7 +175,7 @@ class TorchDevice:
             self._h2d_stream: Any = torch.cuda.Stream() if self._cuda else None
 
     def _make_launchers(self) -> list[Callable[[], object]]:
-        """Give the calls that launch a generation step: one graph, a graph a layer, or the segments."""
+        """The calls that launch a generation step: one graph, a graph a layer, or the segments."""
         torch = self._torch
         segments: list[Callable[[], object]] = [self._segment(i) for i in range(self._o.layers)]
         if not self._cuda:
@@ -205,7 +205,7 @@ class TorchDevice:
         return launchers
 
     def _quantization(self) -> Callable[[Any], Any] | None:
-        """Give TensorRT-LLM's own quantisation kernel where it is asked for; its result is not used."""
+        """TensorRT-LLM's own quantisation kernel where it is asked for; its result is not used."""
         if not self._o.trtllm_kernel:
             return None
         try:
@@ -271,7 +271,7 @@ class TorchDevice:
         return x
 
     def _segment(self, index: int) -> Callable[[], None]:
-        """Give layer `index` of a generation step; the first has the embedding, the last the head."""
+        """Layer `index` of a generation step; the first has the embedding, the last the head."""
 
         def attend(q: Any, k: Any, v: Any) -> Any:
             self._k[index][self._row, self._pos] = k
@@ -377,5 +377,5 @@ class TorchDevice:
 
 
 def make_device(options: Options, rank: int, rendezvous: str) -> Device:
-    """Give the device that the options ask for."""
+    """The device that the options ask for."""
     return ClockDevice(options) if options.dry_run else TorchDevice(options, rank, rendezvous)

@@ -35,7 +35,7 @@ class Ranges:
         use_torch = use_torch and not kineto
         self._nvtx = None if kineto else _optional("nvtx")
         self._torch_nvtx = importlib.import_module("torch").cuda.nvtx if use_torch else None
-        self._kept: dict[str, AbstractContextManager[Any]] = {}
+        self._made: dict[str, AbstractContextManager[Any]] = {}
 
     @property
     def backend(self) -> str:
@@ -47,14 +47,14 @@ class Ranges:
         return "torch" if self._torch_nvtx is not None else "none"
 
     def range(self, name: str) -> AbstractContextManager[Any]:
-        """Give the range of a fixed name, kept for the next use."""
-        kept = self._kept.get(name)
-        if kept is None:
-            kept = self._kept[name] = self.once(name)
-        return kept
+        """The range of a fixed name, to be used again."""
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self.once(name)
+        return made
 
     def once(self, name: str, category: str | None = None) -> AbstractContextManager[Any]:
-        """Give a range whose name is used once (a step label)."""
+        """A range whose name is used once (a step label)."""
         if self._kineto:
             return Annotation(name)
         if self._nvtx is not None:
