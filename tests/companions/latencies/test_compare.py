@@ -186,6 +186,7 @@ def test_exchanged_sides_negate_everything(runs):
         del (
             found["verdict_reason"],
             found["step"]["power_note"],
+            found["step"]["runs_advised"],
             found["baseline"]["label"],
             found["candidate"]["label"],
         )

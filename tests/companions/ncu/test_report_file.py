@@ -8,7 +8,8 @@ import pytest
 
 from tests.counters import PEAK, StubAction, StubMetric
 from tracediff.companions.ncu import report_file as ncu_report
-from tracediff.companions.ncu.read import MAGIC, read
+from tracediff.companions.ncu.read import read
+from tracediff.companions.ncu.report_file import MAGIC
 from tracediff.errors import TracediffError
 
 METRICS = {

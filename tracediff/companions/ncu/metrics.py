@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+EXPORT = "ncu --import FILE.ncu-rep --csv --page raw > FILE.csv"
 Raw = Mapping[str, float]  # metric of ncu -> value, in ns, byte, hz, per second
 SECTOR_BYTES = 32  # of L1, L2 and device memory, on every GPU that ncu profiles
 STALL_PREFIX = "smsp__average_warps_issue_stalled_"
@@ -194,6 +195,51 @@ def stalls(raw: Raw) -> dict[str, float]:
         for name, value in sorted(raw.items())
         if name.startswith(STALL_PREFIX) and name.endswith(STALL_SUFFIX) and math.isfinite(value)
     }
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One profiled launch. `values`, `stalls`: `opcodes`: SASS opcode -> warp instructions."""
+
+    name: str
+    grid: str  # 'x,y,z', '' where it is not in the file
+    block: str
+    values: dict[str, float]
+    stalls: dict[str, float] = field(default_factory=dict)
+    opcodes: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All launches of one file, in the order in which they were profiled."""
+
+    file: str  # base name, or the label that was given
+    source: str  # report | csv-raw | csv-details
+    device: str  # GPU model, '' where it is not in the file
+    launches: tuple[Launch, ...]
+
+
+def launch(
+    name: str,
+    raw: Mapping[str, float],
+    grid: str = "",
+    block: str = "",
+    opcodes: dict[str, float] | None = None,
+) -> Launch:
+    """Make a launch of its metrics; grid and block from the metrics where they are not given."""
+    return Launch(
+        name,
+        grid or _shape(raw, "grid"),
+        block or _shape(raw, "block"),
+        values(raw),
+        stalls(raw),
+        opcodes or {},
+    )
+
+
+def _shape(raw: Mapping[str, float], kind: str) -> str:
+    sizes = [raw.get(f"launch__{kind}_dim_{axis}") for axis in "xyz"]
+    return ",".join(str(int(size)) for size in sizes if size is not None) if None not in sizes else ""
 
 
 # Label of ncu's details page -> the metric behind it.

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tracediff.companions.ncu.metrics import DEVICE, factor, metric_of, stalls, values, wanted
+from tracediff.companions.ncu.metrics import (
+    DEVICE,
+    EXPORT,
+    Launch,
+    Profile,
+    factor,
+    launch,
+    metric_of,
+    wanted,
+)
+from tracediff.companions.ncu.report_file import MAGIC, read_report
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import own_label
 
-MAGIC: bytes = b"NVR\x00"
-EXPORT = "ncu --import FILE.ncu-rep --csv --page raw > FILE.csv"
 _CELL = 1 << 26  # characters of one cell: instances of a metric can be many
 _LEAST = ("ID", "Kernel Name")
 _RAW_LEADS = frozenset({
@@ -29,51 +37,6 @@ _NUMBER = re.compile(r"[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][-+]?\d+)
 _DECIMAL_COMMA = re.compile(
     r"[-+]?\d[\d.]*,(?:\d{1,2}|\d{4,})\Z|[-+]?\d{1,3}(?:\.\d{3})+,\d+\Z|[-+]?\d{1,3}(?:\.\d{3}){2,}\Z"
 )
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One profiled launch. `values`, `stalls`: see metrics.py; `opcodes`: SASS opcode -> warp instructions."""
-
-    name: str
-    grid: str  # 'x,y,z', '' where it is not in the file
-    block: str
-    values: dict[str, float]
-    stalls: dict[str, float] = field(default_factory=dict)
-    opcodes: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """All launches of one file, in the order in which they were profiled."""
-
-    file: str  # base name, or the label that was given
-    source: str  # report | csv-raw | csv-details
-    device: str  # GPU model, '' where it is not in the file
-    launches: tuple[Launch, ...]
-
-
-def launch(
-    name: str,
-    raw: Mapping[str, float],
-    grid: str = "",
-    block: str = "",
-    opcodes: dict[str, float] | None = None,
-) -> Launch:
-    """Make a launch of its metrics; grid and block from the metrics where they are not given."""
-    return Launch(
-        name,
-        grid or _shape(raw, "grid"),
-        block or _shape(raw, "block"),
-        values(raw),
-        stalls(raw),
-        opcodes or {},
-    )
-
-
-def _shape(raw: Mapping[str, float], kind: str) -> str:
-    sizes = [raw.get(f"launch__{kind}_dim_{axis}") for axis in "xyz"]
-    return ",".join(str(int(size)) for size in sizes if size is not None) if None not in sizes else ""
 
 
 def shape(text: str) -> str:
@@ -94,8 +57,6 @@ def read(path: Path) -> Profile:
 
     Raises `TracediffError`: ncu-no-file, ncu-unknown-file, ncu-empty, other-input, and those of `read_csv` and `read_report`.
     """
-    from tracediff.companions.ncu.report_file import read_report
-
     try:
         with path.open("rb") as file:
             head = file.read(65536)

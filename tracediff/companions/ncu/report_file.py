@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tracediff.companions.ncu.metrics import DEVICE, OPCODES, factor, wanted
-from tracediff.companions.ncu.read import EXPORT, MAGIC, Launch, Profile, launch
+from tracediff.companions.ncu.metrics import DEVICE, EXPORT, OPCODES, Launch, Profile, factor, launch, wanted
 from tracediff.errors import TracediffError
 
+MAGIC: bytes = b"NVR\x00"
 _SECONDS = 600
 _MAX_HEADER = 1 << 28
 # Fields of a block's header.
