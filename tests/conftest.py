@@ -25,6 +25,10 @@ settings.register_profile("tracediff", deadline=None)
 settings.load_profile("tracediff")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write tests/cli/golden/*.txt anew")
+
+
 @pytest.fixture(scope="session")
 def reduction_of():
     """Name of a bundled capture -> its reduction."""

@@ -11,17 +11,9 @@ import sys
 
 import pytest
 
-from fixtures.builders import BROKEN, TraceBuilder, two_steps
-from tests.cli.checks import expect_error, files
+from tests.cli.checks import expect_error
 from tests.serving import serving
-from tests.tiny import CAPTURES, ROOT, label
-
-
-def test_good_files_compare(run, good, tmp_path):
-    code, out, err = run("compare", good, good, "--json", "out.json")
-    assert code == 0, err
-    assert "no change" in out.lower().replace("_", " ")
-    assert (tmp_path / "out.json").is_file()
+from tests.tiny import CAPTURES, ROOT
 
 
 @pytest.mark.parametrize("copy", ["the file", "its bytes", "packed"])
@@ -44,47 +36,6 @@ def test_one_capture_on_both_sides_is_said(copy, run, good, tmp_path):
 # Inputs
 
 
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("not_sqlite", "not-sqlite"),
-        ("empty_file", "empty-file"),
-        ("truncated", "truncated"),
-        ("zero_tables", "not-nsys"),
-        ("no_kernels", "no-kernels"),
-        ("nvtx_only", "no-kernels"),
-        ("runtime_without_kernel", "no-kernels"),
-    ],
-)
-def test_a_file_that_cannot_be_used(name, slug, side, run, good, tmp_path):
-    bad = BROKEN[name](tmp_path / "bad.sqlite")
-    before = files(tmp_path)
-    words = (bad, good) if side == 0 else (good, bad)
-    text = expect_error(run("compare", *words, "--html", "out.html", "--json", "out.json"), slug)
-    assert "bad.sqlite" in text and "fix:" in text
-    assert files(tmp_path) == before  # no report, no half of one, no journal beside the export
-
-
-def test_no_such_file(run, good, tmp_path):
-    text = expect_error(run("compare", good, tmp_path / "nowhere.sqlite"), "not-a-file")
-    assert "nowhere.sqlite" in text
-
-
-def test_a_folder_without_exports(run, good, tmp_path):
-    (tmp_path / "empty").mkdir()
-    text = expect_error(run("compare", tmp_path / "empty", good), "empty-folder")
-    assert "fix: nsys export" in text
-
-
-def test_another_sqlite_database(run, good, tmp_path):
-    other = tmp_path / "history.sqlite"
-    with sqlite3.connect(other) as db:
-        db.execute("CREATE TABLE urls (id INTEGER, url TEXT)")
-    db.close()
-    expect_error(run("compare", good, other), "not-nsys")
-
-
 def test_damaged_inside(run, good, tmp_path):
     content = bytearray(good.read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)  # every page but the first
@@ -93,20 +44,6 @@ def test_damaged_inside(run, good, tmp_path):
     code, _, err = run("compare", good, bad)
     assert code == 1 and "Traceback" not in err
     assert "[truncated]" in err or "[not-nsys]" in err
-
-
-def test_damaged_xz(run, good, tmp_path):
-    (tmp_path / "bad.sqlite.xz").write_bytes(b"\xfd7zXZ\x00 and then nothing of the kind")
-    text = expect_error(run("compare", good, tmp_path / "bad.sqlite.xz"), "bad-xz")
-    assert "bad.sqlite.xz" in text
-
-
-def test_a_report_without_nsys(run, good, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("NSYS", str(tmp_path / "nowhere"))
-    (tmp_path / "a.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54")
-    text = expect_error(run("compare", good, tmp_path / "a.nsys-rep"), "nsys-missing")
-    assert "fix:" in text
 
 
 @pytest.mark.parametrize(
@@ -133,17 +70,6 @@ def test_an_unknown_binary_is_left_to_nsys(run, good, tmp_path, monkeypatch):
     monkeypatch.setenv("NSYS", str(tmp_path / "nowhere"))
     (tmp_path / "a.nsys-rep").write_bytes(b"\0\1 of a later nsys")
     expect_error(run("compare", good, tmp_path / "a.nsys-rep"), "nsys-missing")
-
-
-@pytest.mark.parametrize(
-    ("name", "slug"), [("truncated", "truncated"), ("not_sqlite", "not-sqlite"), ("zero_tables", "not-nsys")]
-)
-def test_a_packed_file_keeps_its_name_in_messages(name, slug, run, good, tmp_path):
-    """Not the name of the scratch copy, which tells the user nothing."""
-    packed = tmp_path / "mine.sqlite.xz"
-    packed.write_bytes(lzma.compress(BROKEN[name](tmp_path / "x.sqlite").read_bytes()))
-    text = expect_error(run("compare", good, packed), slug)
-    assert "mine.sqlite.xz" in text
 
 
 def test_a_file_that_another_program_is_writing(run, good, tmp_path):
@@ -177,58 +103,6 @@ def test_too_little_memory_is_called_by_its_name(limit, run):
 
 
 # Steps
-
-
-def unlabelled() -> TraceBuilder:
-    """GPU work without any range: nothing says where a step begins, and nothing repeats."""
-    trace = TraceBuilder().process(100).thread(100, 1)
-    return trace.api(1, "cudaLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20)
-
-
-def test_no_steps(run, good, tmp_path):
-    bad = unlabelled().write(tmp_path / "bad.sqlite")
-    text = expect_error(run("compare", good, bad), "no-steps")
-    assert "--step-regex" in text and "--whole-capture" in text
-
-
-def test_one_step(run, good, tmp_path):
-    trace = TraceBuilder().process(100).thread(100, 1).range(1, label(1), 0, 50)
-    bad = trace.api(1, "cudaLaunchKernel", 1, 5, corr=1).kernel(1, 10, 20).write(tmp_path / "bad.sqlite")
-    text = expect_error(run("compare", good, bad), "one-step")
-    assert "fix:" in text
-
-
-def test_a_capture_of_labels_whose_work_is_missing(run, good, tmp_path):
-    trace = two_steps().without("CUPTI_ACTIVITY_KIND_RUNTIME")
-    text = expect_error(run("compare", good, trace.write(tmp_path / "bad.sqlite")), "no-whole-step")
-    assert "fix:" in text
-
-
-def test_no_steps_in_common(run, good, tmp_path):
-    trace = TraceBuilder().process(100).thread(100, 1)
-    for number in range(6):
-        begin = 1000 * number
-        trace.range(1, label(number, ctx=2, tokens=100, gen=0), begin, begin + 90)
-        trace.api(1, "cudaLaunchKernel", begin + 10, begin + 20, corr=number).kernel(
-            number, begin + 30, begin + 400
-        )
-    text = expect_error(
-        run("compare", good, trace.write(tmp_path / "ctx.sqlite"), "--json", "out.json"),
-        "no-common-strata",
-        4,
-    )
-    assert "fix:" in text and not (tmp_path / "out.json").exists()
-
-
-@pytest.mark.parametrize("regex", ["(", "[a-", "(?=step)", r"(a)\1"])
-def test_a_bad_regex(regex, run, good):
-    text = expect_error(run("compare", good, good, "--step-regex", regex), "bad-step-regex")
-    assert repr(regex)[1:-1] in text
-
-
-def test_a_regex_without_a_match(run, good):
-    text = expect_error(run("compare", good, good, "--step-regex", "nothing"), "no-steps")
-    assert "nothing" in text
 
 
 # The process

@@ -13,8 +13,8 @@ import pytest
 
 from tests.cli.checks import expect_error
 from tests.report import sample
-from tracediff.cli import forges as forge_http
-from tracediff.cli.forges import _event_number
+from tracediff.cli import forges
+from tracediff.errors import TracediffError
 from tracediff.model import encode
 from tracediff.report.markdown import LIMIT, MARKER, length, render_markdown
 
@@ -110,7 +110,7 @@ def forge(monkeypatch):
                  "GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_REPOSITORY", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(forge_http.Api, "sleep", staticmethod(lambda _: None))
+    monkeypatch.setattr(forges.Api, "sleep", staticmethod(lambda _: None))
     made = Forge()
     yield made
     made.server.shutdown()
@@ -228,8 +228,17 @@ def test_repository_and_number_may_be_given(github, run, saved, monkeypatch):
 def test_the_pull_request_of_an_event(event, ref, number, tmp_path):
     path = tmp_path / "event.json"
     path.write_text(event if isinstance(event, str) else json.dumps(event))
-    assert _event_number({"GITHUB_EVENT_PATH": str(path), "GITHUB_REF": ref}) == number
-    assert _event_number({}) is None
+    environment = {
+        "GITHUB_TOKEN": TOKEN,
+        "GITHUB_REPOSITORY": "a/b",
+        "GITHUB_EVENT_PATH": str(path),
+        "GITHUB_REF": ref,
+    }
+    try:
+        thread = forges.github(environment, None, None).thread
+    except TracediffError as error:
+        thread = error.slug
+    assert thread == (f"/repos/a/b/issues/{number}/comments" if number else "forge-context")
 
 
 # GitLab
@@ -347,12 +356,6 @@ def test_a_token_in_the_clear_is_warned_of(github, run, saved, monkeypatch):
     assert "warning: the API's address is http" in run("comment", saved, "--github")[2]
 
 
-@pytest.mark.parametrize("address", ["ftp://x", "https://", "x"])
-def test_a_bad_address(address, github, run, saved, monkeypatch):
-    monkeypatch.setenv("GITHUB_API_URL", address)
-    expect_error(run("comment", saved, "--github"), "forge-context", 2)
-
-
 @pytest.mark.parametrize("token", ["", " ", "a\nb", "gh\u00fcp"])
 def test_no_token(token, github, run, saved, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", token)
@@ -362,15 +365,6 @@ def test_no_token(token, github, run, saved, monkeypatch):
     monkeypatch.setenv("GH_TOKEN", TOKEN)
     if not token.strip():
         assert run("comment", saved, "--github")[0] == 0
-
-
-def test_no_result(github, run, tmp_path):
-    expect_error(run("comment", "no.json", "--github"), "not-a-file")
-    (tmp_path / "x.json").write_text('{"format_version": 99, "other": 1}')
-    expect_error(run("comment", "x.json", "--github"), "result-version")
-    (tmp_path / "x.json").write_text("[]")
-    expect_error(run("comment", "x.json", "--github"), "not-a-result")
-    assert github.calls == []
 
 
 def test_a_dry_run_needs_no_token(forge, run, saved):
@@ -384,9 +378,3 @@ def test_a_huge_result_is_posted_whole(github, run, tmp_path):
     (tmp_path / "large.json").write_bytes(encode(sample.large()))
     assert run("comment", "large.json", "--github", "--top", "9999")[0] == 0
     assert 10_000 < length(github.comments[0]["body"]) < LIMIT
-
-
-def test_one_comment_goes_to_one_forge(run, tmp_path):
-    (tmp_path / "result.json").write_bytes(encode(sample.full()))
-    code, _, err = run("comment", "result.json", "--github", "--gitlab")
-    assert code == 2 and "exclude each other" in err

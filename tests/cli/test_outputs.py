@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from tests.cli.checks import expect_error, files
+from tests.cli.checks import files
 from tests.report import sample
 from tests.serving import serving
 from tracediff.companions.result import Result, decode
@@ -86,36 +86,15 @@ def test_what_is_written_can_be_read_by_others(run, good, tmp_path):
     assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("tests") == "1"
 
 
-def test_tables_go_into_a_folder_that_may_exist(run, saved, tmp_path):
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "mine.txt").write_text("mine")
-    assert run("report", saved, "-q", "--tables", "tables")[0] == 0
-    before = files(tmp_path)
-    expect_error(run("report", saved, "-q", "--tables", "tables"), "output-exists")
-    assert run("report", saved, "-q", "-f", "--tables", "tables")[0] == 0
-    assert files(tmp_path) == before and (tmp_path / "tables" / "mine.txt").read_text() == "mine"
-
-
-def test_outputs_that_cannot_be(run, saved, tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "incident-waterfall.svg").write_text("mine")
-    before = files(tmp_path)
-    expect_error(run("report", saved, "--tables", "no/such"), "output-folder-missing")
-    assert run("report", saved, "--tables", "file")[0] in (1, 2)
-    expect_error(run("report", saved, "--postmortem", "incident.txt"), "postmortem-format", 2)
-    expect_error(run("report", saved, "--postmortem", "incident.md"), "output-exists")  # its figure
-    expect_error(run("report", saved, "--md", "a.md", "--postmortem", "a.md"), "output-twice")
-    expect_error(run("report", saved, "--html", "x-waterfall.svg", "--postmortem", "x.md"), "output-twice")
-    assert files(tmp_path) == before
-    assert run("report", saved, "-q", "--postmortem", "incident.html")[0] == 0
-
-
-def test_another_version_is_named_whatever_its_form(run, tmp_path):
-    (tmp_path / "old.json").write_text('{"format_version": 2, "verdict": 7}')
-    text = expect_error(run("report", "old.json"), "result-version")
-    assert "format 2" in text
-    (tmp_path / "bad.json").write_text('{"format_version": 1, "verdict": 7}')
-    expect_error(run("report", "bad.json"), "not-a-result")
+def test_gates_of_a_saved_result_are_in_every_format(run, saved, tmp_path):
+    run("report", saved, "-q", "--fail-on", "gc:+1us", "--warn-on", "step:+1%", "--json", "gated.json")
+    code, _, _ = run("report", "gated.json", "-q", "--junit", "g.xml", "--md", "c.md", "--html", "h.html")
+    suite = ElementTree.parse(tmp_path / "g.xml").getroot()
+    suite = suite if suite.tag == "testsuite" else suite[0]
+    assert (code, suite.get("tests"), suite.get("failures")) == (3, "2", "1")
+    assert "| `gc:+1us` | **failed** |" in (tmp_path / "c.md").read_text()
+    assert '<section id="gates">' in (tmp_path / "h.html").read_text()
+    assert "| `gc:+1us` | **failed** |" in run("comment", "gated.json", "--dry-run")[1]
 
 
 def test_keys_of_a_later_version_are_ignored(run, tmp_path):

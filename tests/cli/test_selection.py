@@ -7,7 +7,6 @@ import json
 import pytest
 
 import tracediff
-from tests.cli.checks import expect_error
 from tests.measure.test_ranks import ranks
 from tests.measure.test_selection import rank_files
 
@@ -54,20 +53,6 @@ def test_a_timeline_of_a_window_and_a_rank(run, tmp_path):
     code, _, err = run("timeline", one, one, "-o", "out.pftrace", "--window", "1.1ms-5.1ms", "--ranks", "1")
     assert code == 0 and "pairs of steps 1 to 4 of 4" in err  # steps 1 to 4 of 0 to 5
     assert "[steps-left-out]" in err and "[ranks-left-out]" in err
-
-
-@pytest.mark.parametrize(
-    "words", [("--steps", "5-3"), ("--window", "1x"), ("--ranks", "a"), ("--steps", "1/2/3")]
-)
-def test_nonsense_is_a_usage_error(words, run, good):
-    code, out, err = run("compare", good, good, *words)
-    assert code == 2 and out == "" and words[1] in err and "Traceback" not in err
-
-
-def test_errors_of_the_command(run, good, tmp_path):
-    expect_error(run("show", good, "--whole-capture", "--steps", "1-2"), "no-steps-to-select", 2)
-    expect_error(run("compare", good, good, "--steps", "900-"), "nothing-selected")
-    expect_error(run("compare", good, good, "--scheduler", "none.json"), "scheduler-unreachable")
 
 
 def test_the_python_interface_selects_too(tmp_path):

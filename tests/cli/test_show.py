@@ -7,7 +7,6 @@ import shutil
 
 import jsonschema
 import msgspec
-import pytest
 
 from tests.cli.checks import expect_error, files
 from tests.serving import serving
@@ -51,42 +50,6 @@ def test_a_folder_of_runs_with_a_label_and_figures(run, tmp_path) -> None:
     assert [run.name for run in report.input.runs] == ["run0.sqlite", "run1.sqlite"]
     assert report.kpi is not None and report.kpi.source == "serving_summary.json" and report.kpi.rows
     assert str(tmp_path) not in (tmp_path / "a.json").read_text()
-
-
-def test_files_are_left_alone_unless_told(run, good, tmp_path) -> None:
-    (tmp_path / "out.html").write_text("mine")
-    expect_error(run("show", good, "--html", "out.html"), "output-exists")
-    expect_error(run("show", good, "--md", "no/out.md"), "output-folder-missing")
-    expect_error(run("show", good, "--md", "a", "--json", "a"), "output-twice")
-    assert (tmp_path / "out.html").read_text() == "mine" and files(tmp_path) == {"out.html", "good.sqlite"}
-    assert run("show", good, "-q", "-f", "--html", "out.html")[:2] == (0, "")
-    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
-
-
-def test_what_cannot_be_shown(run, good, tmp_path) -> None:
-    expect_error(run("show", "none.sqlite"), "not-a-file")
-    (tmp_path / "empty").mkdir()
-    expect_error(run("show", "empty"), "empty-folder")
-    assert run("show")[0] == 2 and run("show", good, good)[0] == 2
-    assert run("show", good, "--junit", "x.xml")[0] == 2
-    assert run("show", good, "--host-only", "--whole-capture")[0] == 2
-    expect_error(run("show", good, "--kpi", "none.json"), "kpi-unreadable")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--junit", "x.xml"),
-        ("--postmortem", "x.md"),
-        ("--benchmark-json", "x.json"),
-        ("--fail-on", "step:+1%"),
-    ],
-)
-def test_a_report_of_one_capture_has_no_gates_and_no_post_mortem(run, good, tmp_path, words) -> None:
-    assert run("show", good, "-q", "--json", "a.json")[0] == 0
-    before = files(tmp_path)
-    text = expect_error(run("report", "a.json", "-q", *words), "one-capture", 2)
-    assert words[0] in text and files(tmp_path) == before
 
 
 def test_it_is_no_comment_and_its_version_is_its_own(run, good, tmp_path) -> None:

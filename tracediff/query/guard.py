@@ -83,12 +83,13 @@ def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
 
     Raises `TracediffError`: bad-sql, query-not-read-only, no-sql.
     """
+    found: list[tuple[str, bool]] = []
     try:
         found = _statements(db, text)
         for one, select in found:
             db.execute(f"EXPLAIN\n{one}" if select else f"\n{one}")
     except (duckdb.Error, RuntimeError) as error:
-        raise _explained(db, error, text, checked=True) from error
+        raise _explained(db, error, text, line=1 if found else 0) from error
     if not found:
         raise TracediffError("no-sql", "there is no SQL to run", fix="tracediff query CAPTURE 'SELECT ...'")
 
@@ -187,17 +188,16 @@ def _not_read_only(what: str) -> TracediffError:
 
 
 def _explained(
-    db: duckdb.DuckDBPyConnection, error: Exception, text: str, *, checked: bool = False
+    db: duckdb.DuckDBPyConnection, error: Exception, text: str, *, line: int = 0
 ) -> TracediffError:
-    """`checked`: `check` had put a line before the SQL."""
+    """`line`: how many lines `check` had put before the SQL."""
     # without DuckDB's guesses among tables that are no matter here
     lines = [line.rstrip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not (line.startswith("Did you mean") and "pg_" in line)]
     said = "\n  ".join(lines)
-    if checked:
-        said = re.sub(
-            r"(?<=^  LINE )\d+", lambda at: f"{int(at[0]) - 1:{len(at[0])}}", said, flags=re.MULTILINE
-        )
+    said = re.sub(
+        r"(?<=^  LINE )\d+", lambda at: f"{int(at[0]) - line:{len(at[0])}}", said, flags=re.MULTILINE
+    )
     if isinstance(error, duckdb.ConnectionException):
         return TracediffError("closed", "the captures were closed", fix="open them again")
     if isinstance(error, duckdb.OutOfMemoryException):

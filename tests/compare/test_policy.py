@@ -1,4 +1,4 @@
-"""Policy files: gates, warnings, waivers that end, and what the command line makes of them."""
+"""Policy files: gates, warnings, waivers that end, and what the guide says of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.checks import expect_error
 from tests.report import sample
 from tracediff.cli.main import cli
-from tracediff.companions.result import decode
 from tracediff.compare.gates import (
     COUNTS,
     TIMES,
@@ -24,8 +22,7 @@ from tracediff.compare.gates import (
     parse_gate,
     read_policy,
 )
-from tracediff.errors import TracediffError
-from tracediff.model import GateWaiver, encode
+from tracediff.model import GateWaiver
 
 DAY = date(2027, 1, 31)
 FULL = (
@@ -65,46 +62,6 @@ expires = 2027-01-31
     assert policy.pass_inconclusive and policy.source == name
     assert policy.waivers[0] == Waiver("kernel:nvjet", "known to us", DAY, None)
     assert policy.waivers[1].gate is not None and policy.waivers[1].gate.limit == 0.15
-
-
-@pytest.mark.parametrize(
-    ("text", "slug", "said"),
-    [
-        ("fail-on = [", "policy-unreadable", "no TOML"),
-        ("fail_on = []", "bad-policy", "unknown field `fail_on`"),
-        ('fail-on = "step:+3%"', "bad-policy", "$.fail-on"),
-        ("fail-on = [3]", "bad-policy", "$.fail-on"),
-        ('fail-on = ["stop:+3%"]', "bad-gate", "stop"),
-        ('inconclusive = "maybe"', "bad-policy", "inconclusive"),
-        ("waiver = 3", "bad-policy", "$.waiver"),
-        ('[[waiver]]\nmetric = "gc"\nexpires = 2027-01-31', "bad-policy", "reason"),
-        ('[[waiver]]\nmetric = "gc"\nreason = " "\nexpires = 2027-01-31', "bad-policy", "reason"),
-        ('[[waiver]]\nmetric = "gc"\nreason = "x"', "bad-policy", "`expires`"),
-        ('[[waiver]]\nmetric = "gc"\nreason = "x"\nexpires = "soon"', "bad-policy", "expires"),
-        ('[[waiver]]\nmetric = "gc"\nreason = "x"\nexpires = 2027-01-31T00:00:00', "bad-policy", "expires"),
-        ('[[waiver]]\nmetric = "gcc"\nreason = "x"\nexpires = 2027-01-31', "bad-gate", "gcc"),
-        ('[[waiver]]\nmetric = "gc"\nlimit = 5\nreason = "x"\nexpires = 2027-01-31', "bad-policy", "limit"),
-        ('[[waiver]]\nmetric = "gc"\nlimit = "x"\nreason = "x"\nexpires = 2027-01-31', "bad-gate", "gc:x"),
-        ('[[waiver]]\nmetric = "gc"\nuntil = 2027-01-31', "bad-policy", "unknown field `until`"),
-        ("[tool.other]\nx = 1", "bad-policy", "no [tool.tracediff]"),
-        ("tool = 3", "bad-policy", "no [tool.tracediff]"),
-        ("[tool]\ntracediff = 3", "bad-policy", "Expected `object`"),
-    ],
-)
-def test_bad_policies(text, slug, said, tmp_path):
-    with pytest.raises(TracediffError) as raised:
-        read_policy(write(tmp_path, text))
-    assert (raised.value.slug, raised.value.exit_code) == (slug, 2)
-    assert said in raised.value.message
-
-
-def test_a_missing_policy(tmp_path):
-    with pytest.raises(TracediffError) as raised:
-        read_policy(tmp_path / "no.toml")
-    assert raised.value.slug == "policy-unreadable"
-    assert read_policy(tmp_path / "pyproject.toml", required=False) == Policy()
-    other = write(tmp_path, "[tool.ruff]\nline-length = 3", "pyproject.toml")
-    assert read_policy(other, required=False) == Policy()
 
 
 def waived(metric, limit=None):
@@ -155,37 +112,6 @@ def test_exit_codes():
     assert code(result=other) == code(fail, result=other) == code(result=other, pass_inconclusive=True) == 4
 
 
-# The command line
-
-
-@pytest.fixture
-def saved(tmp_path):
-    (tmp_path / "result.json").write_bytes(encode(FULL))
-    return "result.json"
-
-
-def gates_of(err):
-    return [line for line in err.splitlines() if line.startswith("gate ")]
-
-
-def test_pyproject_of_the_working_directory_is_the_policy(run, saved, tmp_path):
-    write(tmp_path, '[tool.tracediff]\nfail-on = ["step:+3%"]\nwarn-on = ["gc:+1us"]', "pyproject.toml")
-    code, out, err = run("report", saved, "-q", "--fail-on", "gil_wait:+1ms")
-    assert (code, out) == (3, "")
-    assert [line.split(": ")[:2] for line in gates_of(err)] == [
-        ["gate step:+3%", "failed"], ["gate gc:+1us", "failed (warning only)"], ["gate gil_wait:+1ms", "passed"],
-    ]  # fmt: skip
-    assert run("report", saved, "-q", "--no-policy")[0] == 0
-
-
-def test_a_policy_file_takes_its_place(run, saved, tmp_path):
-    write(tmp_path, '[tool.tracediff]\nfail-on = ["step:+3%"]', "pyproject.toml")
-    write(tmp_path, 'fail-on = ["gc:+1ms"]\n[[waiver]]\nmetric = "gc"\nreason = "x"\nexpires = 2027-01-31')
-    code, _, err = run("report", saved, "-q", "--policy", "policy.toml")
-    assert code == 0 and len(gates_of(err)) == 1
-    assert "policy.toml: waiver of gc: not needed" in err
-
-
 def test_a_result_keeps_its_gates():
     """What a gate was measured against: the numbers of the sample, 129.3 us of 1,038.6 and 23.5 us of GC."""
     gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "nope.p99:+1us")))
@@ -198,53 +124,6 @@ def test_a_result_keeps_its_gates():
     before, after = (side.calls_per_step for side in (FULL.launch.baseline, FULL.launch.candidate))
     assert (launches.unit, launches.limit, launches.delta) == ("count", 10, after - before)
     assert (unknown.outcome, unknown.delta, unknown.limit) == ("inconclusive", None, None)
-
-
-def test_gates_of_a_saved_result_are_rendered_again_and_decide_again(run, saved, tmp_path):
-    code, _, first = run(
-        "report", saved, "-q", "--fail-on", "gc:+1us", "--warn-on", "step:+1%", "--json", "gated.json"
-    )
-    assert code == 3
-    code, _, again = run("report", "gated.json", "-q", "--junit", "g.xml", "--md", "c.md", "--html", "h.html")
-    assert code == 3 and gates_of(again) == gates_of(first)
-    assert (tmp_path / "g.xml").read_text().count("<testcase ") == 2
-    assert "| `gc:+1us` | **failed** |" in (tmp_path / "c.md").read_text()
-    assert '<section id="gates">' in (tmp_path / "h.html").read_text()
-    assert "| `gc:+1us` | **failed** |" in run("comment", "gated.json", "--dry-run")[1]
-
-
-def test_a_gate_given_again_is_judged_again(run, saved, tmp_path):
-    run("report", saved, "-q", "--fail-on", "gc:+1us", "--warn-on", "step:+1%", "--json", "gated.json")
-    write(tmp_path, 'fail-on = ["gc:+1us"]\n[[waiver]]\nmetric = "gc"\nreason = "x"\nexpires = 2999-01-31')
-    code, _, err = run("report", "gated.json", "-q", "--policy", "policy.toml", "--json", "two.json")
-    assert code == 0
-    assert [one.split(": ")[1] for one in gates_of(err)] == ["failed (warning only)", "waived"]
-    assert decode((tmp_path / "two.json").read_bytes()).gates.policy == "policy.toml"
-
-
-def test_inconclusive_passes_again_where_the_policy_let_it_pass(run, saved, tmp_path):
-    write(tmp_path, 'fail-on = ["launch_api:+1us"]\ninconclusive = "pass"')
-    assert run("report", saved, "-q", "--policy", "policy.toml", "--json", "gated.json")[0] == 0
-    assert run("report", "gated.json", "-q")[0] == 0
-    assert run("report", saved, "-q", "--fail-on", "launch_api:+1us")[0] == 4
-
-
-def test_annotations(run, saved):
-    code, out, _ = run("report", saved, "-q", "--fail-on", "step:+3%", "--annotations", "github")
-    lines = out.splitlines()
-    assert code == 3 and len(lines) == 2
-    assert lines[0].startswith("::notice title=tracediff%3A Regressed::")
-    assert lines[1].startswith(
-        "::error title=tracediff gate step%3A+3%25%3A failed::step +129.3 us (+12.4 %25)"
-    )
-
-
-def test_a_bad_policy_stops_before_the_work(run, saved, tmp_path):
-    write(tmp_path, "fail_on = []")
-    expect_error(run("report", "nowhere.json", "--policy", "policy.toml"), "bad-policy", 2)
-    expect_error(run("report", saved, "--policy", "no.toml"), "policy-unreadable", 2)
-    expect_error(run("report", saved, "--warn-on", "x"), "bad-gate", 2)
-    assert run("report", saved, "--policy", "policy.toml", "--no-policy")[0] == 2
 
 
 # What docs/ci.md says
