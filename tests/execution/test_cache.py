@@ -224,7 +224,7 @@ def test_clear(path, where):
     reduced(path)
     (where / ".x.arrow.part").write_bytes(b"left by a process that was killed")
     (where / "another.txt").write_text("not ours")
-    count, size = cache.clear(where)
+    count, size = cache.remove_all(where)
     assert count == 1 and size > 0
     assert [one.name for one in where.iterdir()] == ["another.txt"]
 

@@ -12,7 +12,7 @@ import polars as pl
 from tracediff.accounting.grouping import Tally, stretches
 from tracediff.accounting.intervals import EMPTY, Intervals, Ints, innermost, union
 from tracediff.accounting.windows import Windows
-from tracediff.formats.database import give_back
+from tracediff.formats.database import release_memory
 from tracediff.trace.threads import Thread
 
 
@@ -83,7 +83,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")
     db.execute("DROP TABLE nvtx_row")
-    give_back(db)
+    release_memory(db)
     holders = {}
     for pid, parts in kept.items():
         if not parts:

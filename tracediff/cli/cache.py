@@ -25,19 +25,19 @@ def cache(clear: bool) -> None:
     $TRACEDIFF_CACHE (off: nothing is kept), else tracediff/ in $XDG_CACHE_HOME or ~/.cache. It holds at most 2 GiB: what
     was not used for longest goes first. compare, show and timeline take --no-cache.
     """
-    from tracediff.execution import cache as kept
+    from tracediff.execution.cache import MOST_BYTES, entries, folder, remove_all
 
-    where = kept.folder()
+    where = folder()
     if where is None:
         click.echo("switched off (TRACEDIFF_CACHE)")
         return
     if clear:
-        count, size = kept.clear(where)
+        count, size = remove_all(where)
         click.echo(f"removed {_said(count, size)} from {where}")
         return
-    found = kept.entries(where)
+    found = entries(where)
     click.echo(
-        f"{where}: {_said(len(found), sum(one.bytes for one in found))}, at most {kept.MOST_BYTES >> 30} GiB"
+        f"{where}: {_said(len(found), sum(one.bytes for one in found))}, at most {MOST_BYTES >> 30} GiB"
     )
 
 

@@ -70,7 +70,7 @@ def entries(where: Path) -> list[Entry]:
     return sorted(found, key=lambda one: (one.used, one.path.name))
 
 
-def clear(where: Path) -> tuple[int, int]:
+def remove_all(where: Path) -> tuple[int, int]:
     """Remove every entry, and what an interrupted write left: how many, and their bytes. Raises OSError."""
     count = size = 0
     for one in entries(where):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ _WORTH_PROCESSES, _MANY = 2 * LARGE, 32
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST_MEMORY = 2 * 2**30
 _BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
+_PROCESS = 200 * 2**20  # bytes that a worker process takes, whatever it reads
 # An export takes about as many bytes of memory as its file has. Files that are unpacked, converted or made from a report:
 _GROWS = {".xz": 20.0, ".nsys-rep": 20.0, ".gz": 8.0, ".json": 0.5}
 _CONNECT_S = 30
@@ -53,10 +55,10 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     # a limit of memory is meant for the whole
     at_once = 1 if reading.memory_limit is not None else min(processors, len(sizes), _fitting(sizes))
     if at_once > 1 and (sum(sizes) >= _WORTH_PROCESSES or len(sizes) >= _MANY):
-        from tracediff.execution.processes import (
-            processes,  # which needs modules that small exports do without
-        )
+        # imported late: it needs modules that small exports do without
+        from tracediff.execution.processes import processes
 
+        at_once = min(at_once, max(_room() // _PROCESS, 2))
         with processes(at_once) as executor:
             yield Workers(executor, at_once, threads=-(-processors // at_once))
     else:
@@ -77,10 +79,14 @@ def _memory(path: Path) -> int:
 
 
 def _fitting(sizes: Sequence[int]) -> int:
-    """How many exports of these sizes, the largest first, fit into half of the free memory, at least one."""
+    """How many exports of these sizes, the largest first, fit into memory together, at least one."""
+    return max(sum(total <= _room() for total in accumulate(sizes)), 1)
+
+
+def _room() -> int:
+    """Bytes for reading: at most half of the free memory."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    room = min(_MOST_MEMORY, free // 2) - _BASE
-    return max(sum(1 for number in range(1, len(sizes) + 1) if sum(sizes[:number]) <= room), 1)
+    return min(_MOST_MEMORY, free // 2) - _BASE
 
 
 def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError | None:

@@ -121,7 +121,7 @@ def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def give_back(db: duckdb.DuckDBPyConnection) -> None:
+def release_memory(db: duckdb.DuckDBPyConnection) -> None:
     """Return the memory of dropped tables to the system, for what comes next to have: DuckDB keeps it for a while.
 
     Setting the limit, to what it is, empties its pools, and those of the C library. Dropped ops of 5 million kernels

@@ -1,4 +1,4 @@
-"""An nsys export, SQLite or a folder of Parquet files -> the canonical tables of sql/load/."""
+"""An nsys export, SQLite or a folder of Parquet files -> the canonical tables of formats/sql/."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _SYSTEM_STEPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def load(
     db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None, steps: tuple[str, ...] = _STEPS
 ) -> tuple[Schema, list[Note]]:
-    """Create the canonical tables (see sql/load/) from the export at `path` in `db`; what is odd comes back as notes.
+    """Create the canonical tables (see formats/sql/) from the export at `path` in `db`; what is odd comes back as notes.
 
     `name` is what messages call it, `steps` the files of sql/ that make the tables. Raises `TracediffError`: those of
-    `nsys_schema.inspect` and `columnar.inspect`, out-of-memory, bad-column, bad-time.
+    `schema.inspect` and `columnar.inspect`, out-of-memory, bad-column, bad-time.
     """
     file_name = name or path.name
     in_folder = path.is_dir()
@@ -199,7 +199,7 @@ def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[
     with closing(open_export(path)) as source:
         source.text_factory = lambda raw: raw.decode("utf-8", "replace")
         rows = source.execute("SELECT id, value FROM StringIds WHERE id IS NOT NULL").fetchall()
-    values = dict(rows)  # an id twice: any of them, as in load/string.sql
+    values = dict(rows)  # an id twice: any of them, as in string.sql
     db.execute("CREATE TABLE string (id INTEGER, value VARCHAR)")
     db.executemany("INSERT INTO string VALUES (?, ?)", [[key, value] for key, value in values.items()])
     odd = sum(1 for value in values.values() if isinstance(value, str) and "\ufffd" in value)

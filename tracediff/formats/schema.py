@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,19 +122,13 @@ def inspect(path: Path, name: str | None = None) -> Schema:
         )
     _check_length(path, head, name)
     try:
-        with sqlite3.connect(f"file:{_uri(path)}?mode=ro&immutable=0", uri=True) as db:
-            names = [
-                row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-            ]
+        with closing(open_export(path)) as db:
+            names = db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             tables = {
-                table: frozenset(
-                    row[1]
-                    for row in db.execute(f'PRAGMA table_info("{table.replace(chr(34), chr(34) * 2)}")')
-                )
-                for table in names
+                table: frozenset(row[1] for row in db.execute(f"PRAGMA table_info({identifier(table)})"))
+                for (table,) in names
             }
             version = _version(db, tables)
-        db.close()
     except sqlite3.Error as error:
         if "locked" in str(error):
             raise locked(name) from error
@@ -181,12 +176,6 @@ def _check_length(path: Path, head: bytes, name: str) -> None:
 def open_export(path: Path) -> sqlite3.Connection:
     """Open an export with Python's own sqlite3, to be read only."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-
-
-def _uri(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path.resolve()))
 
 
 def _version(db: sqlite3.Connection, tables: dict[str, frozenset[str]]) -> str:

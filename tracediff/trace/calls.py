@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.formats.database import columns_of, give_back, sql
+from tracediff.formats.database import columns_of, release_memory, sql
 
 # Sorting the rows of an export, which are almost in order of time already.
 
@@ -125,7 +125,7 @@ def read_calls(
     """
     rows = columns_of(db, "api_call", sql("trace/call"))
     db.execute("DROP TABLE api_call")  # the arrays stand for it from here on: in memory once
-    give_back(db)
+    release_memory(db)
     order = time_order(
         rows["thread"], rows["start_ns"], lambda tied: -rows["end_ns"][tied], lambda tied: rows["name"][tied]
     )

@@ -18,7 +18,7 @@ import polars as pl
 
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
-from tracediff.formats.database import columns_of, frame, give_back, sql
+from tracediff.formats.database import columns_of, frame, release_memory, sql
 from tracediff.formats.selection import Selection
 from tracediff.kernels.categories import is_communication
 from tracediff.model import Note
@@ -166,7 +166,7 @@ def _ops(capture: Capture) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.N
     rows = columns_of(db, "op_row", sql("trace/op"))
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
-    give_back(db)
+    release_memory(db)
     order = _op_order(rows, shared)
     # one after the other: the columns as they came make room for those in order
     ops = {name: order.of(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")}

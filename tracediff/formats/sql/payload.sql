@@ -2,7 +2,7 @@
 CREATE TABLE payload_row AS
 SELECT
     "start"::BIGINT AS start_ns, globalTid::BIGINT AS tid, jsonText AS json, jsonTextId::BIGINT AS json_id,
-    hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key, -- as in load/nvtx
+    hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key, -- as in nvtx.sql
     coalesce(
         int64Value::DOUBLE, doubleValue::DOUBLE, int32Value::DOUBLE, uint32Value::DOUBLE, floatValue::DOUBLE,
         -- SQLite holds 64 bits as if they had a sign
