@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.idle import IDLE
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
+from tracediff.accounting.walk import IDLE
 from tracediff.kernels.matching import Matching, OpKey
 from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
 from tracediff.steps.sample import in_order, typical
