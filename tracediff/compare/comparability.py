@@ -10,6 +10,7 @@ from tracediff.compare.sides import Side
 from tracediff.compare.strata import Strata
 from tracediff.compare.tables import KINDS as SYSTEM
 from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.trace.inference import INFERRED
 from tracediff.trace.workloads import IRREGULAR
 
 Status = str
@@ -84,13 +85,10 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
     """Steps found in one way; inferred ones also about as many ops long, or they are different loops."""
     # with what confidence steps were inferred differs from run to run
     how = _same(
-        sides, "step_labels", lambda part: part.step_source.partition(" (confidence ")[0], "warn",
+        sides, "step_labels", lambda part: INFERRED if _inferred(part) else part.step_source, "warn",
         "steps were found in different ways",
     )  # fmt: skip
-    ops = [
-        [round(_ops(part)) for part in side.parts if part.step_source.startswith("inferred")]
-        for side in sides
-    ]
+    ops = [[round(_ops(part)) for part in side.parts if _inferred(part)] for side in sides]
     if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
         return how
     values = [" | ".join(f"{count} ops a step" for count in sorted(set(side))) for side in ops]
@@ -98,6 +96,10 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
         "step_labels", "fail", values[0], values[1],
         "steps were inferred, and hardly of the same loop: label them, or name the labels with --step-regex",
     )  # fmt: skip
+
+
+def _inferred(part: Reduction) -> bool:
+    return part.step_source.startswith(INFERRED)  # with a confidence behind it
 
 
 def _ops(part: Reduction) -> float:

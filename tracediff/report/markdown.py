@@ -122,7 +122,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         phases=[phase for phase in result.phases if phase.baseline or phase.candidate][: budget.rows],
         top=top,
         rows=budget.rows,
-        problems=words.problems(result)[: budget.rows],
+        problems=[f"{status}: {text}" for status, text in words.problems(result)[: budget.rows]],
         missing=[text for kind in words.KINDS if (text := words.missing(result, kind))]
         + system_words.missing(result),
         system_words=system_words,

@@ -247,7 +247,6 @@ def _doubts(result: Result, console: Console) -> None:
     missing += system_words.missing(result)
     if problems:
         print_heading(console, "Differences between the captures")
-        for problem in problems:
-            status, _, rest = problem.partition(": ")
-            print_line(console, (f"{status}: ", _STATUS.get(status, "")), rest)
+        for status, text in problems:
+            print_line(console, (f"{status}: ", _STATUS.get(status, "")), text)
     print_warnings(result.warnings, missing, console)

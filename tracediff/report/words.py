@@ -246,12 +246,14 @@ def category_of_both(result: Result, category: str, arrow: str) -> str:
     return "" if None in sides else f" {arrow} ".join(scale.time(value or 0.0) for value in sides)
 
 
-def problems(result: Result) -> list[str]:
-    """List the comparability checks that did not pass, worst first, as sentences."""
+def problems(result: Result) -> list[tuple[str, str]]:
+    """List the comparability checks that did not pass, worst first: status and sentence."""
     checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
     return [
-        f"{check.status}: {check.name}: {check.message} "
-        f"(baseline {check.baseline}, candidate {check.candidate})"
+        (
+            check.status,
+            f"{check.name}: {check.message} (baseline {check.baseline}, candidate {check.candidate})",
+        )
         for check in checks
         if check.status != "ok"
     ]

@@ -18,6 +18,7 @@ from tracediff.trace.workloads import IRREGULAR
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
+INFERRED = "inferred"  # how steps were found; a confidence follows
 MIN_REPETITIONS = 4  # equal to the modal one
 MIN_CONFIDENCE = 0.7
 MIN_COVERAGE = 0.5  # share of all ops that lie in repetitions: a corner of a capture is no step loop
@@ -283,7 +284,7 @@ def infer_steps(capture: Capture) -> str | None:
         return None
     _fill(capture, found)
     capture.warnings.append(_note(capture, found))
-    return f"inferred (confidence {min(one.repetition.confidence for one in found):.2f})"
+    return f"{INFERRED} (confidence {min(one.repetition.confidence for one in found):.2f})"
 
 
 def _of_process(capture: Capture, part: dict[str, np.ndarray]) -> _Found | None:
