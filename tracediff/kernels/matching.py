@@ -9,10 +9,10 @@ ends up in exactly one row; a kernel used in two roles is divided between rows b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,10 +25,7 @@ category = lru_cache(1 << 16)(kernel_categories.category)
 
 # Longer modal sequences than this are matched by key only: alignment is quadratic in the worst case.
 MAX_SEQUENCE = 4000
-# Equal pairs of ops up to which difflib aligns; its time is their number times the blocks that it finds.
-_MATCHER_PAIRS = 100_000
 _FUSE = 6  # the most ops a fused or split block is looked for among
-_MATCH_ORDER = ("exact", "name", "template", "sequence", "fused", "split", "added", "removed")
 _CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
                "removed": 0.8}  # fmt: skip
 
@@ -42,14 +39,18 @@ class OpKey:
     block: str = ""
 
 
+Ops: TypeAlias = tuple[OpKey, ...]
+Pair: TypeAlias = tuple[Ops, Ops]
+
+
 @dataclass(frozen=True)
 class Match:
     """One row of the kernel table: these ops of the baseline are those of the candidate."""
 
     match: str
     confidence: float
-    baseline: tuple[OpKey, ...]
-    candidate: tuple[OpKey, ...]
+    baseline: Ops
+    candidate: Ops
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def match_kernels(
 
     Arguments: phase -> (modal sequence, every op seen in that phase).
     """
-    uses: list[tuple[str, tuple[OpKey, ...], tuple[OpKey, ...]]] = []  # phase, baseline ops, candidate ops
+    uses: list[tuple[str, Ops, Ops]] = []  # phase, baseline ops, candidate ops
     for phase in sorted(baseline.keys() | candidate.keys()):
         one, all_one = baseline.get(phase, ((), set()))
         other, all_other = candidate.get(phase, ((), set()))
@@ -81,37 +82,18 @@ def match_kernels(
             (phase, *pair)
             for pair in _by_key(all_one - seen_one, all_other - seen_other, seen_one, seen_other)
         ]
-    return _rows(_merge_lone(uses))
+    return _rows(uses)
 
 
-def _align(one: list[OpKey], other: list[OpKey]) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
+def _align(one: list[OpKey], other: list[OpKey]) -> list[Pair]:
     if other < one:  # both ways round the same alignment: swapping the sides must only swap the pairs
         return [(a, b) for b, a in _align(other, one)]
-    pairs: list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]] = []
-    for equal, i1, i2, j1, j2 in _blocks(one, other):
-        if equal:
-            pairs += [((a,), (b,)) for a, b in zip(one[i1:i2], other[j1:j2], strict=True)]
-        else:
-            pairs += _align_block(tuple(one[i1:i2]), tuple(other[j1:j2]))
-    return pairs
-
-
-def _blocks(one: list[OpKey], other: list[OpKey]) -> list[tuple[bool, int, int, int, int]]:
-    """Stretches of both sequences that are equal, and those between them: (equal, i1, i2, j1, j2)."""
-    uses = Counter(other)
-    if sum(uses[op] for op in one) <= _MATCHER_PAIRS:
-        matcher = SequenceMatcher(None, one, other, autojunk=False)
-        return [(kind == "equal", i1, i2, j1, j2) for kind, i1, i2, j1, j2 in matcher.get_opcodes()]
-    anchors = [*_common(one, other), (len(one), len(other))]
-    found = []
+    pairs: list[Pair] = []
     i = j = 0
-    for a, b in anchors:
-        if a > i or b > j:
-            found.append((False, i, a, j, b))
-        if a < len(one) and b < len(other):
-            found.append((True, a, a + 1, b, b + 1))
+    for a, b in _common(one, other):
+        pairs += [*_align_block(tuple(one[i:a]), tuple(other[j:b])), ((one[a],), (other[b],))]
         i, j = a + 1, b + 1
-    return found
+    return pairs + _align_block(tuple(one[i:]), tuple(other[j:]))
 
 
 def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
@@ -139,15 +121,11 @@ def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
 
 
 @lru_cache(1 << 12)
-def _align_block(
-    one: tuple[OpKey, ...], other: tuple[OpKey, ...]
-) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
+def _align_block(one: Ops, other: Ops) -> list[Pair]:
     """Cheapest way to turn one block into the other; costs say what an engineer would call it."""
-    if not one or not other:
-        return [((op,), ()) for op in one] + [((), (op,)) for op in other]
-    if len(one) * len(other) > 10_000:
-        # A wholesale rewrite (another attention backend, a compiled model): position says nothing any more.
-        return [((op,), ()) for op in one] + [((), (op,)) for op in other]
+    # Beyond a size it is a wholesale rewrite (another attention backend, a compiled model): position says nothing any more.
+    if not one or not other or len(one) * len(other) > 10_000:
+        return _apart(one, other)
     best: dict[tuple[int, int], tuple[float, tuple[int, int]]] = {(0, 0): (0.0, (0, 0))}
     for i in range(len(one) + 1):
         for j in range(len(other) + 1):
@@ -162,19 +140,11 @@ def _align_block(
                 options.append((best[i - 1, j - 1][0] + _unlike(one[i - 1], other[j - 1]), (i - 1, j - 1)))
                 for n in range(2, _FUSE + 1):
                     if n <= i:
-                        options.append(
-                            (
-                                best[i - n, j - 1][0] + _merge_cost(one[i - n : i], other[j - 1]),
-                                (i - n, j - 1),
-                            )
-                        )
+                        cost = _merge_cost(one[i - n : i], other[j - 1])
+                        options.append((best[i - n, j - 1][0] + cost, (i - n, j - 1)))
                     if n <= j:
-                        options.append(
-                            (
-                                best[i - 1, j - n][0] + _merge_cost(other[j - n : j], one[i - 1]),
-                                (i - 1, j - n),
-                            )
-                        )
+                        cost = _merge_cost(other[j - n : j], one[i - 1])
+                        options.append((best[i - 1, j - n][0] + cost, (i - 1, j - n)))
             best[i, j] = min(options)
     pairs = []
     at = (len(one), len(other))
@@ -208,7 +178,7 @@ def _unlike(one: OpKey, other: OpKey) -> float:
 _HEAVY = frozenset({"gemm", "attention", "moe", "communication"})
 
 
-def _merge_cost(many: tuple[OpKey, ...], single: OpKey) -> float:
+def _merge_cost(many: Ops, single: OpKey) -> float:
     """N -> 1 is likely where the one does what one of the n did; the same kind n times -> 1 is likeliest."""
     kinds = {category(op.name) for op in many}
     kind = category(single.name)
@@ -225,58 +195,41 @@ def _merge_cost(many: tuple[OpKey, ...], single: OpKey) -> float:
     return impossible
 
 
-def _by_key(
-    one: set[OpKey], other: set[OpKey], seen_one: set[OpKey], seen_other: set[OpKey]
-) -> list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]]:
-    """Ops outside the modal sequence: same key, same name, same template, else alone."""
-    pairs: list[tuple[tuple[OpKey, ...], tuple[OpKey, ...]]] = []
-    # An op that the other side has only inside its modal sequence joins the row it has there.
-    for op in sorted(one & seen_other):
-        pairs.append(((op,), (op,)))
-    for op in sorted(other & seen_one):
-        pairs.append(((op,), (op,)))
+def _apart(one: Iterable[OpKey], other: Iterable[OpKey]) -> list[Pair]:
+    """Every op alone: removed, added."""
+    return [((op,), ()) for op in one] + [((), (op,)) for op in other]
+
+
+def _by_key(one: set[OpKey], other: set[OpKey], seen_one: set[OpKey], seen_other: set[OpKey]) -> list[Pair]:
+    """Ops outside the modal sequence: same key, same name, same template, else alone.
+
+    An op that the other side has inside its modal sequence (`seen_*`) joins the row that it has there.
+    """
+    same = [*sorted(one & seen_other), *sorted(other & seen_one)]
     one, other = one - seen_other, other - seen_one
-    for op in sorted(one & other):
-        pairs.append(((op,), (op,)))
+    pairs: list[Pair] = [((op,), (op,)) for op in (*same, *sorted(one & other))]
     one, other = one - other, other - one
-    tiers: tuple[Callable[[OpKey], str], ...] = (lambda op: op.name, lambda op: normalise(op.name))
-    for key in tiers:
+    for key in (str, normalise):  # of the name
         groups: dict[str, tuple[list[OpKey], list[OpKey]]] = {}
-        for op in sorted(one):
-            groups.setdefault(key(op), ([], []))[0].append(op)
-        for op in sorted(other):
-            groups.setdefault(key(op), ([], []))[1].append(op)
+        for side, ops in enumerate((one, other)):
+            for op in sorted(ops):
+                groups.setdefault(key(op.name), ([], []))[side].append(op)
         for mine, theirs in groups.values():
             if mine and theirs:
                 pairs.append((tuple(mine), tuple(theirs)))
                 one, other = one - set(mine), other - set(theirs)
-    return pairs + [((op,), ()) for op in sorted(one)] + [((), (op,)) for op in sorted(other)]
+    return pairs + _apart(sorted(one), sorted(other))
 
 
-def _merge_lone(
-    uses: list[tuple[str, tuple[OpKey, ...], tuple[OpKey, ...]]],
-) -> list[tuple[str, tuple[OpKey, ...], tuple[OpKey, ...]]]:
-    """An op added (or removed) that the other side also has stays with its own kind: the row's count changes."""
-    paired = {pair[1] for pair in uses if pair[1] == pair[2] and len(pair[1]) == 1}
-    merged = []
-    for phase, one, other in uses:
-        lone = one or other
-        if (not one or not other) and lone in paired:
-            merged.append((phase, one and lone, other and lone))
-        else:
-            merged.append((phase, one, other))
-    return merged
-
-
-def _rows(uses: list[tuple[str, tuple[OpKey, ...], tuple[OpKey, ...]]]) -> Matching:
-    # A lone op that is also matched to itself belongs to that row.
-    own = {one for _, one, other in uses if one and one == other and len(one) == 1}
-    identity: dict[tuple[tuple[OpKey, ...], tuple[OpKey, ...]], int] = {}
+def _rows(uses: list[tuple[str, Ops, Ops]]) -> Matching:
+    # an op added (or removed) that the other side also has stays with its own kind: the row's count changes
+    own = {one for _, one, other in uses if one == other and len(one) == 1}
+    identity: dict[Pair, int] = {}
     rows: list[Match] = []
     counts: tuple[Counter[tuple[str, OpKey, int]], Counter[tuple[str, OpKey, int]]] = (Counter(), Counter())
     for phase, one, other in uses:
         lone = one or other
-        pair = (lone, lone) if lone in own and (not one or not other) else (one, other)
+        pair = (one, other) if (one and other) or lone not in own else (lone, lone)
         if pair not in identity:
             identity[pair] = len(rows)
             tier = _tier(*pair)
@@ -297,7 +250,7 @@ def _shares(counts: Counter[tuple[str, OpKey, int]]) -> dict[tuple[str, OpKey], 
     return shares
 
 
-def _tier(one: tuple[OpKey, ...], other: tuple[OpKey, ...]) -> str:
+def _tier(one: Ops, other: Ops) -> str:
     if not one:
         return "added"
     if not other:
