@@ -14,8 +14,8 @@ from hypothesis import settings
 
 from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 
 # Every test reads what it says it reads; tests/measure/test_cache.py sets a folder of its own.
 os.environ["TRACEDIFF_CACHE"] = "off"

@@ -8,7 +8,7 @@ import numpy as np
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 
 US = 1000
 

@@ -29,7 +29,7 @@ def test_pages_and_pictures_are_there(site):
     }
     for page in ("index", "contributing", "changelog", "benchmarks"):
         assert (site / f"{page}.html").stat().st_size > 5_000
-    assert (site / "pictures" / "rooms.svg").exists()
+    assert (site / "pictures" / "packages.svg").exists()
 
 
 def test_nothing_of_a_page_is_loaded_from_elsewhere(site):

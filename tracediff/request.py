@@ -24,13 +24,36 @@ from tracediff.formats.selection import (
 )
 
 if TYPE_CHECKING:
-    from tracediff.companions.latencies.options import LatencyOptions
     from tracediff.execution.run import Reading
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
 Unit = Literal["ns", "us", "ms", "s"]
 UNITS = ("ns", "us", "ms", "s")
+
+
+def is_warm_up(value: str) -> bool:
+    """Whether a word says how many first iterations of a run are left out: auto, or a number of them."""
+    return value == "auto" or (value.isdecimal() and value.isascii() and len(value) < 10)
+
+
+@dataclass(frozen=True)
+class LatencyOptions:
+    """How files of latencies are read, and the files of each side: a path a run, or a folder."""
+
+    column: str | None = None
+    unit: str | None = None
+    warm_up: str = "auto"
+    baseline: tuple[Path, ...] = ()
+    candidate: tuple[Path, ...] = ()
+    prefix: str = ""  # of these options on the command line: latencies- beside traces
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no command line could give."""
+        if self.unit not in (None, *UNITS):
+            raise ValueError(f"the unit of latencies is one of {', '.join(UNITS)}, not {self.unit!r}")
+        if not is_warm_up(self.warm_up):
+            raise ValueError(f"warm-up is auto or a number of iterations such as 0, not {self.warm_up!r}")
 
 
 def option(default: Any, text: str, **spelling: Any) -> Any:
@@ -202,8 +225,6 @@ class CompareRequest(MeasureRequest):
 
     def latencies(self) -> LatencyOptions:
         """Raises ValueError where unit or warm-up are none."""
-        from tracediff.companions.latencies.options import LatencyOptions
-
         return LatencyOptions(
             self.latencies_column,
             self.latencies_unit,
@@ -233,8 +254,6 @@ class LatenciesRequest:
 
     def options(self, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> LatencyOptions:
         """The same, of files."""
-        from tracediff.companions.latencies.options import LatencyOptions
-
         return LatencyOptions(self.column, self.unit, self.warmup, baseline, candidate)
 
 

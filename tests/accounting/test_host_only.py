@@ -8,8 +8,8 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import STEP, label, one_gap, reduced, spent
 from tracediff.compare.gates import judge, parse_gate
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Run, Side
 
 
 def hosts(held: int = 100, collected: int = 50, period: int = 1000, steps: int = 6) -> TraceBuilder:

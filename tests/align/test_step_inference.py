@@ -14,9 +14,9 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import plain, reduced
 from tracediff.compare.compare import compare
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.trace.inference import Launched, Repetition, find_repetition
 
 # A step is an embedding, layers, a head and a sampler, after which the host waits (|) for the tokens.

@@ -6,8 +6,8 @@ import pytest
 
 from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 
 
 @pytest.fixture(scope="module")

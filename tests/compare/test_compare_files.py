@@ -17,9 +17,9 @@ from tests.swapping import plain
 from tests.tiny import CAPTURES, ROOT, label, reduced
 from tests.tiny import plain as unpacked
 from tracediff.compare.compare import Options
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 
 

@@ -11,7 +11,7 @@ from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import CAPTURES
 from tracediff.compare import tables
-from tracediff.compare.sides import Side
+from tracediff.execution.sides import Side
 from tracediff.model import CATEGORIES
 
 BUSY = ("compute", "comm", "memcpy")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.comparing import compare
 from tests.serving import run_of, runs_of, step_ns
-from tracediff.compare.sides import Side
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side
 from tracediff.report import words
 
 CALM = (100, 101, 99, 100.5, 99.5)  # us of host work in `_schedule`; a step is 707 us long at 100

@@ -10,7 +10,7 @@ from fixtures.builders import HOSTILE_NAMES, TraceBuilder
 from tests.comparing import compare
 from tests.tiny import label, plain, reduced
 from tracediff.compare.evidence import idle_sql, kernel_sql, range_sql
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 
 PAIRS = [
     ("graph_a1", "graph_gc"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.comparing import compare
 from tests.serving import runs_of
 from tracediff.compare.gates import judge, parse_gate
-from tracediff.compare.sides import Side
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
 
 # Words

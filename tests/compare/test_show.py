@@ -17,9 +17,9 @@ from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.compare import tables
 from tracediff.compare.compare import Options, compare
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, encode
 from tracediff.model.show import Show

@@ -9,9 +9,9 @@ import pytest
 from tests.measure.test_ranks import ranks
 from tracediff.compare.compare import compare
 from tracediff.compare.show import show
-from tracediff.compare.sides import steps_table
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_sides
+from tracediff.execution.sides import steps_table
 from tracediff.formats.inputs import resolve
 
 

@@ -22,9 +22,9 @@ from tests.tiny import FIXTURES
 from tracediff.cli.main import cli
 from tracediff.companions.ncu.compare import compare_ncu
 from tracediff.companions.ncu.read import read
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 
 READING = Reading(threads=1)
 

@@ -14,9 +14,9 @@ from tests.fuzz.profile import examples
 from tests.oracle import load, periods
 from tests.oracle.test_random import in_order
 from tracediff.compare.compare import compare
-from tracediff.compare.sides import Run, Side
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.model import encode
 from tracediff.report.markdown import render_markdown
 

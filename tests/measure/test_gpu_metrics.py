@@ -15,8 +15,8 @@ from tests.swapping import close, plain, swapped
 from tests.tiny import one_gap, reduced
 from tracediff.compare.compare import Options, compare
 from tracediff.compare.show import show
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.execution.stored import pack, unpack
 from tracediff.model import Result
 from tracediff.report.html import render_html

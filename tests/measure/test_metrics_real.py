@@ -13,8 +13,8 @@ import pytest
 
 from tests.tiny import FIXTURES
 from tracediff.compare.compare import compare
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 
 SMS, DRAM, CLOCK = (
     "SMs Active [Throughput %]",

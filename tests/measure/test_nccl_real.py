@@ -12,8 +12,8 @@ import pytest
 
 from tests.tiny import FIXTURES
 from tracediff.compare.compare import compare
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.report.markdown import render_markdown
 
 NAMES = ("nccl_32", "nccl_64")

@@ -15,8 +15,8 @@ from tests.serving import US, serving
 from tests.tiny import FIXTURES, one_gap, reduced
 from tracediff.compare.compare import compare
 from tracediff.compare.show import show
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal

@@ -12,7 +12,7 @@ from tests.measure.test_ranks import ranks as one_export
 from tests.tiny import label, reduced
 from tracediff.compare.compare import compare
 from tracediff.compare.show import show
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.selection import Selection
 
 

@@ -7,7 +7,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced, spent
 from tracediff.compare.compare import compare
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 
 US = 1000
 STEPS = 6

@@ -12,8 +12,8 @@ import pytest
 
 from tests.comparing import compare
 from tests.tiny import FIXTURES
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.sides import Run, Side
 
 FOLDER = FIXTURES / "system"
 MiB = 1 << 20

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tiny import CAPTURES, FIXTURES
 from tracediff.compare.compare import Options, compare
-from tracediff.compare.sides import Run, Side
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve_pair
 
 PAIRS = FIXTURES / "pairs"

@@ -12,7 +12,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import serving, step_ns
 from tests.tiny import STEP, label, reduced
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 
 US = 1000
 

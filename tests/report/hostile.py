@@ -8,7 +8,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import serving
 from tests.tiny import reduced
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.model import Result
 
 NAMES = (

@@ -11,7 +11,7 @@ from tests.comparing import compare
 from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
-from tracediff.compare.sides import Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.model import Result, Stratum
 from tracediff.report.html import render_html
 from tracediff.report.left_out import left_out

@@ -17,8 +17,8 @@ import pytest
 from tests.report.decode import Decoded, decode
 from tests.report.trace_processor import TraceProcessor, missing
 from tests.tiny import FIXTURES
+from tracediff.compare.timeline import PairedRuns, Window, read_paired_runs
 from tracediff.execution.run import Reading, reduce_file
-from tracediff.execution.timeline import PairedRuns, Window, read_paired_runs
 from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
 from tracediff.report.perfetto import render_perfetto

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.capture.runner import Pair
     from tracediff.compare.sequential import Look
-    from tracediff.compare.sides import Side
+    from tracediff.execution.sides import Side
 
 
 @dataclass
@@ -52,8 +52,8 @@ class Adaptive:
         return record, seen.answer
 
     def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
-        from tracediff.compare.sides import Run, Side
         from tracediff.execution.run import Reading, reduce_file
+        from tracediff.execution.sides import Run, Side
 
         for path in (path for run in runs for path in run if path not in self._reduced):
             self._reduced[path] = reduce_file(path, Reading(host_only=True))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.errors import TracediffError
-from tracediff.request import CompareRequest, paths, word
+from tracediff.request import CompareRequest, LatencyOptions, paths, word
 
 if TYPE_CHECKING:
     from tracediff.companions.result import Result

@@ -17,8 +17,8 @@ from tracediff.accounting.intervals import Ints
 from tracediff.compare import tables
 from tracediff.compare.frame import Frame, Values, build_frame, values_of_steps
 from tracediff.compare.kernel_table import KernelCells, kernel_cells
-from tracediff.compare.sides import Side, parts_of, tagged
 from tracediff.compare.strata import Strata
+from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.stats.bootstrap import bootstrap_ci, run_values, side_means
 from tracediff.stats.estimates import Estimates

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from tracediff.accounting.reduction import Reduction
-from tracediff.compare.sides import Side
 from tracediff.compare.strata import Strata
 from tracediff.compare.tables import KINDS as SYSTEM
+from tracediff.execution.sides import Side
 from tracediff.model import Check, Comparability, Note, Stratum
 from tracediff.trace.inference import INFERRED
 from tracediff.trace.workloads import IRREGULAR

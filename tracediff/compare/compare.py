@@ -15,10 +15,10 @@ from tracediff.compare.cells import Measured, exposed, gil_exposed, hidden_time,
 from tracediff.compare.comparability import captures_of_both, check, repeated_captures
 from tracediff.compare.findings import find, judge, off_path_notes
 from tracediff.compare.kernel_table import kernel_result_rows
-from tracediff.compare.sides import Side, side_input, steps_table, warnings_of
 from tracediff.compare.strata import Strata, build_strata, need_common
 from tracediff.compare.verdict import caveats, decide, step_estimate
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Pair, Result, Tool
 from tracediff.stats.estimates import finite, levels, of_means

@@ -20,9 +20,9 @@ from tracediff.accounting.intervals import Floats
 from tracediff.compare.cells import IdleKey, IdleRows, Measured
 from tracediff.compare.evidence import LABELS, idle_sql, kernel_sql, window_sql
 from tracediff.compare.frame import Frame
-from tracediff.compare.sides import Side, stacked
 from tracediff.compare.strata import Strata
 from tracediff.compare.verdict import MOVED
+from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import short

@@ -16,8 +16,8 @@ from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.compare.frame import Frame
-from tracediff.compare.sides import Side, parts_of, tagged
 from tracediff.compare.strata import ROW, Strata
+from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
 from tracediff.kernels.matching import Match, Matching, OpKey, match_kernels
 from tracediff.kernels.names import family

@@ -25,8 +25,8 @@ import numpy as np
 
 from tracediff.accounting.intervals import Floats
 from tracediff.compare.frame import build_frame, values_of_steps
-from tracediff.compare.sides import Side, steps_table
 from tracediff.compare.strata import build_strata
+from tracediff.execution.sides import Side, steps_table
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.bootstrap import run_values
 

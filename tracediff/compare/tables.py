@@ -18,8 +18,8 @@ import polars as pl
 
 from tracediff.accounting.metrics import STATES
 from tracediff.compare.kernel_table import KernelCells
-from tracediff.compare.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.compare.strata import Strata
+from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
     CommCallRow,

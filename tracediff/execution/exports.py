@@ -14,7 +14,7 @@ from tracediff.model import LeftOut, Note
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
-    from tracediff.compare.sides import Run, Side
+    from tracediff.execution.sides import Run, Side
 
 NAMED = 5  # exports that a warning names; the rest are counted
 MOST_NAMED = 20  # the same of an error
@@ -75,7 +75,7 @@ def numbered(files: RunFiles, parts: Sequence[tuple[Part, Reduction]], only: Sel
         firsts = [part.place * counts[0] for part, _ in parts]
     else:
         firsts = [sum(counts[:place]) for place in range(len(parts))]
-    from tracediff.compare.sides import Run  # not before the database reads, as in `run.reduce_file`
+    from tracediff.execution.sides import Run  # not before the database reads, as in `run.reduce_file`
 
     sources = tuple((part.path, part.only) for part, _ in parts)
     return Run(files.name, [one for _, one in parts], tuple(firsts), sources, len(files.files) - len(parts))
@@ -123,7 +123,7 @@ def side_of(
 
     Raises the errors in one where nothing could be read, ranks-unclear.
     """
-    from tracediff.compare.sides import Side
+    from tracediff.execution.sides import Side
 
     runs, errors = [], []
     for files, parts in zip(side.runs, outcomes, strict=True):

@@ -26,7 +26,7 @@ from tracediff.model import Note
 if TYPE_CHECKING:
     from tracediff.accounting.reduce import StepSampler
     from tracediff.accounting.reduction import Reduction
-    from tracediff.compare.sides import Side
+    from tracediff.execution.sides import Side
 
 # Errors of the machine or of the command, whatever the export: going on without it would not help.
 _OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory", "worker-died")

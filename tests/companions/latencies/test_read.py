@@ -8,7 +8,6 @@ import time
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.companions.latencies.read import (
     Wanted,
     choose,
@@ -19,6 +18,7 @@ from tracediff.companions.latencies.read import (
     unit_in,
 )
 from tracediff.errors import TracediffError
+from tracediff.request import LatencyOptions
 
 FIXTURES = ROOT / "fixtures"
 MS = 1e6

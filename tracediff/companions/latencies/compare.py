@@ -25,12 +25,12 @@ from tracediff.companions.latencies.model import (
     LatencySide,
     LatencyTraced,
 )
-from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.compare.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
 from tracediff.report.phrases import power_note
+from tracediff.request import LatencyOptions
 from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
 from tracediff.stats.estimates import Estimates, levels, robust_estimates, shown
 from tracediff.stats.noise import moderated_noise

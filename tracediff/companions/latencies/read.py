@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.companions.bench import read as kpi
-from tracediff.companions.latencies.options import LatencyOptions
 from tracediff.errors import TracediffError
+from tracediff.request import LatencyOptions
 
 MAX_BYTES = 64 << 20
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log")

@@ -10,10 +10,10 @@ import polars as pl
 
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.compare.comparability import check
-from tracediff.compare.sides import Side, steps_table
 from tracediff.compare.strata import Strata, build_strata, need_common
 from tracediff.errors import TracediffError
 from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.sides import Side, steps_table
 from tracediff.formats.inputs import SideFiles
 from tracediff.formats.selection import MIN_STEPS, Selection
 from tracediff.model import Note, Stratum

@@ -1,0 +1,144 @@
+"""The shape of the code: which package may import which, no import circles, English in its place, and where SQL lives."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "tracediff"
+_SPEC = importlib.util.spec_from_file_location("make_architecture", ROOT / "docs" / "make_architecture.py")
+assert _SPEC is not None and _SPEC.loader is not None
+architecture = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architecture)
+MODULES = architecture.modules()
+SQL_FILES = sorted(PACKAGE.rglob("*.sql"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def test_every_package_has_its_place():
+    assert {name.split(".")[0] for name in MODULES} == set(architecture.ORDER)
+
+
+@pytest.mark.parametrize("here", architecture.ORDER)
+def test_a_package_imports_only_packages_before_it(here):
+    before = set(architecture.ORDER[: architecture.ORDER.index(here)])
+    assert architecture.package_arrows()[here] - before == set()
+
+
+def test_capture_imports_little():
+    """It runs on the GPU machine: recording must not need what comparing needs."""
+    assert architecture.package_arrows()["capture"] <= {"errors", "formats"}
+
+
+def test_no_import_circles():
+    """Imports inside functions count, and those for type checkers alone."""
+    uses = {
+        name: {one for one in architecture.module_imports(path.read_text()) if one in MODULES and one != name}
+        for name, path in MODULES.items()
+    }
+    left = dict(uses)
+    while free := [name for name, used in left.items() if not used & left.keys()]:
+        for name in free:
+            del left[name]
+    assert left == {}, "these modules import each other, or modules that do"
+
+
+def test_the_reading_of_imports():
+    source = "from tracediff.report import html\ndef f():\n    import tracediff.cli.main\nimport os"
+    assert architecture.module_imports(source) == {"report", "report.html", "cli.main"}
+
+
+def test_the_picture_is_drawn_from_these_imports():
+    """Line counts are rounded to hundreds, and may lag behind a little."""
+
+    def shape(svg: str) -> list[str]:
+        return [line for line in svg.splitlines() if " lines</text>" not in line]
+
+    assert shape(architecture.PICTURE.read_text()) == shape(architecture.picture()), (
+        "python docs/make_architecture.py"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", [path for name, path in MODULES.items() if name.startswith(("model", "errors"))], ids=name_of
+)
+def test_model_and_errors_import_nothing_heavy(path):
+    tree = ast.parse(path.read_text())
+    top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    top |= {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert {one for one in top if not one.startswith("tracediff.model")} <= {
+        "__future__",
+        "typing",
+        "msgspec",
+        "re",
+    }
+
+
+# SQL
+
+LONG_SQL = re.compile(r"\bSELECT\b.*\bGROUP BY\b", re.DOTALL)
+EXPORT_QUERIES = PACKAGE / "compare"  # evidence: queries that a user runs on the export itself
+
+
+def strings(source: str) -> list[str]:
+    """String literals, those side by side joined, f-strings by their fixed parts; docstrings left out."""
+    tree = ast.parse(source)
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            found.append("".join(part.value for part in node.values if isinstance(part, ast.Constant)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            found.append(node.value)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES.values() if EXPORT_QUERIES not in path.parents], ids=name_of
+)
+def test_long_sql_lives_in_files(path):
+    assert [text for text in strings(path.read_text()) if len(text) > 300 and LONG_SQL.search(text)] == []
+
+
+@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+def test_a_query_says_what_its_columns_are(path):
+    """The header comment names the table (or the result) and the types of its columns."""
+    header = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("--"):
+            break
+        header.append(line)
+    assert re.search(
+        r"\b(BIGINT|HUGEINT|INTEGER|VARCHAR|BOOLEAN|UBIGINT|UTINYINT|DOUBLE)\b|columns of \w+\.sql",
+        "\n".join(header),
+    )
+
+
+@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+def test_every_query_is_used(path):
+    package, _, file = path.relative_to(PACKAGE).with_suffix("").parts
+    assert any(f"{package}/{file}" in module.read_text() for module in MODULES.values()), "named nowhere"
+
+
+@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+def test_every_window_of_a_query_has_an_order(path):
+    """Numbering without an order gives other numbers on another day."""
+    text = re.sub(r"--[^\n]*", "", path.read_text())
+    for function in ("row_number()", "dense_rank()", "rank()"):
+        for at in (found.start() for found in re.finditer(re.escape(function), text)):
+            tail = text[at : at + 120]
+            assert "ORDER BY" in tail or re.search(r"OVER \w+", tail), tail
