@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.measure.test_ranks import ranks
+from tests.compare.test_ranks import ranks
 from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
 from tracediff.execution import executors

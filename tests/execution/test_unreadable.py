@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.measure.test_ranks import ranks
+from tests.compare.test_ranks import ranks
 from tracediff.compare.compare import compare
 from tracediff.compare.show import show
 from tracediff.errors import TracediffError

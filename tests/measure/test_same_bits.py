@@ -14,15 +14,15 @@ _CODE = """
 import json
 import numpy as np
 import polars as pl
-from tracediff.measure.tables import Weigher
+from tracediff.compare.tables import StandardisedMeans
 
 rows, random = 1536, np.random.default_rng(7)
 where = {"side": np.arange(rows) % 2, "run": np.arange(rows) // 2 % 3, "part": np.arange(rows) // 6, "stratum": np.zeros(rows, int)}
-weigher = Weigher.__new__(Weigher)
-weigher._factor = pl.DataFrame({**where, "phase": "step", "factor": random.random(rows)})
+standardised = StandardisedMeans.__new__(StandardisedMeans)
+standardised._factor = pl.DataFrame({**where, "phase": "step", "factor": random.random(rows)})
 table = pl.DataFrame({**where, "thread": "executor", "ns": random.random(rows) * 1e6})
 print(json.dumps(sorted({
-    tuple(weigher.weigh(table, by, ["ns"])["ns"].to_list()) for by in ([], ["thread"]) for _ in range(100)
+    tuple(standardised.weigh(table, by, ["ns"])["ns"].to_list()) for by in ([], ["thread"]) for _ in range(100)
 })))
 """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from tests.measure.test_ranks import STEPS, US, ranks
+from tests.compare.test_ranks import STEPS, US, ranks
 from tests.tiny import label, one_gap, plain, reduced, spent
 from tracediff.compare.compare import compare
 from tracediff.errors import TracediffError

@@ -26,6 +26,7 @@ from tracediff.cli.schema import build_schema
 from tracediff.model import Coverage, Gc, Gil, encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
 from tracediff.report import show_words, tables, words
+from tracediff.report.left_out import left_out
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 
 NAMES = ("graph", "gc", "straggler")
@@ -97,7 +98,7 @@ def test_spread_and_counts_in_words() -> None:
     assert show_words.runs(report) == "3 runs, 87 of 90 steps"
     assert show_words.runs(shown("straggler")) == "1 run, 58 of 60 steps"
     assert "2 x NVIDIA H200, 2 ranks" in show_words.machine(shown("straggler"))
-    assert show_words.not_counted(report) == [
+    assert left_out(report) == [
         "Not in the mean: 34 % of the time of all steps, 3 steps (mixed step: 4 context requests with 768 tokens"
         " and 12 generation requests): fewer than 3 steps a run (--min-steps)."
     ]

@@ -276,12 +276,16 @@ def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 
 
 def hidden_time(
-    sides: Sequence[Side], weigher: tables.Weigher, exposed: dict[str, dict[str, tuple[float, float]]]
+    sides: Sequence[Side],
+    standardised: tables.StandardisedMeans,
+    exposed: dict[str, dict[str, tuple[float, float]]],
 ) -> list[dict[str, float]]:
     """Time of launching threads in GC and in GIL waits that fell behind GPU work, a side: host total - idle part."""
     hidden: list[dict[str, float]] = [{} for _ in sides]
     for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
-        totals = weigher.weigh(weigher.of_host(table, values=(column,)).fill_null(0), ["thread"], [column])
+        totals = standardised.weigh(
+            standardised.of_host(table, values=(column,)).fill_null(0), ["thread"], [column]
+        )
         for side, captures in enumerate(sides):
             if not captures.captured("gil" if cause == "gil_wait" else "gc"):
                 continue

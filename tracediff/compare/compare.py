@@ -68,15 +68,15 @@ def compare(
     counts = Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1)))
     step = step_estimate(measured.cells, 0, noise_ns, counts)
 
-    weigher = tables.Weigher(sides, strata)
-    launch = tables.launch(sides, weigher, (accounting.baseline, accounting.candidate))
+    standardised = tables.StandardisedMeans(sides, strata)
+    launch = tables.launch(sides, standardised, (accounting.baseline, accounting.candidate))
     joint = tables.joint_steps(measured.compared)
-    ranks = tables.ranks(sides, measured.compared, frame.weights, weigher, joint)
-    system = tables.system(sides, weigher, with_gil)
+    ranks = tables.ranks(sides, measured.compared, frame.weights, standardised, joint)
+    system = tables.system(sides, standardised, with_gil)
     phases = tables.phases(steps)
-    ranges = tables.range_rows(sides, weigher)
+    ranges = tables.range_rows(sides, standardised)
     threads = tables.threads(sides, ranges)
-    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil)
+    gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, measured.compared)
     samples, samples_left_out = tables.samples(steps)
 
@@ -96,7 +96,7 @@ def compare(
     waits = measured.idle if with_gil else idle_rows(sides, with_gil=True)
     python = exposed(frame, waits)
     if all(side.captured("kernels") for side in sides):
-        hidden = hidden_time(sides, weigher, python)
+        hidden = hidden_time(sides, standardised, python)
         accounting = replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
     kernel_list = kernel_result_rows(
         kernels, measured.cells.take(measured.layout.kernels), judged.of_kernels, measured.steps, strata
@@ -119,8 +119,8 @@ def compare(
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, weigher, gil_exposed(frame, waits, steps)),
-        gc=tables.gc(sides, weigher, python.get("gc", {})),
+        gil=tables.gil(sides, standardised, gil_exposed(frame, waits, steps)),
+        gc=tables.gc(sides, standardised, python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=threads,
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),

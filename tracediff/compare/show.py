@@ -73,16 +73,16 @@ def show(side: Side, options: Options | None = None) -> Show:
     values, kinds, layout = cell_table(frame, steps, idle, kernels)
     means = _means(frame, values, len(kinds))
     known = told(side, with_gil=True)
-    weigher = tables.Weigher(sides, strata)
+    standardised = tables.StandardisedMeans(sides, strata)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
     of_python = exposed(frame, idle)
-    hidden = hidden_time(sides, weigher, of_python)[0] if side.captured("kernels") else {}
+    hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
     causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
-    ranges = [row for row in tables.range_rows(sides, weigher) if row.baseline]
-    gaps, gaps_left_out = tables.gap_rows(sides, weigher, with_gil=True)
+    ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
+    gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
     samples, samples_left_out = tables.samples(steps)
-    launch = tables.launch(sides, weigher, (accounting,))
+    launch = tables.launch(sides, standardised, (accounting,))
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
     busy = sum(accounting.get(name, 0.0) for name in ("compute", "comm", "memcpy"))
@@ -119,18 +119,18 @@ def show(side: Side, options: Options | None = None) -> Show:
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, weigher, gil_exposed(frame, idle, steps)),
-        gc=tables.gc(sides, weigher, of_python.get("gc", {})),
+        gil=tables.gil(sides, standardised, gil_exposed(frame, idle, steps)),
+        gc=tables.gc(sides, standardised, of_python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=tables.threads(sides, ranges),
         response_path=tables.response_path(ranges, (step_ns,)),
-        ranks=tables.ranks(sides, located, frame.weights, weigher, joint),
+        ranks=tables.ranks(sides, located, frame.weights, standardised, joint),
         rank_skew=tables.skews(joint),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
         warnings=_warnings(side, strata, gaps_left_out, uneven_left_out),
-        system=tables.system(sides, weigher, with_gil=True),
+        system=tables.system(sides, standardised, with_gil=True),
         samples=samples,
         samples_left_out=samples_left_out,
         timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),

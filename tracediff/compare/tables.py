@@ -65,7 +65,7 @@ _STRATUM = [*_PART, "stratum"]
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 
-class Weigher:
+class StandardisedMeans:
     """Turns sums by exact stratum into ns (or counts) per step."""
 
     def __init__(self, sides: Sequence[Side], strata: Strata) -> None:
@@ -148,14 +148,12 @@ def _sides_of(table: pl.DataFrame, value: str) -> list[pl.Expr]:
     return [pl.col(f"{side}_{value}") for side in SIDES if f"{side}_{value}" in table.columns]
 
 
-def _delta(table: pl.DataFrame, value: str) -> pl.Expr:
-    """Candidate - baseline, a side without the row counting 0; of one side its value, which sorts its rows."""
+def _by_delta(table: pl.DataFrame, value: str, *then: str) -> pl.DataFrame:
+    """With `delta_ns`, candidate - baseline, a side without the row counting 0; the largest first, of one side the longest."""
     one, *other = (part.fill_null(0.0) for part in _sides_of(table, value))
-    return other[0] - one if other else one
-
-
-def _with_delta(table: pl.DataFrame, value: str, name: str = "delta_ns") -> pl.DataFrame:
-    return table.with_columns(_delta(table, value).alias(name)) if len(_sides_of(table, value)) > 1 else table
+    if not other:
+        return _largest(table, one, *then)
+    return _largest(table.with_columns(delta_ns=other[0] - one), (other[0] - one).abs(), *then)
 
 
 def _most(table: pl.DataFrame, value: str) -> pl.Expr:
@@ -210,17 +208,18 @@ def _structs(table: pl.DataFrame, there: str, fields: Mapping[str, Any]) -> pl.D
 # Ranges, idle gaps, launches.
 
 
-def range_rows(sides: Sequence[Side], weigher: Weigher) -> list[RangeRow]:
+def range_rows(sides: Sequence[Side], standardised: StandardisedMeans) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
-    table = weigher.pivot(
-        weigher.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
+    table = standardised.pivot(
+        standardised.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
     ).rename({"place": "range"})
     fields = {"count_per_step": "count", "ns_per_step": "ns", "mean_ns": ("ns", "count")}
-    table = _with_delta(_structs(table, "count", fields), "ns")
-    return _rows(RangeRow, _largest(table, _delta(table, "ns").abs(), "range", "thread", "domain"))
+    return _rows(RangeRow, _by_delta(_structs(table, "count", fields), "ns", "range", "thread", "domain"))
 
 
-def gap_rows(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> tuple[list[GapRow], int]:
+def gap_rows(
+    sides: Sequence[Side], standardised: StandardisedMeans, with_gil: bool
+) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
     by = ["cause", "thread", "range", "previous", "next"]
     gaps = stacked(sides, "gaps").with_columns(
@@ -230,14 +229,13 @@ def gap_rows(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> tuple[l
         p50=pl.col("p50_ns") * pl.col("count"),
         p99=pl.col("p99_ns") * pl.col("count"),
     )
-    table = weigher.pivot(gaps, by, ["count", "ns", "p50", "p99"])
+    table = standardised.pivot(gaps, by, ["count", "ns", "p50", "p99"])
     # quantiles are those of the runs and strata, averaged with their gaps as weights
     fields = {
         "count_per_step": "count", "ns_per_step": "ns", "mean_ns": ("ns", "count"), "p50_ns": ("p50", "count"),
         "p99_ns": ("p99", "count"),
     }  # fmt: skip
-    table = _with_delta(_structs(table, "count", fields), "ns")
-    rows = _rows(GapRow, _largest(table, _delta(table, "ns").abs(), *by).head(MAX_GAP_ROWS))
+    rows = _rows(GapRow, _by_delta(_structs(table, "count", fields), "ns", *by).head(MAX_GAP_ROWS))
     return rows, len(table) - len(rows)
 
 
@@ -253,7 +251,9 @@ def worst_gaps(sides: Sequence[Side], top: int = 10) -> list[WorstGap]:
     ]  # fmt: skip
 
 
-def launch(sides: Sequence[Side], weigher: Weigher, accounting: Sequence[Mapping[str, float]]) -> Launch:
+def launch(
+    sides: Sequence[Side], standardised: StandardisedMeans, accounting: Sequence[Mapping[str, float]]
+) -> Launch:
     """Launch overhead. `accounting`: of each side, category -> ns."""
     delays = ["delay_mean", "delay_p50", "delay_p99"]
     calls = stacked(sides, "launch").with_columns(
@@ -261,15 +261,15 @@ def launch(sides: Sequence[Side], weigher: Weigher, accounting: Sequence[Mapping
     )
     counts = {
         row["side"]: row
-        for row in weigher.weigh(
+        for row in standardised.weigh(
             calls, [], ["calls", "graph_launches", "kernels", "graph_kernels", *delays]
         ).to_dicts()
     }
-    apis = weigher.pivot(stacked(sides, "apis"), ["api", "kind"], ["count", "ns"]).fill_null(0.0)
-    apis = _with_delta(apis.rename({f"{side}_count": f"{side}_calls" for side in weigher.names}), "ns")
-    rows = _rows(ApiRow, _largest(apis, _delta(apis, "ns").abs(), "api"))
+    calls_of = stacked(sides, "apis").rename({"count": "calls"})
+    apis = standardised.pivot(calls_of, ["api", "kind"], ["calls", "ns"]).fill_null(0.0)
+    rows = _rows(ApiRow, _by_delta(apis, "ns", "api"))
     found: dict[str, Any] = {}
-    for number, side in enumerate(weigher.names):
+    for number, side in enumerate(standardised.names):
         row = counts.get(number, {})
         many, kernels = row.get("calls", 0.0), row.get("kernels", 0.0)
         mean, p50, p99 = (row[name] / many if many else 0.0 for name in delays)
@@ -287,11 +287,11 @@ def launch(sides: Sequence[Side], weigher: Weigher, accounting: Sequence[Mapping
             queue_delay_p99_ns=p99,
         )
     if len(sides) > 1:
-        found["transitions"] = transitions(sides, weigher)
+        found["transitions"] = transitions(sides, standardised)
     return Launch(**found, apis=rows)
 
 
-def transitions(sides: Sequence[Side], weigher: Weigher) -> list[TransitionRow]:
+def transitions(sides: Sequence[Side], standardised: StandardisedMeans) -> list[TransitionRow]:
     """Kernels that were launched one by one on one side and by graphs on the other."""
     named = [
         tagged(
@@ -302,7 +302,7 @@ def transitions(sides: Sequence[Side], weigher: Weigher) -> list[TransitionRow]:
         )
         for *place, part in parts_of(sides)
     ]
-    table = weigher.pivot(pl.concat(named), ["name"], ["eager", "graph"]).fill_null(0.0)
+    table = standardised.pivot(pl.concat(named), ["name"], ["eager", "graph"]).fill_null(0.0)
     eager, graph = _sides_of(table, "eager"), _sides_of(table, "graph")
     moved = table.filter(
         ((eager[0] > 0) & (graph[1] > 0) & (graph[0] < graph[1]))
@@ -423,20 +423,20 @@ def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
 # Python's own costs: who held and awaited the GIL, and garbage collection.
 
 
-def gil(sides: Sequence[Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
+def gil(sides: Sequence[Side], standardised: StandardisedMeans, idle: pl.DataFrame) -> Gil:
     """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, exposed_b, exposed_c of gil_wait."""
     held = _held(sides, "gil")
     if not any(held.values()):
         return Gil([], [])
     phases = exact_strata(sides).select(*_STRATUM, "phase")
-    times = weigher.of_host("gil", values=("hold_ns", "wait_ns")).join(phases, on=_STRATUM, how="left")
-    table = weigher.pivot(times.fill_null(0), ["thread", "phase"], ["hold_ns", "wait_ns"])
+    times = standardised.of_host("gil", values=("hold_ns", "wait_ns")).join(phases, on=_STRATUM, how="left")
+    table = standardised.pivot(times.fill_null(0), ["thread", "phase"], ["hold_ns", "wait_ns"])
     exposed = idle.rename({"exposed_b": "baseline_exposed_ns", "exposed_c": "candidate_exposed_ns"})
     table = _known(
         table.join(exposed, on=["thread", "phase"], how="left"), ["hold_ns", "wait_ns", "exposed_ns"], held
     )
-    pairs = weigher.pivot(
-        weigher.of_host("gil_pairs", "waiter"), ["waiter", "holder", "holder_place"], ["ns"]
+    pairs = standardised.pivot(
+        standardised.of_host("gil_pairs", "waiter"), ["waiter", "holder", "holder_place"], ["ns"]
     ).rename({"holder_place": "holder_range"})
     pairs = _known(pairs, ["ns"], held)
     names = [
@@ -448,13 +448,15 @@ def gil(sides: Sequence[Side], weigher: Weigher, idle: pl.DataFrame) -> Gil:
     )
 
 
-def gc(sides: Sequence[Side], weigher: Weigher, exposed: Mapping[str, tuple[float, float]]) -> Gc:
+def gc(
+    sides: Sequence[Side], standardised: StandardisedMeans, exposed: Mapping[str, tuple[float, float]]
+) -> Gc:
     """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
     held = _held(sides, "gc")
     if not any(held.values()):
         return Gc([])
-    table = weigher.pivot(
-        weigher.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
+    table = standardised.pivot(
+        standardised.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
     )
     idle = pl.DataFrame(
         [(thread, *ns) for thread, ns in exposed.items()],
@@ -464,7 +466,7 @@ def gc(sides: Sequence[Side], weigher: Weigher, exposed: Mapping[str, tuple[floa
         # the accounting knows the thread; generations share its idle time by their length
         (pl.col(side).fill_null(0.0) * ns / pl.when(ns.sum().over("thread") > 0).then(ns.sum().over("thread")))
         .alias(f"{side}_exposed_ns")
-        for side in weigher.names
+        for side in standardised.names
         for ns in [pl.col(f"{side}_ns")]
     ).drop(SIDES)  # fmt: skip
     table = _known(table, ["count", "ns", "exposed_ns"], held)
@@ -532,7 +534,7 @@ def ranks(
     sides: Sequence[Side],
     steps: pl.DataFrame,
     weights: dict[int, float],
-    weigher: Weigher,
+    standardised: StandardisedMeans,
     joint: pl.DataFrame,
 ) -> list[RankRow]:
     """Step time, own time and collective waits of each rank at the baseline's mix, in order of ranks.
@@ -554,7 +556,7 @@ def ranks(
         pl.col("last").mean(), pl.col("behind_ns").filter(pl.col("last")).mean()
     )
     found = times.join(late, on=["side", *_UNIT], how="left").join(
-        _waits(sides, weigher), on=["side", "rank"], how="left"
+        _waits(sides, standardised), on=["side", "rank"], how="left"
     )
     table = wide(found, _UNIT, len(sides)).sort(_UNIT)
     if len(sides) > 1:
@@ -569,14 +571,14 @@ def _less(value: float | None, than: float | None) -> float | None:
     return None if value is None or than is None else value - than
 
 
-def _waits(sides: Sequence[Side], weigher: Weigher) -> pl.DataFrame:
+def _waits(sides: Sequence[Side], standardised: StandardisedMeans) -> pl.DataFrame:
     """Of ranks in one export: waiting, transfer, what the others waited for the rank, ns per step."""
     values = ["comm_wait_ns", "comm_transfer_ns", "caused_wait_ns"]
     collectives = _ranked(sides, "collectives").rename(
         {"wait_ns": values[0], "transfer_ns": values[1], "caused_ns": values[2]}
     )
-    weighed = weigher.weigh(collectives, ["rank"], values)
-    # the weigher divides by the steps of all ranks; a rank's own are their share
+    weighed = standardised.weigh(collectives, ["rank"], values)
+    # the standardised divides by the steps of all ranks; a rank's own are their share
     return weighed.with_columns(pl.col(values) * pl.len().over("side"))
 
 
@@ -652,16 +654,16 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
 KINDS = ("os_calls", "context_switches", "gpu_memory", "gpu_metrics", "mpi", "nccl")
 
 
-def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | None:
+def system(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: bool) -> System | None:
     """All of them; None where no side recorded any."""
     calls, switches, memory, metrics, mpi, nccl = found = [_held(sides, kind) for kind in KINDS]
-    payloads = _payloads(sides, weigher)
+    payloads = _payloads(sides, standardised)
     if not payloads and not any(any(one.values()) for one in found):
         return None
-    metric_rows, sampling = _metrics(sides, weigher) if any(metrics.values()) else ([], [])
+    metric_rows, sampling = _metrics(sides, standardised) if any(metrics.values()) else ([], [])
     count = ("count", "ns")
-    os_calls = weigher.pivot(weigher.of_host("os_calls", values=count), ["call", "thread"], count)
-    off_cpu = weigher.pivot(weigher.of_host("off_cpu", values=count), ["thread"], count)
+    os_calls = standardised.pivot(standardised.of_host("os_calls", values=count), ["call", "thread"], count)
+    off_cpu = standardised.pivot(standardised.of_host("off_cpu", values=count), ["thread"], count)
     recorded = any((*calls.values(), *switches.values(), *mpi.values()))
     return System(
         _rows(OsCallRow, _by_size(_known(os_calls, count, calls), "ns", "thread", "call"))
@@ -670,23 +672,27 @@ def system(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> System | 
         _rows(OffCpuRow, _by_size(_known(off_cpu, count, switches), "ns", "thread"))
         if any(switches.values())
         else [],
-        _host_work(sides, weigher, with_gil) if recorded else [],
-        _memory(sides, weigher, memory) if any(memory.values()) else [],
+        _host_work(sides, standardised, with_gil) if recorded else [],
+        _memory(sides, standardised, memory) if any(memory.values()) else [],
         gpu_metrics=metric_rows,
         gpu_sampling=sampling,
-        comm_calls=_comm_calls(weigher, {"MPI": mpi, "NCCL": nccl}),
+        comm_calls=_comm_calls(standardised, {"MPI": mpi, "NCCL": nccl}),
         payloads=payloads,
     )
 
 
-def _comm_calls(weigher: Weigher, held: Mapping[str, Mapping[str, pl.Expr | bool]]) -> list[CommCallRow]:
+def _comm_calls(
+    standardised: StandardisedMeans, held: Mapping[str, Mapping[str, pl.Expr | bool]]
+) -> list[CommCallRow]:
     values = ("count", "ns", "sized", "bytes")
-    table = weigher.pivot(weigher.of_host("comm_calls", values=values), ["library", "call", "thread"], values)
+    table = standardised.pivot(
+        standardised.of_host("comm_calls", values=values), ["library", "call", "thread"], values
+    )
     known: dict[str, pl.Expr | bool] = {
         side: pl.col("library").is_in([name for name, sides in held.items() if sides[side]])
-        for side in weigher.names
+        for side in standardised.names
     }
-    for side in weigher.names:
+    for side in standardised.names:
         size, sized = pl.col(f"{side}_bytes"), pl.col(f"{side}_sized") > 0
         table = table.with_columns(
             pl.when(sized).then(size).alias(f"{side}_bytes"),
@@ -696,7 +702,7 @@ def _comm_calls(weigher: Weigher, held: Mapping[str, Mapping[str, pl.Expr | bool
     return _rows(CommCallRow, table)
 
 
-def _host_work(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> list[HostWorkRow]:
+def _host_work(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: bool) -> list[HostWorkRow]:
     """What is in no call is told apart by switches only on a side that has them; a call is known of a side with calls."""
     work = stacked(sides, "host_work")
     if with_gil:  # a wait for the GIL is no host work then
@@ -710,7 +716,7 @@ def _host_work(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> list[
     work = work.with_columns(
         kind=kind, range="place", off_cpu_ns=pl.when(pl.col("off_cpu")).then(pl.col("ns")).otherwise(0)
     )
-    table = weigher.pivot(work, ["thread", "range", "kind", "call"], ["ns", "off_cpu_ns"])
+    table = standardised.pivot(work, ["thread", "range", "kind", "call"], ["ns", "off_cpu_ns"])
     known: dict[str, pl.Expr | bool] = {}
     switched: dict[str, pl.Expr | bool] = {}
     for name, side in zip(SIDES, sides, strict=False):
@@ -722,9 +728,11 @@ def _host_work(sides: Sequence[Side], weigher: Weigher, with_gil: bool) -> list[
     return _rows(HostWorkRow, _by_size(table, "ns", "thread", "range", "kind", "call"))
 
 
-def _memory(sides: Sequence[Side], weigher: Weigher, held: Mapping[str, pl.Expr | bool]) -> list[MemoryRow]:
+def _memory(
+    sides: Sequence[Side], standardised: StandardisedMeans, held: Mapping[str, pl.Expr | bool]
+) -> list[MemoryRow]:
     flows = ("allocations", "bytes", "frees", "freed_bytes")
-    flow = weigher.weigh(stacked(sides, "memory"), ["kind"], flows)
+    flow = standardised.weigh(stacked(sides, "memory"), ["kind"], flows)
     peaks = stacked(sides, "memory_peaks").group_by("side", "kind").agg(peak_bytes=pl.col("bytes").max())
     both = flow.join(peaks, on=["side", "kind"], how="full", coalesce=True)
     table = wide(both, ["kind"], len(sides)).sort("kind")
@@ -751,15 +759,15 @@ def _memory(sides: Sequence[Side], weigher: Weigher, held: Mapping[str, pl.Expr 
     )
 
 
-def _payloads(sides: Sequence[Side], weigher: Weigher) -> list[PayloadRow]:
+def _payloads(sides: Sequence[Side], standardised: StandardisedMeans) -> list[PayloadRow]:
     """Rows by range and thread role, those whose mean changed most (as a part of it) first; empty where no side has any.
 
     Count and sum are weighed as times of host threads are; the mean is their quotient, least and most are of the compared steps.
     """
     by = ["place", "domain", "thread"]
-    sums = weigher.weigh(weigher.of_host("payloads", values=("count", "sum")), by, ["count", "sum"])
+    sums = standardised.weigh(standardised.of_host("payloads", values=("count", "sum")), by, ["count", "sum"])
     bounds = (
-        weigher.compared(stacked(sides, "payloads"))
+        standardised.compared(stacked(sides, "payloads"))
         .group_by("side", *by)
         .agg(pl.col("low").min(), pl.col("high").max())
     )
@@ -792,16 +800,18 @@ _METRIC = [*_UNIT, "metric", "unit"]
 _STATES: dict[str, Collection[str]] = {"steps": STATES, "busy": ("busy",), "idle": ("idle",)}
 
 
-def _metrics(sides: Sequence[Side], weigher: Weigher) -> tuple[list[GpuMetricRow], list[GpuSampling]]:
+def _metrics(
+    sides: Sequence[Side], standardised: StandardisedMeans
+) -> tuple[list[GpuMetricRow], list[GpuSampling]]:
     """Rows of metrics, the well-known ones first, and of how each rank's device was sampled."""
     held = _held(sides, "gpu_metrics")
-    table = weigher.compared(_ranked(sides, "gpu_metrics"))
+    table = standardised.compared(_ranked(sides, "gpu_metrics"))
     key = ["run", *_METRIC, "state"]
     counted = table.group_by("side", *key).agg(pl.col("samples").sum().alias("raw"), pl.col("refused").sum())
-    found = weigher.weigh(table, key, ["samples", "sum"]).join(
+    found = standardised.weigh(table, key, ["samples", "sum"]).join(
         counted, on=["side", *key], how="left", maintain_order="left"
     )
-    periods = weigher.compared(_ranked(sides, "periods").select(*_STRATUM, *_UNIT))
+    periods = standardised.compared(_ranked(sides, "periods").select(*_STRATUM, *_UNIT))
     steps = {row[:3]: row[3] for row in periods.group_by("side", *_UNIT).len().iter_rows()}
     rows = []
     for of, mine in found.group_by(_METRIC, maintain_order=True):

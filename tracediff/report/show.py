@@ -19,6 +19,7 @@ from tracediff.report import names, show_words, system_words, templates, timelin
 from tracediff.report.console import has_unicode, print_heading, print_line, print_warnings
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
 from tracediff.report.html import helpers, own_files
+from tracediff.report.left_out import left_out
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
@@ -36,6 +37,7 @@ def render_show_html(report: Show) -> str:
         "r": report,
         "books": show_words.books(report),
         "show_words": show_words,
+        "left_out": left_out(report),
         "comment": render_show_markdown(report),
         "timelines": timelines.build(report),
         "kernel_number": lambda row: places[id(row)],
@@ -252,6 +254,7 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
         .render(
             r=report,
             books=show_words.books(report),
+            left_out=left_out(report),
             words=show_words,
             base=words,
             units=units,
@@ -285,7 +288,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
         print_line(console, f"GPU busy {books.busy}, idle {books.idle}")
     print_line(console, (f"{show_words.runs(report)}; {show_words.spread(report)}", "dim"))
     print_line(console, (show_words.machine(report), "dim"))
-    for text in show_words.not_counted(report):
+    for text in left_out(report):
         print_line(console, (text, "yellow"))
     _accounting(report, books, console)
     _idle(report, console, top)

@@ -10,12 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracediff.model import Stratum
 from tracediff.model.show import IdleCause, Show, ShowCategory
 from tracediff.report import palette, recorder, units
-from tracediff.report.timelines import workload_name
 
-_NAMED = 3  # workloads that are not in the mean; further ones are summed up
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us
 FACTS = {
@@ -152,23 +149,6 @@ def machine(report: Show) -> str:
     return ", ".join(parts)
 
 
-def not_counted(report: Show) -> list[str]:
-    """One sentence a workload that is not in the mean, those with the most time first."""
-    rest = sorted(
-        (one for one in report.strata if not one.compared), key=lambda one: -(one.baseline_share or 0.0)
-    )
-    texts = [f"{_size([one])} ({workload_name(one)}): {one.reason}" for one in rest[:_NAMED]]
-    if rest[_NAMED:]:
-        texts.append(f"{_size(rest[_NAMED:])} of {len(rest) - _NAMED} more workloads")
-    return [f"Not in the mean: {text}." for text in texts]
-
-
-def _size(strata: Sequence[Stratum]) -> str:
-    many = sum(one.baseline_steps for one in strata)
-    share = units.share(sum((one.baseline_share or 0.0) for one in strata))
-    return f"{share} of the time of all steps, {many:,} step{'s' if many > 1 else ''}"
-
-
 def captured(report: Show, kind: str) -> bool:
     """Whether the captures hold a kind of trace."""
     return report.coverage.baseline.get(kind) == "captured"
@@ -197,7 +177,7 @@ def facts(cause: IdleCause) -> list[str]:
 
 
 def launches(report: Show) -> str:
-    """How much is launched per step, and what it costs; '' without launches."""
+    """How much is launched per step, and what it costs."""
     own = report.launch.baseline
     scale = units.scale_for([own.api_ns_per_step, own.exposed_ns_per_step])
     return (

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fixtures.builders import TraceBuilder
-from tests.measure.test_ranks import STEPS, US
-from tests.measure.test_ranks import ranks as one_export
+from tests.compare.test_ranks import STEPS, US
+from tests.compare.test_ranks import ranks as one_export
 from tests.tiny import label, reduced
 from tracediff.compare.compare import compare
 from tracediff.compare.show import show
