@@ -28,17 +28,14 @@ def additions(request: CompareRequest) -> list[Add]:
     return [add for read in (_ncu, _trtexec, _latencies, _kpi) if (add := read(request))]
 
 
-def _one_side(name: str, what: str, exit_code: int = 2) -> TracediffError:
-    sides = "--baseline-{0} and --candidate-{0}" if name == "kpi" else "--{0}-baseline and --{0}-candidate"
-    return TracediffError(f"{name}-one-side", what, fix=f"give {sides.format(name)}", exit_code=exit_code)
-
-
 def _ncu(request: CompareRequest) -> Add | None:
     files = word(request.ncu_baseline), word(request.ncu_candidate)
     if not any(files):
         return None
     if not all(files):
-        raise _one_side("ncu", "a profile of Nsight Compute was given for one side only")
+        raise TracediffError(
+            "ncu-one-side", "a profile of Nsight Compute was given for one side only", fix="give --ncu-baseline and --ncu-candidate", exit_code=2
+        )  # fmt: skip
     from tracediff.companions.ncu.compare import compare_ncu
     from tracediff.companions.ncu.read import read
 
@@ -51,7 +48,9 @@ def _trtexec(request: CompareRequest) -> Add | None:
     if not any(files):
         return None
     if not all(files):
-        raise _one_side("trtexec", "files of trtexec were given for one side only")
+        raise TracediffError(
+            "trtexec-one-side", "files of trtexec were given for one side only", fix="give --trtexec-baseline and --trtexec-candidate", exit_code=2
+        )  # fmt: skip
     from tracediff.companions.trtexec.compare import compare_trtexec
     from tracediff.companions.trtexec.read import read
 
@@ -63,10 +62,16 @@ def _latencies(request: CompareRequest) -> Add | None:
     options = request.latencies()
     if options == LatencyOptions(prefix=options.prefix):
         return None
-    if not options.baseline and not options.candidate:
-        raise _one_side("latencies", "options on latencies were given and no latencies")
     if not options.baseline or not options.candidate:
-        raise _one_side("latencies", "latencies were given for one side only")
+        one = options.baseline or options.candidate
+        what = (
+            "latencies were given for one side only"
+            if one
+            else "options on latencies were given and no latencies"
+        )
+        raise TracediffError(
+            "latencies-one-side", what, fix="give --latencies-baseline and --latencies-candidate", exit_code=2
+        )
     from tracediff.companions.latencies.compare import beside, compare_files
 
     found = compare_files(options, ("baseline", "candidate"))
@@ -78,7 +83,9 @@ def _kpi(request: CompareRequest) -> Add | None:
     if not any(files):
         return None
     if not all(files):
-        raise _one_side("kpi", "a benchmark report was given for one side only", exit_code=1)
+        raise TracediffError(
+            "kpi-one-side", "a benchmark report was given for one side only", fix="give --baseline-kpi and --candidate-kpi"
+        )  # fmt: skip
     from tracediff.companions.bench.compare import compare_kpi
     from tracediff.companions.bench.read import read
 

@@ -556,13 +556,15 @@ class _Collector:
                 put(metrics, f"{name}_mean_ms", sum(values) / len(values) if mean else None)
                 put(metrics, f"{name}_p50_ms", statistics.median(values) if median else None)
         kept, all_ = len(self._iterations), self.count
-        notes = [
-            ("kpi-malformed-lines", malformed, f"{malformed} iteration lines are broken"),
-            ("kpi-idle-iterations", self._idle and metrics, f"{self._idle} of {all_} iterations had no request and do not count"),
-            ("kpi-iterations-left-out", kept < all_, f"the first {kept} of {all_} iterations are kept one by one; the figures are of all"),
-            ("kpi-no-times", not metrics, "no iteration has both work and a time: batch sizes only"),
-        ]  # fmt: skip
-        warned = [Note(slug, f"{source}: {text}") for slug, there, text in notes if there]
+        notes = (
+            (malformed, Note("kpi-malformed-lines", f"{source}: {malformed} iteration lines are broken")),
+            (self._idle and metrics, Note("kpi-idle-iterations",
+             f"{source}: {self._idle} of {all_} iterations had no request and do not count")),
+            (kept < all_, Note("kpi-iterations-left-out",
+             f"{source}: the first {kept} of {all_} iterations are kept one by one; the figures are of all")),
+            (not metrics, Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")),
+        )  # fmt: skip
+        warned = [note for there, note in notes if there]
         return KpiReport(form.kind, source, metrics, self._iterations, all_ - kept, warned)
 
 

@@ -267,21 +267,24 @@ def _of_run(where: str, run: Run, one: RunFigures) -> list[Note]:
     spread = 100 * float(compute.std() / compute.mean()) if compute is not None and compute.any() else None
     spread = spread if spread is not None else run.log.unstable if run.log else None
     notes = (
-        ("trtexec-log-differs", one.differ, f"the log is not of the same run as the times: {'; '.join(one.differ[:3])}{more}"),
-        ("trtexec-warmups", one.warmups_unknown,
-         "this version of trtexec exports the warm-ups among the times, and without the log they cannot be told apart: they are in"
-         " the figures"),
-        ("trtexec-profiled", run.log and run.log.profiled,
-         "the layers were profiled while the latencies were measured, which slows them down (--separateProfileRun measures them apart)"),
-        ("trtexec-rounded", one.rounded is not None,
-         f"the time stamps that the enqueue times are differences of are rounded to {text.time(one.rounded or 0.0)}: these times were"
-         " left out; the log has them"),
-        ("trtexec-unstable", (spread or 0.0) > _UNSTABLE,
-         f"GPU compute time is unstable, its standard deviation {spread or 0.0:.1f} % of the mean (lock the GPU's clocks, or"
-         " --useSpinWait)"),
-        ("trtexec-no-summary", run.skipped, f"{', '.join(run.skipped)} has no performance summary and was left out"),
+        (one.differ, Note("trtexec-log-differs",
+         f"{where}: the log is not of the same run as the times: {'; '.join(one.differ[:3])}{more}")),
+        (one.warmups_unknown, Note("trtexec-warmups",
+         f"{where}: this version of trtexec exports the warm-ups among the times, and without the log they cannot be told apart:"
+         " they are in the figures")),
+        (run.log and run.log.profiled, Note("trtexec-profiled",
+         f"{where}: the layers were profiled while the latencies were measured, which slows them down (--separateProfileRun"
+         " measures them apart)")),
+        (one.rounded is not None, Note("trtexec-rounded",
+         f"{where}: the time stamps that the enqueue times are differences of are rounded to {text.time(one.rounded or 0.0)}:"
+         " these times were left out; the log has them")),
+        ((spread or 0.0) > _UNSTABLE, Note("trtexec-unstable",
+         f"{where}: GPU compute time is unstable, its standard deviation {spread or 0.0:.1f} % of the mean (lock the GPU's"
+         " clocks, or --useSpinWait)")),
+        (run.skipped, Note("trtexec-no-summary",
+         f"{where}: {', '.join(run.skipped)} has no performance summary and was left out")),
     )  # fmt: skip
-    return [Note(slug, f"{where}: {message}") for slug, there, message in notes if there]
+    return [note for there, note in notes if there]
 
 
 def _between(sides: Sequence[Side]) -> list[Note]:
