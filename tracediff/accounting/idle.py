@@ -28,13 +28,12 @@ from tracediff.accounting.intervals import Index, Intervals, Ints, cut, split
 from tracediff.accounting.os_trace import OsTrace
 from tracediff.accounting.sweep import Gaps
 from tracediff.formats.database import create_table, frame, insert, run_sql, sql
+from tracediff.model.causes import IDLE
 from tracediff.trace.calls import Launches, distinct
 from tracediff.trace.periods import Timeline, Unit
 from tracediff.trace.ranges import Places
 from tracediff.trace.threads import Thread
 
-IDLE = ("launch_latency", "dependency", "graph_internal", *("launch_api", "host_sync", "host_api", "gc", "gil_wait"),
-        "host_work", "unattributed")  # fmt: skip
 CODE = {name: number for number, name in enumerate(IDLE)}
 _OF_STATE = np.array([CODE[name] for name in STATES] + [CODE["host_work"]], np.int8)
 assert len(_OF_STATE) - 1 == NO_STATE

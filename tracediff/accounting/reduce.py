@@ -13,7 +13,7 @@ from tracediff.accounting.collectives import collective_waits
 from tracediff.accounting.gil import read_gil
 from tracediff.accounting.host import host_tables
 from tracediff.accounting.hosts import Hosts
-from tracediff.accounting.idle import IDLE, HostWork, Names, idle_tables
+from tracediff.accounting.idle import HostWork, Names, idle_tables
 from tracediff.accounting.kernels import (
     kernel_table,
     launch_table,
@@ -31,12 +31,12 @@ from tracediff.accounting.windows import host_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
+from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
 from tracediff.trace.steps import find_steps
 from tracediff.trace.threads import Thread, thread_roles
 
-BUSY = ("compute", "comm", "memcpy")
 # Chooses steps of the table of periods and reads what it needs of the capture's tables, which are dropped soon after;
 # called again with what is known of the threads it returns those steps with their events (see steps/sample.py).
 StepSampler = Callable[

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.model import CATEGORIES, GateOutcome, Gates, GateWaiver, KernelRow, Outcome, Result, Severity
+from tracediff.model.causes import IDLE
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
@@ -143,7 +144,7 @@ def _measure(metric: str, result: Result) -> _Measured | str:
     if "." in metric:
         return _tail(metric, result) or f"{metric} was not measured on both sides"
     books = result.accounting
-    names = [name for name in CATEGORIES[3:] if name in books.delta] if metric == "idle" else [metric]
+    names = [name for name in IDLE if name in books.delta] if metric == "idle" else [metric]
     if not all(name in books.delta for name in names):
         return f"{metric} was not measured on both sides"
     return _Measured(

@@ -45,7 +45,7 @@ from tracediff.model import (
     Timelines,
     Tool,
 )
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
 from tracediff.stats.bootstrap import run_values, side_means
@@ -85,7 +85,7 @@ def show(side: Side, options: Options | None = None) -> Show:
     launch = tables.launch(sides, standardised, (accounting,))
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
-    busy = sum(accounting.get(name, 0.0) for name in ("compute", "comm", "memcpy"))
+    busy = sum(accounting.get(name, 0.0) for name in BUSY)
     step_ns = float(means.mean[0])
     return Show(
         tool=Tool("tracediff", tracediff.__version__),

@@ -14,19 +14,20 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.hosts import STATES, Hosts
-from tracediff.accounting.idle import IDLE, IdlePieces, attribute
+from tracediff.accounting.idle import IdlePieces, attribute
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane
 from tracediff.accounting.sweep import Sweep, rows_of
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category
+from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.calls import distinct
 from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
 from tracediff.trace.ranges import Places
 from tracediff.trace.threads import Thread
 
-GPU_STATES = ("compute", "comm", "memcpy")  # each hides those after it, as in the accounting
+GPU_STATES = BUSY  # each hides those after it, as in the accounting
 GPU_GROUPS = ("gemm", "attention", *GPU_STATES)
 CALL_GROUPS = STATES[2:]  # launch_api, host_sync, host_api: in the order of LAUNCH, SYNC, OTHER
 _category = lru_cache(1 << 16)(category)

@@ -9,17 +9,16 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.idle import IDLE
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
 from tracediff.kernels.matching import Matching, OpKey
 from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
+from tracediff.model.causes import BUSY
 from tracediff.steps.sample import in_order, typical
 
 WORKLOADS = 3  # that are shown: those with the most time
 RANKS = 2  # of a workload
 _KINDS: tuple[Literal["typical", "worst"], ...] = ("typical", "worst")
-_BUSY = tuple(name for name in CATEGORIES if name not in IDLE)
 
 Runs = Sequence[Sequence[Reduction]]  # of one side, export by export
 
@@ -85,7 +84,7 @@ def select_steps(sides: Sequence[Runs], steps: pl.DataFrame) -> tuple[list[Selec
 def _ranks(steps: pl.DataFrame, sides: int) -> list[int]:
     """Ranks with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
     means = (
-        steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(_BUSY))
+        steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(BUSY))
         .group_by("rank", "side", maintain_order=True)
         .agg(pl.col("idle").mean())
         .sort("rank", "side")

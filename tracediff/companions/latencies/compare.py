@@ -29,6 +29,7 @@ from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.compare.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
+from tracediff.model.causes import BUSY
 from tracediff.report.phrases import power_note
 from tracediff.request import LatencyOptions
 from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
@@ -272,7 +273,6 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
 
 CORRESPOND = 2.0  # an iteration and a step this many times apart are not the same thing
 SHORT = 0.5  # of the GPU work of a step: a shorter iteration cannot have waited for it
-_WORK = ("compute", "comm", "memcpy")
 
 
 def beside(latencies: Latencies, result: Result) -> Latencies:
@@ -309,7 +309,7 @@ def _synchronised(check: Check, latencies: Latencies, result: Result) -> Check:
     texts, well = [], check.status == "ok"
     for side in ("baseline", "candidate"):
         books = getattr(result.accounting, side)
-        work = sum(books.get(name, 0.0) for name in _WORK)
+        work = sum(books.get(name, 0.0) for name in BUSY)
         median = getattr(next(row for row in latencies.rows if row.statistic == "median"), f"{side}_ns")
         if median < SHORT * work:
             well = False
