@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import polars as pl
 import pytest
+from _pytest.mark import ParameterSet
 from polars.testing import assert_frame_equal
 
 from tests.oracle.random_traces import trace
@@ -33,7 +33,13 @@ TABLES = {
 }
 
 
-@cache
+def _marked(path: Path) -> ParameterSet:
+    """Pairs and bundles hold many captures of one kind: they are looked at where there is time."""
+    many = path.is_relative_to(FIXTURES / "pairs") or path.is_relative_to(FIXTURES / "bundles")
+    name = str(path.relative_to(FIXTURES)).partition(".")[0]
+    return pytest.param(path, id=name, marks=[pytest.mark.slow] if many else [])
+
+
 def both(path: Path) -> tuple[Reduction, dict[str, pl.DataFrame]] | None:
     """What the engine and the definitions say; None of a capture without GPU work."""
     with scratch() as folder:
@@ -88,7 +94,7 @@ def assert_equal(path: Path) -> None:
         assert table.select(whole).sort(whole).equals(wanted.select(whole).sort(whole)), name
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=[path.name.partition(".")[0] for path in CAPTURES])
+@pytest.mark.parametrize("path", [_marked(path) for path in CAPTURES])
 def test_the_definitions_give_the_numbers_of_the_engine(path):
     assert_equal(path)
 
