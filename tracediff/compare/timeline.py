@@ -80,8 +80,8 @@ def read_paired_runs(
     strata = build_strata(table, (len(sides[0].runs), len(sides[1].runs)), min_steps)
     need_common(strata)
     compared = strata.by_workload(table).filter(pl.col("group") >= 0)
-    chosen = (median_run(compared, 0), median_run(compared, 1))
-    pairs = pair_steps(compared, chosen)
+    numbers = (median_run(compared, 0), median_run(compared, 1))
+    pairs = pair_steps(compared, numbers)
     asked = [pair for pair in pairs if window.first <= pair.number <= window.last]
     if not asked:
         raise TracediffError(
@@ -89,10 +89,10 @@ def read_paired_runs(
             f"there is no pair of steps {window.first} to {window.last}: the runs that are shown have {len(pairs)} pairs",
             fix=f"--steps 1-{min(len(pairs), 20)}" if pairs else "other runs (--run), or a longer capture",
         )
-    first_pass = [side.runs[run].parts for side, run in zip(sides, chosen, strict=True)]
+    first_pass = [side.runs[run].parts for side, run in zip(sides, numbers, strict=True)]
     shown = _fitting(asked, _ops(first_pass), window.most_events)
     found = []
-    for number, (side, run, known) in enumerate(zip(sides, chosen, first_pass, strict=True)):
+    for number, (side, run, known) in enumerate(zip(sides, numbers, first_pass, strict=True)):
         parts = _read(side.runs[run].sources, shown, number, reading, window.most_events)
         assert all(one.periods.equals(other.periods) for one, other in zip(known, parts, strict=True))
         steps = {(at, step.period): step for at, part in enumerate(parts) for step in part.sampled}

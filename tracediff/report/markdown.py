@@ -71,12 +71,12 @@ def report_link(address: str) -> str:
 
 def cut_to_limit(text: str) -> str:
     """Cut at a line, close what is folded and say so; only a result with huge prose comes here."""
-    kept = text
-    while length(kept) > LIMIT - len(_TRUNCATED) - 200:
-        kept = kept[: min(len(kept) - 1, LIMIT - len(_TRUNCATED) - 200) * 9 // 10]
-    kept = kept[: kept.rfind("\n")]
-    kept += "\n\n</details>" * (kept.count("\n<details>") - kept.count("\n</details>"))
-    return kept + _TRUNCATED
+    shown = text
+    while length(shown) > LIMIT - len(_TRUNCATED) - 200:
+        shown = shown[: min(len(shown) - 1, LIMIT - len(_TRUNCATED) - 200) * 9 // 10]
+    shown = shown[: shown.rfind("\n")]
+    shown += "\n\n</details>" * (shown.count("\n<details>") - shown.count("\n</details>"))
+    return shown + _TRUNCATED
 
 
 def _render(result: Result, budget: _Budget, top: int, first: str, link: str) -> str:
@@ -142,8 +142,8 @@ _Row = TypeVar("_Row", GapRow, RangeRow)
 
 def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
     """The rows that changed by at least so much, and how many did not."""
-    kept = [row for row in rows if abs(row.delta_ns) >= least_ns]
-    return kept, len(rows) - len(kept)
+    large = [row for row in rows if abs(row.delta_ns) >= least_ns]
+    return large, len(rows) - len(large)
 
 
 def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:

@@ -125,12 +125,12 @@ class TraceWriter:
     def _described(self, name: str, category: str, args: _Arguments, starts: int, ends: int) -> bytes:
         fields = _number(10, self._intern(_NAMES, name)) + _number(3, self._intern(_CATEGORIES, category))
         for key, value in args:
-            said = _number(1, self._intern(_ARG_NAMES, key))
+            annotation = _number(1, self._intern(_ARG_NAMES, key))
             if isinstance(value, str):
-                said += _number(17, self._intern(_ARG_TEXTS, value))
+                annotation += _number(17, self._intern(_ARG_TEXTS, value))
             else:
-                said += _number(4, value)
-            fields += _bytes(4, said)
+                annotation += _number(4, value)
+            fields += _bytes(4, annotation)
         if starts:
             fields += _fixed64(47, starts)
         if ends:
@@ -361,7 +361,7 @@ def _step_slice(shown: PairedRuns, pair: Pair, one: PairedStep, side: int, at: i
     run = shown.sides[side]
     part, step = run.parts[one.part], run.steps[one.part, one.period]
     period = part.periods.row(one.period, named=True)
-    said: list[tuple[str, str | int | None]] = [
+    facts: list[tuple[str, str | int | None]] = [
         ("pair", pair.number), ("step_ns", one.ns), ("delta_ns", pair.deltas().get((one.rank, one.unit))),
         ("phase", period["phase"]), ("number", period["number"]), ("workload", workload_name(shown.strata[one.row])),
         ("ctx_reqs", period["ctx_reqs"]), ("ctx_tokens", period["ctx_tokens"]), ("gen_reqs", period["gen_reqs"]),
@@ -370,7 +370,7 @@ def _step_slice(shown: PairedRuns, pair: Pair, one: PairedStep, side: int, at: i
     ]  # fmt: skip
     number = "" if period["number"] is None else f" {period['number']}"
     phase = "" if period["phase"] == "step" else f"{period['phase']} "
-    args = tuple((key, value) for key, value in said if value is not None)
+    args = tuple((key, value) for key, value in facts if value is not None)
     return _Slice(at, at + one.ns, f"{phase}step{number}", "step", args)
 
 

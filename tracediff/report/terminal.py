@@ -172,11 +172,11 @@ def _kernels(result: Result, console: Console, top: int) -> None:
 
 def _ranks(result: Result, console: Console) -> None:
     """Which ranks stand out; the table of all of them is in the other formats."""
-    told = rank_words.outliers(result)
-    if not told:
+    outliers = rank_words.outliers(result)
+    if not outliers:
         return
     print_heading(console, f"Ranks ({len(result.ranks)})")
-    for text in told:
+    for text in outliers:
         print_line(console, text)
     for one in result.rank_skew:
         print_line(console, (words.sentence(rank_words.skew(one)), "dim"))

@@ -156,9 +156,9 @@ class StepEvents:
         def indexed(words: list[str]) -> Ints:
             return np.array([texts.setdefault(word, len(texts)) for word in words], np.int64)
 
-        said = [self._idle_words(part) for part in parts]
-        what = [indexed(words) for *_, words in said]
-        for part, (place, call, holder_place, _) in zip(parts, said, strict=True):
+        worded = [self._idle_words(part) for part in parts]
+        what = [indexed(words) for *_, words in worded]
+        for part, (place, call, holder_place, _) in zip(parts, worded, strict=True):
             size = len(part.start)
             add("start", part.start)
             add("end", part.end)
