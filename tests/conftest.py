@@ -17,7 +17,7 @@ from tests.tiny import CAPTURES
 from tracediff.execution.run import Reading, reduce_file
 from tracediff.execution.sides import Run, Side
 
-# Every test reads what it says it reads; tests/measure/test_cache.py sets a folder of its own.
+# Every test reads what it says it reads; tests/execution/test_cache.py sets a folder of its own.
 os.environ["TRACEDIFF_CACHE"] = "off"
 
 # How long an example takes says more of the machine than of the program.

@@ -8,7 +8,7 @@ import pytest
 
 import tracediff
 from tests.compare.test_ranks import ranks
-from tests.measure.test_selection import rank_files
+from tests.execution.test_selection import rank_files
 
 OUTPUTS = ("--html", "out.html", "--md", "out.md", "--json", "out.json")
 

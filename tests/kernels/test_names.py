@@ -296,3 +296,11 @@ def test_numbers_of_a_gemm_are_not_part_of_its_template(
     kernel2 = normalise(k.KERNEL2.format(**shape))
     assert kernel2 == "cutlass::Kernel2<cutlass_tensorop_bf16_s16816gemm_relu_bf16_tn>"
     assert normalise(k.XMMA.format(m=m, n=n)) == normalise(k.XMMA.format(m=64, n=64))
+
+
+@pytest.mark.parametrize("piece", ["<", "a<(", "_Z3foo", "__myl_Ab", "a_0", "::", "\x01"])
+def test_a_megabyte(piece):
+    name = piece * (1_000_000 // len(piece))
+    template = normalise(name)
+    assert normalise(template) == template
+    assert len(short(name)) <= 80

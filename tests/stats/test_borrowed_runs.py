@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.measure.test_bootstrap import ONE, covered, noisy_runs, run
+from tests.stats.test_bootstrap import ONE, covered, noisy_runs, run
 from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
 
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.cli.checks import expect_error, files
-from tests.counters import PEAK, raw_csv
+
+from .counters import PEAK, raw_csv
 
 NAME = "k0"  # a kernel of the traces of tests/serving.py
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.counters import launch, profile
 from tracediff.companions.ncu.compare import compare_ncu
+
+from .counters import launch, profile
 
 FAST = {
     "duration_ns": 10_000.0,
@@ -181,8 +182,9 @@ def test_clear_changes_come_first_the_largest_of_all_on_top():
 
 
 def test_one_missing_section_is_named_and_many_are_the_full_set():
-    from tests.counters import SLOW
     from tracediff.companions.ncu.metrics import METRICS
+
+    from .counters import SLOW
 
     whole = {metric.key: SLOW.get(metric.key, 1.0) for metric in METRICS}
     assert compare_ncu(profile(launch(**whole)), profile(launch(**whole))).baseline.missing == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.counters import PEAK, details_csv, raw_csv
 from tracediff.companions.ncu.read import read
 from tracediff.errors import TracediffError
+
+from .counters import PEAK, details_csv, raw_csv
 
 KERNEL = "void quantize<float, 128>(float *, int)"
 METRICS = {

@@ -11,7 +11,6 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from tests.companions.ncu.test_compare import FAST, LESS
-from tests.counters import launch, profile
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
@@ -22,6 +21,8 @@ from tracediff.companions.ncu.model import NcuReport
 from tracediff.companions.ncu.render import render_ncu_html, render_ncu_markdown, render_ncu_terminal
 from tracediff.model import Tool, encode
 from tracediff.report.html import render_html
+
+from .counters import launch, profile
 
 SENTENCE = "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks"
 

@@ -6,11 +6,12 @@ import struct
 
 import pytest
 
-from tests.counters import PEAK, StubAction, StubMetric
 from tracediff.companions.ncu import report_file as ncu_report
 from tracediff.companions.ncu.read import read
 from tracediff.companions.ncu.report_file import MAGIC
 from tracediff.errors import TracediffError
+
+from .counters import PEAK, StubAction, StubMetric
 
 METRICS = {
     "gpu__time_duration.sum": StubMetric(41_500, "ns"),

@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from tests.counters import SLOW, STALLS
 from tracediff.companions.ncu.compare import classes
 from tracediff.companions.ncu.model import NcuKernel
 from tracediff.companions.ncu.reasons import bound, factors, limits, reasons
+
+from .counters import SLOW, STALLS
 
 
 def kernel(stalls=None, mix=None, **values) -> NcuKernel:
