@@ -26,6 +26,10 @@ def plan(**more: object) -> Plan:
     return plan_from({**sides, "repeats": 1, "min_free_gib": 0, **more}, Path())
 
 
+def check_of(name: str, folder: Path) -> doctor.Check:
+    return next(check for check in doctor.examine(folder, "no-python") if check.name == name)
+
+
 def failure(bundle: Path, **more: object) -> TracediffError:
     with pytest.raises(TracediffError) as failed:
         Runner(plan(**more), bundle, need_nsys(), os.environ).run()
@@ -100,7 +104,7 @@ def test_a_folder_without_write_access(
     )  # root may write anywhere
     assert failure(tmp_path / "bundle").slug == "bundle-not-writable"
     assert stand_ins.calls("program") == []
-    disk = doctor._disk(tmp_path / "bundle")
+    disk = check_of("disk", tmp_path / "bundle")
     assert (disk.status, disk.fix) == ("fail", "--folder, and -o of tracediff capture")
 
 
@@ -108,13 +112,18 @@ def test_a_folder_without_write_access(
     ("admin_only", "user", "status"), [("1", 1000, "warn"), ("0", 1000, "ok"), ("1", 0, "ok")]
 )
 def test_who_may_read_gpu_counters(
-    admin_only: str, user: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    admin_only: str,
+    user: int,
+    status: str,
+    stand_ins: StandIns,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     params = tmp_path / "params"
     params.write_text(f"ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: {admin_only}\n")
     monkeypatch.setattr(doctor, "_DRIVER", params)
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    check = doctor._counters()
+    check = check_of("GPU counters", tmp_path)
     assert check.status == status
     assert ("NVreg_RestrictProfilingToAdminUsers=0" in check.fix) == (status == "warn")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -63,17 +62,6 @@ def test_an_nsys_without_the_gil_trace(
     assert checks["python-gil"].status == "warn"
     assert "GIL trace" not in checks
     assert can_capture(list(checks.values()))
-
-
-def test_ranges_are_counted_in_an_export(tmp_path: Path) -> None:
-    db = sqlite3.connect(tmp_path / "a.sqlite")
-    db.execute("CREATE TABLE NVTX_EVENTS (eventType INTEGER, text TEXT, textId INTEGER)")
-    db.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
-    db.execute("INSERT INTO StringIds VALUES (7, 'tracediff doctor'), (8, 'Holding GIL')")
-    db.execute("INSERT INTO NVTX_EVENTS VALUES (59, NULL, 7), (59, NULL, 8), (59, 'Waiting for GIL', NULL)")
-    db.commit()
-    db.close()
-    assert doctor._seen(tmp_path / "a.sqlite") == (1, 2)
 
 
 def test_the_command(stand_ins: StandIns, ranges: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:

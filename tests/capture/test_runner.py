@@ -19,7 +19,7 @@ from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture.machine import recorded_command, versions
 from tracediff.capture.nsys import import_raw, need_nsys
 from tracediff.capture.plan import Plan, plan_from
-from tracediff.capture.runner import Runner, _exit_error, forget_environment
+from tracediff.capture.runner import Runner, forget_environment
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import is_bundle, read_bundle
 
@@ -346,14 +346,3 @@ def test_versions_are_of_the_python_of_the_command(tmp_path: Path, monkeypatch: 
     found = versions([sys.executable, "serve.py"], env)
     assert found["nvtx"] == "9.9"
     assert found["python"] == platform.python_version()
-
-
-def test_what_the_program_said_last_is_told_not_what_nsys_said_after_it(tmp_path: Path) -> None:
-    log = tmp_path / "stderr.log"
-    after = "Importer error status: not found.\nUnable to retrieve the importer version: skipping.\n"
-    log.write_text(f"model server not reachable\n{after}")
-    assert _exit_error(7, log, "the program").message == (
-        "the program ended with exit code 7: model server not reachable"
-    )
-    log.write_text(after)  # nothing else was said
-    assert "skipping" in _exit_error(1, log, "the program").message

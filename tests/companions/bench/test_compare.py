@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -9,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracediff.companions.bench.compare import NO_CHANGE, compare_kpi, profiling_cost, show_kpi
+from tracediff.companions.bench.compare import (
+    NO_CHANGE,
+    compare_kpi,
+    profiling_cost,
+    show_kpi,
+    with_bundle_kpi,
+)
 from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
+from tracediff.formats.bundle import Bundle, BundleRun
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"
 MS = 1e6
@@ -200,3 +208,54 @@ def test_benchmark_figures_are_means_of_the_reports() -> None:
     kpi = show_kpi(reports)
     assert kpi is not None and kpi.source == "a.json, b.json"
     assert [(row.metric, row.value) for row in kpi.rows] == [("ttft_mean_ms", 12.0)]
+
+
+# Bundles
+
+
+def bundle_of(folder: Path, reports: dict[str, list[dict]]) -> Bundle:
+    """Name of a side, or of its runs without the profiler (`baseline-control`), -> the report of each run."""
+    found: dict[str, tuple[BundleRun, ...]] = {}
+    for name, texts in reports.items():
+        paths = [folder / f"{name}{number}.json" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(json.dumps(text))
+        found[name] = tuple(BundleRun(path.stem, (), (path,)) for path in paths)
+    sides = ("baseline", "candidate")
+    return Bundle(
+        {side: found.get(side, ()) for side in sides},
+        {side: found.get(f"{side}-control", ()) for side in sides},
+    )
+
+
+def served(tpot_ms: float) -> dict:
+    return {"mean_ttft_ms": 9.0, "mean_tpot_ms": tpot_ms, "mean_itl_ms": tpot_ms, "completed": 3}
+
+
+def emulated(profiled: bool, median: float) -> dict:
+    times = {"mean_us": median + 5, "median_us": median, "steps": 28}
+    without = {**times, "median_us": 1.0} if profiled else times
+    rank = {"rank": 0, "profiled_step": times if profiled else None, "unprofiled_step": without}
+    return {"emulator": "mini_serve", "profiled": profiled, "ranks": [rank]}
+
+
+@pytest.mark.parametrize(
+    ("profiled", "control", "told"),
+    [
+        (
+            [served(11.0), served(11.2)],
+            [served(10.0), served(10.2)],
+            "baseline itl_mean 10.100 ms without and 11.100 ms with the profiler: +1.000 ms, +9.9%",
+        ),
+        (
+            [emulated(True, 990.0), emulated(True, 1010.0)],
+            [emulated(False, 840.0), emulated(False, 860.0)],
+            "baseline host_step_time_generation_p50 0.850 ms without and 1.000 ms with the profiler",
+        ),
+    ],
+    ids=["serving benchmark", "emulator"],
+)
+def test_the_profiling_cost_of_a_bundle(profiled, control, told, tmp_path, compared) -> None:
+    bundle = bundle_of(tmp_path, {"baseline": profiled, "baseline-control": control})
+    result = with_bundle_kpi(compared("graph_a1", "graph_a2"), bundle)
+    assert result.kpi is not None and told in result.kpi.note
