@@ -6,10 +6,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from tracediff.accounting import hosts
-from tracediff.accounting.grouping import stretches
-from tracediff.accounting.hosts import HostThread
 from tracediff.accounting.intervals import EMPTY
+from tracediff.accounting.walk import HostThread
 from tracediff.trace.calls import LAUNCH, Calls
 
 TID = 7
@@ -46,9 +44,7 @@ def random_calls(random: np.random.Generator) -> Spans:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("rows", [7, 1 << 20])
-def test_they_are_those_of_a_loop(seed, rows, monkeypatch):
-    monkeypatch.setattr(hosts, "stretches", lambda count: stretches(count, rows))
+def test_they_are_those_of_a_loop(seed):
     random = np.random.default_rng(seed)
     calls = random_calls(random)
     thread = thread_of(calls)
@@ -62,7 +58,6 @@ def test_they_are_those_of_a_loop(seed, rows, monkeypatch):
 
 
 def test_one_call_around_very_many():
-    """What began in it is far from it: it is looked for in ever longer stretches."""
     inner = [(10 * one + 1, 10 * one + 5) for one in range(5000)]
     thread = thread_of([(0, 100_000), *inner, (100_000, 100_001)])
     assert thread.outer_calls(40_000, 40_010)[1].tolist() == [0]

@@ -1,6 +1,6 @@
 """The accounting as SQL: what each of its numbers means, over the canonical tables of a capture.
 
-The engine (sweep, hosts, idle) computes the same numbers with arrays, in a twentieth of the time; tests hold the two together.
+The engine (sweep, walk, idle) computes the same numbers with arrays, in a twentieth of the time; tests hold the two together.
 """
 
 from __future__ import annotations

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.gil import Gil
 from tracediff.accounting.grouping import Tally
-from tracediff.accounting.hosts import Hosts
-from tracediff.accounting.idle import handed_over
 from tracediff.accounting.intervals import Intervals, cut
+from tracediff.accounting.walk import Gil, Hosts, handed_over
 from tracediff.accounting.windows import Windows, served
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, sql

@@ -10,9 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.collectives import collective_waits
-from tracediff.accounting.gil import read_gil
 from tracediff.accounting.host import host_tables
-from tracediff.accounting.hosts import Hosts
 from tracediff.accounting.idle import HostWork, Names, idle_tables
 from tracediff.accounting.kernels import (
     kernel_table,
@@ -27,6 +25,7 @@ from tracediff.accounting.payloads import payload_table
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import system_tables
+from tracediff.accounting.walk import Hosts, read_gil
 from tracediff.accounting.windows import host_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql

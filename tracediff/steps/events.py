@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.hosts import STATES, Hosts
-from tracediff.accounting.idle import IdlePieces, attribute
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane
 from tracediff.accounting.sweep import Sweep, rows_of
+from tracediff.accounting.walk import STATES, Hosts, IdlePieces, attribute
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category

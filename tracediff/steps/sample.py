@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.hosts import Hosts
 from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.reduction import Lane, SampledStep
 from tracediff.accounting.sweep import Sweep
+from tracediff.accounting.walk import Hosts
 from tracediff.formats.capture import Capture
 from tracediff.steps.events import StepEvents, read_host_rows
 from tracediff.trace.periods import Timeline
