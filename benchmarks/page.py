@@ -13,8 +13,9 @@ from pathlib import Path
 
 from fixtures.builders import wide
 from tests.report.browser import launched
-from tracediff.compare.compare import compare
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.comparison.compare import compare
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.report.html import render_html
 

@@ -11,10 +11,10 @@ PACKAGE = ROOT / "tracediff"
 PICTURE = ROOT / "docs" / "pictures" / "packages.svg"
 # A package imports only packages before it. Companions stand beside the core: nothing of the core imports them.
 ORDER = (
-    "errors", "model", "formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "compare", "query", "report",
+    "errors", "model", "formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "comparison", "query", "report",
     "capture", "request", "companions", "session", "api", "cli",
 )  # fmt: skip
-CORE = ("formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "compare", "report")
+CORE = ("formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "comparison", "report")
 ENTRIES = ("api", "cli")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracediff.compare import compare as core
-from tracediff.compare import show as one_side
+from tracediff.comparison import compare as core
+from tracediff.comparison import show as one_side
 from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report.phrases import with_titles, with_words

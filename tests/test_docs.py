@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fixtures.builders import TraceBuilder
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 
 US = 1000
 PID, TID = 1, 1

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from tests.oracle import load, periods
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FOLDERS = ("demo/*/*", "captures/*", "system/metrics_*", "system/nccl_*")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.comparing import compare
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "pairs"

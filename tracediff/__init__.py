@@ -13,8 +13,6 @@ See docs/api.md. Importing the package is cheap: DuckDB, polars and the rest are
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,14 +40,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """`tracediff.compare` is the function, also when the package of the same name has been imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES:
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -24,7 +24,7 @@ from tracediff.formats.selection import (
 )
 
 if TYPE_CHECKING:
-    from tracediff.execution.run import Reading
+    from tracediff.execution.reading import Reading
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
@@ -89,7 +89,7 @@ class ReadRequest:
 
     def reading(self, *, keep: bool = False) -> Reading:
         """The same for `execution`; `keep`: the events of some steps, to draw. Raises `TracediffError`: host-only-steps."""
-        from tracediff.execution.run import Reading
+        from tracediff.execution.reading import Reading
 
         if self.host_only and self.whole_capture:
             raise TracediffError(

@@ -41,7 +41,7 @@ def compare_request(
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.result import complete
-    from tracediff.compare.compare import Options, compare
+    from tracediff.comparison.compare import Options, compare
     from tracediff.report.phrases import with_words
 
     said = request.said(
@@ -71,8 +71,8 @@ def show_request(
 
     from tracediff.companions.bench.compare import show_kpi
     from tracediff.companions.bench.read import read
-    from tracediff.compare.compare import Options
-    from tracediff.compare.show import show
+    from tracediff.comparison.compare import Options
+    from tracediff.comparison.show import show
     from tracediff.report.phrases import with_titles
 
     reading = request.reading(keep=keep)
@@ -90,5 +90,5 @@ def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> l
 
 def _ready() -> None:
     """Import what compares: half a second, in which the database reads."""
-    importlib.import_module("tracediff.compare.compare")
+    importlib.import_module("tracediff.comparison.compare")
     importlib.import_module("scipy.special")

@@ -11,8 +11,9 @@ from statistics import fmean
 import pytest
 
 from tests.tiny import FIXTURES
-from tracediff.compare.compare import compare
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.comparison.compare import compare
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.report.markdown import render_markdown
 

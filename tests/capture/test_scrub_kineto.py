@@ -13,7 +13,8 @@ from tests.formats.test_kineto import EXECUTOR, steps
 from tracediff.capture.scrub_kineto import scrub_trace
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 
 SECRETS = ("secret-host", "someone", "jane", "142BAB1F", "hunter2", "corp.example", "acme", "python)")
 

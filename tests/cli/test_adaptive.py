@@ -13,7 +13,7 @@ from tests.capture.conftest import stand_ins  # noqa: F401
 from tests.capture.stand_ins import PAIRS, StandIns, manifest_of
 from tracediff.cli.adaptive import estimate
 from tracediff.cli.main import cli
-from tracediff.compare.sequential import Look
+from tracediff.comparison.sequential import Look
 from tracediff.errors import TracediffError
 
 SIDES = ["--baseline", "program baseline", "--candidate", "program candidate"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import tracediff
-from tests.compare.test_ranks import ranks
+from tests.comparison.test_ranks import ranks
 from tests.execution.test_selection import rank_files
 
 OUTPUTS = ("--html", "out.html", "--md", "out.md", "--json", "out.json")

@@ -11,12 +11,13 @@ import time
 
 import pytest
 
-from tests.compare.test_ranks import ranks
+from tests.comparison.test_ranks import ranks
 from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
 from tracediff.execution import executors
 from tracediff.execution import run as running
-from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 

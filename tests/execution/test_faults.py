@@ -39,7 +39,7 @@ PLACES = {
         "pathlib.Path.write_bytes = lambda path, raw: write(path, raw[: len(raw) // 2]) and end()"
     ),
     "before a cache entry is named": "import tracediff.execution.cache as cache; cache.Path.replace = end",
-    "while the sides are compared": "from tracediff.compare import compare; compare.compare = end",
+    "while the sides are compared": "from tracediff.comparison import compare; compare.compare = end",
     "before an output is on disk": "import os; os.fsync = end",
     "before an output is named": (
         "import pathlib, tracediff.report.write as w; real = pathlib.Path.replace\n"

@@ -17,7 +17,8 @@ from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
 from tracediff.execution import executors
 from tracediff.execution.executors import workers
-from tracediff.execution.run import Reading, Task, reduce_file, reduce_sides, reduce_task
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import Task, reduce_file, reduce_sides, reduce_task
 from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 
@@ -89,7 +90,8 @@ def test_a_killed_process_is_named_with_its_export(paths, in_processes):
 SCRIPT = """
 import tracediff.execution.executors as executors
 executors._WORTH_PROCESSES = 0
-from tracediff.execution.run import Reading, reduce_sides
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_sides
 from tracediff.formats.inputs import resolve
 print(len(reduce_sides([resolve(SIDE)], Reading())[0].runs))
 """

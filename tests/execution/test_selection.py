@@ -7,13 +7,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from tests.compare.test_ranks import STEPS, US, ranks
+from tests.comparison.test_ranks import STEPS, US, ranks
 from tests.tiny import label, one_gap, plain, reduced, spent
-from tracediff.compare.compare import compare
+from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
 from tracediff.execution import run as runs
-from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Run, Side, steps_table
 from tracediff.formats.inputs import resolve
 from tracediff.formats.selection import (

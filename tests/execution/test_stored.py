@@ -12,7 +12,8 @@ import pytest
 
 from tests.conftest import CAPTURES
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.stored import DamagedError, pack, unpack
 
 

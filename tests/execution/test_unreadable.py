@@ -6,11 +6,12 @@ import sqlite3
 
 import pytest
 
-from tests.compare.test_ranks import ranks
-from tracediff.compare.compare import compare
-from tracediff.compare.show import show
+from tests.comparison.test_ranks import ranks
+from tracediff.comparison.compare import compare
+from tracediff.comparison.show import show
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_sides
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import steps_table
 from tracediff.formats.inputs import resolve
 

@@ -10,7 +10,8 @@ import pytest
 from fixtures.builders import BROKEN, SCHEMAS, TraceBuilder, two_steps
 from tests.tiny import idle, label, reduced, spent
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.formats.capture import load_capture
 
 KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"

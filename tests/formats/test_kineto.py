@@ -12,9 +12,10 @@ import pytest
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import idle, label, spent
-from tracediff.compare.compare import compare
+from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file, reduce_sides
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.formats.kineto import (

@@ -11,9 +11,10 @@ from decimal import Decimal
 import pytest
 
 from tests.tiny import FIXTURES
-from tracediff.compare.compare import compare
-from tracediff.compare.show import show
-from tracediff.execution.run import Reading, reduce_sides
+from tracediff.comparison.compare import compare
+from tracediff.comparison.show import show
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_sides
 from tracediff.formats.inputs import resolve
 from tracediff.formats.selection import Selection
 

@@ -23,7 +23,8 @@ from tracediff.cli.main import cli
 from tracediff.companions.ncu.compare import compare_ncu
 from tracediff.companions.ncu.read import read
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 
 READING = Reading(threads=1)

@@ -13,9 +13,10 @@ from tests.fuzz.outcomes import check_result, outcome
 from tests.fuzz.profile import examples
 from tests.oracle import load, periods
 from tests.oracle.test_random import in_order
-from tracediff.compare.compare import compare
+from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.model import encode
 from tracediff.report.markdown import render_markdown

@@ -17,8 +17,9 @@ import pytest
 from tests.report.decode import Decoded, decode
 from tests.report.trace_processor import TraceProcessor, missing
 from tests.tiny import FIXTURES
-from tracediff.compare.timeline import PairedRuns, Window, read_paired_runs
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.comparison.timeline import PairedRuns, Window, read_paired_runs
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
 from tracediff.report.perfetto import render_perfetto

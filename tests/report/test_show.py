@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from tests.compare.test_show import shown
 from tests.comparing import show
+from tests.comparison.test_show import shown
 from tests.report import hostile
 from tests.serving import US
 from tracediff.cli.schema import build_schema

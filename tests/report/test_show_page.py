@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compare.test_show import shown
 from tests.comparing import show
+from tests.comparison.test_show import shown
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.test_page import column

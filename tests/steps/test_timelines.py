@@ -13,7 +13,8 @@ from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
 from tracediff.companions.result import decode
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, TimelineLane, TimelineStep, encode

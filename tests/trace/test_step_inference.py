@@ -13,9 +13,10 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import plain, reduced
-from tracediff.compare.compare import compare
+from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading, reduce_file
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.trace.inference import Launched, Repetition, find_repetition
 

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
-from tracediff.compare.compare import compare
+from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
 from tracediff.trace.threads import similarity
 

@@ -4,7 +4,7 @@ Sources. Columns: the schema in NVIDIA's user guide (GPU_METRICS: "Event timesta
 metric ids are "not assumed to be stable"). The low byte of typeId as the GPU, and percent values: NVIDIA's recipe gpu_metric_util_map of
 2023.3 (`typeId & 0xFF AS gpu`). Which device of a process a GPU is: TARGET_INFO_CUDA_DEVICE (gpuId, cudaId, pid). Whether a sample stands
 for the time before or after it is not documented. That recipe takes the time after it, and so it is on an H200 under nsys 2025.3
-(tests/compare/test_metrics_real.py); the rule below holds either way.
+(tests/comparison/test_metrics_real.py); the rule below holds either way.
 """
 
 from __future__ import annotations

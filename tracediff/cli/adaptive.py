@@ -14,7 +14,7 @@ from tracediff.formats.bundle import SIDES
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.capture.runner import Pair
-    from tracediff.compare.sequential import Look
+    from tracediff.comparison.sequential import Look
     from tracediff.execution.sides import Side
 
 
@@ -32,7 +32,7 @@ class Adaptive:
 
         Raises `TracediffError` where an export has no steps to be timed.
         """
-        from tracediff.compare import sequential
+        from tracediff.comparison import sequential
 
         wanted, relative = until_of(self.until)
         baseline, candidate = (self._side(name, [pair[name] for pair in pairs]) for name in SIDES)
@@ -52,7 +52,8 @@ class Adaptive:
         return record, seen.answer
 
     def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
-        from tracediff.execution.run import Reading, reduce_file
+        from tracediff.execution.reading import Reading
+        from tracediff.execution.run import reduce_file
         from tracediff.execution.sides import Run, Side
 
         for path in (path for run in runs for path in run if path not in self._reduced):

@@ -12,7 +12,7 @@ from tracediff.cli.outputs import Output, check, write_outputs
 from tracediff.request import CompareRequest
 
 if TYPE_CHECKING:
-    from tracediff.compare.gates import Policy
+    from tracediff.comparison.gates import Policy
     from tracediff.model import Result
 
 
@@ -55,7 +55,7 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
 
 def finish(result: Result, output: Output, policy: Policy, annotations: str | None = None) -> int:
     """Judge the gates, write and print every output; the exit status."""
-    from tracediff.compare.gates import exit_code
+    from tracediff.comparison.gates import exit_code
     from tracediff.report.escape import visible
 
     result = judge(policy, result)

@@ -35,9 +35,10 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     from tracediff.cli.outputs import Output, check
     from tracediff.companions.bench.compare import with_bundle_kpi
     from tracediff.companions.result import complete
-    from tracediff.compare.compare import compare
-    from tracediff.compare.gates import Policy
-    from tracediff.execution.run import Reading, reduce_sides
+    from tracediff.comparison.compare import compare
+    from tracediff.comparison.gates import Policy
+    from tracediff.execution.reading import Reading
+    from tracediff.execution.run import reduce_sides
     from tracediff.formats.inputs import resolve_pair
     from tracediff.report.phrases import with_words
 

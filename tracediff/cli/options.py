@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from tracediff.request import option
 
 if TYPE_CHECKING:
-    from tracediff.compare.gates import Policy
+    from tracediff.comparison.gates import Policy
     from tracediff.model import Result
 
 _Command = Callable[..., Any]
@@ -108,7 +108,7 @@ class Gating:
 
     def read(self) -> Policy:
         """Raises `TracediffError` for bad gates and policies: call it before any work is done."""
-        from tracediff.compare.gates import Policy, parse_gate, read_policy
+        from tracediff.comparison.gates import Policy, parse_gate, read_policy
 
         if self.policy is not None and self.no_policy:
             raise click.UsageError("--policy and --no-policy exclude each other")
@@ -123,7 +123,7 @@ class Gating:
 
 def judge(policy: Policy, result: Result) -> Result:
     """Judge every gate as of today (UTC); the outcomes are in the result."""
-    from tracediff.compare.gates import judged
+    from tracediff.comparison.gates import judged
 
     return judged(policy, result, datetime.now(UTC).date())
 

@@ -42,7 +42,7 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
     where the longer of the two ended. Further devices and ranks keep their distance to the first one of their export.
     Events are cut at the bounds of their step.
     """
-    from tracediff.compare.timeline import Window, read_paired_runs
+    from tracediff.comparison.timeline import Window, read_paired_runs
     from tracediff.formats.inputs import resolve_pair
     from tracediff.report.perfetto import render_perfetto
     from tracediff.report.write import check_outputs, write_atomically

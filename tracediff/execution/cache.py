@@ -27,7 +27,7 @@ from tracediff.model import Note
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
-    from tracediff.execution.run import Reading
+    from tracediff.execution.reading import Reading
 
 FORMAT = 6  # of entries; counted up whenever what is kept of a reduction changes
 MOST_BYTES = 2 * 2**30  # of all entries together

@@ -14,12 +14,12 @@ from tracediff.errors import TracediffError
 from tracediff.execution.cache import Cache, code_version, key_of, opened
 from tracediff.execution.executors import Workers, explain, other_code, worker_died, workers
 from tracediff.execution.exports import Part, check_ranks, one_error, parts_of, side_of
+from tracediff.execution.reading import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
 from tracediff.formats.inputs import SideFiles
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.scratch import scratch
-from tracediff.formats.selection import ALL, Selection
 from tracediff.formats.unpack import fingerprint
 from tracediff.model import Note
 
@@ -30,23 +30,6 @@ if TYPE_CHECKING:
 
 # Errors of the machine or of the command, whatever the export: going on without it would not help.
 _OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory", "worker-died")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How exports are read."""
-
-    step_regex: str | None = None
-    whole_capture: bool = False
-    memory_limit: str | None = None
-    threads: int | None = None
-    host_only: bool = False  # measure the host where an export has no GPU kernels
-    keep: bool = False  # the events of some steps, to draw
-    two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
-    cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
-    only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone
-    skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
-    scheduler: str | None = None  # of a Dask cluster whose workers read
 
 
 @dataclass(frozen=True)

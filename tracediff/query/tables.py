@@ -13,7 +13,7 @@ import polars as pl
 from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
 from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
-from tracediff.execution.run import Reading
+from tracediff.execution.reading import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.formats.database import identifier, quoted, run_sql, sql

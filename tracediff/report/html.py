@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.compare.evidence import kernel_sql
+from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import count
 
 from tracediff.accounting.reduction import Lane, Reduction
-from tracediff.compare.timeline import SIDES, PairedRuns
+from tracediff.comparison.timeline import SIDES, PairedRuns
 from tracediff.kernels.categories import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible

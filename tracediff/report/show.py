@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.compare.evidence import kernel_sql
+from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import names, show_words, system_words, templates, timelines, units, words

@@ -26,7 +26,7 @@ from tracediff.companions.latencies.model import (
     LatencyTraced,
 )
 from tracediff.companions.latencies.read import LatencyFile, read_side
-from tracediff.compare.verdict import decide, step_estimate
+from tracediff.comparison.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY

@@ -1,0 +1,299 @@
+"""What must hold of every comparison: with itself, with the sides exchanged, of its sums and rows."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tests.comparing import compare
+from tests.serving import runs_of
+from tests.swapping import TEXTS, close, plain, signed_fields, swapped
+from tests.tiny import CAPTURES
+from tracediff.comparison import tables
+from tracediff.execution.sides import Side
+from tracediff.model import CATEGORIES
+
+BUSY = ("compute", "comm", "memcpy")
+GRAPH = ("graph_a1", "graph_a2", "graph_a3")
+FUSED = ("graph_fused_1", "graph_fused_2", "graph_fused_3")
+EAGER = ("eager_a1", "eager_a2")
+PAIRS = [
+    (GRAPH, FUSED),
+    (GRAPH, "graph_gc"),
+    ("graph_a1", "graph_sleep"),
+    (EAGER, GRAPH),
+    ("eager_a1", "graph_a1"),
+    ("graph_a1", "graph_a2"),
+    ("tp2_a1", "tp2_a1"),
+]
+
+
+def name_of(one) -> str:
+    return one if isinstance(one, str) else "+".join(one)
+
+
+@pytest.fixture(params=PAIRS, ids=lambda pair: f"{name_of(pair[0])}-{name_of(pair[1])}")
+def pair(request):
+    return request.param
+
+
+# A file against itself
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_file_against_itself_has_not_changed(name, compared):
+    result = compared(name, name)
+    assert result.verdict == "no_change"
+    moved = {path: value for path, value in signed_fields(plain(result)).items() if value}
+    moved = {path: value for path, value in moved.items() if ".ci_" not in path}  # an interval has a width
+    assert moved == {}
+    assert [finding.title for finding in result.findings if finding.level != "within_noise"] == []
+    assert all(row.match == "exact" for row in result.kernels)
+    assert all(row.score == 1 for row in result.threads)
+    one, other = result.accounting.baseline, result.accounting.candidate
+    assert one == other and result.accounting.residual_ns == 0
+
+
+# The sides exchanged
+
+
+def sorted_rows(table):
+    """Rows of a table in an order that does not depend on the sides: by their text, without numbers."""
+
+    def key(value):
+        if isinstance(value, dict):
+            return [
+                key(one) for name, one in sorted(value.items()) if name not in TEXTS and name != "evidence"
+            ]
+        if isinstance(value, list):
+            return [key(one) for one in value]
+        return value if isinstance(value, str) else ""
+
+    return sorted(table, key=lambda row: repr((key(row), repr(row.get("start_ns")), row.get("number"))))
+
+
+def without_texts(value):
+    """Leave out sentences, ranks, and places to jump to: they may name the other side first."""
+    if isinstance(value, dict):
+        left_out = (*TEXTS, "moments", "inputs", "rank_order")
+        return {key: without_texts(one) for key, one in value.items() if key not in left_out}
+    return [without_texts(one) for one in value] if isinstance(value, list) else value
+
+
+def unranked(content: dict) -> dict:
+    """A plain result without sentences and ranks, tables in an order of their own."""
+    content = without_texts(content)
+    for finding in content["findings"]:
+        del finding["rank"]
+        if finding["where"]["kernel"]:  # `a -> b` or `b -> a`
+            finding["where"]["kernel"] = sorted(finding["where"]["kernel"].split(" -> "))
+    return {
+        key: sorted_rows(value) if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        for key, value in content.items()
+    }
+
+
+def test_swapping_the_sides_negates_every_delta(pair, compared):
+    one = unranked(plain(compared(*pair)))
+    other = unranked(swapped(plain(compared(*pair[::-1]))))
+    for key in one:
+        assert close(one[key], other[key]) == [], key
+
+
+def test_a_swapped_title_says_the_opposite(compared):
+    forward, backward = compared("graph_a1", "graph_sleep"), compared("graph_sleep", "graph_a1")
+    more, less = forward.findings[0].title, backward.findings[0].title
+    assert more.startswith("more ") and less == "less " + more.removeprefix("more ")
+
+
+# Rows sum to totals
+
+
+def test_rows_sum_to_their_totals(pair, compared):
+    result = compared(*pair)
+    books, step = result.accounting, result.step
+    for side, total in (
+        ("baseline", step.baseline_ns),
+        ("candidate", step.candidate_ns),
+        ("delta", step.delta_ns),
+    ):
+        assert sum(getattr(books, side).values()) == pytest.approx(total, abs=1e-3)
+    for side in ("baseline", "candidate"):
+        busy = sum(getattr(books, side)[name] for name in BUSY)
+        rows = sum(getattr(row, side).ns_per_step for row in result.kernels if getattr(row, side))
+        assert rows == pytest.approx(busy, rel=1e-9)
+    kernel_delta = sum(row.delta_ns for row in result.kernels)
+    assert kernel_delta == pytest.approx(sum(books.delta[name] for name in BUSY), abs=1e-3)
+    assert step.delta_ns == pytest.approx(step.candidate_ns - step.baseline_ns, abs=1e-6)
+
+
+def test_gap_rows_sum_to_the_idle_time(pair, compared):
+    result = compared(*pair)
+    left_out = [note for note in result.warnings if note.slug == "gap-rows-left-out"]
+    sums = {side: {} for side in ("baseline", "candidate")}
+    for row in result.gaps:
+        for side, books in sums.items():
+            if getattr(row, side):
+                books[row.cause] = books.get(row.cause, 0.0) + getattr(row, side).ns_per_step
+    for side, books in sums.items():
+        wanted = {
+            name: ns for name, ns in getattr(result.accounting, side).items() if name not in BUSY and ns
+        }
+        if left_out:
+            assert len(result.gaps) == tables.MAX_GAP_ROWS
+            assert all(books.get(name, 0.0) <= ns * (1 + 1e-9) for name, ns in wanted.items())
+        else:
+            assert books == pytest.approx(wanted, rel=1e-9)
+
+
+def test_gap_rows_that_are_left_out_are_counted(side_of, monkeypatch):
+    sides = side_of("graph_a1"), side_of("graph_sleep")
+    whole = compare(*sides)
+    monkeypatch.setattr(tables, "MAX_GAP_ROWS", 10)
+    result = compare(*sides)
+    (note,) = [note for note in result.warnings if note.slug == "gap-rows-left-out"]
+    assert note.message.startswith(f"{len(whole.gaps) - 10} ")
+    assert result.gaps == whole.gaps[:10]
+    assert result.accounting == whole.accounting
+
+
+def test_idle_findings_are_parts_of_their_category(pair, compared):
+    """Findings may leave out what is too small to say; they never exceed their category by more than that."""
+    result = compared(*pair)
+    small = 0.05 * max(result.step.baseline_ns, result.step.candidate_ns)
+    for cause in CATEGORIES[3:]:
+        mine = [
+            one
+            for one in result.findings
+            if one.cause == cause and one.share is not None and one.where.rank is None
+        ]
+        delta = result.accounting.delta.get(cause, 0.0)
+        assert abs(sum(one.delta_ns for one in mine) - delta) <= small, cause
+
+
+# Order of runs
+
+
+NUMBERS = (
+    "verdict",
+    "step",
+    "accounting",
+    "findings",
+    "kernels",
+    "gaps",
+    "ranges",
+    "strata",
+    "mix",
+    "launch",
+    "gil",
+)
+
+
+def differ(one, other, keys=NUMBERS) -> list[str]:
+    one, other = (sans_runs(unranked(plain(result))) for result in (one, other))
+    return [text for key in keys for text in close(one[key], other[key], 1e-9, key)]
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 2, 0), (2, 1, 0)])
+def test_the_order_of_runs_is_irrelevant(order, side_of, compared):
+    again = compare(side_of(*(GRAPH[i] for i in order)), side_of(*(FUSED[i] for i in order)))
+    assert differ(compared(GRAPH, FUSED), again, (*NUMBERS, "ranks", "response_path")) == []
+
+
+def test_the_order_of_runs_that_launch_differently_is_irrelevant(tmp_path):
+    """Two runs of three launch three kernels a step and one four; which of them comes first says nothing."""
+    three, four = (runs_of(tmp_path, name, (100, 101), kernels=count) for name, count in (("b", 3), ("d", 4)))
+    other = runs_of(tmp_path, "c", (100, 100, 101), kernels=2, kernel_name="conv")
+    runs = [*three.runs, four.runs[0]]
+    results = [
+        compare(Side("b", [runs[i] for i in order]), other) for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0))
+    ]
+    assert differ(results[0], results[1]) == differ(results[0], results[2]) == []
+
+
+def sans_runs(value):
+    """One value a run comes in the order of the runs."""
+    if isinstance(value, dict):
+        return {
+            key: sorted(one) if key.startswith("run") and isinstance(one, list) else sans_runs(one)
+            for key, one in value.items()
+        }
+    return [sans_runs(one) for one in value] if isinstance(value, list) else value
+
+
+# The same program
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [
+        *permutations(GRAPH, 2),
+        *permutations(EAGER, 2),
+        (GRAPH[:2], GRAPH[2]),
+        (GRAPH[2], GRAPH[:2]),
+        (GRAPH[:1], GRAPH[1:]),
+        (GRAPH[1:], GRAPH[:1]),
+        (GRAPH, GRAPH),
+    ],
+)
+def test_the_same_program_never_changed(baseline, candidate, compared):
+    result = compared(baseline, candidate)
+    assert result.verdict in ("no_change", "inconclusive")
+    sure = [one for one in result.findings if one.level != "within_noise" and one.share is not None]
+    assert [one.title for one in sure if abs(one.delta_ns) > 0.01 * result.step.baseline_ns] == []
+
+
+# Known changes
+
+
+@pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
+def test_garbage_collection_is_found(baseline, compared):
+    first = compared(baseline, "graph_gc").findings[0]
+    assert (first.cause, first.where.range, first.where.thread) == ("gc", "_schedule", "executor")
+    assert first.delta_ns == pytest.approx(12.76e6, rel=0.01)
+
+
+@pytest.mark.parametrize("baseline", ["graph_a1", GRAPH])
+def test_a_change_beyond_all_noise_is_likely_whatever_the_repeats_of_the_baseline(baseline, compared):
+    """Sixteen times slower: knowing the baseline's own noise must not make it less sure."""
+    result = compared(baseline, "graph_gc")
+    assert result.verdict == "likely_regressed"
+    assert result.findings[0].level == "likely"
+
+
+@pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
+def test_sleeping_is_found(baseline, compared):
+    result = compared(baseline, "graph_sleep")
+    first = result.findings[0]
+    assert (first.cause, first.where.range) == ("host_work", "_schedule")
+    assert 2.0e6 < first.delta_ns < 2.2e6
+    assert result.verdict == "likely_regressed"
+
+
+def test_eager_to_graph_is_explained_by_launching_and_the_host(compared):
+    result = compared(EAGER, GRAPH)
+    assert result.step.delta_ns < -2e6
+    host = sum(
+        result.accounting.delta[name]
+        for name in ("launch_api", "launch_latency", "host_work", "host_api", "host_sync")
+    )
+    assert host / result.step.delta_ns > 0.95
+    assert result.verdict in ("improved", "likely_improved")
+
+
+@pytest.mark.parametrize(("baseline", "candidate"), [(GRAPH, FUSED), ("graph_a2", "graph_fused_3")])
+def test_fusion_is_found(baseline, candidate, compared):
+    result = compared(baseline, candidate)
+    first = result.findings[0]
+    assert first.cause == "kernel_fused"
+    # eight layers: two GEMMs become one
+    assert (first.evidence.count_baseline, first.evidence.count_candidate) == pytest.approx((16, 8))
+    kernels = [
+        sum(getattr(row, side).count_per_step for row in result.kernels if getattr(row, side))
+        for side in ("baseline", "candidate")
+    ]
+    assert kernels[0] - kernels[1] == pytest.approx(149 - 141)
+    split = compared(candidate, baseline).findings[0]
+    assert split.cause == "kernel_split"
+    assert (split.evidence.count_baseline, split.evidence.count_candidate) == pytest.approx((8, 16))

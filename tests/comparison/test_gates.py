@@ -1,0 +1,313 @@
+"""Gates: what they accept, and when they pass (0), fail (3) or cannot say (4)."""
+
+from __future__ import annotations
+
+import time
+from itertools import permutations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.comparing import compare
+from tests.serving import runs_of
+from tracediff.comparison.gates import judge, parse_gate
+from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side
+from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "limit", "percent"),
+    [
+        ("step:+5%", "step", 0.05, True),
+        ("step:5%", "step", 0.05, True),
+        ("step:+0%", "step", 0.0, True),
+        ("step:+2.5%", "step", 0.025, True),
+        ("gc:+200us", "gc", 200_000, False),
+        ("launch_api:+1ms", "launch_api", 1e6, False),
+        ("host_work:+10ns", "host_work", 10, False),
+        ("idle:+1s", "idle", 1e9, False),
+        (" step:+5% ", "step", 0.05, True),
+        ("generation.p99:+10%", "generation.p99", 0.1, True),
+        ("mixed.p50:+1us", "mixed.p50", 1000, False),
+        ("launches:+10", "launches", 10, False),
+        ("launches:+2%", "launches", 0.02, True),
+        ("graph_launches:0", "graph_launches", 0, False),
+        ("kernels:+1.5", "kernels", 1.5, False),
+        ("syncs:+1", "syncs", 1, False),
+        ("gil_wait:+50us", "gil_wait", 50_000, False),
+        ("kernel:nvjet:+5%", "kernel:nvjet", 0.05, True),
+        ("kernel:void at::native::<f(int)>:+20us", "kernel:void at::native::<f(int)>", 20_000, False),
+        ("kernel:a*b c:+1ms", "kernel:a*b c", 1e6, False),
+    ],
+)
+def test_gates_that_are_understood(text, metric, limit, percent):
+    gate = parse_gate(text)
+    assert (gate.metric, gate.percent, gate.text) == (metric, percent, text)
+    assert gate.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_every_category_may_be_gated(name):
+    assert parse_gate(f"{name}:+1%").metric == name
+
+
+@given(st.text(max_size=20))
+def test_no_text_is_anything_but_a_gate_or_refused(text):
+    try:
+        gate = parse_gate(text)
+    except TracediffError as error:
+        assert error.slug == "bad-gate"
+    else:
+        assert gate.limit >= 0
+
+
+# Judgement, on sides whose numbers are known: a step of 707 us with 100 us of `_schedule`
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Three calm runs against three: the same, 30 us more, 30 us less; and one run a side 30 us more."""
+    folder = tmp_path_factory.mktemp("gates")
+    calm = (100, 101, 99)
+    sides = {
+        name: runs_of(folder, name, tuple(base + more for base in calm))
+        for name, more in (("base", 0), ("same", 0), ("slower", 30), ("faster", -30))
+    }
+    found = {name: compare(sides["base"], sides[name]) for name in ("same", "slower", "faster")}
+    single = [runs_of(folder, name, (length,)) for name, length in (("one", 100), ("other", 130))]
+    return found | {"single": compare(*single)}
+
+
+@pytest.mark.parametrize(
+    ("name", "gate", "outcome"),
+    [
+        ("same", "step:+5%", "passed"),
+        ("slower", "step:+5%", "passed"),  # 30 of 707 us are 4.2 %
+        ("slower", "step:+4%", "failed"),
+        ("slower", "step:+29us", "failed"),
+        ("slower", "step:+31us", "passed"),
+        ("slower", "host_work:+20%", "failed"),  # 30 of 100 us
+        ("slower", "host_work:+40%", "passed"),
+        ("slower", "idle:+20us", "failed"),
+        ("slower", "compute:+1us", "passed"),
+        ("slower", "generation.p50:+20us", "failed"),
+        ("slower", "generation.p50:+40us", "passed"),
+        ("faster", "step:+0%", "passed"),
+        ("faster", "idle:+0us", "passed"),
+        (
+            "single",
+            "step:+1%",
+            "inconclusive",
+        ),  # more than the limit, but one run a side and 30 us may be noise
+        ("single", "step:+10%", "passed"),
+        ("slower", "gc:+1us", "inconclusive"),  # not captured
+        ("slower", "context.p99:+1us", "inconclusive"),  # there is no such step
+    ],
+)
+def test_outcomes(name, gate, outcome, results):
+    judged = judge(parse_gate(gate), results[name])
+    assert judged.outcome == outcome, judged.message
+    assert judged.message
+
+
+def test_what_is_not_comparable_is_inconclusive(results):
+    result = msgspec.structs.replace(
+        results["slower"], verdict="not_comparable", verdict_reason="gpu: A against B"
+    )
+    judged = judge(parse_gate("step:+1%"), result)
+    assert judged.outcome == "inconclusive" and "gpu: A against B" in judged.message
+
+
+def test_a_limit_is_a_limit_and_not_a_promise_of_noise(results):
+    """A delta exactly at the limit passes; one above it does not."""
+    result = results["slower"]
+    delta = result.step.delta_ns
+    assert judge(parse_gate(f"step:+{delta:.3f}ns"), msgspec.structs.replace(result)).outcome in (
+        "passed",
+        "failed",
+    )
+    step = msgspec.structs.replace(result.step, delta_ns=30_000.0)
+    assert judge(parse_gate("step:+30us"), msgspec.structs.replace(result, step=step)).outcome == "passed"
+    step = msgspec.structs.replace(result.step, delta_ns=30_001.0)
+    assert judge(parse_gate("step:+30us"), msgspec.structs.replace(result, step=step)).outcome == "failed"
+
+
+def test_idle_fails_only_by_what_is_more_than_noise(results):
+    """A sure but small category does not vouch for the noise of another."""
+    result = results["same"]
+    delta = dict.fromkeys(result.accounting.delta, 0.0) | {"launch_api": 1000.0, "host_work": 100_000.0}
+    level = dict.fromkeys(result.accounting.level, "within_noise") | {"launch_api": "confirmed"}
+    books = msgspec.structs.replace(result.accounting, delta=delta, level=level)
+    shaky = msgspec.structs.replace(result, accounting=books)
+    assert judge(parse_gate("idle:+50us"), shaky).outcome == "inconclusive"
+    sure = msgspec.structs.replace(books, level=level | {"host_work": "likely"})
+    assert (
+        judge(parse_gate("idle:+50us"), msgspec.structs.replace(result, accounting=sure)).outcome == "failed"
+    )
+
+
+METRICS = [
+    "step",
+    "idle",
+    "launches",
+    "graph_launches",
+    "kernels",
+    "syncs",
+    "kernel:*",
+    "kernel:nvjet",
+    "kernel:elementwise",
+    *CATEGORIES,
+    *(f"{p}.{q}" for p in ("generation", "context") for q in ("p50", "p90", "p99")),
+]
+
+
+@pytest.mark.parametrize(
+    "names", [("graph_a1", "graph_a2", "graph_a3"), ("eager_a1", "eager_a2")], ids=["graph", "eager"]
+)
+def test_no_gate_fails_for_the_same_program(names, compared):
+    failed = [
+        (one, other, metric)
+        for one, other in permutations(names, 2)
+        for metric in METRICS
+        if judge(parse_gate(f"{metric}:+1%"), compared(one, other)).outcome == "failed"
+    ]
+    assert failed == []
+
+
+def test_a_tail_fails_where_all_runs_of_three_are_slower(tmp_path):
+    base, slow = runs_of(tmp_path, "b", (100, 101, 99)), runs_of(tmp_path, "s", (130, 131, 129))
+    gate = parse_gate("generation.p99:+10us")
+    assert judge(gate, compare(base, slow)).outcome == "failed"
+    mixed = Side("m", [*slow.runs[:2], base.runs[0]])  # one of three is as fast as ever
+    assert judge(gate, compare(base, mixed)).outcome == "inconclusive"
+
+
+# Kernels by name, and counts
+
+
+def kernel(name, before, after, level, other=None):
+    sides = [
+        None if ns is None else KernelSide([one], 1, ns, ns)
+        for one, ns in ((name, before), (other or name, after))
+    ]
+    delta = (after or 0) - (before or 0)
+    return KernelRow(
+        match="exact",
+        confidence=1.0,
+        category="gemm",
+        family="x",
+        baseline=sides[0],
+        candidate=sides[1],
+        delta_ns=delta,
+        ci_low_ns=delta - 1,
+        ci_high_ns=delta + 1,
+        level=level,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome"),
+    [
+        ("kernel:gemm:+5%", "failed"),  # 100 + 50 us became 120 + 51: 14 %
+        ("kernel:gemm:+25us", "passed"),  # 21 us more
+        ("kernel:gemm_a:+10%", "failed"),  # 20 %
+        ("kernel:gemm_b:+1%", "inconclusive"),  # 2 %, within noise
+        ("kernel:new<int>:+1%", "failed"),  # 9 us where nothing was
+        ("kernel:gone:+0%", "passed"),
+        ("kernel:before:+1us", "failed"),  # replaced by a slower one: named by either side
+        ("kernel:after:+1us", "failed"),
+        ("kernel:ge*_a:+10%", "failed"),
+        ("kernel:ge*_a:+30%", "passed"),
+        ("kernel:.*_a:+0%", "inconclusive"),  # a dot is a dot: no such kernel
+        ("kernel:new<f, char>:+1%", "failed"),  # as a report shortens `void new<int>::f(char *)`
+        ("kernel:new<char, f>:+1%", "inconclusive"),  # not in this order
+        ("kernel:softmax:+1%", "inconclusive"),
+    ],
+)
+def test_kernels_by_name(gate, outcome, results):
+    rows = [
+        kernel("gemm_a", 100_000.0, 120_000.0, "confirmed"),
+        kernel("gemm_b", 50_000.0, 51_000.0, "within_noise"),
+        kernel("void new<int>::f(char *)", None, 9_000.0, "exact"),
+        kernel("gone", 7_000.0, None, "exact"),
+        kernel("before", 5_000.0, 8_000.0, "likely", "after"),
+    ]
+    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], kernels=rows))
+    assert judged.outcome == outcome, judged.message
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome"),
+    [
+        ("launches:+10", "passed"),
+        ("launches:+9", "failed"),
+        ("launches:+50%", "passed"),  # 20 became 30
+        ("launches:+49%", "failed"),
+        ("graph_launches:+0", "passed"),
+        ("kernels:+0", "passed"),  # 100 became 90
+        ("syncs:+1", "passed"),
+        ("syncs:+0.5", "failed"),  # one more
+    ],
+)
+def test_counts(gate, outcome, results):
+    launch = results["same"].launch
+    sides = [
+        msgspec.structs.replace(
+            launch.baseline, calls_per_step=calls, graph_launches_per_step=1.0, kernels_per_step=ops
+        )
+        for calls, ops in ((20.0, 100.0), (30.0, 90.0))
+    ]
+    apis = [
+        ApiRow(
+            api="cudaStreamSynchronize",
+            kind="sync",
+            baseline_calls=1,
+            candidate_calls=2,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
+        ApiRow(
+            api="cudaLaunchKernel",
+            kind="launch",
+            baseline_calls=20,
+            candidate_calls=30,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
+        ApiRow(
+            api="cudaMemcpy",
+            kind="sync",
+            baseline_calls=1,
+            candidate_calls=1,
+            baseline_ns=0,
+            candidate_ns=0,
+            delta_ns=0,
+        ),
+    ]
+    changed = msgspec.structs.replace(launch, baseline=sides[0], candidate=sides[1], apis=apis)
+    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], launch=changed))
+    assert judged.outcome == outcome, judged.message
+    assert "us" not in judged.message
+
+
+def test_a_long_name_takes_no_longer_than_it_has_to(results):
+    """Wildcards of a gate meet names of a trace, which may be hostile: no backtracking."""
+    rows = [kernel("a" * 10_000, 1.0, 2.0, "confirmed")]
+    gate = parse_gate(f"kernel:{'a*' * 40}b:+1%")
+    begin = time.perf_counter()
+    assert judge(gate, msgspec.structs.replace(results["same"], kernels=rows)).outcome == "inconclusive"
+    assert time.perf_counter() - begin < 1
+
+
+def test_a_gate_that_could_not_have_seen_its_limit_says_so(results):
+    step = msgspec.structs.replace(results["same"].step, min_detectable_ns=70_000.0, delta_ns=0.0)
+    blind = msgspec.structs.replace(results["same"], step=step)
+    assert "a change below 70.0 us may not show" in judge(parse_gate("step:+50us"), blind).message
+    assert "may not show" not in judge(parse_gate("step:+80us"), blind).message

@@ -1,1 +1,0 @@
-"""compare: two sides of reduced runs -> the result."""

@@ -1,0 +1,1 @@
+"""comparison: two sides of reduced runs -> the result."""

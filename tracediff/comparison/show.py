@@ -1,0 +1,354 @@
+"""One side of reduced runs -> the report of what is in the time of its steps.
+
+The same tables, cells and means as of a comparison, of one side matched to itself: every number is the one that
+`compare` gives for these captures, where it counts the same workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import polars as pl
+
+import tracediff
+from tracediff.accounting.intervals import Floats
+from tracediff.comparison import tables
+from tracediff.comparison.cells import (
+    Layout,
+    cell_table,
+    exposed,
+    gil_exposed,
+    hidden_time,
+    idle_rows,
+    told,
+)
+from tracediff.comparison.comparability import facts, repeated_captures
+from tracediff.comparison.compare import KINDS, Options
+from tracediff.comparison.evidence import idle_sql
+from tracediff.comparison.findings import idle_place, longest_first
+from tracediff.comparison.frame import Frame, Values, build_frame
+from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
+from tracediff.comparison.strata import Strata, build_strata
+from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
+from tracediff.kernels.categories import category
+from tracediff.kernels.names import family
+from tracediff.model import (
+    Coverage,
+    KernelStratum,
+    Moment,
+    Note,
+    Stratum,
+    Timeline,
+    Timelines,
+    Tool,
+)
+from tracediff.model.causes import BUSY, CAUSES
+from tracediff.model.common import ABSENT
+from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
+from tracediff.stats.bootstrap import run_values, side_means
+from tracediff.steps.timelines import StepWriter, select_steps
+from tracediff.trace.workloads import IRREGULAR
+
+MOST = 200  # rows of idle time
+_MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
+
+
+def show(side: Side, options: Options | None = None) -> Show:
+    """Report on one side.
+
+    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
+    """
+    options = options or Options()
+    sides = (side,)
+    steps = steps_table(sides)
+    strata = _strata(steps, len(side.runs), options.min_steps)
+    located = strata.locate(steps).filter(pl.col("group") >= 0)
+    _every_run_counts(side, located)
+    frame = build_frame(steps, strata, (len(side.runs),))
+    idle = idle_rows(sides, with_gil=True)
+    kernels = kernel_cells(sides, frame)
+    values, kinds, layout = cell_table(frame, steps, idle, kernels)
+    means = _means(frame, values, len(kinds))
+    known = told(side, with_gil=True)
+    standardised = tables.StandardisedMeans(sides, strata)
+    accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
+    of_python = exposed(frame, idle)
+    hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
+    causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
+    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
+    ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
+    gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
+    samples, samples_left_out = tables.samples(steps)
+    launch = tables.launch(sides, standardised, (accounting,))
+    joint = tables.joint_steps(located)
+    uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
+    busy = sum(accounting.get(name, 0.0) for name in BUSY)
+    step_ns = float(means.mean[0])
+    return Show(
+        tool=Tool("tracediff", tracediff.__version__),
+        input=side_input(side),
+        options={"min_steps": options.min_steps, **options.extra},
+        machine=[Fact(name, value) for name, value in facts(side)],
+        step=ShowStep(
+            mean_ns=step_ns,
+            sd_ns=means.sd(0),
+            runs_ns=means.of_runs(0),
+            idle_ns=step_ns - busy,
+            steps=len(frame.steps),
+            all_steps=len(steps),
+            time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
+        ),
+        accounting=[
+            ShowCategory(
+                name, value, means.share(cell), means.sd(cell), means.of_runs(cell), hidden.get(name)
+            )
+            for name, value in accounting.items()
+            for cell in [layout.categories[name]]
+        ],
+        residual_ns=max(part.residual_ns for part in side.parts),
+        idle=causes,
+        idle_left_out=idle_left_out,
+        idle_left_out_ns=idle_left_out_ns,
+        kernels=[row for _, row in kernel_list],
+        phases=tables.phases(steps),
+        strata=_stratum_rows(strata, options.min_steps),
+        ranges=ranges,
+        gaps=gaps,
+        worst_gaps=tables.worst_gaps(sides),
+        launch=launch,
+        gil=tables.gil(sides, standardised, gil_exposed(frame, idle, steps)),
+        gc=tables.gc(sides, standardised, of_python.get("gc", {})),
+        graphs=tables.graphs(sides, launch),
+        threads=tables.threads(sides, ranges),
+        response_path=tables.response_path(ranges, (step_ns,)),
+        ranks=tables.ranks(sides, located, frame.weights, standardised, joint),
+        rank_skew=tables.skews(joint),
+        kernel_ranks=uneven,
+        kpi=None,
+        coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
+        warnings=_warnings(side, strata, gaps_left_out, uneven_left_out),
+        system=tables.system(sides, standardised, with_gil=True),
+        samples=samples,
+        samples_left_out=samples_left_out,
+        timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),
+    )
+
+
+def _strata(steps: pl.DataFrame, runs: int, min_steps: int) -> Strata:
+    """The workloads of a side, as they are where it is compared with itself. Raises `TracediffError`: no-whole-step."""
+    twice = pl.concat([steps, steps.with_columns(pl.lit(1, pl.Int64).alias("side"))])
+    strata = build_strata(twice, (runs, runs), min_steps)
+    if not strata.weights:
+        raise TracediffError(
+            "no-whole-step",
+            "no two of the inferred steps have about the same work",
+            fix="label the steps, or name the labels with --step-regex",
+        )
+    return strata
+
+
+def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
+    for number in sorted(set(range(len(side.runs))) - set(located["run"].to_list())):
+        raise TracediffError(
+            "run-without-steps",
+            f"{side.runs[number].name} has no step of a workload that is in the mean",
+            fix="leave that run out, capture a longer window, or lower --min-steps",
+        )
+
+
+def _means(frame: Frame, values: Sequence[Values], cells: int) -> Means:
+    runs = frame.sums(values, cells)[0]
+    return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
+
+
+@dataclass(frozen=True)
+class Means:
+    """Cells of the step: their means and each run's, ns a step."""
+
+    mean: Floats  # (cells,)
+    runs: Floats  # (runs, cells)
+
+    def sd(self, cell: int) -> float | None:
+        """Standard deviation of the runs' means; None with one run."""
+        return float(self.runs[:, cell].std(ddof=1)) if len(self.runs) > 1 else None
+
+    def of_runs(self, cell: int) -> list[float]:
+        """One mean a run."""
+        return [float(value) for value in self.runs[:, cell]]
+
+    def share(self, cell: int) -> float:
+        """Of the step, 0 to 1."""
+        return float(self.mean[cell] / self.mean[0]) if self.mean[0] else 0.0
+
+
+def idle_causes(
+    side: Side, frame: Frame, means: Means, layout: Layout, words: pl.DataFrame
+) -> tuple[list[IdleCause], int, float]:
+    """Rows of the idle cells of the step; then how many with less time are left out, and their ns a step together.
+
+    `words`: of the pieces of the layout's rows.
+    """
+    moments = stacked([side], "moments").sort("end", descending=True)
+    located = layout.idle_rows
+    weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
+    events = dict(
+        weighed.group_by("cell", maintain_order=True)
+        .agg((pl.col("count") * pl.col("factor")).sum())
+        .sort("cell")
+        .iter_rows()
+    )
+    ranks = _main_ranks(weighed, frame)
+    order = sorted(
+        (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
+        key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
+    )
+    traces = all(side.by_torch())  # no export of nsys to ask
+    rows = []
+    for rank, place in enumerate(order[:MOST], 1):
+        cell = layout.idle[place]
+        key = layout.idle_keys[place]
+        at = idle_place(key, located.filter(pl.col("cell") == cell), words)
+        holder_place = key.where if key.cause == "gil_wait" else ""
+        found = longest_first(moments, key).head(1).to_dicts()
+        rows.append(
+            IdleCause(
+                rank=rank,
+                cause=key.cause,
+                title="",
+                ns=float(means.mean[cell]),
+                share=means.share(cell),
+                sd_ns=means.sd(cell),
+                runs_ns=means.of_runs(cell),
+                count_per_step=round(float(events.get(cell, 0.0)), 9),
+                range=at,
+                thread=key.thread,
+                holder_thread=key.holder,
+                holder_range=holder_place,
+                api=found[0]["api"] if found and CAUSES[key.cause].calls else "",
+                longest=_moment(side, found[0]) if found else None,
+                sql="" if traces else idle_sql(key.cause, at, holder_place, copies=key.copy),
+                on_rank=ranks.get(cell, (None, None))[0],
+                on_rank_ns=ranks.get(cell, (None, None))[1],
+                copies=key.copy,
+            )
+        )
+    left = order[MOST:]
+    return rows, len(left), float(sum(means.mean[layout.idle[place]] for place in left))
+
+
+def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, float]]:
+    """Cell -> the rank that has most of its time, and ns a step of that rank; empty where there is one rank."""
+    ranks = frame.steps["rank"].n_unique()
+    if ranks < 2:
+        return {}
+    # the factors divide by the steps of all ranks, of which a rank has its part
+    part = frame.steps.group_by("side", "run", "group", "rank").agg(own=pl.len()).join(
+        frame.steps.group_by("side", "run", "group").agg(all=pl.len()), on=["side", "run", "group"]
+    )  # fmt: skip
+    sums = (
+        weighed.join(part, on=["side", "run", "group", "rank"], maintain_order="left")
+        .group_by("cell", "rank", maintain_order=True)
+        .agg(
+            (pl.col("ns") * pl.col("factor")).sum(),
+            own_ns=(pl.col("ns") * pl.col("factor") * pl.col("all") / pl.col("own")).sum(),
+        )
+        .with_columns(total=pl.col("ns").sum().over("cell"))
+        .filter(pl.col("ns") >= _MAINLY * pl.col("total"))
+        .sort("cell", "rank")
+    )
+    return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}
+
+
+def _moment(side: Side, row: dict[str, int]) -> Moment:
+    return Moment("baseline", side.runs[row["run"]].name, row["start"], row["end"], step=row["number"])
+
+
+def _kernels(
+    kernels: KernelCells, means: Means, layout: Layout, strata: dict[int, list[KernelStratum]]
+) -> list[tuple[int, ShowKernel]]:
+    """Rows of the matching and what they are in the report, the most time first."""
+    rows = []
+    for number, cell in enumerate(layout.kernels):
+        found = kernel_side(kernels, number, 0, float(means.mean[cell]))
+        if found is None:
+            continue  # seen only in steps that are not in the mean
+        row = ShowKernel(
+            category=category(found.names[0]),
+            family=family(found.names[0]),
+            accounting=kernels.kinds[number],
+            baseline=found,
+            share=means.share(cell),
+            sd_ns=means.sd(cell),
+            strata=[
+                KernelStratum(one.stratum, one.baseline_count, one.baseline_ns)
+                for one in strata.get(number, [])
+            ],
+        )
+        rows.append((number, row))
+    return sorted(rows, key=lambda one: (-_time(one[1]), repr(one[1].baseline)))
+
+
+def _time(row: ShowKernel) -> float:
+    return row.baseline.ns_per_step if row.baseline else 0.0
+
+
+def _stratum_rows(strata: Strata, min_steps: int) -> list[Stratum]:
+    """The rows of the side compared with itself, without the second one."""
+
+    def why(row: Stratum) -> str:
+        if row.compared:
+            return ""
+        if row.phase == IRREGULAR:
+            return "other ops than the repeating step"
+        return f"fewer than {min_steps} steps a run (--min-steps)"
+
+    absent = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
+    return [msgspec.structs.replace(row, reason=why(row), **absent) for row in strata.rows]
+
+
+def _warnings(side: Side, strata: Strata, gaps_left_out: int, kernels_left_out: int) -> list[Note]:
+    notes = warnings_of([side])
+    if any(note.slug == "thin-strata" for note in strata.warnings):
+        notes.append(
+            Note("thin-strata", "no workload has enough whole steps a run (--min-steps): all steps were counted")
+        )  # fmt: skip
+    if not side.captured("kernels"):
+        notes.append(
+            Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
+                 " a GPU would have hidden of a pause is not known")
+        )  # fmt: skip
+    if any(part.step_source == "whole-capture" for part in side.parts):
+        notes.append(Note("whole-capture", "each capture was counted as one step"))
+    if gaps_left_out:
+        notes.append(
+            Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the least time are not listed")
+        )
+    if kernels_left_out:
+        notes.append(
+            Note(
+                "kernel-rank-rows-left-out",
+                f"{kernels_left_out} {'kernels that differ' if kernels_left_out > 1 else 'kernel that differs'} least between"
+                f" ranks {'are' if kernels_left_out > 1 else 'is'} not listed",
+            )
+        )
+    return notes + repeated_captures([side])
+
+
+def _timelines(
+    side: Side, steps: pl.DataFrame, strata: Strata, kernels: KernelCells, order: list[int]
+) -> Timelines | None:
+    """Every event of a typical and of the longest step; None where none was sampled."""
+    if not any(part.sampled for part in side.parts):
+        return None
+    writer = StepWriter(kernels.matching, order, with_gil=True)
+    runs = [run.parts for run in side.runs]
+    selected, strata_left_out, ranks_left_out = select_steps([runs], strata.by_workload(steps))
+    found = []
+    for one in selected:
+        step = writer.step(runs, one.steps[0], 0)
+        if step is not None:
+            found.append(Timeline(strata.keys.index(one.workload), one.kind, one.rank, one.exact, step))
+    return Timelines(list(writer.names), found, strata_left_out, ranks_left_out)

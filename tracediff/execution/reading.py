@@ -1,0 +1,24 @@
+"""How exports are read: what travels from a request to whatever reads an export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracediff.formats.selection import ALL, Selection
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How exports are read."""
+
+    step_regex: str | None = None
+    whole_capture: bool = False
+    memory_limit: str | None = None
+    threads: int | None = None
+    host_only: bool = False  # measure the host where an export has no GPU kernels
+    keep: bool = False  # the events of some steps, to draw
+    two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
+    cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
+    only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone
+    skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
+    scheduler: str | None = None  # of a Dask cluster whose workers read
