@@ -41,15 +41,13 @@ from tracediff.model import (
     Moment,
     Note,
     Stratum,
-    Timeline,
-    Timelines,
     Tool,
 )
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
 from tracediff.stats.bootstrap import run_values, side_means
-from tracediff.steps.timelines import StepWriter, select_steps
+from tracediff.steps.timelines import timelines
 from tracediff.trace.workloads import IRREGULAR
 
 MOST = 200  # rows of idle time
@@ -133,7 +131,14 @@ def show(side: Side, options: Options | None = None) -> Show:
         system=tables.system(sides, standardised, with_gil=True),
         samples=samples,
         samples_left_out=samples_left_out,
-        timelines=_timelines(side, steps, strata, kernels, [row for row, _ in kernel_list]),
+        timelines=timelines(
+            [[run.parts for run in side.runs]],
+            strata.by_workload(steps),
+            strata.keys,
+            kernels.matching,
+            [row for row, _ in kernel_list],
+            with_gil=True,
+        ),
     )
 
 
@@ -335,20 +340,3 @@ def _warnings(side: Side, strata: Strata, gaps_left_out: int, kernels_left_out: 
             )
         )
     return notes + repeated_captures([side])
-
-
-def _timelines(
-    side: Side, steps: pl.DataFrame, strata: Strata, kernels: KernelCells, order: list[int]
-) -> Timelines | None:
-    """Every event of a typical and of the longest step; None where none was sampled."""
-    if not any(part.sampled for part in side.parts):
-        return None
-    writer = StepWriter(kernels.matching, order, with_gil=True)
-    runs = [run.parts for run in side.runs]
-    selected, strata_left_out, ranks_left_out = select_steps([runs], strata.by_workload(steps))
-    found = []
-    for one in selected:
-        step = writer.step(runs, one.steps[0], 0)
-        if step is not None:
-            found.append(Timeline(strata.keys.index(one.workload), one.kind, one.rank, one.exact, step))
-    return Timelines(list(writer.names), found, strata_left_out, ranks_left_out)

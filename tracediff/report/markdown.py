@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tracediff.model import Finding, GapRow, GapSide, KernelRow, KernelSide, RangeRow, RangeSide, Result
+from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
 from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
@@ -137,7 +138,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
     )
 
 
-_Row = TypeVar("_Row", GapRow, RangeRow)
+_Row = TypeVar("_Row", KernelRow, GapRow, RangeRow)
 
 
 def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
@@ -196,55 +197,40 @@ def _number(text: str) -> Markdown:
     return Markdown(text.replace("<", "\\<").replace("~", "\\~"))
 
 
-_Side = KernelSide | RangeSide | GapSide | None
-
-
-def _sides(
-    before: _Side, after: _Side, delta_ns: float, scale: units.Scale, delta: units.Delta
-) -> list[Markdown]:
-    counts = [units.count(side.count_per_step) if side else "0" for side in (before, after)]
-    times = [scale.number(side.ns_per_step) if side else "-" for side in (before, after)]
-    count = counts[0] if counts[0] == counts[1] else " → ".join(counts)
-    return [_number(text) for text in (count, *times, delta.signed, delta.percent)]
-
-
-def _table_scale(rows: list[KernelRow] | list[RangeRow] | list[GapRow]) -> units.Scale:
-    sides = [side for row in rows for side in (row.baseline, row.candidate) if side]
-    return units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in rows])
+def _table(rows: list[_Row], cells: Callable[[_Row], list[Markdown]]) -> _Table:
+    """The cells that name each row, then counts, times and the change on one scale."""
+    both = [side for row in rows for side in (row.baseline, row.candidate) if side]
+    scale = units.scale_for([side.ns_per_step for side in both] + [row.delta_ns for row in rows])
+    out = []
+    for row in rows:
+        sides = (row.baseline, row.candidate)
+        counts = [units.count(side.count_per_step) if side else "0" for side in sides]
+        count = counts[0] if counts[0] == counts[1] else " → ".join(counts)
+        times: list[str] = [scale.number(side.ns_per_step) if side else "-" for side in sides]
+        base = row.baseline.ns_per_step if row.baseline else 0.0
+        level = row.level if isinstance(row, KernelRow) else None
+        delta = units.delta(scale, row.delta_ns, base, level)
+        out.append(cells(row) + [_number(text) for text in (count, *times, delta.signed, delta.percent)])
+    return _Table(scale.unit, out)
 
 
 def _kernels(rows: list[KernelRow], width: int) -> _Table:
-    scale = _table_scale(rows)
-    out = []
-    for row in rows:
-        base = row.baseline.ns_per_step if row.baseline else 0.0
-        delta = units.delta(scale, row.delta_ns, base, row.level)
-        match = (
-            row.match if row.match in ("exact", "added", "removed") else f"{row.match} {row.confidence:.2f}"
-        )
-        name = names.kernel(row, width=width)
-        cells = [markdown_cell(name, width), _number(match)]
-        out.append(cells + _sides(row.baseline, row.candidate, row.delta_ns, scale, delta))
-    return _Table(scale.unit, out)
+    def cells(row: KernelRow) -> list[Markdown]:
+        sure = row.match in ("exact", "added", "removed")
+        match = row.match if sure else f"{row.match} {row.confidence:.2f}"
+        return [markdown_cell(names.kernel(row, width=width), width), _number(match)]
+
+    return _table(rows, cells)
 
 
 def _ranges(rows: list[RangeRow], width: int) -> _Table:
-    scale = _table_scale(rows)
-    out = []
-    for row in rows:
-        delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0)
-        cells = [markdown_cell(row.range, width), markdown_cell(row.thread, width)]
-        out.append(cells + _sides(row.baseline, row.candidate, row.delta_ns, scale, delta))
-    return _Table(scale.unit, out)
+    return _table(rows, lambda row: [markdown_cell(row.range, width), markdown_cell(row.thread, width)])
 
 
 def _gaps(rows: list[GapRow], width: int) -> _Table:
-    scale = _table_scale(rows)
-    out = []
-    for row in rows:
-        delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0)
+    def cells(row: GapRow) -> list[Markdown]:
         around = f"{names.short(row.previous)} → {names.short(row.next)}"
-        cells = [markdown_cell(words.cause(row.cause)), markdown_cell(row.range or row.thread or "-", width)]
-        cells.append(markdown_cell(around, width))
-        out.append(cells + _sides(row.baseline, row.candidate, row.delta_ns, scale, delta))
-    return _Table(scale.unit, out)
+        place = markdown_cell(row.range or row.thread or "-", width)
+        return [markdown_cell(words.cause(row.cause)), place, markdown_cell(around, width)]
+
+    return _table(rows, cells)

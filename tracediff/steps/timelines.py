@@ -14,6 +14,7 @@ from tracediff.accounting.reduction import Lane, Reduction, SampledStep
 from tracediff.kernels.matching import Matching, OpKey
 from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
 from tracediff.model.causes import BUSY
+from tracediff.model.common import ABSENT
 from tracediff.steps.sample import in_order, typical
 
 WORKLOADS = 3  # that are shown: those with the most time
@@ -130,14 +131,14 @@ def _nearest(runs: Runs, steps: pl.DataFrame, kind: str) -> ShownStep | None:
 
 
 def timelines(
-    sides: tuple[Runs, Runs],
+    sides: Sequence[Runs],
     steps: pl.DataFrame,
     workloads: Sequence[str],
     matching: Matching,
     kernel_order: Sequence[int],
     with_gil: bool,
 ) -> Timelines | None:
-    """The steps of a comparison to draw; None where none were sampled. `workloads`: of the result's strata, their `row`."""
+    """The steps of both sides, or of the one, to draw; None where none were sampled. `workloads`: of the result's strata, their `row`."""
     if not any(part.sampled for runs in sides for parts in runs for part in parts):
         return None
     writer = StepWriter(matching, kernel_order, with_gil)
@@ -149,7 +150,7 @@ def timelines(
             rank=one.rank,
             exact=one.exact,
             baseline=writer.step(sides[0], one.steps[0], 0),
-            candidate=writer.step(sides[1], one.steps[1], 1),
+            candidate=writer.step(sides[1], one.steps[1], 1) if len(sides) > 1 else ABSENT,
         )
         for one in selected
     ]
