@@ -33,7 +33,7 @@ WITH numbered AS (
     SELECT lane, ns, until, number FROM slot ANTI JOIN interleaved USING (lane) WHERE depth > 0 AND until > ns
     UNION ALL
     SELECT s.lane, any_value(s.ns), any_value(s.until), max(n.number)
-    FROM (SELECT *, row_number() OVER () AS slot FROM slot SEMI JOIN interleaved USING (lane) WHERE until > ns) AS s
+    FROM (SELECT *, row_number() OVER (ORDER BY lane, ns) AS slot FROM slot SEMI JOIN interleaved USING (lane) WHERE until > ns) AS s
     JOIN numbered AS n ON n.lane = s.lane AND n.start_ns <= s.ns AND n.end_ns > s.ns
     GROUP BY s.lane, s.slot
 ), changed AS (

@@ -4,7 +4,7 @@
 --   holder_label BIGINT  the holder's innermost range; of the time in which nobody held it: where the holder let it go
 CREATE TABLE accounting.idle_held AS
 WITH wait AS (
-    SELECT *, row_number() OVER () AS wait, tid >> 24 & 16777215 AS lane FROM accounting.idle_piece WHERE cause = 'gil_wait'
+    SELECT *, row_number() OVER (ORDER BY gap, start_ns) AS wait, tid >> 24 & 16777215 AS lane FROM accounting.idle_piece WHERE cause = 'gil_wait'
 ), met AS (
     -- the time around the holds that a wait may meet: before the first, in, between and after them
     SELECT w.*, unnest(range(coalesce(first.part, 0), coalesce(last.part, 0) + 1)) AS part

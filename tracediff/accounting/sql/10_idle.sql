@@ -20,7 +20,7 @@ FROM range_text;
 --   copy         BOOLEAN  launch_api inside a call that copies
 CREATE TABLE accounting.idle_named AS
 WITH piece AS (
-    SELECT *, row_number() OVER () AS piece FROM accounting.idle_held
+    SELECT *, row_number() OVER (ORDER BY gap, start_ns) AS piece FROM accounting.idle_held
 ), who AS (
     SELECT piece, false AS holds, tid, label, start_ns FROM piece WHERE tid IS NOT NULL
     UNION ALL SELECT piece, true, holder, holder_label, start_ns FROM piece WHERE holder IS NOT NULL

@@ -1,4 +1,4 @@
--- One row of the export for each sort of op: by now the views that staged_op is made of show little more than these.
+-- op_found: one row of the export for each op descriptor, the columns of op.sql.
 CREATE TABLE op_found AS SELECT DISTINCT ON (sort) * FROM staged_op;
 
 -- op_sort: what ops have in common.
