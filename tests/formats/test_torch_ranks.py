@@ -78,8 +78,8 @@ def test_the_table_of_ranks_and_a_rank_alone(folder):
         0,
         1,
     ]  # nothing is communicated: the longer step is the later one
-    assert rows[1].behind_ns == pytest.approx(
-        (rows[1].ns - rows[0].ns) / 2, rel=1e-3
+    assert rows[1].baseline_behind_ns == pytest.approx(
+        (rows[1].baseline_ns - rows[0].baseline_ns) / 2, rel=1e-3
     )  # the median is between the two
     (row,) = show(second).ranks
     assert (row.rank, row.baseline_ns) == (1, pytest.approx(rows[1].baseline_ns))

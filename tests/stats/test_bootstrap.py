@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -197,9 +194,3 @@ def test_cells_beyond_one_chunk_and_seeds():
     assert low.shape == high.shape == (1500,)
     np.testing.assert_array_equal(low, bootstrap_ci(b, c, ONE, seed=1)[0])
     assert np.any(low != bootstrap_ci(b, c, ONE, seed=2)[0])
-
-
-def test_importing_does_not_load_scipy():
-    modules = "bootstrap, statistics, assumed_noise"
-    code = f"import sys; from tracediff.measure import {modules}; sys.exit('scipy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
