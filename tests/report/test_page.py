@@ -60,6 +60,7 @@ LOOKS = [("real", 1280, "light"), ("real", 390, "dark")] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "width", "scheme"), LOOKS)
 def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
     check_looks(browser, files(name), width, scheme, "#kernels details")

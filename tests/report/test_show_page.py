@@ -39,6 +39,7 @@ def files(tmp_path_factory):
 
 
 # axe looks at every event of every timeline: each page once
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width", "scheme"), [("runs", 1280, "light"), ("ranks", 390, "dark"), ("hostile", 390, "light")]
 )

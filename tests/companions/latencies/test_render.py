@@ -142,6 +142,7 @@ def test_names_are_harmless(name):
     assert [token.content for token in shown if token.type == "html_block"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_in_a_browser(tmp_path, width, scheme):
     path = tmp_path / "page.html"

@@ -155,6 +155,7 @@ def test_names_are_harmless(name, tmp_path):
     assert all("alert" not in block for block in html)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_in_a_browser(tmp_path, width, scheme):
     path = tmp_path / "page.html"
