@@ -14,8 +14,7 @@ ORDER = (
     "errors", "model", "formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "comparison", "query", "report",
     "capture", "request", "companions", "session", "api", "cli",
 )  # fmt: skip
-CORE = ("formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "comparison", "report")
-ENTRIES = ("api", "cli")
+SIZE, LEFT, TOP = 26, 210, 96  # pixels: a cell of the matrix, and the room for names
 
 
 def module_imports(source: str) -> set[str]:
@@ -56,43 +55,28 @@ def lines(package: str) -> int:
 
 
 def picture() -> str:
-    """The packages as boxes, the core from left to right, an arrow from each to those that it imports."""
-    places = {name: (10 + 142 * number, 120) for number, name in enumerate(CORE)}
-    places |= {
-        "cli": (10 + 142 * 8, 10),
-        "api": (10 + 142 * 7, 10),
-        "capture": (10, 10),
-        "companions": (10 + 142 * 5, 10),
-    }
-    places |= {"query": (10 + 142 * 6, 10), "model": (10 + 142 * 3, 330), "errors": (10 + 142 * 5, 330)}
-    wide, high = 122, 44
+    """A matrix: a row a package, a dot in the column of each package that it imports. No dot lies right of the diagonal."""
     arrows = package_arrows()
+    wide, high = LEFT + SIZE * len(ORDER) + 50, TOP + SIZE * len(ORDER) + 40
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {20 + 142 * len(CORE)} 390" font-family="sans-serif" font-size="14">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
-    for here in ORDER:
+    for row, here in enumerate(ORDER):
+        x, y = LEFT + SIZE * row, TOP + SIZE * row
+        parts += [
+            f'<rect x="{LEFT}" y="{y}" width="{SIZE * row}" height="{SIZE}" fill="{"#f3f6f9" if row % 2 else "#fff"}"/>',
+            f'<rect x="{x}" y="{y}" width="{SIZE}" height="{SIZE}" fill="#cfd8e3"/>',
+            f'<text x="{LEFT - 12}" y="{y + 17}" text-anchor="end">{here}</text>',
+            f'<text x="12" y="{y + 17}" font-size="11" fill="#52606d">{round(lines(here), -2) or 100:,} lines</text>',
+            f'<text transform="translate({x + 17} {TOP - 8}) rotate(-60)">{here}</text>',
+        ]
         for there in sorted(arrows.get(here, set()), key=ORDER.index):
-            if here not in places or there not in places or there in ("model", "errors"):
-                continue
-            (x1, y1), (x2, y2) = places[here], places[there]
-            if y1 == y2 == 120:
-                bend = 175 + 11 * abs(ORDER.index(here) - ORDER.index(there))
-                shape = f"M{x1 + wide / 2 - 8} {y1 + high} Q{(x1 + x2 + wide) / 2} {bend + 40} {x2 + wide / 2 + 8} {y2 + high}"
-            else:
-                shape = f"M{x1 + wide / 2} {y1 + high if y1 < y2 else y1} L{x2 + wide / 2} {y2 if y1 < y2 else y2 + high}"
-            parts.append(f'<path d="{shape}" fill="none" stroke="#9aa5b1" stroke-width="1"/>')
-    for name, (x, y) in places.items():
-        fill = "#e3f2fd" if name in CORE else "#fff3e0" if name == "companions" else "#f1f3f5"
-        parts.append(
-            f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="6" fill="{fill}" stroke="#52606d"/>'
-        )
-        parts.append(f'<text x="{x + wide / 2}" y="{y + 19}" text-anchor="middle">{name}</text>')
-        parts.append(
-            f'<text x="{x + wide / 2}" y="{y + 35}" text-anchor="middle" font-size="11" fill="#52606d">{round(lines(name), -2):,} lines</text>'
-        )
+            parts.append(
+                f'<circle cx="{LEFT + SIZE * ORDER.index(there) + SIZE / 2}" cy="{y + SIZE / 2}" r="5" fill="#1f5fa8"/>'
+            )
     parts.append(
-        '<text x="10" y="382" font-size="12" fill="#52606d">A line goes from a package to those before it that it imports. All may import model and errors.</text>'
+        f'<text x="12" y="{high - 14}" font-size="12" fill="#52606d">A dot: the package of the row imports the package of the column.</text>'
     )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
