@@ -65,9 +65,13 @@ def _begin(folder: str, ended: Connection) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     tempfile.tempdir = folder
 
+    def end(*_: object) -> None:
+        os.killpg(0, signal.SIGKILL)
+
     def wait() -> None:
         with contextlib.suppress(EOFError, OSError):
             ended.recv()
-        os.killpg(0, signal.SIGKILL)
+        end()
 
+    signal.signal(signal.SIGTERM, end)  # what the pool sends to the others once one has ended
     threading.Thread(target=wait, daemon=True).start()
