@@ -1,8 +1,13 @@
-"""What the documentation says is so: the worked example of docs/method.md, number by number."""
+"""What the documentation says is so: the worked example of docs/method.md, and the files that its tables name."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from fixtures.builders import TraceBuilder
+from tests.tiny import ROOT
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 
@@ -48,3 +53,23 @@ def test_the_worked_example_of_the_method(tmp_path):
         if row["cause"] == "host_work":
             work[row["place"].split(",")[0]] += row["ns"]
     assert work == {"_schedule": 5 * US, "outside any range": 2 * US}
+
+
+def _named(page: str) -> list[str]:
+    """What the tables of a page name in backticks: PATH.py, PATH.sql, and either with :NAME."""
+    rows = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return sorted(set(re.findall(r"`([\w/]+\.(?:py|sql)(?::\w+)?)`", "\n".join(rows))))
+
+
+@pytest.mark.parametrize(
+    "named", sorted({name for page in ("docs/architecture.md", "CONTRIBUTING.md") for name in _named(page)})
+)
+def test_the_tables_for_contributors_name_what_is_there(named):
+    path, _, name = named.partition(":")
+    folders = (ROOT, ROOT / "tracediff", ROOT / "tracediff/accounting/sql")
+    files = [folder / path for folder in folders if (folder / path).is_file()]
+    if "/" not in path and not files:  # of a folder of companions, in the same row
+        files = list((ROOT / "tracediff/companions/ncu").glob(path))
+    assert files
+    defined = rf"^-- {name}: " if path.endswith(".sql") else rf"^(def|class) {name}\b"
+    assert not name or re.search(defined, files[0].read_text(encoding="utf-8"), re.MULTILINE)

@@ -14,7 +14,7 @@ from tracediff.accounting.sweep import Sweep, begins, rows_of
 from tracediff.trace.periods import MEMCPY, Timeline, Unit
 
 _OPS = 1 << 18  # summed at a time: their codes stay in the processor's cache
-_WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
+_WHOLE_GRAPH = 3  # kind of an op, see formats/sql/op.sql
 
 
 @dataclass(frozen=True)

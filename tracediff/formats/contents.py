@@ -43,7 +43,7 @@ _STAGES = ("formats/string", "formats/machine", "formats/contents")
 
 @dataclass
 class Seen:
-    """An opened export: the tables of sql/formats/contents.sql, `device` and `meta` in `db`; rows of all of its tables."""
+    """An opened export: the tables of sql/contents.sql, `device` and `meta` in `db`; rows of all of its tables."""
 
     db: duckdb.DuckDBPyConnection
     schema: Schema

@@ -1,6 +1,6 @@
 """What kind of work a kernel does, from its name: gemm, attention, norm, communication, ...
 
-The rules read the kernel's template (`kernel_names.normalise`), so all instances of a template share a
+The rules read the kernel's template (`names.normalise`), so all instances of a template share a
 category, and a word in a parameter list or an element type decides nothing. `is_communication` also decides
 whether a kernel's time is accounted as communication or as compute.
 """

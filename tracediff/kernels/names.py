@@ -1,7 +1,7 @@
 """What two kernel names have in common: the template they are instances of, its family, a short display form.
 
 All three are read off the same tables. `normalise` is the key of the matching tier `template` and, since
-`kernel_categories` classifies its result, names of one template also share family and category.
+`categories` classifies its result, names of one template also share family and category.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class RunInput(msgspec.Struct, frozen=True):
     """One capture of a side. `name` is the file's base name: no directory of the machine enters a result."""
 
     name: str
-    fingerprint: str  # of the file's content, see load/unpack.py
+    fingerprint: str  # of the file's content, see formats/unpack.py
     bytes: int
     duration_ns: int
     ranks: int

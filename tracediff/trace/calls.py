@@ -87,7 +87,7 @@ def _narrow(index: Index) -> Index:
 
 
 LAUNCH, SYNC, OTHER = 0, 1, 2  # what a call does to its thread
-_COPY = 3  # of sql/align/call.sql: a launch, but for what `_kinds` says
+_COPY = 3  # of sql/call.sql: a launch, but for what `_kinds` says
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def read_calls(
 ) -> tuple[Calls, Launches, npt.NDArray[np.int32]]:
     """The calls, the launches among them, and for each op the id of its launch (-1 none); the table api_call is dropped.
 
-    `op_corr`: process and correlation id of each op (see sql/align/op.sql); `blocking`: which ops are copies from the
+    `op_corr`: process and correlation id of each op (see sql/op.sql); `blocking`: which ops are copies from the
     device to pageable memory.
     """
     rows = columns_of(db, "api_call", sql("trace/call"))

@@ -155,7 +155,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
 
 
 def _ops(capture: Capture) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-    """Columns of sql/align/op.sql by process, device and start, and of op_sort.sql; the ops' table is dropped."""
+    """Columns of sql/op.sql by process, device and start, and of op_sort.sql; the ops' table is dropped."""
     db = capture.db
     db.execute(
         "CREATE OR REPLACE TABLE sort_id AS SELECT sort, (row_number() OVER (ORDER BY sort) - 1)::INTEGER AS id FROM op_sort"

@@ -2,7 +2,7 @@
 
 A step's host window is [label start, next label start) on the label's thread. Sources are tried in this
 order: `--step-regex`, TensorRT-LLM's labels (three generations), ProfilerStep#N, the range names of other
-stacks (step_sources), the sequence of launches that repeats (step_inference).
+stacks (labels), the sequence of launches that repeats (inference).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _SUMMED = 1e-3  # of a mean: trtexec adds up in float32
 _HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
 _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
 _UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
-_SAME = 0.01  # as in compare/verdict.py
+_SAME = 0.01  # as in comparison/verdict.py
 
 
 @dataclass(frozen=True, eq=False)

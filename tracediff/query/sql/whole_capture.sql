@@ -1,5 +1,5 @@
 -- With --whole-capture, or where a capture has no steps: the tables of find_steps without rows (columns of
--- align/step.sql), and for {{whole}} = 1 one window from the first event to the last.
+-- trace/sql/step.sql), and for {{whole}} = 1 one window from the first event to the last.
 --   pid, owner, step INTEGER
 --   start_ns, end_ns BIGINT
 CREATE OR REPLACE TABLE step_text (label INTEGER, number BIGINT, ctx_reqs INTEGER, ctx_tokens INTEGER, gen_reqs INTEGER);
