@@ -41,6 +41,7 @@ SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log")
 _FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as latency_ms, or a number a line'
 _PEEK = 4 << 20
 _LOGS = ("iteration-log", "iteration-stats")
+_PRODUCERS = ("pytest-benchmark", "hyperfine", "vllm-latency", *_LOGS)
 _STEP_TIMES: dict[str, Callable[[kpi.Iteration], float | None]] = {
     "host_step_time": lambda one: one.host_ms,
     "device_step_time": lambda one: one.device_ms,
@@ -50,6 +51,12 @@ MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
 _SHOWN = 40  # characters of a value in a message
 _PLAIN = LatencyOptions()
+_FIXES = {
+    "latencies-unreadable": "give a file with fewer latencies",
+    "latencies-empty": "give a file with measurements",
+    "latencies-bad-value": "leave out, or mend, what is no measurement",
+    "latencies-unknown-format": _FORMS,
+}  # slug -> what to do, where it is always the same
 
 
 class UnsettledError(TracediffError):
@@ -68,6 +75,12 @@ class Wanted:
     def option(self, name: str) -> str:
         """An option as the command spells it."""
         return f"--{self.prefix}{name}"
+
+    def error(
+        self, slug: str, what: str, fix: str = "", kind: type[TracediffError] = TracediffError
+    ) -> TracediffError:
+        """The error of this file; `fix`: where the slug alone does not say what to do."""
+        return kind(slug, f"{self.where}: {what}", fix=fix or _FIXES[slug])
 
 
 @dataclass(frozen=True)
@@ -92,8 +105,7 @@ class Found:
     name: str  # of the column, key or benchmark; '' where there is none
     values: Sequence[object]
     unit: str | None = None
-    place: str = "value"  # what is counted in messages: value, line
-    first: int = 1  # number of the first one
+    place: str = "value"  # what is counted in messages
     note: str = ""  # what was left out
 
 
@@ -115,20 +127,16 @@ def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
 
 def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
     """`read` without asking what else the file may be: what recognises files asks this."""
-    data = _bytes(path)
     wanted = Wanted(path.name, options.column, options.unit, options.prefix)
+    data = _bytes(path, wanted)
     found = _find(data, path, wanted)
     unit, source = settle_unit(found.name, found.unit, wanted)
-    if source != wanted.option("unit") and found.format in (
-        "pytest-benchmark",
-        "hyperfine",
-        "vllm-latency",
-        *_LOGS,
-    ):
+    if source != wanted.option("unit") and found.format in _PRODUCERS:
         source = f"the format {found.format}"
-    values = in_ns(found, unit, path.name)
     digest = hashlib.sha256(data).hexdigest()
-    return LatencyFile(path.name, found.format, found.name, unit, source, digest, values, found.note)
+    return LatencyFile(
+        path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted), found.note
+    )
 
 
 def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[LatencyFile]:
@@ -192,48 +200,33 @@ def recognise(path: Path) -> str | None:
     return found.format if told else None
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, wanted: Wanted) -> bytes:
     try:
         size = path.stat().st_size
-        if not path.is_file() or size > MAX_BYTES:
-            what = (
-                f"{size:,} bytes, the most that is read is {MAX_BYTES:,}"
-                if path.is_file()
-                else "is not a file"
-            )
-            raise TracediffError(
-                "latencies-unreadable", f"{path.name}: {what}", fix="give a file with fewer latencies"
-            )
+        if not path.is_file():
+            raise wanted.error("latencies-unreadable", "is not a file", "check the path")
+        if size > MAX_BYTES:
+            what = f"{size:,} bytes, the most that is read is {MAX_BYTES:,}"
+            raise wanted.error("latencies-unreadable", what)
         return path.read_bytes()
     except OSError as error:
-        raise TracediffError(
-            "latencies-unreadable", f"{path}: {error.strerror or error}", fix="check the path"
-        ) from error
+        raise wanted.error("latencies-unreadable", error.strerror or str(error), "check the path") from error
 
 
 def _find(data: bytes, path: Path, wanted: Wanted) -> Found:
-    where = wanted.where
     if not data.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise TracediffError("latencies-empty", f"{where} is empty", fix="give a file with measurements")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
-        raise TracediffError(
-            "latencies-unreadable",
-            f"{where} is no UTF-8 text",
-            fix="save it as UTF-8; traces go to tracediff compare",
-        )
+        raise wanted.error("latencies-empty", "is empty")
     try:
-        found = _own(data, wanted)
-    except UnicodeDecodeError as error:
-        raise TracediffError(
-            "latencies-unreadable", f"{where} is no UTF-8 text: {error.reason}", fix="save it as UTF-8"
-        ) from error
-    found = found or _iteration_log(path, wanted.column)
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text[:4096]:
+        fix = "save it as UTF-8; traces go to tracediff compare"
+        raise wanted.error("latencies-unreadable", "is no UTF-8 text", fix)
+    found = _own(data, wanted) or _iteration_log(path, wanted.column)
     if found is None:
-        raise TracediffError(
-            "latencies-unknown-format",
-            f"{where}: no latencies of a form that is known here{_broken(data)}",
-            fix=_FORMS,
-        )
+        what = f"no latencies of a form that is known here{_broken(data)}"
+        raise wanted.error("latencies-unknown-format", what)
     return found
 
 
@@ -252,9 +245,7 @@ def _broken(data: bytes) -> str:
 def _own(data: bytes, wanted: Wanted) -> Found | None:
     """What JSON and text readers find; commas and braces bound what a hostile file may become in memory."""
     if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
-        raise TracediffError(
-            "latencies-unreadable", f"{wanted.where}: too many values", fix="give a file with fewer latencies"
-        )
+        raise wanted.error("latencies-unreadable", "too many values")
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
         try:
@@ -366,11 +357,7 @@ def _stated(units: set[str], wanted: Wanted) -> str | None:
     named = {unit_of(one) for one in units}
     if len(named) > 1 or None in named:
         told = ", ".join(sorted(one[:20] for one in units))
-        raise TracediffError(
-            "latencies-unit",
-            f"{wanted.where}: the unit is given as {told}",
-            fix="ns, us, ms or s, one for all",
-        )
+        raise wanted.error("latencies-unit", f"the unit is given as {told}", "ns, us, ms or s, one for all")
     return named.pop()
 
 
@@ -382,10 +369,12 @@ def _one_of(series: Sequence[tuple[str, Any]], wanted: Wanted, what: str) -> tup
     chosen = [one for one in series if one[0] == wanted.column]
     if len(chosen) == 1:
         return chosen[0]
-    text = f"{wanted.where}: {len(series)} {what}: {', '.join(name[:80] for name in names[:12])}"
+    text = f"{len(series)} {what}: {', '.join(name[:80] for name in names[:12])}"
     if len(set(names)) < len(names):
-        raise TracediffError("latencies-column", text, fix="save each in a file of its own")
-    raise UnsettledError("latencies-column", text, fix=f"{wanted.option('column')} NAME, one of these")
+        raise wanted.error("latencies-column", text, "save each in a file of its own")
+    raise wanted.error(
+        "latencies-column", text, f"{wanted.option('column')} NAME, one of these", UnsettledError
+    )
 
 
 def _pytest_benchmark(value: dict[str, Any], wanted: Wanted) -> Found | None:
@@ -396,62 +385,44 @@ def _pytest_benchmark(value: dict[str, Any], wanted: Wanted) -> Found | None:
     name, stats = _one_of(series, wanted, "benchmarks")
     data = stats.get("data") if isinstance(stats, dict) else None
     if not isinstance(data, list):
-        raise TracediffError(
-            "latencies-no-data",
-            f"{wanted.where}: the rounds of benchmark {name[:80]} were not saved, only their statistics",
-            fix="pytest --benchmark-json FILE, or --benchmark-autosave with --benchmark-save-data",
-        )
+        what = f"the rounds of benchmark {name[:80]} were not saved, only their statistics"
+        fix = "pytest --benchmark-json FILE, or --benchmark-autosave with --benchmark-save-data"
+        raise wanted.error("latencies-no-data", what, fix)
     return Found("pytest-benchmark", name, data, "s")
 
 
 def _hyperfine(value: dict[str, Any], wanted: Wanted) -> Found | None:
     found = value.get("results")
-    if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(one, dict) and "command" in one for one in found)
-    ):
+    if not isinstance(found, list) or not found:
         return None
-    series = [(str(one.get("name") or one["command"]), one) for one in found]
-    name, one = _one_of(series, wanted, "commands")
+    if not all(isinstance(one, dict) and "command" in one for one in found):
+        return None
+    name, one = _one_of([(str(one.get("name") or one["command"]), one) for one in found], wanted, "commands")
     if isinstance(one.get("times"), list):
         return Found("hyperfine", name, one["times"], "s")
     measured = one.get("measurements")
-    parts = [part for part in measured if isinstance(part, dict)] if isinstance(measured, list) else []
-    clocks = [clock for part in parts if isinstance(clock := part.get("time_wall_clock"), dict)]
+    clocks = [
+        part["time_wall_clock"]
+        for part in (measured if isinstance(measured, list) else [])
+        if isinstance(part, dict) and isinstance(part.get("time_wall_clock"), dict)
+    ]
     if not clocks:
-        raise TracediffError(
-            "latencies-no-data",
-            f"{wanted.where}: no single runs of {name[:80]}",
-            fix="hyperfine --export-json FILE COMMAND",
-        )
-    return Found(
-        "hyperfine",
-        name,
-        [part.get("value") for part in clocks],
-        _stated({str(part.get("unit")) for part in clocks}, wanted),
-    )
+        what = f"no single runs of {name[:80]}"
+        raise wanted.error("latencies-no-data", what, "hyperfine --export-json FILE COMMAND")
+    unit = _stated({str(clock.get("unit")) for clock in clocks}, wanted)
+    return Found("hyperfine", name, [clock.get("value") for clock in clocks], unit)
 
 
 def _vllm(value: dict[str, Any], wanted: Wanted) -> Found | None:
     """Seconds are what vLLM writes; the mean that it writes beside them has to be theirs."""
     times, mean = value.get("latencies"), as_number(value.get("avg_latency"))
-    if (
-        wanted.column not in (None, "latencies")
-        or not isinstance(times, list)
-        or mean is None
-        or "percentiles" not in value
-    ):
+    if wanted.column not in (None, "latencies") or not isinstance(times, list) or "percentiles" not in value:
         return None
-    numbers = [as_number(one) for one in times]
-    known = [one for one in numbers if one is not None]
-    if (
-        not known
-        or len(known) != len(numbers)
-        or not math.isclose(math.fsum(known) / len(known), mean, rel_tol=1e-3)
-    ):
+    known = [number for one in times if (number := as_number(one)) is not None]
+    if mean is None or not known or len(known) != len(times):
         return None
-    return Found("vllm-latency", "latencies", times, "s")
+    theirs = math.isclose(math.fsum(known) / len(known), mean, rel_tol=1e-3)
+    return Found("vllm-latency", "latencies", times, "s") if theirs else None
 
 
 # Text: CSV with a header, a number a line, an object a line.
@@ -466,33 +437,24 @@ def find_in_text(text: str, wanted: Wanted) -> Found | None:
 
     Raises `TracediffError`: latencies-column, latencies-bad-value, latencies-decimal-comma, latencies-empty.
     """
-    lines = text.splitlines()
     kept = [
         (number, line)
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not kept:
-        raise TracediffError(
-            "latencies-empty",
-            f"{wanted.where}: there is no latency in it",
-            fix="give a file with measurements",
-        )
+        raise wanted.error("latencies-empty", "there is no latency in it")
     if kept[0][1].lstrip().startswith(("{", "[")):
         return _json_lines(kept, wanted)
-    delimiter = _delimiter(kept[0][1])
+    delimiter = next((one for one in ("\t", ";", ",") if one in kept[0][1]), None)
     if delimiter is None and is_number(kept[0][1].strip()):
-        return _numbers_of_lines([(number, line.strip()) for number, line in kept], "text", "", wanted.where)
+        return _numbers_of_lines([(number, line.strip()) for number, line in kept], "text", "", wanted)
     return _csv(kept, delimiter or ",", wanted)
 
 
 def is_number(text: str) -> bool:
     """Whether a text is a number with a decimal point; nan and inf are, so that they are refused by name."""
     return len(text) < 400 and _NUMBER.match(text) is not None
-
-
-def _delimiter(line: str) -> str | None:
-    return next((one for one in ("\t", ";", ",") if one in line), None)
 
 
 def _json_lines(kept: Sequence[tuple[int, str]], wanted: Wanted) -> Found | None:
@@ -505,81 +467,71 @@ def _json_lines(kept: Sequence[tuple[int, str]], wanted: Wanted) -> Found | None
         if not isinstance(value, dict):
             if number == kept[0][0]:
                 return None
-            raise bad_value(wanted.where, f"line {number} is no JSON object: {shown(line.strip())}")
+            what = f"line {number} is no JSON object: {shown(line.strip())}"
+            raise wanted.error("latencies-bad-value", what)
         objects.append(value)
     return rows(objects, wanted, "jsonl")
 
 
-def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, where: str) -> Found:
+def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, wanted: Wanted) -> Found:
     values = []
     for number, cell in cells:
         if not is_number(cell):
             if _DECIMAL_COMMA.match(cell):
-                raise _comma(where, number, cell)
-            raise bad_value(where, f"line {number} is {shown(cell) or 'empty'}: no number")
+                raise _comma(wanted, number, cell)
+            what = f"line {number} is {shown(cell) or 'empty'}: no number"
+            raise wanted.error("latencies-bad-value", what)
         values.append(float(cell))
     # lines that hold no value are left out, so the place of a value is counted among the values
     return Found(form, name, values)
 
 
-def _comma(where: str, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
+def _comma(wanted: Wanted, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
     """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
-    other = ", or two columns and no header" if or_columns else ""
-    names = (
-        "; with two columns begin with a line of names, such as iteration,latency_ms" if or_columns else ""
-    )
-    return TracediffError(
-        "latencies-decimal-comma",
-        f"{where}: line {line} has a decimal comma{other}: {shown(cell)}",
-        fix=f"write decimal points, as with LC_ALL=C{names}",
-    )
+    other, names = (
+        (", or two columns and no header",
+         "; with two columns begin with a line of names, such as iteration,latency_ms")
+        if or_columns else ("", "")
+    )  # fmt: skip
+    what = f"line {line} has a decimal comma{other}: {shown(cell)}"
+    return wanted.error("latencies-decimal-comma", what, f"write decimal points, as with LC_ALL=C{names}")
 
 
 def _csv(kept: Sequence[tuple[int, str]], delimiter: str, wanted: Wanted) -> Found | None:
+    lines = (line for _, line in kept)
     try:
-        table = list(
-            csv.reader((line for _, line in kept), delimiter=delimiter, skipinitialspace=True, strict=True)
-        )
+        table = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True))
     except csv.Error as error:
-        raise bad_value(wanted.where, f"the CSV cannot be read: {error}") from error
-    header = [cell.strip() for cell in table[0]]
-    if all(is_number(cell) or _DECIMAL_COMMA.match(cell) for cell in header):
+        raise wanted.error("latencies-bad-value", f"the CSV cannot be read: {error}") from error
+    header, body = [cell.strip() for cell in table[0]], table[1:]
+    commas = [cell for cell in header if _DECIMAL_COMMA.match(cell)]
+    if all(is_number(cell) or cell in commas for cell in header):
         if delimiter == "," and len(header) == 2:
-            raise _comma(wanted.where, kept[0][0], kept[0][1].strip(), or_columns=True)
-        if any(_DECIMAL_COMMA.match(cell) for cell in header):
-            raise _comma(
-                wanted.where, kept[0][0], next(cell for cell in header if _DECIMAL_COMMA.match(cell))
-            )
-        raise TracediffError(
-            "latencies-column",
-            f"{wanted.where}: {len(header)} numbers a line and no header",
-            fix="begin with a line of names, such as iteration,latency_ms",
+            raise _comma(wanted, kept[0][0], kept[0][1].strip(), or_columns=True)
+        if commas:
+            raise _comma(wanted, kept[0][0], commas[0])
+        what, fix = (
+            f"{len(header)} numbers a line and no header",
+            "begin with a line of names, such as iteration,latency_ms",
         )
+        raise wanted.error("latencies-column", what, fix)
     if len(header) > _MAX_COLUMNS or len(set(header)) < len(header):
-        raise TracediffError(
-            "latencies-column",
-            f"{wanted.where}: too many columns, or two of one name",
-            fix="one name a column",
-        )
-    body = table[1:]
+        raise wanted.error("latencies-column", "too many columns, or two of one name", "one name a column")
     if not body:
-        raise TracediffError(
-            "latencies-empty", f"{wanted.where}: a header and no line below it", fix="give measurements"
-        )
+        raise wanted.error("latencies-empty", "a header and no line below it")
     numeric = [name for place, name in enumerate(header) if _holds_numbers(body, place)]
-    if not numeric and not any(is_latency(name) for name in header):
+    if not numeric and not any(map(is_latency, header)):
         return None
     chosen = choose(numeric, wanted)
     place = header.index(chosen)
-    numbers = (
-        [number for number, _ in kept[1:]] if len(body) == len(kept) - 1 else list(range(2, len(body) + 2))
-    )
+    numbers = [number for number, _ in kept[1:]] if len(table) == len(kept) else range(2, len(table) + 1)
     cells = []
     for number, row in zip(numbers, body, strict=True):
         if len(row) != len(header):
-            raise bad_value(wanted.where, f"line {number} has {len(row)} columns, the header {len(header)}")
+            what = f"line {number} has {len(row)} columns, the header {len(header)}"
+            raise wanted.error("latencies-bad-value", what)
         cells.append((number, row[place].strip()))
-    return _numbers_of_lines(cells, "csv", chosen, wanted.where)
+    return _numbers_of_lines(cells, "csv", chosen, wanted)
 
 
 def _holds_numbers(body: Sequence[Sequence[str]], place: int) -> bool:
@@ -601,31 +553,12 @@ _WORDS = {
     "s": ("s", "sec", "secs", "second", "seconds"),
 }
 _UNIT_OF = {word: unit for unit, words in _WORDS.items() for word in words}
-_LATENCY = {
-    "latency",
-    "latencies",
-    "time",
-    "times",
-    "duration",
-    "durations",
-    "elapsed",
-    "runtime",
-    "runtimes",
-}
-# A number of one of these is no duration, whatever its unit: rates, moments, counters.
-_RATES = "per throughput rate qps tok tokens req requests samples flops tflops bytes"
-_MOMENTS = "start end begin stop timestamp ts date since epoch"
-_OTHER = {
-    *_RATES.split(),
-    *_MOMENTS.split(),
-    *["i", "id", "idx", "index", "n", "rank", "run", "batch", "size", "seed", "count"],
-}
-_COUNTERS = {
-    "",
-    "timestamp",
-    "ts",
-    *["iteration", "iter", "step", "index", "idx", "id", "i", "n", "run", "rank"],
-}
+_LATENCY = {"latency", "latencies", "time", "times", "duration", "durations", "elapsed", "runtime", "runtimes"}  # fmt: skip
+# A number of one of these is no duration, whatever its unit: moments, rates, counters.
+_MOMENTS = {"start", "end", "begin", "stop", "timestamp", "date", "since", "epoch", "per"}  # fmt: skip
+_RATES = {"throughput", "rate", "qps", "tok", "tokens", "req", "requests", "samples", "flops", "tflops", "bytes"}  # fmt: skip
+_COUNTERS = {"", "timestamp", "ts", "iteration", "iter", "step", "index", "idx", "id", "i", "n", "run", "rank"}  # fmt: skip
+_OTHER = _MOMENTS | _RATES | {"ts", "i", "id", "idx", "index", "n", "rank", "run", "batch", "size", "seed", "count"}  # fmt: skip
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00b5\u03bc]+|\d+")
 
 
@@ -656,8 +589,7 @@ def quantity(name: str) -> str:
 def is_latency(name: str) -> bool:
     """Whether a name speaks of a duration: by its unit, or by a word such as latency or time."""
     found = set(words(name))
-    moments = {"start", "end", "begin", "stop", "timestamp", "date", "since", "epoch", "per"}
-    return unit_in(name) is not None or (bool(found & _LATENCY) and not found & moments)
+    return unit_in(name) is not None or (bool(found & _LATENCY) and not found & _MOMENTS)
 
 
 def choose(names: Sequence[str], wanted: Wanted) -> str:
@@ -670,16 +602,20 @@ def choose(names: Sequence[str], wanted: Wanted) -> str:
     if wanted.column is not None:
         if wanted.column in names:
             return wanted.column
-        what = f"{wanted.where}: no column or key {wanted.column[:60]!r} of numbers"
-        raise TracediffError("latencies-column", what, fix=f"there are: {listed}")
+        what = f"no column or key {wanted.column[:60]!r} of numbers"
+        raise wanted.error("latencies-column", what, f"there are: {listed}")
     durations = [name for name in names if is_latency(name)]
     rest = durations or [name for name in names if not set(words(name)) <= _COUNTERS]
     if len(rest) == 1:
         return rest[0]
     there = "several columns or keys" if rest else "no column or key"
-    what = f"{wanted.where}: {there} could be the latencies (of numbers: {listed})"
-    kind = UnsettledError if rest else TracediffError
-    raise kind("latencies-column", what, fix=f"{wanted.option('column')} NAME")
+    what = f"{there} could be the latencies (of numbers: {listed})"
+    raise wanted.error(
+        "latencies-column",
+        what,
+        f"{wanted.option('column')} NAME",
+        UnsettledError if rest else TracediffError,
+    )
 
 
 def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
@@ -687,64 +623,51 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
 
     Raises `TracediffError`: latencies-unit, also where they differ.
     """
-    where, given, option = wanted.where, wanted.unit, wanted.option("unit")
+    given, option = wanted.unit, wanted.option("unit")
     named = unit_in(name)
     known = {unit for unit in (said, named) if unit}
     if len(known) > 1:
-        what = f"{where}: the file says {said} and the name {name[:60]} says {named}"
-        raise TracediffError("latencies-unit", what, fix="mend the file")
+        what = f"the file says {said} and the name {name[:60]} says {named}"
+        raise wanted.error("latencies-unit", what, "mend the file")
     if given is not None:
         if known and given not in known:
-            what = f"{where}: {option} {given} was given and the file says {known.pop()}"
-            raise TracediffError("latencies-unit", what, fix=f"leave {option} out, or mend the file")
+            what = f"{option} {given} was given and the file says {known.pop()}"
+            raise wanted.error("latencies-unit", what, f"leave {option} out, or mend the file")
         return given, option
     if known:
         return known.pop(), "the file" if said else f"the name {name}"
-    what = f"{where}: nothing says whether the numbers are ns, us, ms or s"
-    raise UnsettledError(
-        "latencies-unit", what, fix=f"{option} ms (or ns, us, s), or name the column latency_ms"
+    what, fix = (
+        "nothing says whether the numbers are ns, us, ms or s",
+        f"{option} ms (or ns, us, s), or name the column latency_ms",
     )
+    raise wanted.error("latencies-unit", what, fix, UnsettledError)
 
 
 # Values of a file: each is a time.
 
 
-def bad_value(
-    where: str, what: str, fix: str = "leave out, or mend, what is no measurement"
-) -> TracediffError:
-    """The error for a value that is no time."""
-    return TracediffError("latencies-bad-value", f"{where}: {what}", fix=fix)
-
-
-def in_ns(found: Found, unit: str, where: str) -> npt.NDArray[np.float64]:
+def in_ns(found: Found, unit: str, wanted: Wanted) -> npt.NDArray[np.float64]:
     """Return the values as ns. Raises `TracediffError`: latencies-empty, latencies-bad-value, latencies-unreadable."""
-    if not len(found.values):
-        raise TracediffError(
-            "latencies-empty", f"{where}: there is no latency in it", fix="give a file with measurements"
-        )
-    if len(found.values) > MAX_VALUES:
-        raise TracediffError(
-            "latencies-unreadable",
-            f"{where}: {len(found.values):,} latencies, the most that is read is {MAX_VALUES:,}",
-            fix="give fewer of them, such as every tenth",
-        )
-    out = np.fromiter(_numbers(found, where), dtype=np.float64, count=len(found.values)) * UNITS[unit]
+    count = len(found.values)
+    if not count:
+        raise wanted.error("latencies-empty", "there is no latency in it")
+    if count > MAX_VALUES:
+        what = f"{count:,} latencies, the most that is read is {MAX_VALUES:,}"
+        raise wanted.error("latencies-unreadable", what, "give fewer of them, such as every tenth")
+    out = np.fromiter(_numbers(found, wanted), dtype=np.float64, count=count) * UNITS[unit]
     largest = int(out.argmax())
     if out[largest] > LONGEST_NS:
-        raise bad_value(
-            where,
-            f"{found.place} {found.first + largest} is {found.values[largest]} {unit}: longer than 100 days",
-            fix="check the unit",
-        )
+        what = f"{found.place} {largest + 1} is {found.values[largest]} {unit}: longer than 100 days"
+        raise wanted.error("latencies-bad-value", what, "check the unit")
     return out
 
 
-def _numbers(found: Found, where: str) -> Iterable[float]:
-    for place, value in enumerate(found.values, found.first):
+def _numbers(found: Found, wanted: Wanted) -> Iterable[float]:
+    for place, value in enumerate(found.values, 1):
         number = as_number(value)
         if number is None or not math.isfinite(number) or number < 0:
             why = "no number" if number is None else "negative" if number < 0 else "not finite"
-            raise bad_value(where, f"{found.place} {place} is {shown(value)}: {why}")
+            raise wanted.error("latencies-bad-value", f"{found.place} {place} is {shown(value)}: {why}")
         yield number
 
 
