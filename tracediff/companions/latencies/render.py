@@ -13,12 +13,12 @@ from tracediff.companions.latencies.model import (
     LatencyRun,
     LatencySide,
 )
-from tracediff.report import sections, templates, units, words
+from tracediff.companions.pages import render_html, render_markdown
+from tracediff.report import units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
-from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
+from tracediff.report.escape import neutral, shorten
 from tracediff.report.figures import Axis, axis
-from tracediff.report.html import helpers, own_files
 
 STYLE = "latencies.css"
 _NOTES = 20  # of a post-mortem
@@ -283,22 +283,9 @@ def document(found: Latencies) -> list[Block]:
 
 def render_latencies_markdown(report: LatencyReport) -> str:
     """Return the report of `tracediff latencies`."""
-    report = neutral(report)
-    template = templates.markdown_environment().get_template("latencies.md.j2")
-    return template.render(
-        r=report, latencies_words=sections.renderer(report.latencies), words=words, code=markdown_code, cell=markdown_cell,
-    )  # fmt: skip
+    return render_markdown(report)
 
 
 def render_latencies_html(report: LatencyReport) -> str:
     """Return the page."""
-    report = neutral(report)
-    return templates.html_environment().get_template("latencies.html.j2").render(
-        r=report,
-        comment=render_latencies_markdown(report),
-        verdict=words.VERDICTS[report.latencies.verdict],
-        latencies=report.latencies,
-        latencies_words=sections.renderer(report.latencies),
-        **own_files(styles=[STYLE]),
-        **helpers(),
-    )  # fmt: skip
+    return render_html(report, render_latencies_markdown(report))

@@ -13,10 +13,10 @@ from tracediff.companions.ncu.metrics import BY_KEY
 from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuReport, NcuRow, NcuSide
 from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
-from tracediff.report import names, sections, templates, units
+from tracediff.companions.pages import render_html, render_markdown
+from tracediff.report import names, units
 from tracediff.report.console import print_heading, print_line, print_table
-from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
-from tracediff.report.html import helpers, own_files
+from tracediff.report.escape import neutral, shorten
 from tracediff.report.tables import LIMIT
 
 STYLE = "ncu.css"
@@ -434,27 +434,15 @@ def _print_figures(row: NcuRow, console: Console) -> None:
 
 def render_ncu_markdown(report: NcuReport, top: int = 10) -> str:
     """Return the report of `tracediff ncu`."""
-    report = neutral(report)
-    template = templates.markdown_environment().get_template("ncu.md.j2")
-    return template.render(
-        r=report, top=top, detailed=_UNFOLDED, ncu_words=sections.renderer(report.ncu), cell=markdown_cell, code=markdown_code,
-    )  # fmt: skip
+    return render_markdown(report, top=top, detailed=_UNFOLDED)
 
 
 def render_ncu_html(report: NcuReport) -> str:
     """Return the page."""
-    report = neutral(report)
-    changes = {row.change for row in report.ncu.rows} & {"faster", "slower"}
+    changed = [row for row in neutral(report).ncu.rows if row.change in TONES]
     tones = {"faster": "good", "slower": "bad"}
-    return templates.html_environment().get_template("ncu.html.j2").render(
-        r=report,
-        comment=render_ncu_markdown(report),
-        best=next((row for row in report.ncu.rows if row.change in changes), None),
+    changes = {row.change for row in changed}
+    return render_html(
+        report, render_ncu_markdown(report), best=next(iter(changed), None), rules=reasons, kernel_rows=0,
         tone="unsure" if len(changes) == 2 else tones[changes.pop()] if changes else "neutral",
-        kernel_rows=0,
-        ncu=report.ncu,
-        ncu_words=sections.renderer(report.ncu),
-        rules=reasons,
-        **own_files(styles=[STYLE]),
-        **helpers(),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +35,19 @@ CAPTURE = f"trtexec --loadEngine=ENGINE {OPTIONS}"
 _KINDS = {
     "trtexec-log": "log", "trtexec-times": "times", "trtexec-profile": "profile", "trtexec-layers": "layer info"
 }  # fmt: skip
+_FIXES = {
+    "trtexec-no-file": "check the path",
+    "trtexec-nothing": CAPTURE,
+    "trtexec-unknown-file": CAPTURE,
+    "trtexec-two-of-a-kind": "a folder for each run; a folder of such folders is a side of several runs",
+    "trtexec-no-summary": "run it without --buildOnly and --skipInference, and copy the whole log",
+    "trtexec-large": "measure fewer iterations (--duration, --iterations)",
+    "trtexec-damaged": "copy it whole, or export it again",
+    "trtexec-bad-number": "run trtexec, or export its file, again",
+    "trtexec-empty": "see what trtexec printed",
+    "trtexec-failed": "see the lines with [E] in the log, and run it again",
+    "trtexec-log-twice": "a log for each run, in a folder for each",
+}
 _SHAPES = (
     ("trtexec-times", re.compile(r'\s*\[\s*\{\s*"start(?:Enq|H2d|In|Compute)Ms"\s*:')),
     ("trtexec-profile", re.compile(r'\s*\[\s*\{\s*"count"\s*:')),
@@ -159,56 +172,51 @@ def read(word: str) -> Side:
     return side if label is None else replace(side, label=label)
 
 
+def _error(slug: str, what: str, fix: str = "") -> TracediffError:
+    return TracediffError(slug, what, fix=fix or _FIXES[slug])
+
+
 def _read(word: str) -> Side:
     path = Path(word)
     if path.is_dir():
         name = path.resolve().name
         runs = _of_folder(path)
         if not runs:
-            raise TracediffError("trtexec-nothing", f"{name}: no file of trtexec in this folder", fix=CAPTURE)
+            raise _error("trtexec-nothing", f"{name}: no file of trtexec in this folder")
         return Side(name, tuple(runs))
     paths = [path] if path.exists() else [Path(one) for one in word.split(",") if one]
-    found = {}
+    kinds = {}
     for one in paths:
         if one.is_dir():
-            raise TracediffError(
-                "trtexec-no-file",
-                f"{one}: a folder, and folders cannot be listed with commas",
-                fix="name a folder alone (a folder of folders is a side of several runs), or files with commas",
-            )
-        found[one] = kind_of(one)
+            what = f"{one}: a folder, and folders cannot be listed with commas"
+            fix = "name a folder alone (a folder of folders is a side of several runs), or files with commas"
+            raise _error("trtexec-no-file", what, fix)
         if not one.is_file():
-            raise _no_file(f"{one}: there is no such file or folder")
-        if found[one] is None:
-            raise TracediffError(
-                "trtexec-unknown-file",
-                f"{one.name} is neither a log of trtexec nor a file of its --export options",
-                fix=CAPTURE,
-            )
-    if not found:
-        raise _no_file("no file was named")
+            raise _error("trtexec-no-file", f"{one}: there is no such file or folder")
+        kind = kind_of(one)
+        if kind is None:
+            what = f"{one.name} is neither a log of trtexec nor a file of its --export options"
+            raise _error("trtexec-unknown-file", what)
+        kinds[one] = kind
+    if not kinds:
+        raise _error("trtexec-no-file", "no file was named")
     label = paths[0].name + (f" + {len(paths) - 1}" if len(paths) > 1 else "")
-    return Side(label, (_run(label, {one: kind for one, kind in found.items() if kind}),))
-
-
-def _no_file(what: str) -> TracediffError:
-    return TracediffError("trtexec-no-file", what, fix="check the path")
+    return Side(label, (_run(label, kinds),))
 
 
 def _of_folder(folder: Path) -> list[Run]:
     try:
-        entries = sorted(folder.iterdir())
+        mine = _kinds_in(folder)
+        if mine:
+            return [_run(folder.resolve().name, mine)]
+        inside = [(one.name, _kinds_in(one)) for one in sorted(folder.iterdir()) if one.is_dir()]
     except OSError as error:
-        raise _no_file(f"{folder.name}: {error.strerror or error}") from error
-    kinds = {path: kind for path in entries if (kind := kind_of(path))}
-    if kinds:
-        return [_run(folder.resolve().name, kinds)]
-    return [
-        run
-        for path in entries
-        if path.is_dir() and (inside := {one: kind for one in sorted(path.iterdir()) if (kind := kind_of(one))})
-        for run in [_run(path.name, inside)]
-    ]  # fmt: skip
+        raise _error("trtexec-no-file", f"{folder.name}: {error.strerror or error}") from error
+    return [_run(name, kinds) for name, kinds in inside if kinds]
+
+
+def _kinds_in(folder: Path) -> dict[Path, str]:
+    return {path: kind for path in sorted(folder.iterdir()) if (kind := kind_of(path))}
 
 
 def _run(name: str, kinds: Mapping[Path, str]) -> Run:
@@ -219,11 +227,8 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
             skipped.append(path)
             continue
         if kind in seen:
-            raise TracediffError(
-                "trtexec-two-of-a-kind",
-                f"{name}: {seen[kind].name} and {path.name} are both a {_KINDS[kind]} of trtexec: which one belongs to the run?",
-                fix="a folder for each run; a folder of such folders is a side of several runs",
-            )
+            both = f"{seen[kind].name} and {path.name} are both a {_KINDS[kind]} of trtexec"
+            raise _error("trtexec-two-of-a-kind", f"{name}: {both}: which one belongs to the run?")
         seen[kind] = path
         if kind == "trtexec-log":
             run = replace(run, log=log)
@@ -235,11 +240,8 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
         else:
             run = replace(run, layers=read_layers(path))
     if not seen:
-        raise TracediffError(
-            "trtexec-no-summary",
-            f"{skipped[0].name} has no performance summary: the engine was built, not run, or the log is cut short",
-            fix="run it without --buildOnly and --skipInference, and copy the whole log",
-        )
+        what = "has no performance summary: the engine was built, not run, or the log is cut short"
+        raise _error("trtexec-no-summary", f"{skipped[0].name} {what}")
     files = tuple(word for kind, word in _KINDS.items() if kind in seen)
     return replace(run, files=files, skipped=tuple(path.name for path in skipped))
 
@@ -307,7 +309,7 @@ def read_times(path: Path) -> Times:
     """Read `--exportTimes`. Raises `TracediffError`: trtexec-large, -damaged, -empty, -bad-number."""
     rows = _decoded(path, list[_Iteration])
     if not rows:
-        raise _empty(path, "iteration")
+        raise _error("trtexec-empty", f"{path.name} holds no iteration")
     stamps = _column(path, rows, "startH2dMs", "startInMs"), _column(path, rows, "endD2hMs", "endOutMs")
     values = {
         "gpu_compute": _durations(path, rows, "computeMs"),
@@ -367,32 +369,22 @@ def read_profile(path: Path) -> tuple[int | None, tuple[Profiled, ...]]:
     layers = [entry for entry in entries if entry.name is not None]
     if count is not None and count <= 0:
         raise _bad(path, f"its count of iterations is {count}")
-    if not layers:
-        raise _empty(path, "layer")
-    if len(layers) > LAYERS:
-        raise _many(path, LAYERS, "layers")
+    _check_layers(path, layers)
     found = []
     for entry in layers:
-        total, average = entry.timeMs, entry.averageMs
-        mean = total / count if total is not None and count else average
-        if mean is None or not 0 <= mean < MOST:
-            raise _bad(
-                path, f"layer {_short(entry.name)}: its time is {'missing' if mean is None else f'{mean:g}'}"
-            )
+        mean = entry.timeMs / count if entry.timeMs is not None and count else entry.averageMs
         median = entry.medianMs
-        if median is not None and (not 0 <= median < MOST):
-            raise _bad(path, f"layer {_short(entry.name)}: its median is {median:g}")
-        found.append(Profiled(entry.name or "", MS * mean, None if median is None else MS * median))
+        for what, value in (("time", math.nan if mean is None else mean), ("median", median)):
+            if value is not None and not 0 <= value < MOST:
+                raise _bad(path, f"layer {(entry.name or '')[:60]!r}: its {what} is {value:g}")
+        found.append(Profiled(entry.name or "", MS * (mean or 0.0), None if median is None else MS * median))
     return count, tuple(found)
 
 
 def read_layers(path: Path) -> tuple[LayerInfo, ...]:
     """Read `--exportLayerInfo`, names alone or in detail. Raises `TracediffError`: trtexec-large, -damaged, -empty."""
     layers = _decoded(path, _Layers).layers
-    if not layers:
-        raise _empty(path, "layer")
-    if len(layers) > LAYERS:
-        raise _many(path, LAYERS, "layers")
+    _check_layers(path, layers)
     return tuple(LayerInfo(one) if isinstance(one, str) else _info(one) for one in layers)
 
 
@@ -427,53 +419,40 @@ def precision(text: str) -> str:
     return found.lastgroup or "" if found else ""
 
 
+def _check_layers(path: Path, layers: Sequence[object]) -> None:
+    if not layers:
+        raise _error("trtexec-empty", f"{path.name} holds no layer")
+    if len(layers) > LAYERS:
+        raise _error("trtexec-large", f"{path.name} holds more than {LAYERS:,} layers")
+
+
 def _decoded(path: Path, kind: type[_Read]) -> _Read:
     try:
         size = path.stat().st_size
         data = b"" if size > LARGEST else path.read_bytes()
     except OSError as error:
-        raise _no_file(f"{path.name}: {error.strerror or error}") from error
+        raise _error("trtexec-no-file", f"{path.name}: {error.strerror or error}") from error
     if size > LARGEST:
-        raise TracediffError(
-            "trtexec-large",
-            f"{path.name} has {size >> 20} MiB: more than {LARGEST >> 20} are not read",
-            fix="measure fewer iterations (--duration, --iterations)",
-        )
+        what = f"{path.name} has {size >> 20} MiB: more than {LARGEST >> 20} are not read"
+        raise _error("trtexec-large", what)
     if data.count(b"{") > OBJECTS or data.count(b",") > 16 * OBJECTS:
-        raise _many(path, OBJECTS, "iterations, layers or tensors")
-    data = data.removeprefix(b"\xef\xbb\xbf")
+        what = f"{path.name} holds more than {OBJECTS:,} iterations, layers or tensors"
+        raise _error("trtexec-large", what)
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         first = error
     try:
         # names of layers may be in any encoding, and 0 / 0 is written as it is
-        return msgspec.json.decode(_NO_NUMBER.sub(rb"\1null", text_of(data).encode()), type=kind)
+        text = text_of(data).removeprefix("\ufeff").encode()
+        return msgspec.json.decode(_NO_NUMBER.sub(rb"\1null", text), type=kind)
     except (msgspec.MsgspecError, RecursionError):
-        raise TracediffError(
-            "trtexec-damaged",
-            f"{path.name} begins like a file of trtexec, but cannot be read: {first}",
-            fix="copy it whole, or export it again",
-        ) from first
-
-
-def _many(path: Path, most: int, what: str) -> TracediffError:
-    return TracediffError(
-        "trtexec-large", f"{path.name} holds more than {most:,} {what}",
-        fix="measure fewer iterations (--duration, --iterations)",
-    )  # fmt: skip
-
-
-def _short(name: str | None) -> str:
-    return repr(name if name is None or len(name) <= 60 else f"{name[:60]}...")
+        what = f"{path.name} begins like a file of trtexec, but cannot be read: {first}"
+        raise _error("trtexec-damaged", what) from first
 
 
 def _bad(path: Path, why: str) -> TracediffError:
-    return TracediffError("trtexec-bad-number", f"{path.name}: {why}", fix="export it again")
-
-
-def _empty(path: Path, what: str) -> TracediffError:
-    return TracediffError("trtexec-empty", f"{path.name} holds no {what}", fix="see what trtexec printed")
+    return _error("trtexec-bad-number", f"{path.name}: {why}")
 
 
 # What trtexec prints: the performance summary, and what it says of the version, the GPU and the options.
@@ -514,13 +493,9 @@ def read_log(path: Path) -> Log | None:
         for line in _lines(path):
             found.line(line)
     except OSError as error:
-        raise _no_file(f"{path.name}: {error.strerror or error}") from error
+        raise _error("trtexec-no-file", f"{path.name}: {error.strerror or error}") from error
     if found.status == "FAILED":
-        raise TracediffError(
-            "trtexec-failed",
-            f"{path.name}: trtexec failed, by its own last line",
-            fix="see the lines with [E] in the log, and run it again",
-        )
+        raise _error("trtexec-failed", f"{path.name}: trtexec failed, by its own last line")
     if found.throughput is None and not found.figures:
         return None
     return Log(
@@ -606,15 +581,9 @@ class _Reader:
         except ValueError:
             value = math.nan
         if not 0 <= value < MOST:
-            raise TracediffError(
-                "trtexec-bad-number", f"{self.name}: {what} is {text[:40]!r}", fix="run trtexec again"
-            )
+            raise _error("trtexec-bad-number", f"{self.name}: {what} is {text[:40]!r}")
         return value
 
     def _once(self, first: bool) -> None:
         if not first:
-            raise TracediffError(
-                "trtexec-log-twice",
-                f"{self.name} holds more than one performance summary",
-                fix="a log for each run, in a folder for each",
-            )
+            raise _error("trtexec-log-twice", f"{self.name} holds more than one performance summary")

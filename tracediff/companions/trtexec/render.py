@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from tracediff.companions.pages import render_html, render_markdown
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.companions.trtexec.model import (
     Trtexec,
@@ -20,10 +21,9 @@ from tracediff.companions.trtexec.model import (
 )
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
-from tracediff.report import sections, templates, units
+from tracediff.report import units
 from tracediff.report.console import TONES, print_heading, print_line, print_table, print_warnings
-from tracediff.report.escape import markdown_cell, markdown_code, neutral, shorten
-from tracediff.report.html import helpers, own_files
+from tracediff.report.escape import neutral, shorten
 from tracediff.report.words import LEVELS, VERDICTS
 
 STYLE = "ncu.css"
@@ -296,22 +296,9 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
 
 def render_trtexec_markdown(report: TrtexecReport, top: int = 10) -> str:
     """Return the report of `tracediff trtexec`."""
-    report = neutral(report)
-    template = templates.markdown_environment().get_template("trtexec.md.j2")
-    return template.render(
-        r=report, t=report.trtexec, top=top, trtexec_words=sections.renderer(report.trtexec), cell=markdown_cell, code=markdown_code,
-    )  # fmt: skip
+    return render_markdown(report, top=top)
 
 
 def render_trtexec_html(report: TrtexecReport) -> str:
     """Return the page."""
-    report = neutral(report)
-    return templates.html_environment().get_template("trtexec.html.j2").render(
-        r=report,
-        comment=render_trtexec_markdown(report),
-        verdict=VERDICTS[report.trtexec.verdict],
-        trtexec=report.trtexec,
-        trtexec_words=sections.renderer(report.trtexec),
-        **own_files(styles=[STYLE]),
-        **helpers(),
-    )  # fmt: skip
+    return render_html(report, render_trtexec_markdown(report))
