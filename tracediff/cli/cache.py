@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
-
-
-def cache_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --no-cache; the command gets `cached`."""
-    return click.option(
-        "--no-cache", "cached", is_flag=True, flag_value=False, default=True,
-        help="Read everything anew, and keep nothing (see `tracediff cache`).",
-    )(command)  # fmt: skip
 
 
 @click.command()

@@ -66,7 +66,7 @@ def compare(
     accounting = _accounting(measured)
     noise_ns = _step_noise(measured, accounting)
     counts = Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1)))
-    step = step_estimate(measured.cells, 0, noise_ns, counts)
+    step = step_estimate(measured.cells, noise_ns, counts)
 
     standardised = tables.StandardisedMeans(sides, strata)
     launch = tables.launch(sides, standardised, (accounting.baseline, accounting.candidate))
@@ -83,7 +83,7 @@ def compare(
     judged = judge(measured)
     findings, relaunched = find(measured, judged, launch, ranks, system, step.delta_ns, noise_ns)
     comparable = comparability.comparable or options.force
-    verdict, facts = decide(step, measured.cells, 0, comparable=comparable)
+    verdict, facts = decide(step, measured.cells, comparable=comparable)
     facts = caveats(facts, step, phases, launch, relaunched)
     if verdict in ("regressed", "improved"):  # confirmed: no more runs are needed
         step = replace(step, runs_advised=None)

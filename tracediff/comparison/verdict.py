@@ -17,22 +17,24 @@ _WANTED = 0.02  # of the step: the change for which the advised number of runs i
 _FEW = 0.25  # the median step changed by less than this part of what the mean did
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 
+STEP = 0  # the column of the whole step among the cells
 
-def step_estimate(cells: Estimates, column: int, noise_ns: float, steps: Pair) -> Step:
+
+def step_estimate(cells: Estimates, noise_ns: float, steps: Pair) -> Step:
     """The headline from the cell of the whole step."""
-    baseline, candidate = cells.baseline_runs[:, column], cells.candidate_runs[:, column]
-    mean, delta = float(cells.baseline[column]), float(cells.delta[column])
-    low, high = float(cells.low[column]), float(cells.high[column])
+    baseline, candidate = cells.baseline_runs[:, STEP], cells.candidate_runs[:, STEP]
+    mean, delta = float(cells.baseline[STEP]), float(cells.delta[STEP])
+    low, high = float(cells.low[STEP]), float(cells.high[STEP])
     if math.isnan(low) or math.isnan(high):
         low, high = delta - noise_ns, delta + noise_ns
     detectable = min_detectable(baseline, candidate)
     return Step(
         baseline_ns=mean,
-        candidate_ns=float(cells.candidate[column]),
+        candidate_ns=float(cells.candidate[STEP]),
         delta_ns=delta,
         ci_low_ns=low,
         ci_high_ns=high,
-        p_value=_p(baseline, candidate, float(cells.p[column])),
+        p_value=_p(baseline, candidate, float(cells.p[STEP])),
         runs=Pair(len(baseline), len(candidate)),
         steps=steps,
         noise_floor_ns=noise_ns,
@@ -62,7 +64,7 @@ def _runs_advised(
     return runs_for(_WANTED * step_ns, sd)
 
 
-def decide(step: Step, cells: Estimates, column: int, *, comparable: bool) -> tuple[Verdict, VerdictFacts]:
+def decide(step: Step, cells: Estimates, *, comparable: bool) -> tuple[Verdict, VerdictFacts]:
     """The verdict and its basis."""
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
@@ -71,10 +73,10 @@ def decide(step: Step, cells: Estimates, column: int, *, comparable: bool) -> tu
     runs = min(step.runs.baseline, step.runs.candidate)
     delta, (low, high), outlying = step.delta_ns, (step.ci_low_ns, step.ci_high_ns), None
     if runs >= TRIM_RUNS:  # trimmed means decide
-        low, high = (float(bound[0]) for bound in decisive_interval(cells.take([column])))
+        low, high = (float(bound[0]) for bound in decisive_interval(cells.take([STEP])))
         outlying = None if low <= delta <= high else (low + high) / 2
         delta = (low + high) / 2
-    known = not math.isnan(cells.low[column]) and not math.isnan(cells.high[column])
+    known = not math.isnan(cells.low[STEP]) and not math.isnan(cells.high[STEP])
     outside = known and (
         low > 0 or high < 0
     )  # an interval of the noise floor around the delta proves nothing
@@ -86,7 +88,7 @@ def decide(step: Step, cells: Estimates, column: int, *, comparable: bool) -> tu
     limit = SAME * step.baseline_ns
     if abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit:
         return "no_change", VerdictFacts("same", outlying)
-    few = math.isnan(cells.low[column]) and runs == 1
+    few = math.isnan(cells.low[STEP]) and runs == 1
     return "inconclusive", VerdictFacts("scatter", outlying, few)
 
 

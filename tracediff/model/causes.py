@@ -1,7 +1,7 @@
 """Causes of the time of a step: one row each, from which the rest of the program takes what it knows of a cause.
 
-A new category of idle time is a row here, its SQL in the accounting, its words in report/causes.py, a capture that shows
-it and a line in docs/method.md.
+A new category of idle time is a row here, its words and colours in report/causes.py, its SQL and its walk in accounting/, a column of
+query/sql/period.sql, the oracle, a capture that shows it and a line in docs/method.md: CONTRIBUTING.md lists the files.
 """
 
 from __future__ import annotations

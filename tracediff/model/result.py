@@ -195,7 +195,12 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One cause at one place and what it explains of the step-time delta."""
+    """One cause at one place and what it explains of the step-time delta.
+
+    `delta_ns`: of the means; of the trimmed means where one outlying run decides (`facts.delta_mean_ns` has the mean), of one rank
+    where one rank alone changed, of the p99 where only the tail moved (`facts.tail`). `title`, `next` and `note` are '' until
+    report/phrases.py writes them from `facts`.
+    """
 
     rank: int
     cause: Cause

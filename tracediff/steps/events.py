@@ -16,7 +16,7 @@ import polars as pl
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane
 from tracediff.accounting.sweep import Sweep, rows_of
-from tracediff.accounting.walk import STATES, Hosts, IdlePieces, attribute
+from tracediff.accounting.walk import Hosts, IdlePieces, attribute
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category
@@ -28,7 +28,7 @@ from tracediff.trace.threads import Thread
 
 GPU_STATES = BUSY  # each hides those after it, as in the accounting
 GPU_GROUPS = ("gemm", "attention", *GPU_STATES)
-CALL_GROUPS = STATES[2:]  # launch_api, host_sync, host_api: in the order of LAUNCH, SYNC, OTHER
+CALL_GROUPS = ("launch_api", "host_sync", "host_api")  # in the order of LAUNCH, SYNC, OTHER
 _category = lru_cache(1 << 16)(category)
 
 Rows = dict[str, Any]  # column -> array

@@ -72,8 +72,8 @@ def compare_latencies(
     sides = [[_trimmed(file, warm_up, prefix) for file in side] for side in kept]
     cells = _estimates(sides)
     counts = [sum(len(run.values) for run in side) for side in sides]
-    step = step_estimate(cells, 0, float(cells.noise[0]), Pair(*counts))
-    verdict, _ = decide(step, cells, 0, comparable=True)
+    step = step_estimate(cells, float(cells.noise[0]), Pair(*counts))
+    verdict, _ = decide(step, cells, comparable=True)
     step = replace(step, power_note=power_note(step))
     if np.isnan(cells.low[0]):
         verdict = "inconclusive"  # nothing is known of how much an iteration varies
