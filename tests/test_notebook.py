@@ -31,6 +31,7 @@ def test_it_is_made_of_its_source(notebook):
     assert stored == cells(SOURCE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_it_prints_what_it_shows(notebook, monkeypatch):
     """Every cell, in order, in one namespace, as a notebook runs them; it works from any folder of the checkout."""
     monkeypatch.chdir(ROOT / "docs")
