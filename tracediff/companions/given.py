@@ -5,7 +5,7 @@ A companion is imported where its files were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,18 @@ def additions(request: CompareRequest) -> list[Add]:
     return [add for read in (_ncu, _trtexec, _latencies, _kpi) if (add := read(request))]
 
 
+def _on_both(files: Sequence[object], slug: str, what: str, name: str, exit_code: int = 2) -> bool:
+    """Whether something was given on both sides, or nothing; raises `TracediffError` (`slug`) for one side alone."""
+    if any(files) and not all(files):
+        fix = f"give {name.format('baseline')} and {name.format('candidate')}"
+        raise TracediffError(slug, f"{what} for one side only", fix=fix, exit_code=exit_code)
+    return all(files)
+
+
 def _ncu(request: CompareRequest) -> Add | None:
     files = word(request.ncu_baseline), word(request.ncu_candidate)
-    if not any(files):
+    if not _on_both(files, "ncu-one-side", "a profile of Nsight Compute was given", "--ncu-{}"):
         return None
-    if not all(files):
-        raise TracediffError(
-            "ncu-one-side", "a profile of Nsight Compute was given for one side only", fix="give --ncu-baseline and --ncu-candidate", exit_code=2
-        )  # fmt: skip
     from tracediff.companions.ncu.compare import compare_ncu
     from tracediff.companions.ncu.read import read
 
@@ -45,12 +49,8 @@ def _ncu(request: CompareRequest) -> Add | None:
 
 def _trtexec(request: CompareRequest) -> Add | None:
     files = word(request.trtexec_baseline), word(request.trtexec_candidate)
-    if not any(files):
+    if not _on_both(files, "trtexec-one-side", "files of trtexec were given", "--trtexec-{}"):
         return None
-    if not all(files):
-        raise TracediffError(
-            "trtexec-one-side", "files of trtexec were given for one side only", fix="give --trtexec-baseline and --trtexec-candidate", exit_code=2
-        )  # fmt: skip
     from tracediff.companions.trtexec.compare import compare_trtexec
     from tracediff.companions.trtexec.read import read
 
@@ -62,15 +62,11 @@ def _latencies(request: CompareRequest) -> Add | None:
     options = request.latencies()
     if options == LatencyOptions(prefix=options.prefix):
         return None
-    if not options.baseline or not options.candidate:
-        one = options.baseline or options.candidate
-        what = (
-            "latencies were given for one side only"
-            if one
-            else "options on latencies were given and no latencies"
-        )
+    sides = options.baseline, options.candidate
+    if not _on_both(sides, "latencies-one-side", "latencies were given", "--latencies-{}"):
+        fix = "give --latencies-baseline and --latencies-candidate"
         raise TracediffError(
-            "latencies-one-side", what, fix="give --latencies-baseline and --latencies-candidate", exit_code=2
+            "latencies-one-side", "options on latencies were given and no latencies", fix=fix, exit_code=2
         )
     from tracediff.companions.latencies.compare import beside, compare_files
 
@@ -80,12 +76,8 @@ def _latencies(request: CompareRequest) -> Add | None:
 
 def _kpi(request: CompareRequest) -> Add | None:
     files = paths(request.baseline_kpi), paths(request.candidate_kpi)
-    if not any(files):
+    if not _on_both(files, "kpi-one-side", "a benchmark report was given", "--{}-kpi", exit_code=1):
         return None
-    if not all(files):
-        raise TracediffError(
-            "kpi-one-side", "a benchmark report was given for one side only", fix="give --baseline-kpi and --candidate-kpi"
-        )  # fmt: skip
     from tracediff.companions.bench.compare import compare_kpi
     from tracediff.companions.bench.read import read
 

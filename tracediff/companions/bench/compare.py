@@ -45,20 +45,9 @@ def compare_kpi(
 
         explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
 
-    for means that are one step long: TPOT, ITL, and the host and device step time of the iteration log (a median
-    moves otherwise than a mean does). A generation step yields about one token a request, so each of these should move by what
-    the step moved by. `tokens a step` is 1, but for TPOT with speculative decoding, where a step yields
-    several: then the baseline's `tokens_per_step`, if its reports have it. (ITL, the time between two
-    arrivals, stays a step long.)
-
-    Example: the step went from 10.0 to 11.0 ms and TPOT from 12.0 to 13.25 ms. The step explains
-    1.0 / 1.25 = 0.8 of it; the other 0.25 ms were lost outside the steps of the trace: prefill of other
-    requests between two tokens, queueing, detokenizing, the network. Above 1 something else gained; below 0
-    the figure moved against the step, and the trace says nothing about it. The trace and the benchmark should
-    be of the same load, and the profiler must not dominate: see `profiling_cost`.
-
-    None for all other figures, where the figure moved by less than `NO_CHANGE`, and where a step time is
-    unknown (not finite).
+    of means that are one step long: TPOT, ITL, host and device step time. `tokens a step` is 1, but for TPOT with speculative
+    decoding: the baseline's `tokens_per_step`, where its reports have it. None for other figures, where the figure moved by
+    less than `NO_CHANGE`, and where a step time is not finite.
     """
     sides = (_means(baseline), _means(candidate))
     tokens = sides[0].get("tokens_per_step")
@@ -69,15 +58,10 @@ def compare_kpi(
         per_step = step_delta_ms / tokens.value if tokens and name.startswith("tpot_") else step_delta_ms
         rows.append(
             KpiRow(
-                metric=name,
-                unit=before.unit,
-                better=before.better,
-                baseline=before.value,
-                candidate=after.value,
-                delta=after.value - before.value,
-                explained=_explained(name, before.value, after.value, per_step),
+                name, before.unit, before.better, before.value, after.value, after.value - before.value,
+                _explained(name, before.value, after.value, per_step),
             )
-        )
+        )  # fmt: skip
     return Kpi(
         source_baseline=_sources(baseline),
         source_candidate=_sources(candidate),
@@ -111,9 +95,8 @@ def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
 
 def _explained(name: str, before: float, after: float, per_step_ms: float) -> float | None:
     delta = after - before
-    if not _PER_STEP.match(name) or not math.isfinite(per_step_ms):
-        return None
-    if abs(delta) <= NO_CHANGE * max(before, after):
+    unmoved = abs(delta) <= NO_CHANGE * max(before, after)
+    if unmoved or not _PER_STEP.match(name) or not math.isfinite(per_step_ms):
         return None
     return per_step_ms / delta
 

@@ -163,12 +163,9 @@ def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
     largest = float(max(cells.baseline[0], cells.candidate[0]))
     level, q = levels(cells.take(others), largest, least_ns=0.0)
     of_mean: Evidence = (
-        "likely"
-        if verdict.startswith("likely")
-        else "confirmed"
-        if verdict in ("improved", "regressed")
-        else "within_noise"
-    )
+        "likely" if verdict.startswith("likely") else
+        "confirmed" if verdict in ("improved", "regressed") else "within_noise"
+    )  # fmt: skip
     said = zip(STATISTICS, [of_mean, *level], [step.p_value, *cells.p[1:]], [np.nan, *q], strict=True)
     robust = robust_estimates(cells)
     rows = []
@@ -183,20 +180,11 @@ def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
         before, after = map(float, means)
         rows.append(
             LatencyRow(
-                name,  # type: ignore[arg-type]
-                before,
-                after,
-                after - before,
-                _known(low),
-                _known(high),
-                one,
-                None if p is None else _known(p),
-                _known(corrected),
-                cells.baseline_runs[:, at].tolist(),
-                cells.candidate_runs[:, at].tolist(),
-                size.apart,
+                name, before, after, after - before, _known(low), _known(high), one,  # type: ignore[arg-type]
+                None if p is None else _known(p), _known(corrected), cells.baseline_runs[:, at].tolist(),
+                cells.candidate_runs[:, at].tolist(), size.apart,
             )
-        )
+        )  # fmt: skip
     return rows
 
 

@@ -124,12 +124,13 @@ def _sentence(
     head = f"{text.times(before, after)} {change} ({both})"
     if why:
         return f"{head}: {'; '.join(reason.text for reason in why)}"
-    if (
-        not one.stalls
-        or not other.stalls
-        or "achieved_occupancy_pct" not in one.values
-        or "memory_pct" not in other.values
-    ):
+    known = (
+        one.stalls
+        and other.stalls
+        and "achieved_occupancy_pct" in one.values
+        and "memory_pct" in other.values
+    )
+    if not known:
         return f"{head}: the counters that would say why were not collected (ncu --set full)"
     return f"{head}: no rule explains it; occupancy, instructions, traffic and stalls are alike"
 

@@ -87,12 +87,8 @@ def _executed(op: str, older: str) -> tuple[Way, ...]:
 
 _PEAK = "avg.pct_of_peak_sustained_elapsed"
 _SOL, _LAUNCH, _OCC, _SCHED, _WARP = (
-    "SpeedOfLight",
-    "LaunchStats",
-    "Occupancy",
-    "SchedulerStats",
-    "WarpStateStats",
-)
+    "SpeedOfLight", "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats",
+)  # fmt: skip
 _MEM, _TABLES, _INST, _SOURCE = (
     "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "InstructionStats", "SourceCounters",
 )  # fmt: skip
@@ -179,11 +175,9 @@ def values(raw: Raw) -> dict[str, float]:
     """Key -> value of one launch; keys that were not collected are absent."""
     found = {}
     for metric in METRICS:
-        for way in metric.ways:
-            value = way(raw)
-            if value is not None:
-                found[metric.key] = value
-                break
+        value = next((value for way in metric.ways if (value := way(raw)) is not None), None)
+        if value is not None:
+            found[metric.key] = value
     return found
 
 
@@ -227,14 +221,8 @@ def launch(
     opcodes: dict[str, float] | None = None,
 ) -> Launch:
     """Make a launch of its metrics; grid and block from the metrics where they are not given."""
-    return Launch(
-        name,
-        grid or _shape(raw, "grid"),
-        block or _shape(raw, "block"),
-        values(raw),
-        stalls(raw),
-        opcodes or {},
-    )
+    grid, block = grid or _shape(raw, "grid"), block or _shape(raw, "block")
+    return Launch(name, grid, block, values(raw), stalls(raw), opcodes or {})
 
 
 def _shape(raw: Mapping[str, float], kind: str) -> str:
@@ -300,35 +288,8 @@ _TIMES = {
 }  # fmt: skip
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 # What a prefix may stand before, and what goes without one.
-_SCALED = [
-    "byte",
-    "hz",
-    "inst",
-    "sector",
-    "cycle",
-    "request",
-    "warp",
-    "thread",
-    "block",
-    "wavefront",
-    "flop",
-    "op",
-]
-_PLAIN = {
-    "",
-    "%",
-    "inst",
-    "register",
-    "sectors",
-    "pass",
-    "sample",
-    "branches",
-    "blocks",
-    "warps",
-    "bytes",
-    "SM",
-    "us/1",
-}
+_SCALED = ("byte", "hz", "inst", "sector", "cycle", "request", "warp", "thread", "block", "wavefront", "flop", "op")  # fmt: skip
+_PLAIN = {"", "%", "inst", "register", "sectors", "pass", "sample", "branches", "blocks", "warps", "bytes", "SM", "us/1"}  # fmt: skip
 _WORD = re.compile(rf"([KMGT]?)({'|'.join(_SCALED)})s?\Z", re.IGNORECASE)
 
 

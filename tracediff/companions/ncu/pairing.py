@@ -147,16 +147,13 @@ def _with_rows(pairings: list[Pairing], kernels: Sequence[KernelRow]) -> list[Pa
     """Rows of the step's table for kernels that it does not pair: where either side's kernel is found."""
     done = []
     for pairing in pairings:
-        number = next(
-            (
-                number
-                for number, row in enumerate(kernels)
-                if (row.baseline and linked(pairing.baseline, row.baseline.names, row.baseline.grids))
-                or (row.candidate and linked(pairing.candidate, row.candidate.names, row.candidate.grids))
-            ),
-            None,
+        found = (
+            number
+            for number, row in enumerate(kernels)
+            if (row.baseline and linked(pairing.baseline, row.baseline.names, row.baseline.grids))
+            or (row.candidate and linked(pairing.candidate, row.candidate.names, row.candidate.grids))
         )
-        done.append(Pairing(pairing.match, pairing.confidence, pairing.baseline, pairing.candidate, number))
+        done.append(replace(pairing, kernel=next(found, None)))
     return done
 
 

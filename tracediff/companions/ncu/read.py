@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
 
 from tracediff.companions.ncu.metrics import (
@@ -89,16 +90,6 @@ def read(path: Path) -> Profile:
     return profile
 
 
-@dataclass
-class _Rows:
-    """One launch of the details page, while its rows come in."""
-
-    name: str
-    grid: str
-    block: str
-    raw: dict[str, float] = field(default_factory=dict)
-
-
 def read_csv(path: Path) -> Profile:
     """Read the page, whichever it is.
 
@@ -134,18 +125,23 @@ def _not_a_page(path: Path, why: str) -> TracediffError:
     )
 
 
-def _rows(file: Iterator[str]) -> Iterator[list[str]]:
+def _rows(file: Iterable[str]) -> Iterator[list[str]]:
     """Rows from the header on: what ncu and the program printed before it is passed over, as are ncu's own lines."""
-    begun = False
+    lines = dropwhile(lambda line: not line.startswith('"ID"'), file)
+    return csv.reader(line for line in lines if line.strip() and not line.startswith("=="))
 
-    def lines() -> Iterator[str]:
-        nonlocal begun
-        for line in file:
-            begun = begun or line.startswith('"ID"')
-            if begun and line.strip() and not line.startswith("=="):
-                yield line
 
-    yield from csv.reader(lines())
+def _cell(at: Mapping[str, int], cells: Sequence[str], name: str) -> str:
+    return cells[at[name]] if name in at else ""
+
+
+def _what(at: Mapping[str, int], cells: Sequence[str]) -> tuple[str, str, str]:
+    """Name, grid and block of a launch."""
+    return (
+        cells[at["Kernel Name"]],
+        shape(_cell(at, cells, "Grid Size")),
+        shape(_cell(at, cells, "Block Size")),
+    )
 
 
 def _raw(path: Path, header: list[str], rows: Iterator[list[str]]) -> Profile:
@@ -170,41 +166,28 @@ def _raw(path: Path, header: list[str], rows: Iterator[list[str]]) -> Profile:
             value = _number(path, name, cells[column])
             if value is not None:
                 raw[name] = value * factors[column]
-        launches.append(
-            launch(
-                cells[at["Kernel Name"]],
-                raw,
-                shape(cells[at["Grid Size"]]) if "Grid Size" in at else "",
-                shape(cells[at["Block Size"]]) if "Block Size" in at else "",
-            )
-        )
-        if DEVICE in at:
-            device = device or cells[at[DEVICE]]
+        name, grid, block = _what(at, cells)
+        launches.append(launch(name, raw, grid, block))
+        device = device or _cell(at, cells, DEVICE)
     return Profile(path.name, "csv-raw", device, tuple(launches))
 
 
 def _details(path: Path, header: list[str], rows: Iterator[list[str]]) -> Profile:
     at = {name: column for column, name in enumerate(header)}
     least = 1 + max(at[name] for name in ("ID", "Kernel Name", "Metric Name", "Metric Value"))
-    found: dict[str, _Rows] = {}
+    found: dict[str, tuple[tuple[str, str, str], dict[str, float]]] = {}
     for cells in rows:
         if len(cells) < least or not cells[at["ID"]].isdigit():
             continue  # tables of --print-details all that belong to no launch
-        key = cells[at["ID"]]
-        if key not in found:
-            found[key] = _Rows(
-                cells[at["Kernel Name"]],
-                shape(cells[at["Grid Size"]]) if "Grid Size" in at else "",
-                shape(cells[at["Block Size"]]) if "Block Size" in at else "",
-            )
-        label, unit = cells[at["Metric Name"]], cells[at["Metric Unit"]] if "Metric Unit" in at else ""
-        name = metric_of(cells[at["Section Name"]] if "Section Name" in at else "", label, unit)
-        if name is None or not wanted(name) or name in found[key].raw:
+        _, raw = found.setdefault(cells[at["ID"]], (_what(at, cells), {}))
+        label, unit = cells[at["Metric Name"]], _cell(at, cells, "Metric Unit")
+        name = metric_of(_cell(at, cells, "Section Name"), label, unit)
+        if name is None or not wanted(name) or name in raw:
             continue
         value = _number(path, label, cells[at["Metric Value"]])
         if value is not None:
-            found[key].raw[name] = value * _factor(path, label, unit)
-    launches = tuple(launch(one.name, one.raw, one.grid, one.block) for one in found.values())
+            raw[name] = value * _factor(path, label, unit)
+    launches = tuple(launch(name, raw, grid, block) for (name, grid, block), raw in found.values())
     return Profile(path.name, "csv-details", "", launches)
 
 

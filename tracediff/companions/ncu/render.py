@@ -209,38 +209,29 @@ def _bars(
         [write(number) if number is not None else no for number, no in zip(pair, none, strict=True)]
         for pair in pairs
     ]
-    have = row.baseline is not None, row.candidate is not None
     return [
         Bar(
-            Figure(
-                label(name),
-                word[0] if have[0] else "",
-                word[1] if have[1] else "",
-                change(pair[0], pair[1]),
-            ),
+            Figure(label(name), *(word if side else "" for side, word in zip((row.baseline, row.candidate), said, strict=True)),
+                   change=change(*pair)),
             ((pair[0] or 0.0) / most, (pair[1] or 0.0) / most),
         )
-        for name, pair, word in zip(shown, pairs, words, strict=True)
-    ]
+        for name, pair, said in zip(shown, pairs, words, strict=True)
+    ]  # fmt: skip
 
 
 def name(row: NcuRow, width: int | None = None) -> str:
     """Name a row: one name where both sides share it, else both with an arrow; grids where only they differ."""
     one, other = _name(row.baseline), _name(row.candidate)
-    if (
-        one
-        and other
-        and one == other
-        and row.baseline
-        and row.candidate
-        and row.baseline.grids != row.candidate.grids
-    ):
-        shapes = " -> ".join(" ".join(grid.split(",")[0] if grid.endswith(",1,1") else grid.replace(",", "x") for grid in side.grids[:2])
-                             for side in (row.baseline, row.candidate))  # fmt: skip
-        label = f"{one}, grid {shapes}"
+    grids = [side.grids for side in (row.baseline, row.candidate) if side]
+    if one and one == other and grids[0] != grids[1]:
+        label = f"{one}, grid {' -> '.join(' '.join(map(_grid, side[:2])) for side in grids)}"
     else:
-        label = one if not other or one == other else other if not one else f"{one} -> {other}"
+        label = two(one, other)
     return label if width is None else shorten(label, width)
+
+
+def _grid(grid: str) -> str:
+    return grid.split(",")[0] if grid.endswith(",1,1") else grid.replace(",", "x")
 
 
 def _name(side: NcuKernel | None) -> str:
