@@ -211,8 +211,7 @@ def _bars(
     ]
     return [
         Bar(
-            Figure(label(name), *(word if side else "" for side, word in zip((row.baseline, row.candidate), said, strict=True)),
-                   change=change(*pair)),
+            Figure(label(name), said[0] if row.baseline else "", said[1] if row.candidate else "", change(pair[0], pair[1])),
             ((pair[0] or 0.0) / most, (pair[1] or 0.0) / most),
         )
         for name, pair, said in zip(shown, pairs, words, strict=True)
