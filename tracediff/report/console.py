@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tracediff.model import Note
+from tracediff.report import document
+from tracediff.report.escape import shorten
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 MOST_WARNINGS = 500
+WIDE = 110  # columns from which a name and its figures share a line
 _ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 
@@ -70,6 +73,25 @@ def print_table(
                 soft_wrap=True,
             )
         console.print(Text("    ") + line, soft_wrap=True)
+
+
+def print_fitted(console: Console, table: document.Table) -> None:
+    """Print a table whose first column is cut so that rows fit; on a narrow terminal to a line of its own."""
+    left = {column for column, right in enumerate(table.right) if not right}
+    space = console.width - 2
+    if console.width >= WIDE:
+        rest = table_lines(
+            console, table.header[1:], [row[1:] for row in table.rows], left={column - 1 for column in left}
+        )
+        space -= 2 + max(map(len, rest))
+    rows = [[shorten(row[0], max(20, space)), *row[1:]] for row in table.rows]
+    print_table(console, table.header, rows, left=left)
+
+
+def print_more(console: Console, left: int) -> None:
+    """Say how many rows are not shown, and where they are."""
+    if left > 0:
+        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
 
 
 def table_lines(

@@ -1,10 +1,20 @@
-"""A document as blocks, written once as Markdown and once as HTML by a template each."""
+"""Documents and tables as blocks: described once, written as Markdown here, as a page by a template, on a terminal by console.py."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from tracediff.report import units
+from tracediff.report.escape import (
+    Markdown,
+    markdown_block,
+    markdown_cell,
+    markdown_code,
+    markdown_figure,
+    markdown_prose,
+)
 
 
 class Code(str):
@@ -63,17 +73,48 @@ class Items:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; a column is right-aligned where its first cell is a `Number`."""
+    """A table; a column is right-aligned where one of its cells is a `Number`. `note` follows it; `left`: rows not shown."""
 
     kind: ClassVar[str] = "table"
     header: Sequence[str]
     rows: Sequence[Sequence[Span]]
+    note: Text = ()
+    title: str = ""
+    left: int = 0
     right: list[bool] = field(init=False)
 
     def __post_init__(self) -> None:
         columns = range(len(self.header))
         right = [any(isinstance(row[column], Number) for row in self.rows) for column in columns]
         object.__setattr__(self, "right", right)
+
+
+@dataclass(frozen=True)
+class TableOf:
+    """A table by the rows of a report. `kinds`: a letter per column: n name, p prose, f figure; `{}` in a head is the unit."""
+
+    title: str
+    heads: Sequence[str]
+    kinds: str
+    rows: Sequence[Any]
+    cells: Callable[[Any, units.Scale], Sequence[str]]
+    field: str  # of the JSON
+    times: Callable[[Any], Iterable[float | None]] = lambda row: ()
+    on_terminal: bool = True
+
+    def first(self, most: int) -> Table:
+        """The first rows, on the scale of their times."""
+        rows = self.rows[:most]
+        left = len(self.rows) - len(rows)
+        scale = units.scale_for([ns for row in rows for ns in self.times(row)])
+        kinds = [{"n": Code, "p": str, "f": Number}[letter] for letter in self.kinds]
+        return Table(
+            [head.replace("{}", scale.unit) for head in self.heads],
+            [[kind(cell) for kind, cell in zip(kinds, self.cells(row, scale), strict=True)] for row in rows],
+            [f"{left} more are in the JSON (", Code(self.field), ")."] if left else (),
+            self.title,
+            left,
+        )
 
 
 @dataclass(frozen=True)
@@ -100,3 +141,50 @@ def style(span: Span) -> str:
     """Name the kind of a span for a template: code, strong, fill, number or text."""
     kinds = {Code: "code", Strong: "strong", Fill: "fill", Number: "number"}
     return kinds.get(type(span), "text")
+
+
+def markdown(blocks: Sequence[Block], width: int = 160, image: str = "") -> Markdown:
+    """Write blocks as Markdown. `width`: of a name; `image`: Markdown of the waterfall's drawing."""
+    return Markdown("\n\n".join(_block(one, width, image) for one in blocks))
+
+
+def _block(block: Block, width: int, image: str) -> str:
+    if isinstance(block, Heading):
+        return f"{'#' * block.level} {markdown_prose(block.text)}"
+    if isinstance(block, Paragraph):
+        return _spans(block.spans, width)
+    if isinstance(block, Items):
+        mark = "- [ ] " if block.boxes else "- "
+        return "\n".join(mark + _spans(item, width) for item in block.items)
+    if isinstance(block, Table):
+        lines = [
+            _line(map(markdown_prose, block.header)),
+            f"|{'|'.join('-:' if right else '-' for right in block.right)}|",
+        ]
+        lines += [_line(_span(span, width, cell=True) for span in row) for row in block.rows]
+        return "\n".join(lines) + (f"\n\n{_spans(block.note, width)}" if block.note else "")
+    if isinstance(block, Listing):
+        return markdown_block(block.text, block.language)
+    return f"{image}\n\n{markdown_block(block.text)}"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _spans(spans: Text, width: int) -> str:
+    return "".join(_span(span, width) for span in spans)
+
+
+def _span(span: Span, width: int, *, cell: bool = False) -> str:
+    """One span; escaping drops blanks at the ends of prose, which part it from its neighbours."""
+    if isinstance(span, Code):
+        return markdown_cell(span, width) if cell else markdown_code(span, width)
+    if isinstance(span, Number):
+        return markdown_figure(span)
+    text = markdown_prose(span)
+    if isinstance(span, Fill):
+        return f"_to fill: {text}_" if text else "_to fill_"
+    if isinstance(span, Strong):
+        text = Markdown(f"**{text}**")
+    return (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")

@@ -116,6 +116,11 @@ def markdown_cell(value: object, width: int = 160) -> Markdown:
     return Markdown(code.replace("|", "\\|"))
 
 
+def markdown_figure(text: str) -> Markdown:
+    """Write a figure: only digits, signs and units, which cannot start any markup inside a cell."""
+    return Markdown(text.replace("<", "\\<").replace("~", "\\~"))
+
+
 def markdown_block(text: str, language: str = "text") -> Markdown:
     """Write a fenced block that its content cannot close."""
     text = visible(text, keep="\n\t")

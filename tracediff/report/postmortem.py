@@ -28,7 +28,7 @@ from tracediff.report.document import (
     Strong,
     Table,
 )
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
+from tracediff.report.escape import neutral, shorten
 from tracediff.report.left_out import left_out
 from tracediff.report.waterfall import render_svg
 
@@ -72,35 +72,9 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     if len(files) == 1:
         return {path: _html(blocks, render_svg(chart)).encode()}
     figure = files[1]
-    image = Markdown(f"![Step-time waterfall, drawn]({quote(figure.name)})")
-    text = templates.markdown_environment().get_template("postmortem.md.j2")
-    rendered = text.render(
-        blocks=blocks, image=image, inline=_inline, cell=_cell, hashes=lambda level: Markdown("#" * level)
-    )
-    return {path: rendered.encode(), figure: render_svg(chart, alone=True).encode()}
-
-
-def _inline(span: document.Span, cell: bool = False) -> Markdown:
-    kind = document.style(span)
-    if kind == "code":
-        return markdown_cell(span, _LONGEST) if cell else markdown_code(span, _LONGEST)
-    text = markdown_prose(span)
-    if kind == "strong":
-        return _spaced(span, Markdown(f"**{text}**"))
-    if kind == "fill":
-        return Markdown(f"_to fill: {text}_" if text else "_to fill_")
-    return _spaced(span, text)
-
-
-def _cell(span: document.Span) -> Markdown:
-    return _inline(span, cell=True)
-
-
-def _spaced(span: str, text: Markdown) -> Markdown:
-    """Escaping drops blanks at the ends, which part a span from its neighbours."""
-    return Markdown(
-        (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
-    )
+    image = f"![Step-time waterfall, drawn]({quote(figure.name)})"
+    text = document.markdown(blocks, _LONGEST, image) + "\n\n"
+    return {path: text.encode(), figure: render_svg(chart, alone=True).encode()}
 
 
 def _html(blocks: list[document.Block], drawing: str) -> str:

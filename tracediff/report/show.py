@@ -1,12 +1,10 @@
 """The report of one capture as a page, as Markdown and on a terminal: the page of a comparison with one side.
 
-Markdown and the terminal show the same tables, which are described here once: a column is a name, prose or a figure.
+Markdown and the terminal show the same tables, which are described here once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -16,8 +14,16 @@ from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import names, show_words, system_words, templates, timelines, units, words
-from tracediff.report.console import has_unicode, print_heading, print_line, print_warnings
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral, shorten
+from tracediff.report.console import (
+    has_unicode,
+    print_fitted,
+    print_heading,
+    print_line,
+    print_more,
+    print_warnings,
+)
+from tracediff.report.document import TableOf, markdown
+from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.left_out import left_out
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
@@ -47,27 +53,6 @@ def render_show_html(report: Show) -> str:
     return templates.html_environment().get_template("show.html.j2").render(known)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of the report as texts. `kinds`: a letter per column: n name, p prose, f figure; `{}` in a head is the unit."""
-
-    title: str
-    heads: Sequence[str]
-    kinds: str
-    rows: Sequence[Any]
-    cells: Callable[[Any, units.Scale], Sequence[str]]
-    field: str  # of the JSON
-    times: Callable[[Any], Iterable[float | None]] = lambda row: ()
-    on_terminal: bool = True
-
-    def shown(self, most: int) -> tuple[list[str], list[Sequence[str]], int]:
-        """Heads, the first rows, and how many there are more."""
-        rows = self.rows[:most]
-        scale = units.scale_for([ns for row in rows for ns in self.times(row)])
-        heads = [head.replace("{}", scale.unit) for head in self.heads]
-        return heads, [self.cells(row, scale) for row in rows], len(self.rows) - len(rows)
-
-
 def _time(scale: units.Scale, *values: float | None) -> list[str]:
     return ["-" if ns is None else scale.number(ns) for ns in values]
 
@@ -76,10 +61,10 @@ def _yes(known: bool | None) -> str:
     return "yes" if known else "no"
 
 
-def kernel_table(report: Show) -> Table:
+def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
     each = units.scale_for([row.baseline.mean_ns for row in report.kernels if row.baseline])
-    return Table(
+    return TableOf(
         "Kernels with the most time",
         ("Kernel", "Category", "Count a step", "{} a step", "% of the step", "Each"),
         "npffff",
@@ -93,28 +78,28 @@ def kernel_table(report: Show) -> Table:
     )  # fmt: skip
 
 
-def detail_tables(report: Show) -> list[Table]:
+def detail_tables(report: Show) -> list[TableOf]:
     """What the host, Python, the ranks and the system did, and the steps."""
     system = report.system or System()
     return [
         table
         for table in (
-            Table(
+            TableOf(
                 "CUDA calls", ("Call", "Kind", "Calls a step", "Host {} a step"), "npff", report.launch.apis,
                 lambda row, s: [row.api, row.kind, units.count(row.baseline_calls), s.number(row.baseline_ns)],
                 "launch.apis", lambda row: [row.baseline_ns],
             ),
-            Table(
+            TableOf(
                 "GIL", ("Thread", "Phase", "Holds, {}", "Waits, {}", "Exposed, {}"), "npfff", report.gil.rows,
                 lambda row, s: [row.thread, row.phase, *_time(s, row.baseline_hold_ns, row.baseline_wait_ns, row.baseline_exposed_ns)],
                 "gil.rows", lambda row: [row.baseline_hold_ns, row.baseline_wait_ns],
             ),
-            Table(
+            TableOf(
                 "GIL waits by holder", ("Waiter", "Holder", "Holder's range", "{} a step"), "nnnf", report.gil.matrix,
                 lambda row, s: [row.waiter, row.holder, row.holder_range or "-", *_time(s, row.baseline_ns)],
                 "gil.matrix", lambda row: [row.baseline_ns], on_terminal=False,
             ),
-            Table(
+            TableOf(
                 "Python garbage collection", ("Thread", "Generation", "Pauses a step", "{} a step", "Exposed, {}"), "npfff",
                 report.gc.rows,
                 lambda row, s: [
@@ -122,19 +107,19 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "gc.rows", lambda row: [row.baseline_ns, row.baseline_exposed_ns],
             ),
-            Table(
+            TableOf(
                 "Response path", ("Stage", "Thread", "Host {} a step", "Keeps up"), "pnfp",
                 [row for row in report.response_path if row.baseline_ns is not None],
                 lambda row, s: [row.stage, row.thread, *_time(s, row.baseline_ns), _yes(row.keeps_up_baseline)],
                 "response_path", lambda row: [row.baseline_ns],
             ),
-            Table(
+            TableOf(
                 "Host work by call", ("Range", "Thread", "What", "{} a step"), "nnnf",
                 system.host_work,
                 lambda row, s: [row.range or "-", row.thread, system_words.what(row.kind, row.call), *_time(s, row.baseline_ns)],
                 "system.host_work", lambda row: [row.baseline_ns],
             ),
-            Table(
+            TableOf(
                 "Calls of MPI and NCCL", ("Call", "Library", "Thread", "Calls a step", "Host {} a step", "Bytes a step"), "npnfff",
                 system.comm_calls,
                 lambda row, s: [
@@ -143,25 +128,25 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "system.comm_calls", lambda row: [row.baseline_ns],
             ),
-            Table(  # threads that wait for work are in OS calls all the time: not on the terminal
+            TableOf(  # threads that wait for work are in OS calls all the time: not on the terminal
                 "OS calls", ("Call", "Thread", "Calls a step", "Host {} a step"), "nnff", system.os_calls,
                 lambda row, s: [row.call, row.thread, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns)],
                 "system.os_calls", lambda row: [row.baseline_ns], on_terminal=False,
             ),
-            Table(
+            TableOf(
                 "Time on no CPU", ("Thread", "Times a step", "{} a step"), "nff", system.off_cpu,
                 lambda row, s: [row.thread, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns)],
                 "system.off_cpu", lambda row: [row.baseline_ns], on_terminal=False,
             ),
-            Table(
+            TableOf(
                 "Payloads of NVTX ranges", ("Range", "Thread", "Mean"), "nnf", system.payloads,
                 lambda row, s: [row.range, row.thread, system_words.payload_side(row.baseline)], "system.payloads",
             ),
-            Table(
+            TableOf(
                 "CUDA's memory", ("Kind", "A step"), "nf", system.memory,
                 lambda row, s: [row.kind, system_words.of_memory(row.baseline)], "system.memory",
             ),
-            Table(
+            TableOf(
                 "GPU metrics", ("Metric", "Device", *(part.capitalize() for part in system_words.METRIC_PARTS.values())), "nffff",
                 [row for row in system.gpu_metrics if row.baseline],
                 lambda row, s: [
@@ -169,7 +154,7 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "system.gpu_metrics",
             ),
-            Table(
+            TableOf(
                 "Ranks",
                 ("Rank", "Device", "Step, {}", "Own time, {}", "Last in", "Waits for peers, {}", "Transfers, {}", "Made others wait, {}"),
                 "ffffffff", sorted(report.ranks, key=rank_order)[:RANKS] if len(report.ranks) > 1 else [],
@@ -180,7 +165,7 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "ranks", lambda row: [row.baseline_ns],
             ),
-            Table(
+            TableOf(
                 "Step time by phase", ("Phase", "Steps", "Mean, {}", "p50", "p90", "p99"), "pfffff",
                 [row for row in report.phases if row.baseline],
                 lambda row, s: [
@@ -189,7 +174,7 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "phases", lambda row: [row.baseline.p50_ns, row.baseline.mean_ns], on_terminal=False,
             ),
-            Table(
+            TableOf(
                 "Step time by workload", ("Workload", "Steps", "Mean, {}", "Of the time", "In the mean"), "pfffp", report.strata,
                 lambda row, s: [
                     workload_name(row), units.count(row.baseline_steps), *_time(s, row.baseline_ns), units.share(row.baseline_share),
@@ -197,7 +182,7 @@ def detail_tables(report: Show) -> list[Table]:
                 ],
                 "strata", lambda row: [row.baseline_ns], on_terminal=False,
             ),
-            Table(
+            TableOf(
                 f"Benchmark figures ({report.kpi.source if report.kpi else ''})", ("Figure", "Value"), "pp",
                 report.kpi.rows if report.kpi else [],
                 lambda row, s: [row.metric, f"{row.value:,.5g} {row.unit}".strip()], "kpi.rows",
@@ -221,32 +206,7 @@ def render_show_markdown(report: Show, top: int = 10) -> str:
     return cut_to_limit(text)
 
 
-def _figure(text: str) -> Markdown:
-    """Only digits, signs and units, which cannot start any markup inside a cell."""
-    return Markdown(text.replace("<", "\\<").replace("~", "\\~"))
-
-
 def _markdown(report: Show, top: int, rows: int, width: int) -> str:
-    write: dict[str, Callable[[str], Markdown]] = {
-        "n": lambda text: markdown_cell(text, width),
-        "p": lambda text: markdown_prose(text, width),
-        "f": _figure,
-    }
-
-    def table(found: Table, most: int) -> Markdown:
-        heads, lines, left = found.shown(most)
-        out = [
-            f"| {' | '.join(map(markdown_prose, heads))} |",
-            f"|{'|'.join('-:' if kind == 'f' else '-' for kind in found.kinds)}|",
-            *(
-                f"| {' | '.join(write[kind](cell) for kind, cell in zip(found.kinds, line, strict=True))} |"
-                for line in lines
-            ),
-        ]
-        return Markdown(
-            "\n".join(out) + (f"\n\n{left} more are in the JSON (`{found.field}`)." if left else "")
-        )
-
     causes = report.idle[:top]
     return (
         markdown_environment()
@@ -260,15 +220,15 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
             units=units,
             rows=rows,
             top=top,
-            figure=_figure,
+            figure=markdown_figure,
             code=lambda value: markdown_code(value, width),
-            cell=write["n"],
+            cell=lambda value: markdown_cell(value, width),
             idle_scale=units.scale_for([cause.ns for cause in causes]),
             causes=causes,
             causes_left=len(report.idle) + report.idle_left_out - len(causes),
             kernels=kernel_table(report),
             tables=detail_tables(report),
-            table=table,
+            table=lambda table, most: markdown([table.first(most)], width),
         )
     )
 
@@ -276,7 +236,6 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
 # The terminal: the step, what is in it, what the GPU waited for, what to doubt.
 
 _BAR = 40  # columns of the longest bar
-_WIDE = 110  # columns from which a name and its figures share a line
 
 
 def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
@@ -294,11 +253,10 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     _idle(report, console, top)
     for table in (kernel_table(report), *detail_tables(report)):
         if table.rows and table.on_terminal:
-            _table(
-                table,
-                console,
-                RANKS if table.field == "ranks" else 2 * top if table.field == "kpi.rows" else top,
-            )
+            shown = table.first({"ranks": RANKS, "kpi.rows": 2 * top}.get(table.field, top))
+            print_heading(console, shown.title)
+            print_fitted(console, shown)
+            print_more(console, shown.left)
         if table.field == "launch.apis":
             print_line(console, (show_words.launches(report), "dim"))
     if report.system and (text := system_words.no_bytes(report.system.comm_calls)):
@@ -350,32 +308,4 @@ def _idle(report: Show, console: Console, top: int) -> None:
         rest = [f"{name} {shorten(value, 120)}" for name, value in show_words.elsewhere(cause)]
         if rest:
             print_line(console, ("at: ", "dim"), ", ".join(rest), indent=5)
-    _more(len(report.idle) + report.idle_left_out - len(shown), console)
-
-
-def _more(left: int, console: Console) -> None:
-    if left > 0:
-        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
-
-
-def _table(table: Table, console: Console, most: int) -> None:
-    """Print a table; on a narrow terminal each name has a line of its own."""
-    heads, found, left = table.shown(most)
-    print_heading(console, table.title)
-    rows = [heads, *found]
-    widths = [max(len(row[column]) for row in rows) for column in range(1, len(heads))]
-    lines = [
-        "  ".join(
-            f"{cell:>{width}}" if kind == "f" else f"{cell:<{width}}"
-            for cell, width, kind in zip(row[1:], widths, table.kinds[1:], strict=True)
-        )
-        for row in rows
-    ]
-    wide = console.width >= _WIDE
-    space = max(20, console.width - (4 + len(lines[0]) if wide else 2))
-    names = [shorten(row[0], space) for row in rows]
-    widest = max(map(len, names))
-    for number, (name, line) in enumerate(zip(names, lines, strict=True)):
-        text = f"  {name:<{widest}}  {line}" if wide else f"  {name}\n    {line}" if number else f"    {line}"
-        console.print(Text(text.rstrip(), "" if number else "dim"), soft_wrap=True)
-    _more(left, console)
+    print_more(console, len(report.idle) + report.idle_left_out - len(shown))
