@@ -77,7 +77,7 @@ def print_table(
 
 def print_fitted(console: Console, table: document.Table) -> None:
     """Print a table whose first column is cut so that rows fit; on a narrow terminal to a line of its own."""
-    left = {column for column, right in enumerate(table.right) if not right}
+    left = {0, *(column for column, right in enumerate(table.right) if not right)}
     space = console.width - 2
     if console.width >= WIDE:
         rest = table_lines(

@@ -180,6 +180,8 @@ def _span(span: Span, width: int, *, cell: bool = False) -> str:
     """One span; escaping drops blanks at the ends of prose, which part it from its neighbours."""
     if isinstance(span, Code):
         return markdown_cell(span, width) if cell else markdown_code(span, width)
+    if isinstance(span, Markdown):
+        return span
     if isinstance(span, Number):
         return markdown_figure(span)
     text = markdown_prose(span)

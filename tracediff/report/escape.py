@@ -118,7 +118,7 @@ def markdown_cell(value: object, width: int = 160) -> Markdown:
 
 def markdown_figure(text: str) -> Markdown:
     """Write a figure: only digits, signs and units, which cannot start any markup inside a cell."""
-    return Markdown(text.replace("<", "\\<").replace("~", "\\~"))
+    return Markdown(re.sub(r"([<>~])", r"\\\1", text))
 
 
 def markdown_block(text: str, language: str = "text") -> Markdown:

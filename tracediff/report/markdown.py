@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
 from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
+from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
 from tracediff.report.left_out import left_out
 from tracediff.report.tables import gap_order, kernel_order, range_order
@@ -110,35 +111,35 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         more=_findings(more[: budget.rows], scale),
         more_left=max(0, len(more) - budget.rows),
         kernels=_kernels(changed[:top], budget.width),
-        kernels_noise=_kernels(others[: budget.rows], budget.width),
+        kernels_noise=_kernels(others[: budget.rows], budget.width, len(others) - budget.rows),
         kernels_sure=len(changed) > top,
-        kernels_left=max(0, len(others) - budget.rows),
         compute=words.category_of_both(result, "compute", "→"),
-        ranges=_ranges(ranges[: budget.rows], budget.width),
-        ranges_left=max(0, len(ranges) - budget.rows),
-        gaps=_gaps(gaps[: budget.rows], budget.width),
-        gaps_left=max(0, len(gaps) - budget.rows),
+        folds=[
+            ("Idle gaps of the GPU by cause", _gaps(gaps, budget)),
+            ("NVTX ranges (host time, children included)", _ranges(ranges, budget)),
+            ("Step time by phase: mean and tails", _phases(result, budget.rows)),
+            (f"{len(result.ranks)} ranks", _ranks(result, budget.rows)),
+            ("Launch overhead", _launch(result)),
+            ("GIL and Python GC", _python(result, budget)),
+            (
+                "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads",
+                _system(result, budget.rows),
+            ),
+        ],
         hidden=_hidden(small_gaps, small_ranges, small),
-        phases=[phase for phase in result.phases if phase.baseline or phase.candidate][: budget.rows],
         top=top,
         rows=budget.rows,
         problems=[f"{status}: {text}" for status, text in words.problems(result)[: budget.rows]],
-        missing=[text for kind in words.KINDS if (text := words.missing(result, kind))]
-        + system_words.missing(result),
-        system_words=system_words,
+        missing=words.all_missing(result) + system_words.missing(result),
         units=units,
         words=words,
         kpi_rows=_kpi(result, budget.rows),
         **sections.context(result),
-        rank_rows=rank_words.ordered(result.ranks),
-        rank_outliers=rank_words.outliers(result),
+        written=lambda blocks: markdown(blocks, budget.width),
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),
         cell=lambda value: markdown_cell(value, budget.width),
     )
-
-
-_Row = TypeVar("_Row", KernelRow, GapRow, RangeRow)
 
 
 def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
@@ -184,53 +185,189 @@ def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, obj
     return rows
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Rows of cells that are Markdown already, and the unit of their times."""
-
-    unit: str
-    rows: list[list[Markdown]]
+_Row = TypeVar("_Row", bound=KernelRow | GapRow | RangeRow)
 
 
-def _number(text: str) -> Markdown:
-    """Write a figure: only digits, signs and units, which cannot start any markup inside a cell."""
-    return Markdown(text.replace("<", "\\<").replace("~", "\\~"))
+def _more(left: int, what: str, field: str) -> list[Span]:
+    """Say what a table leaves out."""
+    return [f"Truncated: {left} {what} are in the JSON (", Code(field), ")."] if left > 0 else []
 
 
-def _table(rows: list[_Row], cells: Callable[[_Row], list[Markdown]]) -> _Table:
-    """The cells that name each row, then counts, times and the change on one scale."""
-    both = [side for row in rows for side in (row.baseline, row.candidate) if side]
-    scale = units.scale_for([side.ns_per_step for side in both] + [row.delta_ns for row in rows])
-    out = []
-    for row in rows:
-        sides = (row.baseline, row.candidate)
-        counts = [units.count(side.count_per_step) if side else "0" for side in sides]
-        count = counts[0] if counts[0] == counts[1] else " → ".join(counts)
-        times: list[str] = [scale.number(side.ns_per_step) if side else "-" for side in sides]
-        base = row.baseline.ns_per_step if row.baseline else 0.0
-        level = row.level if isinstance(row, KernelRow) else None
-        delta = units.delta(scale, row.delta_ns, base, level)
-        out.append(cells(row) + [_number(text) for text in (count, *times, delta.signed, delta.percent)])
-    return _Table(scale.unit, out)
+def _matched(
+    heads: Sequence[str], rows: Sequence[_Row], cells: Callable[[_Row], list[Span]], note: Sequence[Span] = ()
+) -> list[Block]:
+    """A table of the cells that name each row, then counts, times and the change on one scale."""
+    if not rows:
+        return []
+    scale = words.matched_scale(rows)
+    header = [
+        *heads,
+        "Count a step",
+        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta")),
+        "Change",
+    ]
+    found = [[*cells(row), *map(Number, words.matched_figures(row, scale, " → "))] for row in rows]
+    return [Table(header, found, note)]
 
 
-def _kernels(rows: list[KernelRow], width: int) -> _Table:
-    def cells(row: KernelRow) -> list[Markdown]:
+def _kernels(rows: list[KernelRow], width: int, left: int = 0) -> list[Block]:
+    def cells(row: KernelRow) -> list[Span]:
         sure = row.match in ("exact", "added", "removed")
-        match = row.match if sure else f"{row.match} {row.confidence:.2f}"
-        return [markdown_cell(names.kernel(row, width=width), width), _number(match)]
+        return [
+            Code(names.kernel(row, width=width)),
+            row.match if sure else f"{row.match} {row.confidence:.2f}",
+        ]
 
-    return _table(rows, cells)
-
-
-def _ranges(rows: list[RangeRow], width: int) -> _Table:
-    return _table(rows, lambda row: [markdown_cell(row.range, width), markdown_cell(row.thread, width)])
+    return _matched(("Kernel", "Match"), rows, cells, _more(left, "rows with smaller changes", "kernels"))
 
 
-def _gaps(rows: list[GapRow], width: int) -> _Table:
-    def cells(row: GapRow) -> list[Markdown]:
+def _ranges(rows: list[RangeRow], budget: _Budget) -> list[Block]:
+    note = _more(len(rows) - budget.rows, "rows with smaller changes", "ranges")
+    return _matched(
+        ("Range", "Thread"), rows[: budget.rows], lambda row: [Code(row.range), Code(row.thread)], note
+    )
+
+
+def _gaps(rows: list[GapRow], budget: _Budget) -> list[Block]:
+    def cells(row: GapRow) -> list[Span]:
         around = f"{names.short(row.previous)} → {names.short(row.next)}"
-        place = markdown_cell(row.range or row.thread or "-", width)
-        return [markdown_cell(words.cause(row.cause)), place, markdown_cell(around, width)]
+        return [Code(words.cause(row.cause)), Code(row.range or row.thread or "-"), Code(around)]
 
-    return _table(rows, cells)
+    note = _more(len(rows) - budget.rows, "rows with smaller changes", "gaps")
+    return _matched(("Cause", "Range", "Kernels around"), rows[: budget.rows], cells, note)
+
+
+def _both(values: Iterable[float | None], write: Callable[[float], str]) -> Number:
+    return Number(" → ".join("-" if value is None else write(value) for value in values))
+
+
+def _phases(result: Result, most: int) -> list[Block]:
+    rows = [phase for phase in result.phases if phase.baseline or phase.candidate][:most]
+    if not rows:
+        return []
+    sides = [(row.baseline, row.candidate) for row in rows]
+    scale = units.scale_for([side.p99_ns for both in sides for side in both if side])
+    cells: list[list[Span]] = [
+        [
+            Code(row.phase),
+            _both((getattr(side, "steps", None) for side in both), str),
+            *(
+                _both((getattr(side, name, None) for side in both), scale.number)
+                for name in ("mean_ns", "p50_ns", "p99_ns")
+            ),
+        ]
+        for row, both in zip(rows, sides, strict=True)
+    ]
+    header = ("Phase", "Steps", *(f"{name}, {scale.unit}" for name in ("Mean", "p50", "p99")))
+    note = (
+        "All whole steps of each phase, whatever their workload; the step time above compares like with like."
+    )
+    return [Table(header, cells, [note])]
+
+
+def _ranks(result: Result, most: int) -> list[Block]:
+    if len(result.ranks) < 2:
+        return []
+    scale = units.scale_for([ns for row in result.ranks for ns in (row.baseline_ns, row.candidate_ns)])
+    heads = ("Baseline", "Candidate", "Delta", "Own time, delta")
+    header = (
+        "Rank",
+        *(f"{name}, {scale.unit}" for name in heads),
+        "Last in",
+        f"Waiting for peers, {scale.unit}",
+    )
+    rows = [
+        [
+            Number(str(row.rank)), _both([row.baseline_ns], scale.number), _both([row.candidate_ns], scale.number),
+            _both([row.delta_ns], scale.signed), _both([row.delta_own_ns], scale.signed),
+            _both((row.baseline_last, row.candidate_last), units.share),
+            _both((row.baseline_comm_wait_ns, row.candidate_comm_wait_ns), scale.number),
+        ]
+        for row in rank_words.ordered(result.ranks)[:most]
+    ]  # fmt: skip
+    note = _more(len(result.ranks) - most, "more ranks", "ranks")
+    return [*(Paragraph([text]) for text in rank_words.outliers(result)), Table(header, rows, note)]
+
+
+def _launch(result: Result) -> list[Block]:
+    both = (result.launch.baseline, result.launch.candidate)
+    if not any(side.kernels_per_step for side in both):
+        return []
+    scale = units.scale_for([ns for side in both for ns in (side.api_ns_per_step, side.exposed_ns_per_step)])
+    rows: list[list[Span]] = [
+        [name, *(Number(write(getattr(side, field))) for side in both)]
+        for name, field, write in (
+            ("launching calls", "calls_per_step", units.count),
+            ("graph launches", "graph_launches_per_step", units.count),
+            ("kernels", "kernels_per_step", units.count),
+            ("kernels launched by graphs", "graph_coverage", units.share),
+            ("host time in launching calls", "api_ns_per_step", scale.time),
+            ("of it, GPU idle for it", "exposed_ns_per_step", scale.time),
+        )
+    ]
+    return [Table(("A step", "Baseline", "Candidate"), rows)]
+
+
+def _python(result: Result, budget: _Budget) -> list[Block]:
+    """Waits for the GIL and pauses of the garbage collector, by thread."""
+
+    def cells(write: Callable[[float], str], *values: float | None) -> list[Number]:
+        return [Number(system_words.NOT_CAPTURED if value is None else write(value)) for value in values]
+
+    blocks: list[Block] = []
+    if result.gil.rows:
+        time = units.scale_for(
+            [ns for row in result.gil.rows for ns in (row.baseline_wait_ns, row.candidate_wait_ns)]
+        ).time
+        waits = (
+            f"{name}, {side}"
+            for name in ("GIL wait", "GPU idle for it")
+            for side in ("baseline", "candidate")
+        )
+        rows: list[list[Span]] = [
+            [
+                Markdown(f"{markdown_cell(row.thread, budget.width)} {markdown_prose(row.phase)}"),
+                *cells(
+                    time,
+                    row.baseline_wait_ns,
+                    row.candidate_wait_ns,
+                    row.baseline_exposed_ns,
+                    row.candidate_exposed_ns,
+                ),
+            ]
+            for row in result.gil.rows[: budget.rows]
+        ]
+        blocks.append(Table(("Thread", *waits), rows))
+    if result.gc.rows:
+        time = units.scale_for(
+            [ns for row in result.gc.rows for ns in (row.baseline_ns, row.candidate_ns)]
+        ).time
+        rows = [
+            [
+                Code(row.thread), row.generation, *cells(units.count, row.baseline_count, row.candidate_count),
+                *cells(time, row.baseline_ns, row.candidate_ns),
+            ]
+            for row in result.gc.rows[: budget.rows]
+        ]  # fmt: skip
+        header = (
+            "Thread",
+            "GC generation",
+            "Pauses a step, baseline",
+            "candidate",
+            "Time, baseline",
+            "candidate",
+        )
+        blocks.append(Table(header, rows))
+    return blocks
+
+
+def _system(result: Result, most: int) -> list[Block]:
+    if result.system is None:
+        return []
+    blocks: list[Block] = [*system_words.tables(result.system, most)]
+    metrics = system_words.metrics(result.system, most)
+    if metrics:
+        parts = (part.capitalize() for part in system_words.METRIC_PARTS.values())
+        rows = [[Code(metric), device, *map(Number, values)] for metric, device, values in metrics]
+        blocks.append(Table(("GPU metric, means of samples", "Device", *parts), rows))
+    return blocks + [Paragraph([f"{text}."]) for text in system_words.sampling(result.system)[:most]]

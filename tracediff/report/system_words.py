@@ -17,6 +17,7 @@ from tracediff.model import (
 )
 from tracediff.model.common import ABSENT
 from tracediff.report import units, words
+from tracediff.report.document import Code, Number, Table
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
 # field of a side of a row of memory, and whether it counts bytes
@@ -44,41 +45,57 @@ def missing(result: Result) -> list[str]:
     return [words.missing(result, kind) for kind, side in sides.items() if side not in ("", "either side")]
 
 
-def host_work(system: System, limit: int) -> tuple[units.Scale, list[tuple[str, str, str, str]]]:
-    """Rows of (range, what, baseline, candidate) of parts told by a call or a switch, those that changed most first."""
-    rows = [row for row in system.host_work if row.kind != "rest"][:limit]
-    scale = units.scale_for([value for row in rows for value in (row.baseline_ns, row.candidate_ns)])
-    return scale, [
-        (
-            row.range or row.thread,
-            what(row.kind, row.call),
-            _time(row.baseline_ns, scale),
-            _time(row.candidate_ns, scale),
-        )
-        for row in rows
+def tables(system: System, limit: int) -> list[Table]:
+    """Host work by call, calls of communication, payloads and CUDA's memory on both sides; what changed most comes first."""
+    work = [row for row in system.host_work if row.kind != "rest"][:limit]
+    calls = system.comm_calls[:limit]
+    memory = [(row.kind, of_memory(row.baseline), of_memory(row.candidate)) for row in system.memory]
+    scales = [
+        units.scale_for([ns for row in rows for ns in (row.baseline_ns, row.candidate_ns)])
+        for rows in (work, calls)
     ]
+    sides = ("Baseline, a step", "Candidate, a step")
+    found = [
+        Table(
+            ("Host work in", "of it", *sides),
+            [
+                [Code(row.range or row.thread), Code(what(row.kind, row.call)),
+                 *(Number(NOT_CAPTURED if ns is None else scales[0].time(ns)) for ns in (row.baseline_ns, row.candidate_ns))]
+                for row in work
+            ],
+            title="Host work by call (a step)",
+        ),
+        Table(
+            ("Call", "Thread", *sides),
+            [
+                [Code(row.call), Code(row.thread),
+                 comm_side(scales[1], row.baseline_count, row.baseline_ns, row.baseline_bytes, row.baseline_bytes_per_call),
+                 comm_side(scales[1], row.candidate_count, row.candidate_ns, row.candidate_bytes, row.candidate_bytes_per_call)]
+                for row in calls
+            ],
+            note=[text] if (text := no_bytes(system.comm_calls)) else (),
+            title="Calls of MPI and NCCL (host, a step)",
+        ),
+        Table(
+            ("Payload of range", "Thread", "Baseline, mean", "Candidate, mean"),
+            [
+                [Code(row.range), Code(row.thread), Number(payload_side(row.baseline)), Number(payload_side(row.candidate))]
+                for row in system.payloads[:limit]
+            ],
+            title="Payloads of NVTX ranges (mean)",
+        ),
+        Table(
+            ("Memory", *sides),
+            [row for row in memory if row[1] != row[2] or not row[1].startswith(_NONE)],
+            title="CUDA's memory (a step)",
+        ),
+    ]  # fmt: skip
+    return [table for table in found if table.rows]
 
 
 def what(kind: str, call: str) -> str:
     """A part of host work as people read it: the call, or what else was recorded."""
     return call or KINDS[kind]
-
-
-def _time(ns: float | None, scale: units.Scale) -> str:
-    return NOT_CAPTURED if ns is None else scale.time(ns)
-
-
-def comm_calls(system: System, limit: int) -> list[tuple[str, str, str, str]]:
-    """Rows of (call, thread, baseline, candidate), those that changed most first."""
-    rows = system.comm_calls[:limit]
-    scale = units.scale_for([value for row in rows for value in (row.baseline_ns, row.candidate_ns)])
-    return [
-        (
-            row.call, row.thread, comm_side(scale, row.baseline_count, row.baseline_ns, row.baseline_bytes, row.baseline_bytes_per_call),
-            comm_side(scale, row.candidate_count, row.candidate_ns, row.candidate_bytes, row.candidate_bytes_per_call),
-        )
-        for row in rows
-    ]  # fmt: skip
 
 
 def comm_side(
@@ -137,20 +154,6 @@ def number(value: float) -> str:
 def change(delta: float | None) -> str:
     """A difference of such numbers with its sign; empty where there is none."""
     return "" if delta is None else "0" if not delta else f"{'+' if delta > 0 else '-'}{number(abs(delta))}"
-
-
-def payloads(system: System, limit: int) -> list[tuple[str, str, str, str]]:
-    """Rows of (range, thread, baseline, candidate), those that changed most first."""
-    return [
-        (row.range, row.thread, payload_side(row.baseline), payload_side(row.candidate))
-        for row in system.payloads[:limit]
-    ]
-
-
-def memory(system: System) -> list[tuple[str, str, str]]:
-    """Rows of (kind, baseline, candidate) of memory that a step allocates or frees, or whose peak differs."""
-    rows = [(row.kind, of_memory(row.baseline), of_memory(row.candidate)) for row in system.memory]
-    return [row for row in rows if row[1] != row[2] or not row[1].startswith(_NONE)]
 
 
 def of_memory(side: MemorySide | None) -> str:

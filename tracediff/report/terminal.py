@@ -8,13 +8,15 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, KernelRow, Result, Section, System
+from tracediff.model import Finding, Result, Section, System
 from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.console import (
     TONES,
+    WIDE,
     has_unicode,
     print_heading,
     print_line,
+    print_more,
     print_table,
     print_warnings,
     table_lines,
@@ -24,7 +26,6 @@ from tracediff.report.left_out import left_out
 from tracediff.report.tables import kernel_order
 from tracediff.report.waterfall import text_lines
 
-_WIDE = 110  # columns from which a kernel and its figures share a line
 _STATUS = {"fail": "red", "warn": "yellow"}
 
 
@@ -117,9 +118,7 @@ def _findings(result: Result, console: Console, top: int) -> None:
     print_heading(console, "Findings")
     for finding in shown:
         _finding(finding, scale, console)
-    left = len(result.findings) - len(shown)
-    if left:
-        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
+    print_more(console, len(result.findings) - len(shown))
 
 
 def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
@@ -156,13 +155,12 @@ def _kernels(result: Result, console: Console, top: int) -> None:
         print_line(console, (f"All {len(rows):,} rows are in the HTML report and the JSON", "dim"))
         return
     shown = sorted(rows, key=kernel_order)[:top]
-    sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
-    scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
+    scale = words.matched_scale(shown)
     print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
     header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")
-    figures = [_kernel_cells(row, scale) for row in shown]
+    figures = [[row.match, *words.matched_figures(row, scale, " > ")] for row in shown]
     width = console.width - 2
-    if console.width >= _WIDE:
+    if console.width >= WIDE:
         width -= 2 + len(table_lines(console, header[1:], figures)[0])
     cells = [(names.kernel(row, width=width), *own) for row, own in zip(shown, figures, strict=True)]
     print_table(console, header, cells, left=(0, 1))
@@ -182,45 +180,15 @@ def _ranks(result: Result, console: Console) -> None:
         print_line(console, (words.sentence(rank_words.skew(one)), "dim"))
 
 
-def _kernel_cells(row: KernelRow, scale: units.Scale) -> tuple[str, ...]:
-    before, after = row.baseline, row.candidate
-    delta = units.delta(scale, row.delta_ns, before.ns_per_step if before else 0.0, row.level)
-    counts = [units.count(side.count_per_step) if side else "0" for side in (before, after)]
-    times = [scale.number(side.ns_per_step) if side else "-" for side in (before, after)]
-    count = counts[0] if counts[0] == counts[1] else " > ".join(counts)
-    return row.match, count, times[0], times[1], delta.signed, delta.percent
-
-
 def _system(system: System, console: Console, top: int) -> None:
     """Print which calls host work lay in, those of communication, and what was allocated."""
-    _, rows = system_words.host_work(system, top)
-    if rows:
-        print_heading(console, "Host work by call (a step)")
-    for place, what, one, other in rows:
-        print_line(
-            console, shorten(place, 60), (f"  {shorten(what, 60)}  ", "dim"), f"{one} -> {other}", hang=3
-        )
-    calls = system_words.comm_calls(system, top)
-    if calls:
-        print_heading(console, "Calls of MPI and NCCL (host, a step)")
-    for call, thread, one, other in calls:
-        print_line(
-            console, shorten(call, 60), (f"  {shorten(thread, 60)}  ", "dim"), f"{one} -> {other}", hang=3
-        )
-    if calls and system_words.no_bytes(system.comm_calls):
-        print_line(console, (system_words.no_bytes(system.comm_calls), "dim"), hang=3)
-    payloads = system_words.payloads(system, top)
-    if payloads:
-        print_heading(console, "Payloads of NVTX ranges (mean)")
-    for place, thread, one, other in payloads:
-        print_line(
-            console, shorten(place, 60), (f"  {shorten(thread, 60)}  ", "dim"), f"{one} -> {other}", hang=3
-        )
-    memory = system_words.memory(system)
-    if memory:
-        print_heading(console, "CUDA's memory (a step)")
-    for kind, one, other in memory:
-        print_line(console, f"{kind}: {one} -> {other}", hang=3)
+    for table in system_words.tables(system, top):
+        print_heading(console, table.title)
+        for name, *detail, one, other in table.rows:
+            middle = (f"  {shorten(detail[0], 60)}  ", "dim") if detail else ": "
+            print_line(console, shorten(name, 60), middle, f"{one} -> {other}", hang=3)
+        if table.note:
+            print_line(console, ("".join(table.note), "dim"), hang=3)
     _gpu_metrics(system, console, top)
 
 
@@ -243,8 +211,7 @@ def _gpu_metrics(system: System, console: Console, top: int) -> None:
 
 def _doubts(result: Result, console: Console) -> None:
     problems = words.problems(result)
-    missing = [text for kind in words.KINDS if (text := words.missing(result, kind))]
-    missing += system_words.missing(result)
+    missing = words.all_missing(result) + system_words.missing(result)
     if problems:
         print_heading(console, "Differences between the captures")
         for status, text in problems:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import (
     Evidence,
     Finding,
+    GapRow,
+    KernelRow,
+    RangeRow,
     Result,
     SideInput,
     Step,
@@ -244,6 +248,22 @@ def category_of_both(result: Result, category: str, arrow: str) -> str:
     sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
     scale = units.scale_for(sides)
     return "" if None in sides else f" {arrow} ".join(scale.time(value or 0.0) for value in sides)
+
+
+def matched_scale(rows: Sequence[KernelRow | GapRow | RangeRow]) -> units.Scale:
+    """Choose the one scale of rows of both sides."""
+    sides = [side for row in rows for side in (row.baseline, row.candidate) if side]
+    return units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in rows])
+
+
+def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arrow: str) -> list[str]:
+    """Write a row of both sides: count, time of each side, difference and percentage."""
+    sides = (row.baseline, row.candidate)
+    counts = [units.count(side.count_per_step) if side else "0" for side in sides]
+    times = [scale.number(side.ns_per_step) if side else "-" for side in sides]
+    level = row.level if isinstance(row, KernelRow) else None
+    delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0, level)
+    return [arrow.join(dict.fromkeys(counts)), *times, delta.signed, delta.percent]
 
 
 def problems(result: Result) -> list[tuple[str, str]]:
