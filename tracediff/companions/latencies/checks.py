@@ -246,15 +246,13 @@ def _drift(side: Sequence[Run]) -> _Seen:
 
 
 def _outliers(side: Sequence[Run]) -> _Seen:
-    far = [int(np.count_nonzero(outlying(run.values))) for run in side]
+    far = sum(int(np.count_nonzero(outlying(run.values))) for run in side)
     whole = sum(len(run.values) for run in side)
-    moved = [_moved(run.values) for run in side]
-    most = max(moved, key=abs)
-    text = f"{sum(far):,} of {whole:,} ({100 * sum(far) / whole:.1f} %); they move the mean by {100 * most:+.1f} %"
-    return _Seen(
-        sum(far) <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN,
-        text if sum(far) else f"none of {whole:,}",
-    )
+    if not far:
+        return _Seen(True, f"none of {whole:,}")
+    most = max((_moved(run.values) for run in side), key=abs)
+    text = f"{far:,} of {whole:,} ({100 * far / whole:.1f} %); they move the mean by {100 * most:+.1f} %"
+    return _Seen(far <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN, text)
 
 
 def _moved(values: Floats) -> float:
@@ -275,13 +273,10 @@ def _related(side: Sequence[Run]) -> _Seen:
 
 def _modes(side: Sequence[Run]) -> _Seen:
     for run in side:
-        found = modes(run.values)
-        if found:
+        if found := modes(run.values):
             low, high, share = found
-            return _Seen(
-                False,
-                f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}",
-            )
+            text = f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}"
+            return _Seen(False, text)
     return _Seen(True, "one")
 
 
@@ -306,17 +301,11 @@ def _queued(side: Sequence[Run]) -> _Seen:
     for run in side:
         ordered = np.sort(run.values)
         slow = max(1, len(ordered) // 20)
-        middle, total = float(np.median(ordered)), float(ordered.sum())
-        if (
-            len(ordered) >= 20
-            and ordered.mean() > QUEUED_MEAN * middle
-            and ordered[-slow:].sum() > QUEUED_SHARE * total
-        ):
-            share = 100 * float(ordered[-slow:].sum()) / total
-            return _Seen(
-                False,
-                f"the slowest twentieth holds {share:.0f} % of the time{_in(run, side)}, as if a queue was filled",
-            )
+        share = float(ordered[-slow:].sum()) / (float(ordered.sum()) or 1.0)
+        far = ordered.mean() > QUEUED_MEAN * float(np.median(ordered))
+        if len(ordered) >= 20 and far and share > QUEUED_SHARE:
+            text = f"the slowest twentieth holds {100 * share:.0f} % of the time{_in(run, side)}, as if a queue was filled"
+            return _Seen(False, text)
     return _Seen(True, "no sign of calls that only enqueue")
 
 

@@ -115,11 +115,8 @@ def _read_as(run: LatencyRun) -> str:
 def doubts(found: Latencies) -> str:
     """Name the checks that did not pass; empty where all did."""
     bad = [check.name.replace("_", " ") for check in found.checks if check.status != "ok"]
-    return (
-        f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass: {', '.join(bad)}"
-        if bad
-        else ""
-    )
+    head = f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass"
+    return f"{head}: {', '.join(bad)}" if bad else ""
 
 
 def outliers(side: LatencySide) -> str:
@@ -138,14 +135,8 @@ def outliers(side: LatencySide) -> str:
 
 def notes(found: Latencies) -> list[str]:
     """What was left out of files, once each."""
-    return list(
-        dict.fromkeys(
-            f"{run.name}: {run.note}"
-            for side in (found.baseline, found.candidate)
-            for run in side.runs
-            if run.note
-        )
-    )
+    runs = [*found.baseline.runs, *found.candidate.runs]
+    return list(dict.fromkeys(f"{run.name}: {run.note}" for run in runs if run.note))
 
 
 def traced(found: Latencies) -> list[str]:

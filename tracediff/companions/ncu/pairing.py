@@ -193,9 +193,7 @@ def regrouped(
     `rows`: those of a comparison of steps, whose counts a step go before the numbers of profiled launches.
     """
     times = _launches_for_one(pairing, before, after, rows)
-    if abs(times) < 2:
-        return pairing, ""
-    if not related(pairing.baseline[0].name, pairing.candidate[0].name):
+    if not times or not related(pairing.baseline[0].name, pairing.candidate[0].name):
         return pairing, ""
     one, other = before[pairing.baseline[0]], after[pairing.candidate[0]]
     small, large = (one, other) if times > 0 else (other, one)
@@ -213,11 +211,10 @@ def regrouped(
         f"taken for {_kernels(number) if times > 0 else _kernels(1)} -> {1 if times > 0 else number}: {counts}, and a launch of the"
         f" {sides[0]} moves {min(ratios):.1f} x the bytes of one of the {sides[1]}"
     )
+    found = replace(pairing, match="fused" if times > 0 else "split", confidence=_CONFIDENCE)
     if times > 0:
-        return replace(
-            pairing, match="fused", confidence=_CONFIDENCE, baseline=pairing.baseline * number
-        ), note
-    return replace(pairing, match="split", confidence=_CONFIDENCE, candidate=pairing.candidate * number), note
+        return replace(found, baseline=pairing.baseline * number), note
+    return replace(found, candidate=pairing.candidate * number), note
 
 
 def undecided(pairing: Pairing, before: Known, after: Known, rows: Sequence[KernelRow]) -> str:

@@ -194,9 +194,9 @@ def _kind(metric: str, figures: Sequence[TrtexecFigure]) -> str:
 
 def _enqueue_bound(figures: Sequence[TrtexecFigure], side: int) -> bool:
     """Whether trtexec would say that throughput may be bound by enqueue time."""
-    medians = {}
-    for one in figures:
-        medians[one.metric] = (one.candidate if side else one.baseline).get("median", math.nan)
+    medians = {
+        one.metric: (one.candidate if side else one.baseline).get("median", math.nan) for one in figures
+    }
     return medians.get("enqueue", math.nan) > _ENQUEUE_BOUND * medians.get("gpu_compute", math.nan)
 
 
@@ -293,12 +293,8 @@ def _between(sides: Sequence[Side]) -> list[Note]:
     logs = [[run.log for run in side.runs if run.log] for side in sides]
     devices = [sorted({log.device for log in of if log.device}) for of in logs]
     if all(devices) and devices[0] != devices[1]:
-        notes.append(
-            Note(
-                "trtexec-devices-differ",
-                f"measured on {', '.join(devices[0])} and on {', '.join(devices[1])}",
-            )
-        )
+        before, after = map(", ".join, devices)
+        notes.append(Note("trtexec-devices-differ", f"measured on {before} and on {after}"))
     options = [
         {name: {log.options[name] for log in of if name in log.options} for log in of for name in log.options}
         for of in logs
@@ -327,11 +323,8 @@ def summarise(values: Floats, percents: tuple[float, ...] = PERCENTILES) -> dict
     """Return mean, min, max, median and percentiles of some values."""
     ordered = np.sort(values)
     found = {
-        "mean": float(values.mean()),
-        "min": float(ordered[0]),
-        "max": float(ordered[-1]),
-        "median": float(np.median(ordered)),
-    }
+        "mean": float(values.mean()), "min": float(ordered[0]), "max": float(ordered[-1]), "median": float(np.median(ordered)),
+    }  # fmt: skip
     return found | {f"p{one:g}": percentile(ordered, one) for one in percents}
 
 
@@ -358,11 +351,8 @@ def figures_of(run: Run) -> RunFigures:
             if times is None or metric not in values or (metric in ("enqueue", "throughput") and not differ):
                 values[metric], source[metric] = figures, "log"
     rounded = None
-    if (
-        times is not None
-        and source.get("enqueue") == "times"
-        and times.rounding > _ROUNDED * values["enqueue"]["mean"]
-    ):
+    of_stamps = times is not None and source.get("enqueue") == "times"
+    if times is not None and of_stamps and times.rounding > _ROUNDED * values["enqueue"]["mean"]:
         rounded = times.rounding
         del values["enqueue"], source["enqueue"]
     return RunFigures(

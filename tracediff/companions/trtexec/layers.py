@@ -235,17 +235,15 @@ def _levels(
     pairings: Sequence[Pairing], baseline: Engine, candidate: Engine, total_ns: float
 ) -> list[Evidence | None]:
     """How far each delta can be believed; None where a side has no time."""
+    if not pairings or not len(baseline.times) or not len(candidate.times):
+        return [None] * len(pairings)
     runs = [
-        np.stack([np.nansum(engine.times[:, list(numbers)], axis=1) for numbers in columns], axis=1)
-        if len(engine.times) and columns
-        else np.zeros((0, len(columns)))
-        for engine, columns in (
-            (baseline, [one.baseline for one in pairings]),
-            (candidate, [one.candidate for one in pairings]),
+        np.stack([np.nansum(times[:, list(numbers)], axis=1) for numbers in columns], axis=1)
+        for times, columns in (
+            (baseline.times, [one.baseline for one in pairings]),
+            (candidate.times, [one.candidate for one in pairings]),
         )
     ]
-    if not len(runs[0]) or not len(runs[1]) or not pairings:
-        return [None] * len(pairings)
     cells = estimates(runs[0], runs[1], ["compute"] * len(pairings))
     return list(of_means(levels(cells, total_ns)[0], cells))
 

@@ -305,18 +305,20 @@ class _Layers(msgspec.Struct):
     layers: list[str | _Layer] = msgspec.field(name="Layers", default=[])
 
 
+_DURATIONS = {
+    "gpu_compute": ("computeMs",), "latency": ("latencyMs",), "h2d": ("h2dMs", "inMs"), "d2h": ("d2hMs", "outMs"),
+}  # fmt: skip
+
+
 def read_times(path: Path) -> Times:
     """Read `--exportTimes`. Raises `TracediffError`: trtexec-large, -damaged, -empty, -bad-number."""
     rows = _decoded(path, list[_Iteration])
     if not rows:
         raise _error("trtexec-empty", f"{path.name} holds no iteration")
     stamps = _column(path, rows, "startH2dMs", "startInMs"), _column(path, rows, "endD2hMs", "endOutMs")
-    values = {
-        "gpu_compute": _durations(path, rows, "computeMs"),
-        "latency": _durations(path, rows, "latencyMs"),
-        "h2d": _durations(path, rows, "h2dMs", "inMs"),
-        "d2h": _durations(path, rows, "d2hMs", "outMs"),
-    }
+    values = {metric: _column(path, rows, *names) for metric, names in _DURATIONS.items()}
+    for metric, one in values.items():
+        _at_least_zero(path, one, _DURATIONS[metric][0])
     largest = max(float(np.abs(one).max()) for one in stamps)
     if any(row.startEnqMs is not None for row in rows):
         start, end = (_column(path, rows, name) for name in ("startEnqMs", "endEnqMs"))
@@ -343,12 +345,6 @@ def _column(path: Path, rows: list[_Iteration], *names: str) -> Floats:
     (bad,) = np.nonzero(~(np.abs(found) < MOST))
     if len(bad):
         raise _bad(path, f"iteration {bad[0]} has no finite {names[0]}")
-    return found
-
-
-def _durations(path: Path, rows: list[_Iteration], *names: str) -> Floats:
-    found = _column(path, rows, *names)
-    _at_least_zero(path, found, names[0])
     return found
 
 
@@ -463,8 +459,10 @@ _STATUS = re.compile(r"&&&& (\w+) TensorRT\.trtexec(?: \[TensorRT v(\d{4,6})\])?
 _FIGURE = re.compile(r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (?=min = )(.*)")
 _VALUE = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%\)) = (\S+) ms")
 _THROUGHPUT = re.compile(r"Throughput: (\S+) qps")
-_WARMUP = re.compile(r"Warmup completed (\d+) queries over ")
-_QUERIES = re.compile(r"Timing trace has (\d+) queries over ")
+_COUNTS = {
+    "warmups": re.compile(r"Warmup completed (\d{1,18})\d* queries over "),
+    "queries": re.compile(r"Timing trace has (\d{1,18})\d* queries over "),
+}
 _UNSTABLE = re.compile(r"\* GPU compute time is unstable, with coefficient of variance = (\d+(?:\.\d+)?)%")
 _SECTION = re.compile(r"=== (.{1,60}) ===\Z")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z() -]{0,40}?) ?: (.{1,400})\Z")
@@ -499,9 +497,8 @@ def read_log(path: Path) -> Log | None:
     if found.throughput is None and not found.figures:
         return None
     return Log(
-        version_text(found.version), found.device, found.options,
-        found.profiler and found.options_of_profiling.get("Separate profiling") == "Disabled",
-        found.figures, found.throughput, found.queries, found.warmups, found.unstable,
+        version_text(found.version), found.device, found.options, found.profiler and found.together, found.figures,
+        found.throughput, found.counts.get("queries"), found.counts.get("warmups"), found.unstable,
     )  # fmt: skip
 
 
@@ -529,12 +526,10 @@ class _Reader:
         self.name = name
         self.section = self.version = self.device = self.status = ""
         self.options: dict[str, str] = {}
-        self.options_of_profiling: dict[str, str] = {}
-        self.profiler = False
+        self.profiler = self.together = False  # layers are profiled, and with the latencies
         self.figures: dict[str, dict[str, float]] = {}
         self.throughput: float | None = None
-        self.queries: int | None = None
-        self.warmups: int | None = None
+        self.counts: dict[str, int] = {}
         self.unstable: float | None = None
 
     def line(self, raw: str) -> None:
@@ -554,10 +549,8 @@ class _Reader:
                 f"p{percent}" if percent else word: 1e6 * self._number(value, f"{found[1]}, {word}")
                 for word, percent, value in _VALUE.findall(found[2])
             }
-        elif found := _WARMUP.match(text):
-            self.warmups = int(found[1][:18])
-        elif found := _QUERIES.match(text):
-            self.queries = int(found[1][:18])
+        elif counts := {name: int(found[1]) for name, one in _COUNTS.items() if (found := one.match(text))}:
+            self.counts |= counts
         elif found := _UNSTABLE.match(text):
             self.unstable = float(found[1])
         elif found := _OPTION.match(text):
@@ -571,7 +564,7 @@ class _Reader:
             before = self.options.get(name)
             self.options[name] = value if before is None or before == value else f"{before}, {value}"
         elif self.section == "Inference Options" and name == "Separate profiling":
-            self.options_of_profiling[name] = value
+            self.together = value == "Disabled"
         elif self.section == "Reporting Options":
             self.profiler |= (name == "Profile" and value == "Enabled") or name == "Export profile to JSON file"  # fmt: skip
 
