@@ -1,4 +1,4 @@
-"""The result of a comparison, a module a section of it: one object (`Result`), every report and the JSON file are made from it.
+"""The result of a comparison: one object (`Result`), from which every report and the JSON file are made.
 
 All times are ns a step (floats, because they are means over steps) unless a field says otherwise; `delta_ns` is candidate -
 baseline, so positive is slower. The package imports nothing of the project. What is no part of a comparison of steps has
