@@ -14,9 +14,9 @@ from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Result, Stratum
 from tracediff.report.html import render_html
-from tracediff.report.left_out import left_out
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
+from tracediff.report.words import left_out
 
 
 def stratum(steps: tuple[int, int], shares: tuple[float, float] | tuple[None, None], reason: str) -> Stratum:

@@ -19,7 +19,6 @@ from tracediff.report import (
     names,
     palette,
     rank_words,
-    recorder,
     sections,
     system_words,
     templates,
@@ -31,9 +30,9 @@ from tracediff.report import (
 from tracediff.report import tables as rows
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.figures import gil_grid
-from tracediff.report.left_out import left_out
 from tracediff.report.markdown import render_markdown
 from tracediff.report.waterfall import NARROW, render_svg
+from tracediff.report.words import left_out
 
 _LONGEST_NAME = 600
 
@@ -141,7 +140,6 @@ def helpers() -> dict[str, Any]:
         "units": units,
         "words": words,
         "system_words": system_words,
-        "recorder": recorder,
         "names": names,
         "palette": palette,
         "figures": figures,
@@ -162,8 +160,8 @@ def helpers() -> dict[str, Any]:
         "NOISE": units.NOISE,
         "gil_grid": gil_grid,
         "two": True,  # sides
-        "workload": timelines.workload,
-        "workload_name": timelines.workload_name,
+        "workload": words.workload,
+        "workload_name": words.workload_name,
         "kernel_sql": _kernel_sql,
         "timeline_words": timelines.WORDS,
         "KINDS": {*timelines.WORDS, *palette.BY_KEY},

@@ -11,9 +11,9 @@ from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
 from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
 from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
-from tracediff.report.left_out import left_out
 from tracediff.report.tables import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
+from tracediff.report.words import left_out
 
 LIMIT = 65_536  # characters of a GitHub comment
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"

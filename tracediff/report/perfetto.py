@@ -18,7 +18,7 @@ from tracediff.comparison.timeline import SIDES, PairedRuns
 from tracediff.kernels.categories import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
-from tracediff.report.timelines import workload_name
+from tracediff.report.words import workload_name
 from tracediff.steps.pairs import Pair, PairedStep
 from tracediff.steps.timelines import accounting_of
 

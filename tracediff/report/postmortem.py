@@ -29,8 +29,8 @@ from tracediff.report.document import (
     Table,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.left_out import left_out
 from tracediff.report.waterfall import render_svg
+from tracediff.report.words import left_out
 
 MOST, LISTED = 12, 40  # causes told at length, and in the table
 CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}

@@ -25,11 +25,10 @@ from tracediff.report.console import (
 from tracediff.report.document import TableOf, markdown
 from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
 from tracediff.report.html import helpers, own_files
-from tracediff.report.left_out import left_out
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
-from tracediff.report.timelines import workload_name
+from tracediff.report.words import left_out, workload_name
 
 
 def render_show_html(report: Show) -> str:

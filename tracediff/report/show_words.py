@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model.show import IdleCause, Show, ShowCategory
-from tracediff.report import palette, recorder, units
+from tracediff.report import palette, units, words
 
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us
@@ -145,7 +145,7 @@ def machine(report: Show) -> str:
     if "driver" in known:
         parts.append(f"driver {known['driver']}")
     if "nsys" in known:
-        parts.append(known["nsys"] if recorder.by_torch(report) else f"nsys {known['nsys']}")
+        parts.append(known["nsys"] if words.by_torch(report) else f"nsys {known['nsys']}")
     return ", ".join(parts)
 
 

@@ -22,9 +22,9 @@ from tracediff.report.console import (
     table_lines,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.left_out import left_out
 from tracediff.report.tables import kernel_order
 from tracediff.report.waterfall import text_lines
+from tracediff.report.words import left_out
 
 _STATUS = {"fail": "red", "warn": "yellow"}
 

@@ -126,27 +126,6 @@ class Figure:
         return [one.step for one in self.sides if one.step is not None]
 
 
-def workload(stratum: Stratum, kind: str) -> str:
-    """Say in words which step of a stratum this is."""
-    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
-
-
-def workload_name(stratum: Stratum) -> str:
-    """Say in words what the steps of a stratum have in common."""
-    words = []
-    if stratum.ctx_reqs not in ("0", "?"):
-        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
-    if stratum.gen_reqs not in ("0", "?"):
-        words.append(_of(stratum.gen_reqs, "generation request"))
-    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
-    return name + (f": {' and '.join(words)}" if words else "")
-
-
-def _of(label: str, noun: str) -> str:
-    """`1 token`, `2 tokens`, `129-256 tokens`."""
-    return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
-
-
 def build(result: Result | Show) -> list[Figure]:
     """Lay out every timeline of the result."""
     if result.timelines is None:

@@ -15,6 +15,7 @@ from tracediff.model import (
     Result,
     SideInput,
     Step,
+    Stratum,
     Verdict,
     Where,
     causes,
@@ -22,7 +23,6 @@ from tracediff.model import (
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
-from tracediff.report.recorder import absent, capture_with
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,75 @@ SYSTEM_KINDS: dict[str, str] = {
     "gpu_metrics": "GPU metrics",
     "mpi": "MPI calls", "nccl": "NCCL's calls (its NVTX ranges)",
 }  # fmt: skip
+
+
+# Kind of trace -> what to add to the capture, as a command-line flag of nsys or a variable of the program.
+CAPTURE_WITH: dict[str, str] = {
+    "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
+    "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
+    "os_calls": "-t osrt", "context_switches": "--cpuctxsw=process-tree", "gpu_memory": "--cuda-memory-usage=true",
+    "gpu_metrics": "--gpu-metrics-devices=all (before nsys 2024.6: --gpu-metrics-device=all)",
+    "mpi": "-t mpi", "nccl": "-t nvtx",
+}  # fmt: skip
+# The same where torch.profiler recorded all.
+_WITH_TORCH: dict[str, str] = {
+    **dict.fromkeys(("kernels", "cuda_api", "memcpy", "sync", "graphs"), "ProfilerActivity.CUDA"),
+    "nvtx": "record_function", "gil": "nsys -t python-gil", "gc": "record_python_gc_info=True",
+    "os_calls": "nsys -t osrt", "context_switches": "nsys --cpuctxsw=process-tree",
+    "gpu_memory": "nsys --cuda-memory-usage=true", "gpu_metrics": "nsys --gpu-metrics-devices=all",
+    "mpi": "nsys -t mpi", "nccl": "nsys -t nvtx",
+}  # fmt: skip
+_TORCH = "torch.profiler"
+
+
+def capture_with(report: Result | Show, kind: str) -> str:
+    """What to record with so that a kind of trace is there."""
+    found = CAPTURE_WITH
+    if by_torch(report):
+        found = _WITH_TORCH
+    elif kind == "gil" and any(note.slug == "torch-profiler" for note in report.warnings):
+        found = _WITH_TORCH  # one side has it from nsys
+    return found.get(kind, "a wider -t")
+
+
+def absent(report: Result | Show, kind: str, where: str = "") -> str:
+    """Say that a kind of trace is not there (`where`: on which side), and how it would be.
+
+    Collections and NCCL's ranges leave no trace where none ran, so that one cannot be told from the other.
+    """
+    at = f" {where}" if where else ""
+    how = capture_with(report, kind)
+    if kind not in ("gc", "nccl"):
+        return f"not captured{at}. Capture with {how} to see it."
+    program = " (in TensorRT-LLM)" if kind == "gc" and not by_torch(report) else ""
+    return f"none seen{at}: none ran, or none was recorded. Capture with {how}{program} to see it."
+
+
+def by_torch(report: Result | Show) -> bool:
+    """Whether torch.profiler recorded everything: then there is no export of nsys, nor SQL on one."""
+    values = _versions(report)
+    return bool(values) and all(value.startswith(_TORCH) for value in values)
+
+
+def viewer(report: Result | Show) -> str:
+    """The program that shows the moments of a trace, by their ns from its start."""
+    if by_torch(report):
+        return "Perfetto"
+    return "nsys and Perfetto" if any(value.startswith(_TORCH) for value in _versions(report)) else "nsys"
+
+
+def _versions(report: Result | Show) -> list[str]:
+    """What both sides, or the one, say of their profiler; several of one side are one text."""
+    if isinstance(report, Show):
+        said = [fact.value for fact in report.machine if fact.name == "nsys"]
+    else:
+        said = [
+            text
+            for one in report.comparability.checks
+            if one.name == "nsys"
+            for text in (one.baseline, one.candidate)
+        ]
+    return [value for text in said for value in text.split(" | ")]
 
 
 def cause(key: str) -> str:
@@ -290,3 +359,61 @@ def mix_note(result: Result) -> str:
         f"Raw means differ by {scale.delta(raw)}: {scale.delta(mix.batch_mix_ns)} is a different mix of "
         f"steps, {scale.delta(mix.speed_ns)} is speed."
     )
+
+
+# Workloads, and those that are in no mean: a step time says nothing about them.
+
+_WORKLOADS_NAMED = 3  # further ones are summed up
+
+
+def workload(stratum: Stratum, kind: str) -> str:
+    """Say in words which step of a stratum this is."""
+    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
+
+
+def workload_name(stratum: Stratum) -> str:
+    """Say in words what the steps of a stratum have in common."""
+    words = []
+    if stratum.ctx_reqs not in ("0", "?"):
+        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
+    if stratum.gen_reqs not in ("0", "?"):
+        words.append(_of(stratum.gen_reqs, "generation request"))
+    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
+    return name + (f": {' and '.join(words)}" if words else "")
+
+
+def _of(label: str, noun: str) -> str:
+    """`1 token`, `2 tokens`, `129-256 tokens`."""
+    return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
+
+
+def left_out(result: Result | Show) -> list[str]:
+    """One sentence per workload, those with the most step time first; empty where every step counts."""
+    two = isinstance(result, Result)
+    out = [one for one in result.strata if not one.compared]
+    out.sort(key=lambda one: -max(one.baseline_share or 0.0, (one.candidate_share or 0.0) if two else 0.0))
+    size = _of_both if two else _of_one
+    texts = [f"{size([one])} ({workload_name(one)}): {one.reason}" for one in out[:_WORKLOADS_NAMED]]
+    if out[_WORKLOADS_NAMED:]:
+        texts.append(f"{size(out[_WORKLOADS_NAMED:])} of {len(out) - _WORKLOADS_NAMED} more workloads")
+    return [f"{'Left out of the comparison' if two else 'Not in the mean'}: {text}." for text in texts]
+
+
+def _of_one(strata: Sequence[Stratum]) -> str:
+    share = units.share(sum(one.baseline_share or 0.0 for one in strata))
+    return f"{share} of the time of all steps, {units.counted(sum(one.baseline_steps for one in strata), 'step')}"
+
+
+def _of_both(strata: Sequence[Stratum]) -> str:
+    """Steps and step time of some strata, on both sides; no time where an older result does not know it."""
+    steps = f"{sum(one.baseline_steps for one in strata):,} + {sum(one.candidate_steps for one in strata):,} steps"
+    if any(one.baseline_share is None for one in strata):
+        return steps
+    one, other = (
+        units.share(sum(share or 0.0 for share in shares))
+        for shares in zip(*((one.baseline_share, one.candidate_share) for one in strata), strict=True)
+    )
+    both = (
+        f"{one} of both sides'" if one == other else f"{one} of the baseline's and {other} of the candidate's"
+    )
+    return f"{both} step time, {steps}"
