@@ -131,7 +131,7 @@ def test_the_terminal(width: int) -> None:
     step = next(line for line in lines if line.startswith("  step "))
     assert step.split()[1:] == ["1,191.625", "us", "100.00", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",
-                 "GIL", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
+                 "GIL, per step", "Python garbage collection, per step", "Response path", "Ranks, per step"):  # fmt: skip
         assert any(line.startswith(part) for line in lines), part
     assert any("1. Host work in _schedule" in line for line in lines)
     prose = lines[lines.index("What the GPU waited for") : lines.index("Kernels with the most time")]

@@ -62,7 +62,6 @@ def _yes(known: bool | None) -> str:
 
 def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
-    each = units.scale_for([row.baseline.mean_ns for row in report.kernels if row.baseline])
     return TableOf(
         "Kernels with the most time",
         ("Kernel", "Category", "Count a step", "{} a step", "% of the step", "Each"),
@@ -70,7 +69,7 @@ def kernel_table(report: Show) -> TableOf:
         [row for row in report.kernels if row.baseline],
         lambda row, s: [
             " + ".join(map(names.short, row.baseline.names)), row.category, units.count(row.baseline.count_per_step),
-            s.number(row.baseline.ns_per_step), units.share(row.share), each.time(row.baseline.mean_ns),
+            s.number(row.baseline.ns_per_step), units.share(row.share), units.scale_for([row.baseline.mean_ns]).time(row.baseline.mean_ns),
         ],
         "kernels",
         lambda row: [row.baseline.ns_per_step],
@@ -89,17 +88,17 @@ def detail_tables(report: Show) -> list[TableOf]:
                 "launch.apis", lambda row: [row.baseline_ns],
             ),
             TableOf(
-                "GIL", ("Thread", "Phase", "Holds, {}", "Waits, {}", "Exposed, {}"), "npfff", report.gil.rows,
+                "GIL, per step", ("Thread", "Phase", "Holds, {}", "Waits, {}", "Exposed, {}"), "npfff", report.gil.rows,
                 lambda row, s: [row.thread, row.phase, *_time(s, row.baseline_hold_ns, row.baseline_wait_ns, row.baseline_exposed_ns)],
                 "gil.rows", lambda row: [row.baseline_hold_ns, row.baseline_wait_ns],
             ),
             TableOf(
-                "GIL waits by holder", ("Waiter", "Holder", "Holder's range", "{} a step"), "nnnf", report.gil.matrix,
+                "GIL waits by holder, per step", ("Waiter", "Holder", "Holder's range", "{} a step"), "nnnf", report.gil.matrix,
                 lambda row, s: [row.waiter, row.holder, row.holder_range or "-", *_time(s, row.baseline_ns)],
                 "gil.matrix", lambda row: [row.baseline_ns], on_terminal=False,
             ),
             TableOf(
-                "Python garbage collection", ("Thread", "Generation", "Pauses a step", "{} a step", "Exposed, {}"), "npfff",
+                "Python garbage collection, per step", ("Thread", "Generation", "Pauses a step", "{} a step", "Exposed, {}"), "npfff",
                 report.gc.rows,
                 lambda row, s: [
                     row.thread, row.generation, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns, row.baseline_exposed_ns)
@@ -146,7 +145,7 @@ def detail_tables(report: Show) -> list[TableOf]:
                 lambda row, s: [row.kind, system_words.of_memory(row.baseline)], "system.memory",
             ),
             TableOf(
-                "GPU metrics", ("Metric", "Device", *(part.capitalize() for part in system_words.METRIC_PARTS.values())), "nffff",
+                "GPU metrics, means of samples", ("Metric", "Device", *(part.capitalize() for part in system_words.METRIC_PARTS.values())), "nffff",
                 [row for row in system.gpu_metrics if row.baseline],
                 lambda row, s: [
                     row.metric, system_words.metric_device(row), *(system_words.metric_sides(row, part)[0] for part in system_words.METRIC_PARTS)
@@ -154,11 +153,11 @@ def detail_tables(report: Show) -> list[TableOf]:
                 "system.gpu_metrics",
             ),
             TableOf(
-                "Ranks",
+                "Ranks, per step",
                 ("Rank", "Device", "Step, {}", "Own time, {}", "Last in", "Waits for peers, {}", "Transfers, {}", "Made others wait, {}"),
                 "ffffffff", sorted(report.ranks, key=rank_order)[:RANKS] if len(report.ranks) > 1 else [],
                 lambda row, s: [
-                    str(row.rank), str(row.device), *_time(s, row.baseline_ns, row.baseline_own_ns),
+                    f"rank {row.rank}", str(row.device), *_time(s, row.baseline_ns, row.baseline_own_ns),
                     "-" if row.baseline_last is None else units.share(row.baseline_last),
                     *_time(s, row.baseline_comm_wait_ns, row.baseline_comm_transfer_ns, row.baseline_caused_wait_ns),
                 ],

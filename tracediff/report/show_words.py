@@ -180,10 +180,13 @@ def launches(report: Show) -> str:
     """How much is launched per step, and what it costs."""
     own = report.launch.baseline
     scale = units.scale_for([own.api_ns_per_step, own.exposed_ns_per_step])
+    graphs = ""
+    if own.graph_launches_per_step:
+        graphs = f", {units.count(own.graph_launches_per_step)} of graphs ({units.share(own.graph_coverage)} of the kernels)"
     return (
-        f"{units.counted(own.kernels_per_step, 'kernel')} by {units.counted(own.calls_per_step, 'launching call')}, "
-        f"{units.count(own.graph_launches_per_step)} of graphs ({units.share(own.graph_coverage)} of the kernels); "
-        f"{scale.time(own.api_ns_per_step)} in them, GPU idle for {scale.time(own.exposed_ns_per_step)} of it and of launch latency"
+        f"{units.counted(own.kernels_per_step, 'kernel')} per step by {units.counted(own.calls_per_step, 'launching call')}{graphs}; "
+        f"host time in launching calls {scale.time(own.api_ns_per_step)} per step; "
+        f"GPU idle for launch calls and launch latency {scale.time(own.exposed_ns_per_step)}"
     )
 
 
