@@ -6,45 +6,21 @@ import numpy as np
 
 from tracediff.accounting.intervals import Floats, Index, Ints
 
-# A dense table of sums may have so many places for each row: beyond that, sorting is cheaper than clearing memory.
-_PLACES_A_ROW = 4
-_PLACES = 1 << 16  # however few the rows are
-
 
 def grouped(code: Ints) -> tuple[Ints, Index]:
     """Distinct codes (0 or more) in order, and the position of each row's code among them."""
-    if not len(code):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    places = int(code.max()) + 1
-    if places > _PLACES_A_ROW * len(code) + _PLACES:
-        distinct, inverse = np.unique(code, return_inverse=True)
-        return distinct, inverse.reshape(-1)
-    seen = np.zeros(places, np.bool_)
-    seen[code] = True
-    number = np.cumsum(seen, dtype=np.int32) - 1
-    return np.flatnonzero(seen), number[code]
+    distinct, inverse = np.unique(code, return_inverse=True)
+    return distinct, inverse.reshape(-1)
 
 
 def count_by(position: Index, groups: int) -> Ints:
     """How many rows each group has."""
-    out = np.zeros(groups, np.int64)
-    for low, high in _stretches_of(position, groups):
-        out += np.bincount(position[low:high], minlength=groups)
-    return out
+    return np.bincount(position, minlength=groups)
 
 
 def sum_by(position: Index, groups: int, values: Index) -> Ints:
     """Sum of an integer column by group; exact, since floats count to 2^53 ns, a hundred days."""
-    out = np.zeros(groups, np.int64)
-    for low, high in _stretches_of(position, groups):
-        sums = np.bincount(position[low:high], weights=values[low:high], minlength=groups)
-        out += sums.astype(np.int64)
-    return out
-
-
-def _stretches_of(position: Index, groups: int) -> list[tuple[int, int]]:
-    """`bincount` widens both columns to 8 bytes: of all rows at once that is more memory than anything else takes."""
-    return stretches(len(position), max(groups, 1 << 20))
+    return np.bincount(position, weights=values, minlength=groups).astype(np.int64)
 
 
 def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:

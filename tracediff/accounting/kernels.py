@@ -1,20 +1,18 @@
-"""Tables of ops by key: time and counts a period, launches, and the typical order of kernels in a step."""
+"""Tables of ops by key: time and counts a period, launches, the typical order of kernels in a step, and waits in collectives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
-from tracediff.accounting.intervals import Floats, Index, Ints
-from tracediff.accounting.sweep import Sweep, begins, rows_of
-from tracediff.trace.periods import MEMCPY, Timeline, Unit
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.sweep import Sweep
+from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 
-_OPS = 1 << 18  # summed at a time: their codes stay in the processor's cache
-_WHOLE_GRAPH = 3  # kind of an op, see formats/sql/op.sql
+_WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
 
 
 @dataclass(frozen=True)
@@ -36,38 +34,18 @@ class OpSums:
 def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
     """Sum the ops of a unit; `first_period` is the number of its first period."""
     keys = int(unit.key.max(initial=0)) + 1
-    parts = [
-        _op_sums(unit, swept, low, high, keys, first_period)
-        for low, high in _whole_periods(swept.op_period, len(unit.step))
-    ]
-    return OpSums(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(OpSums)))
-
-
-def _whole_periods(op_period: Index, periods: int) -> list[tuple[int, int]]:
-    """[low, high) of periods that hold some `_OPS` ops together: a sum is made in one go, whatever the stretch."""
-    edges = begins(op_period, np.arange(periods + 1))
-    cuts = np.unique(np.searchsorted(edges, np.arange(0, len(op_period), _OPS), side="left"))
-    bounds = [0, *(one for one in cuts.tolist() if 0 < one < periods), periods]
-    return list(pairwise(bounds))
-
-
-def _op_sums(unit: Unit, swept: Sweep, low: int, high: int, keys: int, first_period: int) -> OpSums:
-    """The same of the periods [low, high). `keys`: how many there are."""
-    some, pieces = (rows_of(column, low, high) for column in (swept.op_period, swept.piece_period))
-    key, graph, start, end = (
-        column[swept.inside][some] for column in (unit.key, unit.graph, unit.start, unit.end)
-    )
-    starting = (swept.op_period[some] - low) * np.int64(keys) + key
-    running = (swept.piece_period[pieces] - low) * np.int64(keys) + unit.key[swept.piece_op[pieces]]
+    key, graph, start, end = (column[swept.inside] for column in (unit.key, unit.graph, unit.start, unit.end))
+    starting = swept.op_period * np.int64(keys) + key
+    running = swept.piece_period * np.int64(keys) + unit.key[swept.piece_op]
     code, position = grouped(np.concatenate((starting, running)))
     size, ops = len(code), len(starting)
     return OpSums(
-        code // keys + (first_period + low),
+        code // keys + first_period,
         code % keys,
         count_by(position[:ops], size),
-        count_by(position[:ops][graph], size) if graph.any() else np.zeros(size, np.int64),
+        count_by(position[:ops][graph], size),
         sum_by(position[:ops], size, end - start),
-        float_sum_by(position[ops:], size, swept.piece_share[pieces]),
+        float_sum_by(position[ops:], size, swept.piece_share),
     )
 
 
@@ -138,7 +116,7 @@ def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFram
     """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
     key = np.ascontiguousarray(unit.key[one.inside])
-    edges = begins(one.op_period, np.arange(len(unit.step) + 1)).tolist()
+    edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1)).tolist()
     seen: dict[str, dict[bytes, int]] = {}
     for number, phase in enumerate(periods["phase"][: len(unit.step)].to_list()):
         counts = seen.setdefault(phase, {})
@@ -146,3 +124,65 @@ def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFram
         counts[sequence] = counts.get(sequence, 0) + 1
     modal = {phase: max(counts, key=lambda one: counts[one]) for phase, counts in seen.items()}
     return {phase: np.frombuffer(sequence, key.dtype).tolist() for phase, sequence in modal.items()}
+
+
+# NCCL across ranks.
+
+_COLLECTIVES = {"rank": pl.Int64, "stratum": pl.Int64, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
+           "caused_ns": pl.Int64}  # fmt: skip
+
+
+def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFrame) -> pl.DataFrame:
+    """stratum, rank -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
+
+    The k-th communication kernel of a step is the same collective on every rank. A rank waits from its own
+    start until the last rank's start; the rest is transfer. Needs all ranks of one export: their clocks agree, and the
+    last one to come may be any of them.
+    """
+    frames = []
+    first = 0
+    if len({unit.rank for unit in units}) < 2:
+        return pl.DataFrame(schema=_COLLECTIVES)
+    for unit, one in zip(units, swept, strict=True):
+        comm = np.flatnonzero(unit.kind[one.inside] == COMM)
+        index = comm + one.inside.start
+        frames.append(
+            pl.DataFrame(
+                {
+                    "rank": np.full(len(index), unit.rank, np.int64),
+                    "period": one.op_period[comm].astype(np.int64) + first,
+                    "start": unit.start[index],
+                    "end": unit.end[index],
+                }
+            )
+        )
+        first += len(unit.step)
+    ops = pl.concat(frames)
+    if not len(ops):
+        return pl.DataFrame(schema=_COLLECTIVES)
+    ops = ops.join(
+        periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left"
+    )
+    ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step"))
+    ranks = ops["rank"].n_unique()
+    together = ["step", "ordinal"]
+    ops = ops.with_columns(
+        present=pl.col("rank").n_unique().over(together), last=pl.col("start").max().over(together)
+    ).filter(pl.col("present") == ranks)
+    ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
+    # of ranks that start together at the last moment, the first number stands for the late one
+    late = (pl.col("start") == pl.col("last")) & (
+        pl.col("rank") == pl.col("rank").filter(pl.col("start") == pl.col("last")).min().over(together)
+    )
+    ops = ops.with_columns(caused=pl.when(late).then(pl.col("wait").sum().over(together)).otherwise(0))
+    return (
+        ops.group_by("stratum", "rank")
+        .agg(
+            wait_ns=pl.col("wait").sum(),
+            transfer_ns=(pl.col("end") - pl.col("start") - pl.col("wait")).sum(),
+            count=pl.len().cast(pl.Int64),
+            caused_ns=pl.col("caused").sum(),
+        )
+        .sort("stratum", "rank")
+        .select("rank", "stratum", "wait_ns", "transfer_ns", "count", "caused_ns")
+    )

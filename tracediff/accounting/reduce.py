@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.collectives import collective_waits
 from tracediff.accounting.host import host_tables
 from tracediff.accounting.idle import HostWork, Names, idle_tables
 from tracediff.accounting.kernels import (
+    collective_waits,
     kernel_table,
     launch_table,
     modal_sequences,

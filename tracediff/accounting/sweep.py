@@ -6,13 +6,11 @@ with k ops of the winning kind is shared 1/k to each, so op shares add up to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.accounting.grouping import stretches
 from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.trace.periods import Unit
 
@@ -55,14 +53,9 @@ class Sweep:
     gaps: Gaps
 
 
-def begins(period: Index, of: Sequence[int] | Index) -> npt.NDArray[np.intp]:
-    """Where each of some periods begins in a column of periods in order. Numbers of another type would have it converted, whole."""
-    return np.searchsorted(period, np.asarray(of, period.dtype))
-
-
 def rows_of(period: Index, low: int, high: int) -> slice:
     """The rows of the periods [low, high) in a column of periods in order."""
-    return slice(*begins(period, (low, high)).tolist())
+    return slice(*np.searchsorted(period, np.array((low, high), period.dtype)).tolist())
 
 
 def sweep(unit: Unit) -> Sweep:
@@ -104,10 +97,7 @@ def _alone(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
 
 def _sums(period: Index, kind: Index, ns: Ints | Floats, periods: int) -> Ints:
     """(periods, 3) sums; exact, since a capture is far shorter than the 2^53 ns that a float counts."""
-    sums = np.zeros(3 * periods)
-    for low, high in stretches(len(period)):  # the products of all of them at once would be the largest array
-        code = period[low:high] * np.int64(3) + kind[low:high]
-        sums += np.bincount(code, weights=ns[low:high], minlength=3 * periods)
+    sums = np.bincount(period * np.int64(3) + kind, weights=ns, minlength=3 * periods)
     return sums.astype(np.int64).reshape(periods, 3)
 
 

@@ -82,8 +82,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     for number, tid in enumerate(tids.tolist()):
         mine = raw["tid"] == tid
         start, end = raw["start_ns"][mine], raw["end_ns"][mine]
-        stratum, ns = windows.sums(threads[tid].pid, start, end - start)
-        waited.add(stratum * len(tids) + number, ns)
+        waited.add(windows.code(threads[tid].pid, start, number, len(tids)), end - start)
         waits[tid] = union(start, end)
     del raw
     begins = {
@@ -108,8 +107,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             mine = holds["tid"] == tid
             start, end = _in_order(holds["start_ns"][mine], holds["end_ns"][mine])
             pid = threads[tid].pid
-            stratum, ns = windows.sums(pid, start, end - start)
-            held.add(stratum * len(tids) + int(np.searchsorted(tids, tid)), ns)
+            held.add(windows.code(pid, start, int(np.searchsorted(tids, tid)), len(tids)), end - start)
             keep = _near(start, end, spans[pid], begins[pid])
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")

@@ -28,35 +28,10 @@ class Windows:
         start, end, stratum = self.of_pid[pid]
         if not len(start):
             return np.full(len(instant), -1, np.int64)
-        if (edges := self._edges(pid, instant)) is not None:
-            of = np.full(len(edges) - 1, -1, np.int64)  # before, in and between windows
-            of[1::2] = stratum
-            return np.repeat(of, np.diff(edges))
         at = np.searchsorted(start, instant, side="right") - 1
         inside = at >= 0
         inside &= instant < end[at]  # -1, the last one, is left out above
         return np.where(inside, stratum[at], -1)
-
-    def sums(self, pid: int, instant: Ints, ns: Ints) -> tuple[Ints, Ints]:
-        """Stratum and ns of what happened in the windows: a row a window where the instants come in order, else one each."""
-        if (edges := self._edges(pid, instant)) is None:
-            stratum = self.stratum(pid, instant)
-            return stratum[stratum >= 0], ns[stratum >= 0]
-        some = np.diff(edges)[1::2] > 0
-        total = np.concatenate(([0], np.cumsum(ns)))[edges]
-        return self.of_pid[pid][2][some], np.diff(total)[1::2][some]
-
-    def _edges(self, pid: int, instant: Ints) -> Ints | None:
-        """Where among the instants, in order, each window begins and ends; None where looking each up is not slower.
-
-        Few bounds are looked up among many instants, not every instant among the bounds.
-        """
-        start, end, _ = self.of_pid.get(pid, (instant[:0],) * 3)
-        in_order = 0 < len(start) < len(instant) and (instant[1:] >= instant[:-1]).all()
-        if not in_order or (start[1:] < end[:-1]).any():
-            return None
-        bounds = np.stack((start, end), axis=1).reshape(-1)
-        return np.concatenate(([0], np.searchsorted(instant, bounds, side="left"), [len(instant)]))
 
     def make_tables(self, db: duckdb.DuckDBPyConnection, threads: dict[int, Thread]) -> None:
         """Tables host_window (pid, start_ns, end_ns, stratum) and thread_role (tid, pid, role), and the macros over them."""

@@ -7,7 +7,6 @@ call started, found by (correlation id, process), never by comparing clocks of G
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,11 +17,11 @@ import polars as pl
 
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
-from tracediff.formats.database import columns_of, frame, release_memory, sql
+from tracediff.formats.database import frame, release_memory, sql
 from tracediff.formats.selection import Selection
 from tracediff.kernels.categories import is_communication
 from tracediff.model import Note
-from tracediff.trace.calls import Calls, Index, Launches, Order, distinct, read_calls, time_order
+from tracediff.trace.calls import Calls, Launches, distinct, read_calls
 
 Ints = npt.NDArray[np.int64]
 
@@ -80,8 +79,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
             " capture range hold GPU work; --host-only compares the host alone, by its step labels",
         )
     keys = _keys(capture)
-    ops, shared = _ops(capture)
-    calls, launches, launch = read_calls(db, ops.pop("launch"), shared["pageable_dtoh"][ops["sort"]])
+    calls, launches = read_calls(db)
+    ops = _ops(capture)
     api = {
         row[0]: (row[1], row[2])
         for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()
@@ -90,8 +89,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         [_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8
     )
     is_kernel = keys["kind"].to_numpy() == 0
-    key_of, unit_of = shared["key"], shared["unit"]
-    warnings = _without_launch(capture, is_kernel[key_of][ops["sort"]], launch)
+    warnings = _without_launch(capture, is_kernel[ops["key"]], ops["launch"])
     if launches.shared:
         warnings.append(
             Note(
@@ -100,25 +98,23 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
                 " process, one after the other: the GPU work of all goes to the first, so idle time may be laid to the wrong call",
             )
         )
-    edges = _edges(unit_of, ops["sort"])
     units: list[Unit] = []
     launchers: dict[int, set[int]] = {}
-    for low, high in pairwise(edges):
-        here = slice(low, high)
-        sort, start, end, mine = ops["sort"][here], ops["start_ns"][here], ops["end_ns"][here], launch[here]
-        process, device = int(unit_of[sort[0]]) >> 32, int(unit_of[sort[0]]) & 0xFFFFFFFF
-        for tid in distinct(launches.tid[mine[mine >= 0]]):
+    for low, high in pairwise(_edges(ops["pid"], ops["device"])):
+        mine = {name: values[low:high] for name, values in ops.items()}
+        process, device = int(mine["pid"][0]), int(mine["device"][0])
+        start, end, launch, graph = mine["start_ns"], mine["end_ns"], mine["launch"], mine["graph"]
+        for tid in distinct(launches.tid[launch[launch >= 0]]):
             launchers.setdefault(tid, set()).add(device)
         if whole_capture:
             bounds, step = np.array([start[0], end.max()], np.int64), np.zeros(1, np.int32)
         else:
             profiling = _profiling_began(calls, api, process)
             bounds, step, note = _periods(
-                capture, process, start, mine, shared["stream"][sort], launches, profiling
+                capture, process, start, launch, mine["stream"], launches, profiling
             )
             if note is not None:
                 warnings.append(note)
-        graph = (shared["node"] >= 0)[sort]
         units.append(
             Unit(
                 process,
@@ -126,14 +122,14 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
                 0,
                 start=start,
                 end=end,
-                kind=class_of[key_of][sort],
-                key=key_of[sort],
+                kind=class_of[mine["key"]],
+                key=mine["key"],
                 graph=graph,
-                launch=mine,
-                later_node=_later_nodes(start, graph, mine),
+                launch=launch,
+                later_node=_later_nodes(start, graph, launch),
                 bounds=bounds,
                 step=step,
-                stream=shared["stream"][sort] if with_streams else None,
+                stream=mine["stream"] if with_streams else None,
             )
         )
     units = _numbered([unit for unit in units if len(unit.step)])
@@ -154,40 +150,21 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     )
 
 
-def _ops(capture: Capture) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-    """Columns of sql/op.sql by process, device and start, and of op_sort.sql; the ops' table is dropped."""
+def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
+    """Columns of op.sql; the ops' table is dropped."""
     db = capture.db
-    db.execute(
-        "CREATE OR REPLACE TABLE sort_id AS SELECT sort, (row_number() OVER (ORDER BY sort) - 1)::INTEGER AS id FROM op_sort"
-    )
-    shared = {
-        name: np.asarray(values) for name, values in db.execute(sql("trace/op_sort")).fetchnumpy().items()
-    }
-    rows = columns_of(db, "op_row", sql("trace/op"))
+    ops = {name: np.asarray(values) for name, values in db.execute(sql("trace/op")).fetchnumpy().items()}
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
+    db.execute("DROP TABLE launch")
     release_memory(db)
-    order = _op_order(rows, shared)
-    # one after the other: the columns as they came make room for those in order
-    ops = {name: order.of(rows.pop(name)) for name in ("sort", "start_ns", "end_ns", "launch")}
-    return ops, shared
+    return ops
 
 
-def _op_order(rows: dict[str, npt.NDArray[Any]], shared: dict[str, npt.NDArray[Any]]) -> Order:
-    sort, ends, launch = rows["sort"], rows["end_ns"], rows["launch"]
-    ties: list[Callable[[Index], npt.NDArray[Any]]] = [launch.__getitem__]
-    ties += [lambda tied: shared["node"][sort[tied]], ends.__getitem__]
-    ties += [lambda tied: shared["stream"][sort[tied]], lambda tied: shared["key"][sort[tied]]]
-    # few units: their place among them orders as their name does, in a byte
-    unit = np.unique(shared["unit"], return_inverse=True)[1]
-    unit = unit.astype(np.min_scalar_type(len(unit)))
-    return time_order(unit[sort], rows["start_ns"], *ties)
-
-
-def _edges(unit_of: Ints, sort: npt.NDArray[np.int32]) -> list[int]:
+def _edges(pid: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> list[int]:
     """Where the ops of each process and device begin, and where the last ones end."""
-    unit = unit_of[sort]
-    return [0, *(np.flatnonzero(unit[1:] != unit[:-1]) + 1).tolist(), len(unit)]
+    changes = (pid[1:] != pid[:-1]) | (device[1:] != device[:-1])
+    return [0, *(np.flatnonzero(changes) + 1).tolist(), len(pid)]
 
 
 def _without_launch(
@@ -209,16 +186,14 @@ def _later_nodes(
     start: Ints, graph: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
     """Which nodes of graphs start after the first op of their launch (ops come in order of start)."""
-    nodes = graph & (launch >= 0)
-    if nodes.any():
-        # those of a launch mostly come one after the other: of each such run the first is enough
-        fresh = launch >= 0
-        fresh[1:] &= launch[1:] != launch[:-1]
-        runs = np.flatnonzero(fresh)[::-1]
+    nodes = np.flatnonzero(graph & (launch >= 0))
+    later = np.zeros(len(start), np.bool_)
+    if len(nodes):
+        launched = np.flatnonzero(launch >= 0)[::-1]
         first = np.zeros(int(launch.max()) + 1, np.int64)
-        first[launch[runs]] = start[runs]  # written backwards: the first one stays
-        nodes &= start > first[launch]
-    return nodes
+        first[launch[launched]] = start[launched]  # written backwards: the first one stays
+        later[nodes] = start[nodes] > first[launch[nodes]]
+    return later
 
 
 def _keys(capture: Capture) -> pl.DataFrame:
