@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.formats.database import release_memory, run_sql
+from tracediff.formats.database import release_memory, sql
 
 Ints = npt.NDArray[np.int64]
 Index = npt.NDArray[np.integer[Any]]  # narrow where there are many
@@ -42,25 +42,25 @@ class Calls:
     of_thread: dict[int, slice]  # global thread id -> its calls
 
 
-def read_calls(db: duckdb.DuckDBPyConnection) -> tuple[Calls, Launches]:
-    """The calls and the launches among them; table api_call is dropped, table launch stays."""
-    run_sql(db, "trace/call")
+def read_calls(db: duckdb.DuckDBPyConnection) -> tuple[Calls, Launches, Ints]:
+    """The calls, the launches among them, and the process and correlation id of each launch, in order; drops api_call."""
+    found = db.execute(sql("trace/call")).fetchnumpy()
     db.execute("DROP TABLE api_call")
-    rows = _columns(db, "SELECT start_ns, end_ns, name, kind, thread FROM call ORDER BY rowid")
-    db.execute("DROP TABLE call")
     release_memory(db)
+    start, end, thread, corr, name, kind, owns = (np.asarray(values) for values in found.values())
     tids = [int(tid) for (tid,) in db.execute("SELECT tid FROM thread ORDER BY tid").fetchall()]
-    bounds = np.searchsorted(rows["thread"], np.arange(len(tids) + 1)).tolist()
+    bounds = np.searchsorted(thread, np.arange(len(tids) + 1)).tolist()
     of_thread = {tid: slice(bounds[number], bounds[number + 1]) for number, tid in enumerate(tids)}
-    found = _columns(db, "SELECT start_ns, end_ns, tid, name, shared FROM launch ORDER BY id")
-    return (
-        Calls(rows["start_ns"], rows["end_ns"], rows["name"], rows["kind"], of_thread),
-        Launches(found["start_ns"], found["end_ns"], found["tid"], found["name"], int(found["shared"].sum())),
-    )
-
-
-def _columns(db: duckdb.DuckDBPyConnection, query: str) -> dict[str, npt.NDArray[Any]]:
-    return {name: np.asarray(values) for name, values in db.execute(query).fetchnumpy().items()}
+    # calls of one correlation id side by side, the earliest first (the order within a thread is kept)
+    owners = np.flatnonzero(owns)
+    owners = owners[np.lexsort((start[owners], corr[owners]))]
+    changes = corr[owners][1:] != corr[owners][:-1]
+    some = np.ones(min(len(owners), 1), np.bool_)
+    first, last = owners[np.append(some, changes)], owners[np.append(changes, some)]
+    shared = int((start[last] > end[first]).sum())
+    tid = np.array([*tids, -1], np.int64)[thread[first]]  # thread -1 is the last
+    launches = Launches(start[first], end[first], tid, name[first], shared)
+    return Calls(start, end, name, kind, of_thread), launches, corr[first]
 
 
 def distinct(values: Index) -> list[int]:

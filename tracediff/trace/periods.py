@@ -79,8 +79,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
             " capture range hold GPU work; --host-only compares the host alone, by its step labels",
         )
     keys = _keys(capture)
-    calls, launches = read_calls(db)
-    ops = _ops(capture)
+    calls, launches, launch_ids = read_calls(db)
+    ops = _ops(capture, launch_ids)
     api = {
         row[0]: (row[1], row[2])
         for row in db.execute("SELECT coalesce(name, -1), api, class FROM api_name").fetchall()
@@ -150,14 +150,16 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     )
 
 
-def _ops(capture: Capture) -> dict[str, npt.NDArray[Any]]:
-    """Columns of op.sql; the ops' table is dropped."""
+def _ops(capture: Capture, launch_ids: Ints) -> dict[str, npt.NDArray[Any]]:
+    """Columns of op.sql, launch as place in `launch_ids` or -1; the ops' table is dropped."""
     db = capture.db
     ops = {name: np.asarray(values) for name, values in db.execute(sql("trace/op")).fetchnumpy().items()}
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
-    db.execute("DROP TABLE launch")
     release_memory(db)
+    at = np.searchsorted(launch_ids, ops["launch"]).astype(np.int32)
+    known = np.append(launch_ids, np.iinfo(np.int64).min)[at] == ops["launch"]
+    ops["launch"] = np.where(known, at, np.int32(-1))
     return ops
 
 

@@ -3,11 +3,10 @@
 --   start_ns, end_ns    BIGINT
 --   key                 INTEGER  dense id in op_key, by name
 --   graph               BOOLEAN  node of a CUDA graph
---   launch              INTEGER  id in launch, -1 where there is none
+--   launch              BIGINT   process << 32 + correlation id as in call.sql, -2 where there is none
 SELECT
-    s.pid, s.device, s.stream, r.start_ns, r.end_ns, k.id AS key, s.node >= 0 AS graph, coalesce(l.id, -1)::INTEGER AS launch
+    s.pid, s.device, s.stream, r.start_ns, r.end_ns, k.id AS key, s.node >= 0 AS graph, coalesce(r.launch, -2) AS launch
 FROM op_row AS r
 JOIN (SELECT *, coalesce(graph_node, -1) AS node FROM op_sort) AS s USING (sort)
 JOIN key_id AS k USING (key)
-LEFT JOIN launch AS l ON l.corr = r.launch
 ORDER BY s.pid, s.device, r.start_ns, coalesce(r.launch, -2), s.node, r.end_ns, s.stream, k.id;
