@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.grouping import stretches, sum_by
-from tracediff.accounting.intervals import Index, Intervals, Ints, cut
-from tracediff.accounting.os_trace import OsTrace
+from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.sweep import Gaps
 from tracediff.accounting.walk import CODE, Hosts, IdlePieces, attribute
 from tracediff.formats.database import create_table, frame, insert, run_sql, sql
@@ -49,78 +49,6 @@ class Names:
         return {"role_name": ["", *self._roles], "place_name": ["", *self._places.names]}
 
 
-# Host work that kept a GPU idle, told apart by the calls that the thread was in and by whether it was on a CPU.
-
-HOST_WORK = {
-    "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "gil": pl.Boolean, "call": pl.String,
-    "mpi": pl.Boolean, "off_cpu": pl.Boolean, "ns": pl.Int64,
-}  # fmt: skip
-_BY = ["stratum", "thread", "place", "gil", "call", "off_cpu"]
-
-
-class HostWork:
-    """Sums of host work by place, call and whether the thread was on a CPU: they tile the host work of each place.
-
-    What is inside a call into MPI is that call's (`mpi`), also where MPI calls into the operating system.
-    A wait for the GIL that would be host work without the GIL's trace is kept apart (`gil`).
-    """
-
-    def __init__(self, trace: OsTrace, names: Names) -> None:
-        self._trace, self._names = trace, names
-        self._threads: dict[int, tuple[Intervals, Ints, Intervals, Ints, Intervals]] = {}
-        self._parts: list[pl.DataFrame] = []
-
-    def add(self, parts: list[IdlePieces], stratum: Ints) -> None:
-        """Take in the pieces of some gaps; `stratum`: of each gap."""
-        for part in parts:
-            direct = part.cause == CODE["host_work"]
-            waits = np.zeros(len(direct), np.bool_) if part.under is None else part.under == CODE["host_work"]
-            chosen = np.flatnonzero(direct | waits)
-            if len(chosen) and part.tid >= 0:
-                place = self._names.places(part.tid, part.label[chosen], part.start[chosen])
-                pieces = Intervals(part.start[chosen], part.end[chosen])
-                self._add(part.tid, pieces, stratum[part.gap[chosen]], place, waits[chosen] & ~direct[chosen])
-
-    def _add(self, tid: int, pieces: Intervals, stratum: Ints, place: Ints, gil: Ints) -> None:
-        if tid not in self._threads:
-            trace = self._trace
-            self._threads[tid] = (*trace.mpi.of(tid), *trace.os.of(tid), trace.off_cpu_of(tid))
-        mpi, mpi_names, calls, names, off_cpu = self._threads[tid]
-        within = cut(pieces, mpi)
-        called = cut(Intervals(within.start, within.end), calls)
-        part = within.part[called.query]  # the MPI call is outside: the OS calls in it are part of it
-        call = np.where(called.part >= 0, names[called.part], -1) if len(names) else called.part
-        if len(mpi_names):
-            call = np.where(part >= 0, len(self._trace.os.names) + mpi_names[part], call)
-        switched = cut(Intervals(called.start, called.end), off_cpu)
-        piece = within.query[called.query[switched.query]]
-        self._parts.append(
-            pl.DataFrame(
-                {
-                    "stratum": stratum[piece], "thread": np.full(len(piece), self._names.role(tid)), "place": place[piece], "gil": gil[piece], "call": call[switched.query],
-                    "off_cpu": switched.part >= 0, "ns": switched.end - switched.start,
-                }
-            ).group_by(_BY).agg(pl.col("ns").sum())
-        )  # fmt: skip
-
-    def table(self) -> pl.DataFrame:
-        """HOST_WORK, a row each combination. call: '' outside any."""
-        if not self._parts:
-            return pl.DataFrame(schema=HOST_WORK)
-        sums = pl.concat(self._parts)
-        spelled = [pl.Series(texts) for texts in self._names.tables().values()]
-        thread, place = (
-            texts.gather(sums[name]) for texts, name in zip(spelled, ("thread", "place"), strict=True)
-        )
-        names = pl.Series(["", *self._trace.os.names, *self._trace.mpi.names], dtype=pl.String)
-        named = sums.with_columns(
-            thread=thread, place=place, call=names.gather(sums["call"].to_numpy() + 1),
-            mpi=pl.col("call") >= len(self._trace.os.names),
-        ).cast({"stratum": pl.Int64})  # fmt: skip
-        by = [name for name in HOST_WORK if name != "ns"]
-        return named.group_by(by).agg(pl.col("ns").sum()).select(*HOST_WORK).sort(by)
-
-
 # Idle time of one export: gaps cut into pieces, a block at a time, into tables that SQL sums.
 
 _BLOCK = 1 << 15  # gaps cut at a time: few enough for their pieces to stay in the processor's cache
@@ -145,11 +73,11 @@ def idle_tables(
     periods: pl.DataFrame,
     names: Names,
     hosts: Hosts,
-    host_work: HostWork | None = None,
+    each: Callable[[list[IdlePieces], Ints], None] | None = None,
 ) -> IdleTables:
     """Attribute the gaps of the units. `periods`: the table of periods, still without the categories.
 
-    `host_work` is handed every piece, where the operating system's calls or switches were recorded.
+    `each` is handed the pieces of some gaps and the stratum of each of those gaps.
     """
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     stratum = periods["stratum"].to_numpy()
@@ -167,8 +95,8 @@ def idle_tables(
             parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
             for part in parts:
                 pieces.add(_piece_rows(part, names, copies, period[low:high], first_gap + low))
-            if host_work is not None:
-                host_work.add(parts, stratum[period[low:high]])
+            if each is not None:
+                each(parts, stratum[period[low:high]])
         first_period += len(unit.step)
         first_gap += own.size
     pieces.flush()

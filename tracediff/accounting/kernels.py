@@ -12,7 +12,7 @@ from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.sweep import Sweep
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 
-_WHOLE_GRAPH = 3  # kind of an op, see sql/load/op.sql
+_WHOLE_GRAPH = 3  # kind of an op, see formats/sql/op.sql
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.host import host_tables
-from tracediff.accounting.idle import HostWork, Names, idle_tables
+from tracediff.accounting.host import host_tables, payload_table
+from tracediff.accounting.idle import Names, idle_tables
 from tracediff.accounting.kernels import (
     collective_waits,
     kernel_table,
@@ -20,11 +20,9 @@ from tracediff.accounting.kernels import (
     transition_table,
 )
 from tracediff.accounting.metrics import metric_tables
-from tracediff.accounting.os_trace import OsTrace
-from tracediff.accounting.payloads import payload_table
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
-from tracediff.accounting.system import system_tables
+from tracediff.accounting.system import HostWork, OsTrace, system_tables
 from tracediff.accounting.walk import Hosts, read_gil
 from tracediff.accounting.windows import host_windows
 from tracediff.formats.capture import Capture
@@ -83,7 +81,9 @@ def reduce_capture(
     del swept  # from here on only gaps are looked at: a third of the arrays goes
     names, trace = Names(threads, places, hosts), OsTrace(capture)
     host_work = HostWork(trace, names) if trace.any else None
-    idle = idle_tables(capture.db, timeline, gaps, periods, names, hosts, host_work)
+    idle = idle_tables(
+        capture.db, timeline, gaps, periods, names, hosts, host_work.add if host_work else None
+    )
     periods = periods.with_columns(
         pl.Series(name, idle.causes[:, number]) for number, name in enumerate(IDLE)
     )

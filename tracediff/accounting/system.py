@@ -1,6 +1,8 @@
-"""Tables of what the operating system, communication and CUDA's memory did in the steps; empty where not recorded."""
+"""What the operating system, libraries of communication and CUDA's memory did in the steps; empty where not recorded."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -8,9 +10,9 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.grouping import Tally
-from tracediff.accounting.idle import HOST_WORK, HostWork
-from tracediff.accounting.intervals import Ints
-from tracediff.accounting.os_trace import Calls, OsTrace
+from tracediff.accounting.idle import Names
+from tracediff.accounting.intervals import EMPTY, Intervals, Ints, cut, union
+from tracediff.accounting.walk import CODE, IdlePieces
 from tracediff.accounting.windows import Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, sql
@@ -29,6 +31,170 @@ MEMORY = {
     "freed_bytes": pl.Int64,
 }  # fmt: skip
 PEAKS = {"kind": pl.String, "bytes": pl.Int64}
+
+
+# What was recorded of threads.
+
+
+class Calls:
+    """The outermost calls of one kind, read thread by thread; none where they were not recorded.
+
+    `table`: tid, start_ns, end_ns, name; `texts`: the table that spells names, with its columns for them.
+    """
+
+    def __init__(
+        self, capture: Capture, kind: str, table: str, texts: tuple[str, str, str] = ("string", "id", "value")
+    ) -> None:
+        self._db: duckdb.DuckDBPyConnection = capture.db
+        self.captured = capture.coverage[kind] == "captured"
+        self._table, self._texts = table, texts
+
+    @cached_property
+    def _named(self) -> dict[int, str]:
+        if not self.captured:
+            return {}
+        texts, key, value = self._texts
+        rows = self._db.execute(
+            f"SELECT {key}, coalesce({value}, '?') FROM {texts} SEMI JOIN {self._table}"
+            f" ON {self._table}.name = {texts}.{key} ORDER BY {key}"
+        )
+        return {int(number): str(name) for number, name in rows.fetchall()}
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the calls, each once and in order; `?` for a call without one."""
+        return sorted({*self._named.values(), "?"})
+
+    def of(self, tid: int) -> tuple[Intervals, Ints]:
+        """The outermost calls of a thread, a partition, and of each its place in `names`."""
+        nothing = np.empty(0, np.int64)
+        if not self.captured:
+            return EMPTY, nothing
+        start, end, name = _read(
+            self._db,
+            f"SELECT start_ns, end_ns, coalesce(name, -1)::BIGINT AS name FROM {self._table} WHERE tid = ?"
+            " ORDER BY start_ns, end_ns DESC, name",
+            tid, "start_ns", "end_ns", "name",
+        )  # fmt: skip
+        outer = np.ones(len(start), np.bool_)
+        outer[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
+        number = {key: self.names.index(text) for key, text in self._named.items()}
+        unnamed = self.names.index("?")
+        kinds, inverse = np.unique(name[outer], return_inverse=True)
+        numbers = np.array([number.get(int(kind), unnamed) for kind in kinds], np.int64)
+        return Intervals(start[outer], end[outer]), numbers[inverse.reshape(-1)]
+
+    def make_view(self, name: str) -> None:
+        """A view of all calls: tid, start_ns, end_ns, name, call (its text, ? without one), bytes (NULL unknown)."""
+        texts, key, value = self._texts
+        size = "NULL::BIGINT AS bytes" if self._table == "os_call" else "c.bytes"
+        self._db.execute(
+            f"CREATE OR REPLACE VIEW {name} AS SELECT c.tid, c.start_ns, c.end_ns, c.name, {size}, coalesce(t.{value}, '?') AS call"
+            f" FROM {self._table} AS c LEFT JOIN {texts} AS t ON t.{key} = c.name"
+        )
+
+
+class OsTrace:
+    """OS calls, context switches and calls of communication of an export; empty where they were not recorded."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._db: duckdb.DuckDBPyConnection = capture.db
+        self.os = Calls(capture, "os_calls", "os_call")
+        self.mpi = Calls(capture, "mpi", "mpi_call")
+        self.nccl = Calls(capture, "nccl", "nccl_call", ("range_text", "label", "text"))
+        self.switches = capture.coverage["context_switches"] == "captured"
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was recorded that host work is cut along."""
+        return self.os.captured or self.mpi.captured or self.switches
+
+    def off_cpu_of(self, tid: int) -> Intervals:
+        """When a thread was on no CPU: a partition."""
+        if not self.switches:
+            return EMPTY
+        query = "SELECT start_ns, end_ns FROM off_cpu WHERE tid = ?"
+        return union(*_read(self._db, query, tid, "start_ns", "end_ns"))
+
+
+def _read(db: duckdb.DuckDBPyConnection, query: str, tid: int, *columns: str) -> list[Ints]:
+    rows = db.execute(query, [tid]).fetchnumpy()
+    return [np.asarray(rows[column], np.int64) for column in columns]
+
+
+# Host work that kept a GPU idle, told apart by the calls that the thread was in and by whether it was on a CPU.
+
+HOST_WORK = {
+    "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "gil": pl.Boolean, "call": pl.String,
+    "mpi": pl.Boolean, "off_cpu": pl.Boolean, "ns": pl.Int64,
+}  # fmt: skip
+_HOST_WORK_BY = ["stratum", "thread", "place", "gil", "call", "off_cpu"]
+
+
+class HostWork:
+    """Sums of host work by place, call and whether the thread was on a CPU: they tile the host work of each place.
+
+    What is inside a call into MPI is that call's (`mpi`), also where MPI calls into the operating system.
+    A wait for the GIL that would be host work without the GIL's trace is kept apart (`gil`).
+    """
+
+    def __init__(self, trace: OsTrace, names: Names) -> None:
+        self._trace, self._names = trace, names
+        self._threads: dict[int, tuple[Intervals, Ints, Intervals, Ints, Intervals]] = {}
+        self._parts: list[pl.DataFrame] = []
+
+    def add(self, parts: list[IdlePieces], stratum: Ints) -> None:
+        """Take in the pieces of some gaps; `stratum`: of each gap."""
+        for part in parts:
+            direct = part.cause == CODE["host_work"]
+            waits = np.zeros(len(direct), np.bool_) if part.under is None else part.under == CODE["host_work"]
+            chosen = np.flatnonzero(direct | waits)
+            if len(chosen) and part.tid >= 0:
+                place = self._names.places(part.tid, part.label[chosen], part.start[chosen])
+                pieces = Intervals(part.start[chosen], part.end[chosen])
+                self._add(part.tid, pieces, stratum[part.gap[chosen]], place, waits[chosen] & ~direct[chosen])
+
+    def _add(self, tid: int, pieces: Intervals, stratum: Ints, place: Ints, gil: Ints) -> None:
+        if tid not in self._threads:
+            trace = self._trace
+            self._threads[tid] = (*trace.mpi.of(tid), *trace.os.of(tid), trace.off_cpu_of(tid))
+        mpi, mpi_names, calls, names, off_cpu = self._threads[tid]
+        within = cut(pieces, mpi)
+        called = cut(Intervals(within.start, within.end), calls)
+        part = within.part[called.query]  # the MPI call is outside: the OS calls in it are part of it
+        call = np.where(called.part >= 0, names[called.part], -1) if len(names) else called.part
+        if len(mpi_names):
+            call = np.where(part >= 0, len(self._trace.os.names) + mpi_names[part], call)
+        switched = cut(Intervals(called.start, called.end), off_cpu)
+        piece = within.query[called.query[switched.query]]
+        self._parts.append(
+            pl.DataFrame(
+                {
+                    "stratum": stratum[piece], "thread": np.full(len(piece), self._names.role(tid)), "place": place[piece], "gil": gil[piece], "call": call[switched.query],
+                    "off_cpu": switched.part >= 0, "ns": switched.end - switched.start,
+                }
+            ).group_by(_HOST_WORK_BY).agg(pl.col("ns").sum())
+        )  # fmt: skip
+
+    def table(self) -> pl.DataFrame:
+        """HOST_WORK, a row each combination. call: '' outside any."""
+        if not self._parts:
+            return pl.DataFrame(schema=HOST_WORK)
+        sums = pl.concat(self._parts)
+        spelled = [pl.Series(texts) for texts in self._names.tables().values()]
+        thread, place = (
+            texts.gather(sums[name]) for texts, name in zip(spelled, ("thread", "place"), strict=True)
+        )
+        names = pl.Series(["", *self._trace.os.names, *self._trace.mpi.names], dtype=pl.String)
+        named = sums.with_columns(
+            thread=thread, place=place, call=names.gather(sums["call"].to_numpy() + 1),
+            mpi=pl.col("call") >= len(self._trace.os.names),
+        ).cast({"stratum": pl.Int64})  # fmt: skip
+        by = [name for name in HOST_WORK if name != "ns"]
+        return named.group_by(by).agg(pl.col("ns").sum()).select(*HOST_WORK).sort(by)
+
+
+# The tables.
 
 
 def system_tables(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_CHUNK = 1 << 20  # rows read at a time
+_FIXED_WIDTH = 1 << 24  # characters in a column at most
 _polars_lock = threading.Lock()
 
 
@@ -190,31 +190,6 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
     return pl.DataFrame(columns)
 
 
-def columns_of(db: duckdb.DuckDBPyConnection, table: str, query: str) -> dict[str, npt.NDArray[Any]]:
-    """The columns of a query that gives at most one row for each of `table`, as arrays, in no order.
-
-    The query has two parameters: the first rowid of a chunk of the table, and the one after its last. Read at once,
-    the rows would lie in memory twice: as DuckDB's answer, and as arrays.
-    """
-    import numpy as np
-
-    found = db.execute(f"SELECT count(*), coalesce(max(rowid) + 1, 0) FROM {identifier(table)}").fetchone()
-    assert found is not None
-    rows, stop = found
-    columns: dict[str, npt.NDArray[Any]] = {}
-    filled = 0
-    for low in range(0, max(stop, 1), _CHUNK):
-        part = db.execute(query, [low, low + _CHUNK]).fetchnumpy()
-        size = 0
-        for name, values in part.items():
-            size = len(values)
-            columns.setdefault(name, np.empty(rows, values.dtype))[filled : filled + size] = np.asarray(
-                values
-            )
-        filled += size
-    return {name: values[:filled] for name, values in columns.items()}
-
-
 def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     """Make a table of numpy arrays of one length (again without pyarrow)."""
     arrays = {column: _fixed_width(values) for column, values in columns.items()}
@@ -238,7 +213,7 @@ def _fixed_width(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if values.dtype.kind != "O" or not len(values) or not all(isinstance(one, str) for one in values):
         return values
-    if len(values) * max(map(len, values)) > _CHUNK * 16 or any("\0" in one for one in values):
+    if len(values) * max(map(len, values)) > _FIXED_WIDTH or any("\0" in one for one in values):
         return values
     return values.astype(str)
 
