@@ -45,7 +45,7 @@ def quantiles(group: Index, values: Index, counts: Ints, at: tuple[float, ...]) 
 
 
 class Tally:
-    """Counts and sums of ns by a code, added to in stretches."""
+    """Counts and sums of ns by a code, added to in chunks."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Ints, Ints, Ints]] = []
@@ -68,6 +68,6 @@ class Tally:
         return distinct, sum_by(position, len(distinct), count), sum_by(position, len(distinct), ns)
 
 
-def stretches(rows: int, length: int = 1 << 20) -> list[tuple[int, int]]:
-    """[low, high) of stretches of a table, to go through it in little memory."""
+def chunks(rows: int, length: int = 1 << 20) -> list[tuple[int, int]]:
+    """[low, high) of chunks of a table, to go through it in little memory."""
     return [(low, min(low + length, rows)) for low in range(0, rows, length)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, stretches
+from tracediff.accounting.grouping import Tally, chunks
 from tracediff.accounting.intervals import Intervals, cut
 from tracediff.accounting.walk import Gil, Hosts, handed_over
-from tracediff.accounting.windows import Windows, served
+from tracediff.accounting.windows import Windows, active_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, sql
 from tracediff.trace.periods import Timeline
@@ -25,7 +25,7 @@ def host_tables(
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, gil, gil_pairs, gc and served of `Reduction`."""
+    """ranges, apis, gil, gil_pairs, gc and active_windows of `Reduction`."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -51,7 +51,7 @@ def host_tables(
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),
-        "served": served(windows, threads),
+        "active_windows": active_windows(windows, threads),
     }
     db.unregister("cuda_call")
     return found
@@ -138,7 +138,7 @@ def payload_table(
     """PAYLOADS: of ranges of known threads, in the step in which each began."""
     names = np.array(places.names, object)
     parts = [pl.DataFrame(schema=PAYLOADS)]
-    for low, high in stretches(capture.count("payload")):
+    for low, high in chunks(capture.count("payload")):
         rows = frame(capture.db, _PAYLOAD_ROWS, [low, high])
         for (tid,), mine in rows.group_by("tid", maintain_order=True):
             thread = threads.get(int(str(tid)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import stretches, sum_by
+from tracediff.accounting.grouping import chunks, sum_by
 from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.sweep import Gaps
 from tracediff.accounting.walk import CODE, Hosts, IdlePieces, attribute
@@ -91,7 +91,7 @@ def idle_tables(
             "gap": np.arange(first_gap, first_gap + own.size), "unit": np.full(own.size, number), "period": period,
             "start_ns": own.start, "end_ns": own.end, "previous": unit.key[own.previous], "next": unit.key[own.op],
         })  # fmt: skip
-        for low, high in stretches(own.size, _BLOCK):
+        for low, high in chunks(own.size, _BLOCK):
             parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
             for part in parts:
                 pieces.add(_piece_rows(part, names, copies, period[low:high], first_gap + low))

@@ -68,14 +68,14 @@ def union(start: Ints, end: Ints) -> Intervals:
 
 
 def cut(query: Intervals, partition: Intervals) -> Pieces:
-    """Cut each query interval along a partition; uncovered stretches come out with part -1.
+    """Cut each query interval along a partition; uncovered parts come out with part -1.
 
     Queries may overlap each other. The pieces of a query tile it exactly, in order of time; the pieces come
     grouped by query. Cost: queries + pieces + parts between the first and the last query, one binary search a query.
 
     query [0,10), parts [2,4) [6,20) -> [0,2)/-1 [2,4)/0 [4,6)/-1 [6,10)/1
     """
-    # queries of a stretch of a long capture meet few of its parts
+    # queries of a chunk of a long capture meet few of its parts
     near = window(partition, int(query.start.min(initial=_LAST)), int(query.end.max(initial=-_LAST)))
     if near.start == near.stop:
         keep = np.flatnonzero(query.end > query.start)

@@ -95,7 +95,7 @@ class Reduction:
     memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
     gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
     gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
-    served     stratum, thread -> windows: the steps in which threads of a role worked, see `windows.served`
+    active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `windows.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common sequence of kernel keys of a step
@@ -140,7 +140,7 @@ class Reduction:
     memory_peaks: pl.DataFrame
     gpu_metrics: pl.DataFrame
     gpu_sampling: pl.DataFrame
-    served: pl.DataFrame
+    active_windows: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame
     sequences: dict[str, list[int]]

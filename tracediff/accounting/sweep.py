@@ -17,7 +17,7 @@ from tracediff.trace.periods import Unit
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle stretches [start, end) of a device in order of time: arrays of one length."""
+    """Idle chunks [start, end) of a device in order of time: arrays of one length."""
 
     start: Ints
     end: Ints

@@ -224,7 +224,7 @@ def _calls(db: duckdb.DuckDBPyConnection, calls: Calls) -> pl.DataFrame:
 
 
 def _off_cpu(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
-    """stratum, thread -> count, ns: of stretches on no CPU, in the step in which each began."""
+    """stratum, thread -> count, ns: of chunks on no CPU, in the step in which each began."""
     rows = [pl.DataFrame(schema=OFF_CPU)]
     for tid, thread in threads.items() if trace.switches else ():
         off = trace.off_cpu_of(tid)

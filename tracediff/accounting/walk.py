@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, stretches
+from tracediff.accounting.grouping import Tally, chunks
 from tracediff.accounting.intervals import (
     EMPTY,
     Index,
@@ -70,7 +70,7 @@ class Gil:
 
 
 def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int, Thread]) -> Gil:
-    """Read the GIL's trace once, in stretches; table nvtx_row is dropped.
+    """Read the GIL's trace once, in chunks; table nvtx_row is dropped.
 
     There is a hold for every call that lets go of the GIL, so holds may outnumber everything else in a capture. Only
     those are kept that a wait meets, and the last one of each thread before each wait.
@@ -101,7 +101,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     rows = db.execute("SELECT count(*) FROM nvtx_row").fetchone()
     assert rows is not None
     kept: dict[int, list[tuple[Ints, Ints, Ints]]] = {pid: [] for pid in begins}
-    for low, high in stretches(int(rows[0])):
+    for low, high in chunks(int(rows[0])):
         holds = _columns(db, f"NOT waiting AND row >= {low} AND row < {high}")
         for tid in np.unique(holds["tid"]).tolist():
             mine = holds["tid"] == tid
@@ -183,7 +183,7 @@ _GC, _GIL_WAIT, _CALL = 0, 1, 2  # _CALL + LAUNCH, SYNC or OTHER
 
 @dataclass(frozen=True)
 class Doing:
-    """What a thread did in a stretch of time, cut wherever anything changes.
+    """What a thread did in a chunk of time, cut wherever anything changes.
 
     Arrays of the slots between `bounds` (see `intervals.split`).
     """

@@ -55,7 +55,7 @@ class Windows:
         return np.where(stratum >= 0, stratum * keys + key, -1)
 
 
-def served(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
+def active_windows(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame:
     """stratum, thread -> windows: the steps in which threads of a role worked, once for each rank that has the role.
 
     A thread that serves several ranks or devices, or that only the first rank has, works in fewer windows than the

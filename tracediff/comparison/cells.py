@@ -153,7 +153,7 @@ def cell_table(
     return values, kinds, layout
 
 
-def told(side: Side, with_gil: bool) -> set[str]:
+def observable(side: Side, with_gil: bool) -> set[str]:
     """The categories that a side's traces can tell: the others are absent from its accounting, never zero."""
     missing = {kind for kind in ("gil", "gc") if not side.captured(kind)} | (set() if with_gil else {"gil"})
     if not side.captured("kernels"):  # measured on the host alone

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 import tracediff
 from tracediff.comparison import tables
-from tracediff.comparison.cells import Measured, exposed, gil_exposed, hidden_time, idle_rows, measure, told
+from tracediff.comparison.cells import (
+    Measured,
+    exposed,
+    gil_exposed,
+    hidden_time,
+    idle_rows,
+    measure,
+    observable,
+)
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, judge, off_path_notes
 from tracediff.comparison.kernel_table import kernel_result_rows
@@ -159,7 +167,7 @@ def _accounting(measured: Measured) -> Accounting:
     cells, layout = measured.cells, measured.layout
     values: list[dict[str, float]] = []
     for side, numbers in zip(measured.sides, (cells.baseline, cells.candidate), strict=True):
-        known = told(side, measured.with_gil)
+        known = observable(side, measured.with_gil)
         values.append(
             {name: float(numbers[column]) for name, column in layout.categories.items() if name in known}
         )

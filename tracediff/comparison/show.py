@@ -22,7 +22,7 @@ from tracediff.comparison.cells import (
     gil_exposed,
     hidden_time,
     idle_rows,
-    told,
+    observable,
 )
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
@@ -70,7 +70,7 @@ def show(side: Side, options: Options | None = None) -> Show:
     kernels = kernel_cells(sides, frame)
     values, kinds, layout = cell_table(frame, steps, idle, kernels)
     means = _means(frame, values, len(kinds))
-    known = told(side, with_gil=True)
+    known = observable(side, with_gil=True)
     standardised = tables.StandardisedMeans(sides, strata)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
     of_python = exposed(frame, idle)

@@ -97,7 +97,7 @@ class StandardisedMeans:
         """
         steps = exact_strata(self._sides).select(*_STRATUM, "steps")
         scale = (
-            stacked(self._sides, "served")
+            stacked(self._sides, "active_windows")
             .join(steps, on=_STRATUM)
             .select(*_STRATUM, pl.col("thread").alias(role), scale=pl.col("steps") / pl.col("windows"))
         )

@@ -143,7 +143,7 @@ def _mixed(values: Words) -> Words:
 def _between_marks(
     token: Ints, graph: npt.NDArray[np.bool_], events: tuple[Ints, ...]
 ) -> tuple[Ints, Ints, Ints]:
-    """The stretches from every mark to the next one of its kind, sorted by kind and place: begin, end, mark.
+    """The segments from every mark to the next one of its kind, sorted by kind and place: begin, end, mark.
 
     Marks are all launches of a content; all graph launches (a program may hold a graph for each batch size);
     the first launch after every event of a kind, given as running counts.
@@ -161,16 +161,16 @@ def _between_marks(
 
 @dataclass(frozen=True)
 class _Modal:
-    """The most frequent stretch of each mark, arrays of one length."""
+    """The most frequent segment of each mark, arrays of one length."""
 
     mark: Ints
-    first: Ints  # the stretch: index of its first occurrence
+    first: Ints  # the segment: index of its first occurrence
     count: Ints
     ops: Ints
-    covered: Ints  # ops of all stretches of the mark
+    covered: Ints  # ops of all segments of the mark
     confidence: npt.NDArray[np.float64]
-    kind: Ints  # of every stretch: its distinct stretch
-    chosen: Ints  # of every mark: its distinct stretch
+    kind: Ints  # of every segment: its distinct segment
+    chosen: Ints  # of every mark: its distinct segment
 
 
 def _modal(slices: _Slices, begin: Ints, end: Ints, mark: Ints) -> _Modal:
@@ -190,10 +190,10 @@ def _modal(slices: _Slices, begin: Ints, end: Ints, mark: Ints) -> _Modal:
 
 @dataclass(frozen=True)
 class _Waits:
-    """Of each mark: how its stretches hold events of one kind."""
+    """Of each mark: how its segments hold events of one kind."""
 
-    usual: npt.NDArray[np.float64]  # share of the modal stretches with an event
-    ever: npt.NDArray[np.bool_]  # any stretch has one
+    usual: npt.NDArray[np.float64]  # share of the modal segments with an event
+    ever: npt.NDArray[np.bool_]  # any segment has one
 
 
 def _waits(event: Ints, begin: Ints, end: Ints, mark: Ints, modal: _Modal) -> _Waits:

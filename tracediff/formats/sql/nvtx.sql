@@ -72,7 +72,7 @@ CREATE TABLE range_text AS SELECT DISTINCT label, spelled AS text FROM nvtx_text
 
 -- gil: who holds the GIL and who waits for it (nsys profile -t python-gil). A view: with a row or more for every
 -- CUDA call it would be the largest table, and it is read once.
---   row              BIGINT  rowid of nvtx_row, to read it in stretches
+--   row              BIGINT  rowid of nvtx_row, to read it in chunks
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT
 --   waiting          BOOLEAN
