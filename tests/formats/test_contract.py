@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import polars as pl
 import pytest
 
 from fixtures.builders import BROKEN, SCHEMAS, TraceBuilder, two_steps
+from tests.formats.odd_exports import KERNEL, MEMCPY, RUNTIME, SYNC, TWO_STEPS, edit, reduce, written
 from tests.tiny import idle, label, reduced, spent
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
-from tracediff.execution.run import reduce_file
-from tracediff.formats.capture import load_capture
-
-KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
-MEMCPY, SYNC = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-# fixtures/builders/samples.py: of every step 300 ns kernel, 40 copy, 60 in the synchronising call after it,
-# then 500 of the host until the next launch call of 50, and 50 from its return to the kernel
-TWO_STEPS = {
-    "compute": 300,
-    "memcpy": 40,
-    "host_sync": 60,
-    "host_work": 500,
-    "launch_api": 50,
-    "launch_latency": 50,
-}
-
-
-def reduce(path, **reading):
-    return reduce_file(path, Reading(threads=1, **reading))
-
-
-def edit(path, *statements: str):
-    db = sqlite3.connect(path)
-    for statement in statements:
-        db.execute(statement)
-    db.commit()
-    db.close()
-    return path
-
-
-def written(tmp_path, trace=None):
-    return (trace or two_steps()).write(tmp_path / "trace.sqlite")
-
-
-@pytest.fixture
-def capture_of(tmp_path):
-    """Load a file and close it after the test."""
-    opened = []
-
-    def load(path):
-        opened.append(load_capture(path, tmp_path))
-        return opened[-1]
-
-    yield load
-    for capture in opened:
-        capture.close()
-
 
 # Versions
 

@@ -35,7 +35,6 @@ from tracediff.report.words import left_out
 MOST, LISTED = 12, 40  # causes told at length, and in the table
 CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
-_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # categories whose kind of trace may be missing
 _MOST_GATES = 20
 _LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
@@ -481,8 +480,7 @@ def _categories(result: Result) -> list[list[Span]]:
     for key in palette.order(set(books.delta)):
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
-            if key in _OPTIONAL:
-                flag = words.category_missing(result, key)
+            if flag := words.category_missing(result, key):
                 rows.append(
                     [label, Number(""), Number(""), "not ruled out", f"not captured; {flag} shows it"]
                 )

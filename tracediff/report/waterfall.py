@@ -12,7 +12,6 @@ from tracediff.report import palette, templates, units, words
 NOT_CAPTURED = "not captured"
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
-_OPTIONAL = {"gc": "gc", "gil_wait": "gil"}  # category that can be absent -> its kind of trace
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,8 @@ def build(result: Result) -> Waterfall:
                 label = palette.category(key).label
                 notes[key] = f"captured on the {side} only: counted in {palette.category(_FALLBACK).label}"
                 notes[_FALLBACK] = f"includes {label}, which only the {side} captured"
-        elif key in _OPTIONAL:
-            side = words.sides_without(result, _OPTIONAL[key])
+        elif key in words.OPTIONAL:
+            side = words.sides_without(result, words.OPTIONAL[key])
             notes[key] = f"not captured on the {side}" if side in ("baseline", "candidate") else NOT_CAPTURED
     return _stack(result, deltas, notes)
 

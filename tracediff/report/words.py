@@ -183,10 +183,13 @@ def missing(result: Result | Show, kind: str) -> str:
     return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: {absent(result, kind, where)}"
 
 
+# Category that can be absent although GPU work and CUDA calls were captured -> its kind of trace.
+OPTIONAL = {key: row.needs for key, row in causes.CAUSES.items() if row.needs in ("gc", "gil")}
+
+
 def category_missing(report: Result | Show, key: str) -> str:
     """Return the flag that captures a category which can be absent; empty for the others."""
-    needs = causes.CAUSES[key].needs if key in causes.CAUSES else ""
-    return capture_with(report, needs) if needs in ("gc", "gil") else ""
+    return capture_with(report, OPTIONAL[key]) if key in OPTIONAL else ""
 
 
 def sentence(text: str) -> str:
