@@ -84,7 +84,7 @@ def test_what_cannot_plant_its_cause_is_refused(flags: str, capsys: pytest.Captu
 
 @pytest.mark.parametrize(("generation", "groups"), [(1, 2), (2, 3), (3, 4)])
 def test_labels_of_three_generations(generation: int, groups: int) -> None:
-    match = LABEL.search(Options(label_generation=generation).label(20, 4, 12))
+    match = LABEL.search(Options(label_generation=generation).label(20, 4, 768, 12))
     assert match is not None
     assert sum(group is not None for group in match.groups()) == groups
 
@@ -103,8 +103,9 @@ def test_the_profiled_steps(
 def test_requests_arrive_fill_and_finish() -> None:
     requests = Requests(Options(arrival_every=1000))
     arrivals = {step: slots for step in range(200) if (slots := requests.arrivals(step))}
-    assert [arrivals[step][0] for step in range(4)] == [0, 4, 8, 12]
-    assert requests.active == 16
+    assert [min(arrivals[step]) for step in range(4)] == [0, 4, 8, 12]
+    assert set(arrivals[0].values()) == {192}
+    assert requests.serving == set(range(16))
     assert list(arrivals)[4:] == [127, 128, 129, 130]  # full after 128 tokens, whatever the arrival rate
 
 

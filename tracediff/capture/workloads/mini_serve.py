@@ -3,7 +3,8 @@
 Two processes, as in TensorRT-LLM's PyTorch backend. The worker (one a rank) has the executor loop thread
 and the await-response thread; the main process has the dispatch thread and the detokeniser thread. The NVTX
 domain, the range names and the step labels are TensorRT-LLM's, of the newest generation unless
-`--label-generation` says otherwise. Weights are random, requests are made up, nothing is served.
+`--label-generation` says otherwise. Weights are random, requests are made up, nothing is served. Four requests of
+one length arrive every 24 steps; `--traffic` has them arrive and differ as they do at a server.
 
     TLLM_PROFILE_START_STOP=20-50 TLLM_PROFILE_RECORD_GC=1 \
     nsys profile -o OUT -t cuda,nvtx,python-gil -c cudaProfilerApi --capture-range-end=stop \
@@ -33,9 +34,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracediff.capture.workloads.model import GENERATED, Device, make_device
-from tracediff.capture.workloads.options import Options, parse
+from tracediff.capture.workloads.model import Device, make_device
+from tracediff.capture.workloads.options import GENERATED, Options, parse
 from tracediff.capture.workloads.ranges import Ranges, gc_ranges
+from tracediff.capture.workloads.traffic import Traffic
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -87,31 +89,31 @@ class Planted:
 
 
 class Requests:
-    """Which slots hold which request; four of them are replaced at each arrival."""
+    """Which slots hold which request; four of them are replaced at each arrival. `Traffic` takes its place."""
 
     def __init__(self, options: Options) -> None:
         self._o = options
         self._started: list[int | None] = [None] * options.slots
         self._next = 0
 
-    def arrivals(self, step: int) -> list[int]:
-        """The slots that a new request takes in this step."""
+    def arrivals(self, step: int) -> dict[int, int]:
+        """Tokens of the prompts that start in this step, by slot."""
         filling = step < self._o.slots // ARRIVING
         oldest = self._started[self._next]
         finished = oldest is not None and step - oldest >= GENERATED - 1
         due = step % self._o.arrival_every == self._o.arrival_every // 2
         if not (filling or due or finished):
-            return []
+            return {}
         slots = [(self._next + i) % self._o.slots for i in range(ARRIVING)]
         self._next = (self._next + ARRIVING) % self._o.slots
         for slot in slots:
             self._started[slot] = step
-        return slots
+        return dict.fromkeys(slots, self._o.context)
 
     @property
-    def active(self) -> int:
-        """Number of slots that hold a request."""
-        return sum(start is not None for start in self._started)
+    def serving(self) -> set[int]:
+        """The slots that hold a request."""
+        return {slot for slot, start in enumerate(self._started) if start is not None}
 
 
 class Executor:
@@ -125,7 +127,8 @@ class Executor:
         self._device = device
         self._ranges = ranges
         self._responses = responses
-        self._requests = Requests(options)
+        requests = options.requests()
+        self._requests = Requests(options) if requests is None else Traffic(requests, options.slots)
         self._history: list[list[dict[str, Any]]] = [[] for _ in range(options.slots)]
         self.planted = Planted()
         self.began: list[tuple[int, int, int]] = []
@@ -148,22 +151,25 @@ class Executor:
         o, device, ranges, plant = self._o, self._device, self._ranges, self._plant
         began = time.perf_counter_ns()
         with ranges.range("_fetch_new_requests"):
-            slots = self._requests.arrivals(step)
+            prompts = self._requests.arrivals(step)
             plant("_fetch_new_requests", step)
-        self.began.append((step, len(slots), began))
+        serving = self._requests.serving
+        if not serving:
+            return  # nothing to run: a server waits here for the next request
+        self.began.append((step, len(prompts), began))
         with ranges.range("_schedule"):
-            generating = self._requests.active - len(slots)
+            generating = len(serving) - len(prompts)
             plant("_schedule", step)
             if o.straggler_us and self._rank == o.straggler_rank:
                 self.planted.timed("straggler", step, lambda: busy(o.straggler_us * 1000))
         plant("none", step)
-        with ranges.once(o.label(step, len(slots), generating)):
+        with ranges.once(o.label(step, len(prompts), sum(prompts.values()), generating)):
             with ranges.range("_prepare_inputs"):
                 device.prepare()
                 plant("_prepare_inputs", step)
             if o.gil_hog_us and o.gil_hog_when == "hidden":
                 self._responses.put((step, None))
-            device.forward(slots)
+            device.forward(prompts)
         with ranges.range("_sample_async"):
             device.sample()
             plant("_sample_async", step)
@@ -173,9 +179,10 @@ class Executor:
             tokens = device.wait()
             plant("_update_requests", step)
             # Kept, as a server keeps its requests' state: now and then that sets off a young collection.
-            batch = [{"slot": slot, "token": token, "text": []} for slot, token in enumerate(tokens)]
-            for slot, response in enumerate(batch):
-                self._history[slot].append(response)
+            batch = []
+            for slot in sorted(serving):
+                batch.append({"slot": slot, "token": tokens[slot], "text": []})
+                self._history[slot].append(batch[-1])
         with ranges.range("_handle_responses"):
             if self._rank == 0:
                 self._responses.put((step, batch))
@@ -390,7 +397,19 @@ def serve(options: Options) -> dict[str, Any]:
         "emulator": "mini_serve",
         "mode": options.mode,
         "profiled": bool(options.profile_window()),
+        **({"traffic": traffic(options)} if options.traffic else {}),
         "ranks": ranks,
+    }
+
+
+def traffic(options: Options) -> dict[str, Any]:
+    """What arrived, for the report: the seed (None: a file was replayed), and means over the requests."""
+    requests = options.requests() or []
+    return {
+        "seed": options.traffic_seed,
+        "requests": len(requests),
+        "prompt_tokens": round(statistics.fmean(one.prompt_tokens for one in requests), 1) if requests else 0,
+        "output_tokens": round(statistics.fmean(one.output_tokens for one in requests), 1) if requests else 0,
     }
 
 

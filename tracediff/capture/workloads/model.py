@@ -11,16 +11,14 @@ import ctypes
 import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tracediff.capture.workloads.options import Options
+from tracediff.capture.workloads.options import GENERATED, Options
 from tracediff.capture.workloads.ranges import TorchProfile, file_of_rank
 
 HEAD_DIM = 128
 VOCABULARY = 32_000
-GENERATED = 128
-"""Tokens a request may generate: the cache holds context + GENERATED."""
 
 
 class Device(Protocol):
@@ -29,8 +27,11 @@ class Device(Protocol):
     def prepare(self) -> None:
         """Stage the inputs of the step."""
 
-    def forward(self, ctx_slots: list[int]) -> None:
-        """Launch prefills of the new requests, then the generation step of all slots."""
+    def forward(self, prompts: Mapping[int, int]) -> None:
+        """Launch prefills of the new requests (slot -> tokens), then the generation step of all slots.
+
+        The generation step is padded to all slots, as a server pads a batch to the sizes it has CUDA graphs for.
+        """
 
     def sample(self) -> None:
         """Start the copy of the sampled tokens to the host."""
@@ -59,10 +60,10 @@ class ClockDevice:
     def prepare(self) -> None:
         """Nothing to stage."""
 
-    def forward(self, ctx_slots: list[int]) -> None:
+    def forward(self, prompts: Mapping[int, int]) -> None:
         """Set the time at which the step will be finished."""
         time.sleep(60e-6)
-        self._finished = time.perf_counter_ns() + self._gpu_ns * (1 + len(ctx_slots))
+        self._finished = time.perf_counter_ns() + self._gpu_ns * (1 + len(prompts))
 
     def sample(self) -> None:
         """Nothing to copy."""
@@ -283,34 +284,38 @@ class TorchDevice:
                 attn_mask=self._mask,
             )
 
+        o = self._o
+
         def segment() -> None:
             if index == 0:
                 self._x = self._f.embedding(self._tokens, self._embedding)
                 self._mask = (self._columns <= self._pos[:, None])[:, None, None, :]
             self._x = self._layer(self._x, index, attend)
-            if index == self._o.layers - 1:
+            if index == o.layers - 1:
                 new = self._f.linear(self._x, self._head).argmax(-1)
                 self._tokens.copy_(new)
                 self._out.copy_(new)
                 self._pos.add_(1)
+                if o.traffic:  # a slot that waits for a request stays inside the cache
+                    self._pos.clamp_(max=o.context + GENERATED - 1)
 
         return segment
 
-    def _prefill(self, slot: int) -> None:
+    def _prefill(self, slot: int, tokens: int) -> None:
         o, f = self._o, self._f
-        prompt = self._torch.randint(0, VOCABULARY, (o.context,), device=self._dev)
+        prompt = self._torch.randint(0, VOCABULARY, (tokens,), device=self._dev)
         x = f.embedding(prompt, self._embedding)
         for index in range(o.layers):
 
             def attend(q: Any, k: Any, v: Any, index: int = index) -> Any:
-                self._k[index][slot, : o.context] = k
-                self._v[index][slot, : o.context] = v
+                self._k[index][slot, :tokens] = k
+                self._v[index][slot, :tokens] = v
                 parts = (part.transpose(0, 1)[None] for part in (q, k, v))
                 return f.scaled_dot_product_attention(*parts, is_causal=True)[0].transpose(0, 1)
 
             x = self._layer(x, index, attend)
         self._tokens[slot] = f.linear(x[-1:], self._head).argmax(-1)[0]
-        self._pos[slot] = o.context
+        self._pos[slot] = tokens
 
     # -- what the executor calls -------------------------------------------------------------------
 
@@ -324,10 +329,10 @@ class TorchDevice:
         if self._o.h2d_bytes and not self._o.h2d_overlap:
             self._h2d_to.copy_(self._h2d_from, non_blocking=True)
 
-    def forward(self, ctx_slots: list[int]) -> None:
+    def forward(self, prompts: Mapping[int, int]) -> None:
         """Launch the prefills and the generation step."""
-        for slot in ctx_slots:
-            self._prefill(slot)
+        for slot, tokens in prompts.items():
+            self._prefill(slot, tokens)
         for launch in self._launchers:
             launch()
             if self._o.sync_per_layer and self._cuda:

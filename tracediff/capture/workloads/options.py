@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
+
+from tracediff.capture.workloads.traffic import Request, drawn, read, write
+
+GENERATED = 128
+"""Tokens a request may generate: the cache holds context + GENERATED."""
+SEED_VARIABLE = "TRACEDIFF_TRAFFIC_SEED"
 
 PLACES = (
     "_fetch_new_requests",
@@ -25,14 +33,20 @@ PLACES = (
 
 
 def _flag(
-    group: str, default: Any, text: str = "", metavar: str | None = None, choices: Sequence[Any] | None = None
+    group: str,
+    default: Any,
+    text: str = "",
+    metavar: str | None = None,
+    choices: Sequence[Any] | None = None,
+    type: type | None = None,
 ) -> Any:
-    """A field that is a flag of the same name."""
-    shown = {"help": text, "metavar": metavar, "choices": choices}
+    """A field that is a flag of the same name, of the type of its default unless `type` says otherwise."""
+    shown = {"help": text, "metavar": metavar, "choices": choices, "type": type}
     return field(default=default, metadata={"group": group, "shown": shown})
 
 
-_RUN, _HOST, _DEVICE = "the program", "planted on the host", "planted on the device"
+_RUN, _TRAFFIC = "the program", "traffic"
+_HOST, _DEVICE = "planted on the host", "planted on the device"
 _MODES = {
     "graph": "one CUDA graph for a generation step (default)",
     "eager": "every kernel launched by itself",
@@ -48,9 +62,9 @@ class Options:
     layers: int = _flag(_RUN, 8)
     hidden: int = _flag(_RUN, 2048, "a multiple of 128 x TP")
     slots: int = _flag(_RUN, 16, "requests in flight, a multiple of 4")
-    context: int = _flag(_RUN, 192, "tokens of a new request")
+    context: int = _flag(_RUN, 192, "tokens of a new request; of the longest one with --traffic")
     steps: int = _flag(_RUN, 120, "steps in all, warm-up included")
-    arrival_every: int = _flag(_RUN, 24, "4 new requests every N steps", "N")
+    arrival_every: int = _flag(_RUN, 24, "4 new requests every N steps; not with --traffic", "N")
     label_generation: int = _flag(_RUN, 3, choices=(1, 2, 3))
     tp: int = _flag(_RUN, 1, "ranks, one GPU and one process each")
     seed: int = _flag(_RUN, 7)
@@ -62,6 +76,20 @@ class Options:
         _RUN, None, "record the steps of TLLM_PROFILE_START_STOP with torch.profiler, not nsys: trace.json or .json.gz, one"
         " per rank", "FILE",
     )  # fmt: skip
+    traffic: bool = _flag(
+        _TRAFFIC,
+        False,
+        "Poisson arrivals, lognormal prompts and outputs; each request ends at its own length",
+    )
+    traffic_rate: float = _flag(_TRAFFIC, 0.4, "new requests per step on average", "R")
+    traffic_seed: int | None = _flag(
+        _TRAFFIC, None, "the same seed draws the same requests in every step; without it TRACEDIFF_TRAFFIC_SEED,"
+        " else another one in each run. The report names it", "N", type=int,
+    )  # fmt: skip
+    traffic_record: str | None = _flag(_TRAFFIC, None, "write the requests as JSON Lines", "FILE")
+    traffic_replay: str | None = _flag(
+        _TRAFFIC, None, "take the requests from such a file, step by step", "FILE"
+    )
     work_us: int = _flag(_HOST, 0, "Python work with the GIL held", "US")
     work_in: str = _flag(_HOST, "_schedule", choices=PLACES)
     sleep_us: int = _flag(_HOST, 0, "sleep, the GIL released", "US")
@@ -106,14 +134,24 @@ class Options:
         match = re.fullmatch(r"(\d+)-(\d+)", value.split(",")[0].strip())
         return (int(match[1]), int(match[2])) if match else None
 
-    def label(self, step: int, ctx_reqs: int, gen_reqs: int) -> str:
+    def requests(self) -> list[Request] | None:
+        """The traffic of the run, from the file or by the seed; None without traffic. Raises ValueError, OSError."""
+        if not self.traffic:
+            return None
+        if self.traffic_replay:
+            return read(Path(self.traffic_replay), self.context, GENERATED)
+        if self.traffic_seed is None:
+            raise ValueError("a run with traffic needs a seed or a file")
+        return drawn(self.traffic_seed, self.traffic_rate, self.steps, self.context, GENERATED)
+
+    def label(self, step: int, ctx_reqs: int, ctx_tokens: int, gen_reqs: int) -> str:
         """Write the label of a step in the chosen generation of TensorRT-LLM's wording."""
         if self.label_generation == 1:
             return f"[Executor] _forward_step: {ctx_reqs} ctx reqs, {gen_reqs} gen reqs"
         if self.label_generation == 2:
             return f"[Executor] _forward_step {step}: {ctx_reqs} ctx reqs, {gen_reqs} gen reqs"
         return (
-            f"[Executor] _forward_step {step}: {ctx_reqs} ctx reqs, {ctx_reqs * self.context} ctx tokens,"
+            f"[Executor] _forward_step {step}: {ctx_reqs} ctx reqs, {ctx_tokens} ctx tokens,"
             f" {gen_reqs} gen reqs"
         )
 
@@ -122,9 +160,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mini_serve",
         description="An emulator of a TensorRT-LLM serving loop: random weights, no requests, no network. "
-        "Each flag of the second and third group plants one cause for a slower (or faster) step.",
+        "Each flag of the two groups `planted` plants one cause for a slower (or faster) step.",
     )
-    groups = {name: parser.add_argument_group(name) for name in (_RUN, _HOST, _DEVICE)}
+    groups = {name: parser.add_argument_group(name) for name in (_RUN, _TRAFFIC, _HOST, _DEVICE)}
     mode = groups[_RUN].add_mutually_exclusive_group()
     for name, text in _MODES.items():
         mode.add_argument(
@@ -136,7 +174,10 @@ def _parser() -> argparse.ArgumentParser:
             if one.default is False:
                 shown |= {"action": "store_true"}
             else:
-                shown |= {"type": int if isinstance(one.default, int) else str, "default": one.default}
+                shown = {
+                    "type": type(one.default) if one.default is not None else str,
+                    "default": one.default,
+                } | shown
             groups[one.metadata["group"]].add_argument(f"--{one.name.replace('_', '-')}", **shown)
     return parser
 
@@ -162,8 +203,30 @@ def parse(argv: list[str] | None = None) -> Options:
             o.arrival_every, o.slow_kernel, o.layers
         )
         < 1,
+        "--traffic-rate is more than 0": o.traffic_rate <= 0,
+        "--traffic-seed, --traffic-record and --traffic-replay go with --traffic": not o.traffic
+        and (o.traffic_seed is not None or o.traffic_record or o.traffic_replay),
+        "--traffic-replay has no seed": o.traffic_replay and o.traffic_seed is not None,
     }
     for why, wrong in refused.items():
         if wrong:
             parser.error(why)
+    if not o.traffic:
+        return o
+    try:
+        if not o.traffic_replay:
+            o = replace(o, traffic_seed=_traffic_seed(o.traffic_seed))
+        requests = o.requests()
+        if requests is not None and o.traffic_record:
+            write(Path(o.traffic_record), requests)
+    except (OSError, ValueError) as error:
+        parser.error(f"traffic: {error}")
     return o
+
+
+def _traffic_seed(given: int | None) -> int:
+    """The seed of the command line, else of the environment, else one that no other run has."""
+    if given is not None:
+        return given
+    named = os.environ.get(SEED_VARIABLE)
+    return int(named) if named else secrets.randbelow(2**32)

@@ -1,0 +1,106 @@
+"""Requests as a server gets them: Poisson arrivals, lognormal prompts and outputs, drawn or read from a file.
+
+The clock of the traffic is the step number, not the time. Whether a step is slow or fast, the same requests arrive
+in it, so two runs with one seed (or one file) have the same requests in step n, and their steps can be paired.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PROMPT_MEDIAN = 1 / 3
+"""The median prompt as a share of the longest one."""
+PROMPT_SIGMA = 0.8
+OUTPUT_MEDIAN = 24
+OUTPUT_SIGMA = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request: the step in which it arrives, the tokens of its prompt, and the tokens that it generates."""
+
+    step: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+def drawn(seed: int, rate: float, steps: int, longest_prompt: int, longest_output: int) -> list[Request]:
+    """Requests of a run of `steps` steps, `rate` per step on average.
+
+    Each request takes the same three draws, so that another rate or limit changes nothing else of it.
+    """
+    rng = random.Random(seed)
+    requests: list[Request] = []
+    at = 0.0
+    while True:
+        at += rng.expovariate(1.0) / rate
+        prompt = rng.lognormvariate(math.log(longest_prompt * PROMPT_MEDIAN), PROMPT_SIGMA)
+        output = rng.lognormvariate(math.log(OUTPUT_MEDIAN), OUTPUT_SIGMA)
+        if at >= steps:
+            return requests
+        requests.append(Request(int(at), _between(prompt, longest_prompt), _between(output, longest_output)))
+
+
+def _between(length: float, longest: int) -> int:
+    return min(max(round(length), 1), longest)
+
+
+def write(path: Path, requests: Iterable[Request]) -> None:
+    """Write requests as JSON Lines, one request per line."""
+    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in requests), encoding="utf-8")
+
+
+def read(path: Path, longest_prompt: int, longest_output: int) -> list[Request]:
+    """Read what `write` wrote. Raises `ValueError` that names the line, and OSError."""
+    requests: list[Request] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            one = Request(**json.loads(line))
+            in_order = one.step >= (requests[-1].step if requests else 0)
+            fits = 1 <= one.prompt_tokens <= longest_prompt and 1 <= one.output_tokens <= longest_output
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"line {number} is no request: {error}") from error
+        if not in_order:
+            raise ValueError(f"line {number}: requests are in the order of their steps")
+        if not fits:
+            raise ValueError(
+                f"line {number}: a prompt has 1 to {longest_prompt} tokens (--context), an output 1 to {longest_output}"
+            )
+        requests.append(one)
+    return requests
+
+
+class Traffic:
+    """Which slots hold which request. Requests wait in the order of arrival until a slot is free."""
+
+    def __init__(self, requests: Sequence[Request], slots: int) -> None:
+        self._coming = deque(requests)
+        self._waiting: deque[Request] = deque()
+        self._free = list(range(slots))
+        self._ends: dict[int, int] = {}
+
+    def arrivals(self, step: int) -> dict[int, int]:
+        """Tokens of the prompts that start in this step, by slot; slots of finished requests are free again."""
+        for slot in [slot for slot, end in self._ends.items() if end <= step]:
+            del self._ends[slot]
+            self._free.append(slot)
+        self._free.sort()
+        while self._coming and self._coming[0].step <= step:
+            self._waiting.append(self._coming.popleft())
+        started = {}
+        while self._waiting and self._free:
+            one, slot = self._waiting.popleft(), self._free.pop(0)
+            self._ends[slot] = step + one.output_tokens
+            started[slot] = one.prompt_tokens
+        return started
+
+    @property
+    def serving(self) -> set[int]:
+        """The slots that hold a request."""
+        return set(self._ends)
