@@ -26,7 +26,7 @@ args = sys.argv[1:]
 here = pathlib.Path(__file__).parent
 def note(what, **more):
     with (here / "calls.jsonl").open("a") as f:
-        names = [n for n in os.environ if n.startswith(("TLLM", "SIDE", "FAKE"))]
+        names = [n for n in os.environ if n.startswith(("TLLM", "SIDE", "FAKE", "TRACEDIFF_TRAFFIC"))]
         f.write(json.dumps(dict(what=what, args=args, env={{n: os.environ[n] for n in names}}, **more)) + "\\n")
 """
 

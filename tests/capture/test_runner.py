@@ -346,3 +346,53 @@ def test_versions_are_of_the_python_of_the_command(tmp_path: Path, monkeypatch: 
     found = versions([sys.executable, "serve.py"], env)
     assert found["nvtx"] == "9.9"
     assert found["python"] == platform.python_version()
+
+
+def test_both_runs_of_a_pair_get_one_traffic_seed(stand_ins: StandIns, tmp_path: Path) -> None:
+    sides = {
+        "baseline": {
+            "command": "program baseline --seed={traffic_seed}",
+            "env": {"SIDE_SEED": "{traffic_seed}"},
+        },
+        "candidate": {"command": "program candidate"},
+    }
+    capture(plan(**sides, same_traffic=True, seed=3, controls=1), tmp_path / "bundle")
+    calls = [(call["args"], call["env"]) for call in stand_ins.calls("program")]
+    baseline = (
+        ["baseline", "--seed=3001"],
+        {"SIDE_SEED": "3001", "TRACEDIFF_TRAFFIC_SEED": "3001"},
+    )
+    assert calls[:2] == [baseline, (["candidate"], {"TRACEDIFF_TRAFFIC_SEED": "3001"})]
+    assert [env["TRACEDIFF_TRAFFIC_SEED"] for _, env in calls] == [
+        "3001",
+        "3001",
+        "3002",
+        "3002",
+        "3001",
+        "3001",
+    ]
+    data = manifest_of(tmp_path / "bundle")
+    assert data["plan"]["same_traffic"] is True
+    assert [run["traffic"] for run in data["runs"]][1:3] == [
+        {"pair": 1, "seed": 3001},
+        {"pair": 2, "seed": 3002},
+    ]
+    bundle = read_bundle(tmp_path / "bundle")
+    pairs = {
+        side: {one.traffic.seed for one in runs if one.traffic} for side, runs in bundle.profiled.items()
+    }
+    assert pairs == {"baseline": {3001, 3002}, "candidate": {3001, 3002}}
+
+
+def test_without_same_traffic_nothing_is_said_of_it(stand_ins: StandIns, tmp_path: Path) -> None:
+    capture(plan(repeats=1), tmp_path / "bundle")
+    assert all("TRACEDIFF_TRAFFIC_SEED" not in call["env"] for call in stand_ins.calls("program"))
+    assert all("traffic" not in run for run in manifest_of(tmp_path / "bundle")["runs"])
+    assert read_bundle(tmp_path / "bundle").profiled["baseline"][0].traffic is None
+    with pytest.raises(TracediffError, match="begun with another plan"):
+        capture(plan(repeats=1, same_traffic=True), tmp_path / "bundle", resume=True)
+
+
+def test_a_seed_that_nothing_sets_is_refused() -> None:
+    with pytest.raises(TracediffError, match="stands for nothing without same_traffic"):
+        plan(candidate={"command": "program candidate {traffic_seed}"})

@@ -86,6 +86,17 @@ def test_controls_are_among_the_runs_that_are_made_anyway(stand_ins: StandIns) -
     assert adaptive()["stopped"] == "changed"
 
 
+def test_pairs_with_the_same_traffic_go_on_with_seeds_of_their_own(stand_ins: StandIns) -> None:  # noqa: F811
+    capture("-n", 2, "--until", "step:0.1%", "--max-runs", 9, "--same-traffic")
+    assert adaptive()["stopped"] == "changed"
+    seen = [(run["side"][0], run["traffic"]) for run in manifest_of(Path("bundle"))["runs"]]
+    assert seen == [
+        (side, {"pair": number, "seed": number})
+        for number, sides in enumerate(("bc", "cb", "bc", "cb"), 1)
+        for side in sides
+    ]
+
+
 def test_the_plan_says_which_runs_may_not_be_needed(stand_ins: StandIns) -> None:  # noqa: F811
     lines = capture("-n", 1, "--until", "step:2%", "--max-runs", 2, "--plan").stdout.splitlines()
     marked = [line for line in lines if line.startswith("#")]

@@ -9,10 +9,9 @@ from pathlib import Path, PurePath
 
 from tracediff.capture import machine
 from tracediff.capture.nsys import TRACES, Features, Nsys
-from tracediff.capture.plan import Plan, Slot
+from tracediff.capture.plan import RUN, TRAFFIC_SEED, Plan, Slot
 from tracediff.capture.presets import LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
-
-RUN = "{run}"  # in a command, a client or an environment value: the folder of the run
+from tracediff.capture.workloads.options import SEED_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,16 @@ class Launch:
 
 
 def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, str]) -> Launch:
-    """How a run is started. Warm-ups and controls run the plain command, as users do."""
+    """How a run is started. Warm-ups and controls run the plain command, as users do, with the same seed."""
     side = plan.side(slot.side)
     kind = preset(side.preset)
-    folder = str(run)
-    command = with_reports(kind, [word.replace(RUN, folder) for word in side.command], folder)
-    added = {name: value.replace(RUN, folder) for name, value in side.env.items()}
+    folder, seed = str(run), plan.traffic_seed(slot)
+
+    def filled(text: str) -> str:
+        return text.replace(RUN, folder).replace(TRAFFIC_SEED, str(seed))
+
+    command = with_reports(kind, [filled(word) for word in side.command], folder)
+    added = {name: filled(value) for name, value in side.env.items()}
     profiler: list[str] = []
     if slot.kind == "profiled":
         added = {**additions(kind, plan.steps), **added}
@@ -48,12 +51,14 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
             graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
             extra=plan.nsys_flags,
         )]  # fmt: skip
+    if seed is not None:
+        added[SEED_VARIABLE] = str(seed)
     return Launch(
         command=wrap(side.launcher, profiler, command),
         env={**base, **added},
         added=added,
         cwd=side.cwd,
-        client=[word.replace(RUN, folder) for word in side.client],
+        client=[filled(word) for word in side.client],
         ready_url=side.ready_url,
         kpi=side.kpi,
         reports=tuple(file for _, file in kind.reports),

@@ -36,6 +36,8 @@ def fingerprint(plan: Plan) -> str:
             list(side.launcher), side.preset, sorted(side.env), machine.recorded_env(side.env),
         ])  # fmt: skip
     parts.append([plan.steps, plan.graph_trace, plan.gpu_metrics, list(plan.nsys_flags)])
+    if plan.same_traffic:
+        parts.append("same_traffic")
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -45,7 +47,7 @@ def _order(plan: Plan) -> dict[str, Any]:
 
 def new(plan: Plan, nsys: Nsys, notes: list[str], seconds: float) -> Manifest:
     """The manifest of a bundle without runs, begun at a time."""
-    recorded = ("steps", "graph_trace", "gpu_metrics", "timeout_s")
+    recorded = ("steps", "graph_trace", "gpu_metrics", "timeout_s", "same_traffic")
     return Manifest(
         tool=f"tracediff {tracediff.__version__}",
         created=timestamp(seconds),

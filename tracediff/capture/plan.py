@@ -16,7 +16,15 @@ from tracediff.capture.presets import check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
 
+TRAFFIC_SEEDS = 1000
+"""Traffic seeds that belong to one `seed` of a plan, so that another one gives all pairs other requests."""
+
 _Part = TypeVar("_Part", bound=msgspec.Struct)
+RUN = "{run}"
+"""In a command, a client or an environment value: the folder of the run."""
+TRAFFIC_SEED = "{traffic_seed}"
+"""In the same places: the seed of the run's requests, with `same_traffic`."""
+
 _Words = tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Limit = Annotated[float, msgspec.Meta(gt=0)]  # seconds
@@ -73,10 +81,15 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         None  # how narrow the interval of the step's change is to be; `repeats` are made anyway
     )
     max_runs: int = 20  # profiled runs a side at most, with `until`
+    same_traffic: bool = False  # both runs of a pair are given one traffic seed
 
     def side(self, name: SideName) -> SidePlan:
         """The plan of a side."""
         return self.baseline if name == "baseline" else self.candidate
+
+    def traffic_seed(self, slot: Slot) -> int | None:
+        """The seed of a run's requests, the same for both sides of a pair; None where runs choose theirs."""
+        return TRAFFIC_SEEDS * self.seed + slot.repeat if self.same_traffic else None
 
     def schedule(self) -> list[Slot]:
         """Every run in order: warm-ups, then profiled runs with the controls spread among them.
@@ -138,6 +151,10 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     if isinstance(values.get("nsys_flags"), str):
         values["nsys_flags"] = [values["nsys_flags"]]
     plan = _converted({**values, **sides}, Plan, "the plan")
+    if not plan.same_traffic and any(
+        TRAFFIC_SEED in word for side in sides.values() for word in _texts(side)
+    ):
+        raise _invalid(f"{TRAFFIC_SEED} stands for nothing without same_traffic", "--same-traffic")
     if plan.until is not None:
         until_of(plan.until)
         if plan.order == "sequential":
@@ -184,6 +201,11 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path) -> SidePlan:
             f"the {name}: preset {kind.name} {need}", "client = '...' goes with preset trtllm-serve"
         )
     return side
+
+
+def _texts(side: SidePlan) -> list[str]:
+    """What placeholders may stand in."""
+    return [*side.command, *side.client, *side.env.values()]
 
 
 def _converted(values: dict[str, Any], kind: type[_Part], where: str) -> _Part:

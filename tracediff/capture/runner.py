@@ -27,7 +27,7 @@ from tracediff.capture.nsys import Nsys, import_raw
 from tracediff.capture.plan import Plan, Slot
 from tracediff.capture.process import Child, await_url, start
 from tracediff.errors import TracediffError
-from tracediff.formats.bundle import MANIFEST, SIDES, Manifest, Run, SideName, read_manifest
+from tracediff.formats.bundle import MANIFEST, SIDES, Manifest, Run, SideName, Traffic, read_manifest
 from tracediff.formats.unpack import export_sqlite
 
 Report = Callable[[Slot, str], None]
@@ -178,6 +178,9 @@ class Runner:
             index=slot.index, side=slot.side, repeat=slot.repeat, kind=slot.kind, folder=f"runs/{slot.name}", status="failed",
             command=launch.recorded(scratch.resolve()), started=manifest.timestamp(began), before=machine.gpus(),
         )  # fmt: skip
+        seed = self.plan.traffic_seed(slot)
+        if seed is not None:
+            run.traffic = Traffic(pair=slot.repeat, seed=seed)
         self.report(slot, "running")
         problem: TracediffError | None = None
         started = time.time()  # of the file system, for files that the program leaves elsewhere

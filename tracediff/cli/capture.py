@@ -30,7 +30,7 @@ Examples:
   tracediff capture plan.toml -n 5 --until step:2% --max-runs 20
 
 \b
-In a command, {run} stands for the folder of the run.
+In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
 Presets: any, torch, emulator, trtllm-bench-throughput, trtllm-bench-latency, trtllm-serve,
 gptManagerBenchmark, gptSessionBenchmark.
 """
@@ -50,7 +50,12 @@ gptManagerBenchmark, gptSessionBenchmark.
 @click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
 @click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
 @click.option("--order", type=click.Choice(["abba", "random", "sequential"]), help="[default: abba]")
-@click.option("--seed", type=int, help="Seed of --order random.")
+@click.option("--seed", type=int, help="Seed of --order random and of --same-traffic.")
+@click.option(
+    "--same-traffic",
+    is_flag=True,
+    help="Give both runs of a pair one traffic seed: TRACEDIFF_TRAFFIC_SEED, and {traffic_seed} in a command.",
+)
 @click.option("--warmup", type=int, metavar="N", help="Unprofiled runs a side before all others.")
 @click.option("--controls", type=int, metavar="N", help="Unprofiled runs a side among the others.")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds a run may take.")
@@ -79,6 +84,7 @@ def capture(
     only_plan: bool,
     resume: bool,
     gpu_metrics: bool,
+    same_traffic: bool,
     keep_reports: bool,
     **flags: object,
 ) -> None:
@@ -91,7 +97,8 @@ def capture(
     from tracediff.capture.runner import Runner
     from tracediff.cli.adaptive import Adaptive
 
-    flags |= {"gpu_metrics": gpu_metrics or None, "keep_reports": keep_reports or None}
+    switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
+    flags |= {name: on or None for name, on in switches.items()}
     plan = _plan(plan_file, baseline, candidate, flags)
     bundle = output or Path("tracediff-bundle")
     nsys = _nsys(only_plan)

@@ -22,6 +22,13 @@ _RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
 
 
+class Traffic(msgspec.Struct, kw_only=True, frozen=True):
+    """Which requests a run was given: runs with one seed had the same ones, in the same order."""
+
+    pair: int  # of the schedule: the repeat of both sides
+    seed: int
+
+
 class Run(msgspec.Struct, kw_only=True):
     """One run of a manifest. Names of files are those in the run's folder."""
 
@@ -41,6 +48,7 @@ class Run(msgspec.Struct, kw_only=True):
     reports: list[str] = []
     exports: list[str] = []
     kpi: list[str] = []  # reports of the benchmark
+    traffic: Traffic | msgspec.UnsetType = msgspec.UNSET  # with --same-traffic
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -51,7 +59,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     created: str = ""
     plan: dict[
         str, Any
-    ] = {}  # order, seed, repeats, warmup, controls, steps, graph_trace, gpu_metrics, timeout_s, fingerprint
+    ] = {}  # order, seed, repeats, warmup, controls, steps, graph_trace, gpu_metrics, timeout_s, same_traffic, fingerprint
     host: dict[str, Any] = {}  # gpus, cuda, os, kernel, machine, cpus, python: as at the beginning
     nsys: dict[str, Any] = {}  # version, notes: what this nsys cannot do and was left out
     sides: dict[
@@ -74,6 +82,9 @@ class BundleRun:
     name: str
     exports: tuple[Path, ...]
     kpi: tuple[Path, ...]
+    traffic: Traffic | None = (
+        None  # what --same-traffic gave it; a run of the other side with this seed had the same
+    )
 
 
 @dataclass(frozen=True)
@@ -171,7 +182,7 @@ def _finished(bundle: Path, run: Run) -> BundleRun:
     # Several capture windows of one process are no ranks: the first stands for the run.
     ranks = [path for path in exports if _RANK.search(path.name)] or exports[:1]
     kpi = [path for name in run.kpi if (path := folder / Path(name).name).is_file()]
-    return BundleRun(folder.name, tuple(ranks), tuple(kpi))
+    return BundleRun(folder.name, tuple(ranks), tuple(kpi), run.traffic or None)
 
 
 def _damaged(message: str) -> TracediffError:

@@ -16,6 +16,7 @@ from tracediff.capture.workloads.traffic import Request, drawn, read, write
 GENERATED = 128
 """Tokens a request may generate: the cache holds context + GENERATED."""
 SEED_VARIABLE = "TRACEDIFF_TRAFFIC_SEED"
+"""Tells a program which requests to make; `tracediff capture --same-traffic` sets it."""
 
 PLACES = (
     "_fetch_new_requests",
