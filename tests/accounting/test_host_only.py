@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from fixtures.builders import TraceBuilder
@@ -54,6 +55,11 @@ def test_a_step_is_all_of_the_time_to_the_next_label(tmp_path):
     assert len(reduction.kernels) == len(reduction.transitions) == 0
     assert reduction.launch["kernels"].to_list() == reduction.launch["calls"].to_list() == [0]
     assert "[step]" not in reduction.apis["api"].to_list()
+    columns = reduction.periods.select("op_key", "ops", "copies", "new_kernel")
+    assert columns.rows() == [(0, 0, 0, True)] + [(0, 0, 0, False)] * 4
+    assert columns.schema["op_key"] == pl.UInt64
+    assert len(reduction.host_speed) == 0
+    assert reduction.sequences == {"generation": []}
 
 
 def test_a_planted_wait_and_a_planted_collection_are_found(tmp_path):

@@ -19,13 +19,14 @@ from tracediff.trace.threads import Thread
 def host_tables(
     capture: Capture,
     timeline: Timeline,
+    periods: pl.DataFrame,
     windows: Windows,
     gil: Gil,
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, gil, gil_pairs, gc and active_windows of `Reduction`."""
+    """ranges, apis, host_speed, gil, gil_pairs, gc and active_windows of `Reduction`."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -44,17 +45,34 @@ def host_tables(
     tids = np.repeat(list(calls.of_thread), [mine.stop - mine.start for mine in calls.of_thread.values()])
     known = slice(len(calls.start) - len(tids), None)  # calls of unknown threads come first
     starts, ends, names = calls.start[known], calls.end[known], calls.name[known]
-    db.register("cuda_call", {"tid": tids, "start_ns": starts, "end_ns": ends, "name": names})
+    steps = [windows.period(tid >> 24 & 0xFFFFFF, calls.start[mine]) for tid, mine in calls.of_thread.items()]
+    step = np.concatenate([np.empty(0, np.int32), *steps])
+    db.register("cuda_call", {"tid": tids, "period": step, "ns": ends - starts, "name": names})
+    db.register("measured", {name: periods[name].to_numpy() for name in ("period", "stratum")})
     found = {
         "ranges": frame(db, sql("accounting/host_ranges")),
         "apis": frame(db, sql("accounting/host_apis")),
+        "host_speed": _of_all_devices(frame(db, sql("accounting/host_speed")), periods),
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),
         "active_windows": active_windows(windows, threads),
     }
     db.unregister("cuda_call")
+    db.unregister("measured")
     return found
+
+
+def _of_all_devices(speed: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the first device's periods for the periods of the same steps on each device of the rank."""
+    step = periods.select("period", "pid", "step")
+    return (
+        speed.rename({"period": "first"})
+        .join(step.rename({"period": "first"}), on="first")
+        .join(step, on=["pid", "step"])
+        .select("period", "api", "count", "log_ns")
+        .sort("period", "api")
+    )
 
 
 def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:

@@ -1,18 +1,23 @@
-"""Tables of ops by key: time and counts a period, launches, the typical order of kernels in a step, and waits in collectives."""
+"""Tables of ops by key: time and counts a period, what steps launched and in which order, launches, and waits in collectives."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
 from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 
-_WHOLE_GRAPH = 3  # kind of an op, see formats/sql/op.sql
+_KERNEL, _COPIES, _WHOLE_GRAPH = 0, (1, 2), 3  # kinds of ops, see formats/sql/op.sql
+_MOST_SEQUENCES = 8  # of a phase
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,57 @@ def launch_table(
     ).with_columns(pl.col("delay_mean_ns", "delay_p50_ns", "delay_p99_ns").fill_nan(None))
 
 
-def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, list[int]]:
-    """Phase -> the most common sequence of op keys of a step, in order of start (rank 0; ties: the first seen)."""
+# What a step launched: as a multiset, and in order.
+
+
+def op_columns(kernels: pl.DataFrame, keys: pl.DataFrame, periods: int) -> list[pl.Series]:
+    """op_key, ops and copies of `Reduction.periods`, from its tables of kernels and keys."""
+    identity = keys.select("kind", "name", pl.col("grid", "block").fill_null("")).iter_rows()
+    hashes = np.array([_hash(*one) for one in identity], np.uint64)
+    period, key, count = (kernels[name].to_numpy() for name in ("period", "key", "count"))
+    copied = np.isin(keys["kind"].to_numpy(), _COPIES)[key]
+    op_key = np.zeros(periods, np.uint64)
+    # each hash times its count, modulo 2^64: rows of `keys` that differ in their short names alone count as one
+    np.add.at(op_key, period, hashes[key] * count.astype(np.uint64))
+    ops, copies = sum_by(period, periods, count), sum_by(period[copied], periods, count[copied])
+    return [pl.Series("op_key", op_key), pl.Series("ops", ops), pl.Series("copies", copies)]
+
+
+def _hash(*identity: object) -> int:
+    text = "\0".join(map(str, identity))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def new_kernels(timeline: Timeline, swept: list[Sweep]) -> pl.Series:
+    """new_kernel of `Reduction.periods`. Ops before the first whole period count as seen."""
+    is_kernel = timeline.keys["kind"].to_numpy() == _KERNEL
+    name_of = timeline.keys["name"].rank("dense").to_numpy().astype(np.int64) - 1
+    seen: dict[tuple[int, int], tuple[int, int]] = {}  # rank, name -> start of its first op, period or -1
+    new: list[npt.NDArray[np.bool_]] = []
+    before = 0
+    for unit, one in zip(timeline.units, swept, strict=True):
+        first = np.full(len(is_kernel), -1, np.int64)
+        first[unit.key[::-1]] = np.arange(len(unit.key))[::-1]  # written backwards: the first one stays
+        for key in np.flatnonzero(is_kernel & (first >= 0)).tolist():
+            op, name = int(first[key]), (unit.rank, int(name_of[key]))
+            inside = one.inside.start <= op < one.inside.stop
+            period = before + int(one.op_period[op - one.inside.start]) if inside else -1
+            here = int(unit.start[op]), period
+            if name not in seen or here[0] < seen[name][0]:
+                seen[name] = here
+        found = np.zeros(len(unit.step), np.bool_)
+        found[:1] = True
+        new.append(found)
+        before += len(unit.step)
+    column = np.concatenate(new)
+    column[[period for _, period in seen.values() if period >= 0]] = True
+    return pl.Series("new_kernel", column)
+
+
+def common_sequences(
+    timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame
+) -> dict[str, list[StepSequence]]:
+    """Phase -> the most common sequences of op keys of its steps (first device of rank 0; ties: the first seen)."""
     unit, one = timeline.units[0], swept[0]
     key = np.ascontiguousarray(unit.key[one.inside])
     edges = np.searchsorted(one.op_period, np.arange(len(unit.step) + 1)).tolist()
@@ -122,8 +176,13 @@ def modal_sequences(timeline: Timeline, swept: list[Sweep], periods: pl.DataFram
         counts = seen.setdefault(phase, {})
         sequence = key[edges[number] : edges[number + 1]].tobytes()
         counts[sequence] = counts.get(sequence, 0) + 1
-    modal = {phase: max(counts, key=lambda one: counts[one]) for phase, counts in seen.items()}
-    return {phase: np.frombuffer(sequence, key.dtype).tolist() for phase, sequence in modal.items()}
+    return {
+        phase: [
+            StepSequence(steps, np.frombuffer(sequence, key.dtype).tolist())
+            for sequence, steps in islice(sorted(counts.items(), key=lambda item: -item[1]), _MOST_SEQUENCES)
+        ]
+        for phase, counts in seen.items()
+    }
 
 
 # NCCL across ranks.

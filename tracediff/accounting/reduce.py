@@ -13,9 +13,11 @@ from tracediff.accounting.host import host_tables, payload_table
 from tracediff.accounting.idle import Names, idle_tables
 from tracediff.accounting.kernels import (
     collective_waits,
+    common_sequences,
     kernel_table,
     launch_table,
-    modal_sequences,
+    new_kernels,
+    op_columns,
     op_sums,
     transition_table,
 )
@@ -70,7 +72,10 @@ def reduce_capture(
     periods, strata = _periods(timeline.units, swept, steps)
     windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
     kernels = _kernel_tables(timeline, swept, periods)
-    sequences = modal_sequences(timeline, swept, periods)
+    periods = periods.with_columns(
+        *op_columns(kernels["kernels"], timeline.keys, len(periods)), new_kernels(timeline, swept)
+    )
+    sequences = common_sequences(timeline, swept, periods)
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
@@ -115,7 +120,7 @@ def reduce_capture(
         collectives=collectives,
         sampled=sampled,
         **kernels,
-        **host_tables(capture, timeline, windows, gil, places, threads, hosts),
+        **host_tables(capture, timeline, periods, windows, gil, places, threads, hosts),
         **system_tables(capture, trace, windows, threads, host_work),
         payloads=payload_table(capture, windows, places, threads),
         **metric_tables(capture, timeline.units, periods),
@@ -251,6 +256,7 @@ def _kernel_tables(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame
 # A capture without GPU work, measured on the host alone: NVTX, GIL and garbage collections.
 
 _MARK = "[step]"
+_OPS = {"op_key": pl.UInt64, "ops": pl.Int64, "copies": pl.Int64}
 
 
 def is_host_only(capture: Capture) -> bool:
@@ -276,9 +282,11 @@ def reduce_host(capture: Capture, *, step_regex: str | None = None, only: Select
     no_delay = [
         pl.lit(None, pl.Float64).alias(name) for name in ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
     ]
+    no_ops = [pl.lit(0, dtype).alias(name) for name, dtype in _OPS.items()]
     return dataclasses.replace(
         reduction,
         coverage=coverage,
+        periods=reduction.periods.with_columns(*no_ops),
         kernels=reduction.kernels.clear(),
         transitions=reduction.transitions.clear(),
         launch=reduction.launch.with_columns(*no_launch, *no_delay),

@@ -66,11 +66,22 @@ class SampledStep:
 
 
 @dataclass(frozen=True)
+class StepSequence:
+    """The ops that some steps launched: `steps` of them had just these `keys` (rows of `Reduction.keys`), in order of start."""
+
+    steps: int
+    keys: list[int]
+
+
+@dataclass(frozen=True)
 class Reduction:
     """One export.
 
     periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
-               start_ns, end_ns, and a column of ns for each category of the accounting
+               start_ns, end_ns, and a column of ns for each category of the accounting; of the ops that start in it
+               ops (how many), copies (those of them that are memcpy or memset), op_key (hash of the multiset of their names,
+               grids, blocks and kinds, equal in all exports) and new_kernel (a kernel's name occurs for the first time on
+               the rank in the capture, or the period is the first of its rank and device)
     cells      what a piece of idle time is, a row a number: cause, under (the cause had the GIL not been traced), thread,
                place, holder, holder_place, copy (launch_api inside a call that copies)
     idle_ns    period, cell (row of `cells`) -> ns, count
@@ -81,6 +92,8 @@ class Reduction:
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
     ranges     stratum, thread, place, domain -> count, ns
     apis       stratum, api, kind, thread -> count, ns
+    host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
+               of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns
     transitions stratum, name -> eager, graph (kernels a launch way)
     gil        stratum, thread -> hold_ns, wait_ns
@@ -98,7 +111,7 @@ class Reduction:
     active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `windows.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
-    sequences  phase -> the most common sequence of kernel keys of a step
+    sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most
     sampled    some steps with their events; empty where nobody asked
     """
 
@@ -126,6 +139,7 @@ class Reduction:
     moments: pl.DataFrame
     ranges: pl.DataFrame
     apis: pl.DataFrame
+    host_speed: pl.DataFrame
     launch: pl.DataFrame
     transitions: pl.DataFrame
     gil: pl.DataFrame
@@ -143,7 +157,7 @@ class Reduction:
     active_windows: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame
-    sequences: dict[str, list[int]]
+    sequences: dict[str, list[StepSequence]]
     sampled: list[SampledStep] = field(default_factory=list)
 
     @property

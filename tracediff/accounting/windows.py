@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
@@ -16,16 +17,19 @@ from tracediff.trace.threads import Thread
 
 @dataclass(frozen=True)
 class Windows:
-    """For each process its windows in order: starts, ends (ns), strata. Windows do not overlap."""
+    """For each process its windows in order: starts, ends (ns), strata, periods. Windows do not overlap.
 
-    of_pid: dict[int, tuple[Ints, Ints, Ints]]
+    A window's period is that of the step on the first device of its rank (row of `Reduction.periods`).
+    """
+
+    of_pid: dict[int, tuple[Ints, Ints, Ints, Ints]]
     ranks: frozenset[int]  # the processes that have steps of their own
 
     def stratum(self, pid: int, instant: Ints) -> Ints:
         """The stratum of the window of this process that each instant lies in, -1 outside all."""
         if pid not in self.of_pid:
             return np.full(len(instant), -1, np.int64)
-        start, end, stratum = self.of_pid[pid]
+        start, end, stratum, _ = self.of_pid[pid]
         if not len(start):
             return np.full(len(instant), -1, np.int64)
         at = np.searchsorted(start, instant, side="right") - 1
@@ -33,9 +37,21 @@ class Windows:
         inside &= instant < end[at]  # -1, the last one, is left out above
         return np.where(inside, stratum[at], -1)
 
+    def period(self, pid: int, instant: Ints) -> npt.NDArray[np.int32]:
+        """The period of the window that each instant lies in, -1 outside all; instants in order: each window is looked up once."""
+        if pid not in self.of_pid:
+            return np.full(len(instant), -1, np.int32)
+        start, end, _, period = self.of_pid[pid]
+        edges = np.searchsorted(instant, np.stack((start, end), axis=1).reshape(-1))
+        # before the first window, in it, between it and the second, ...
+        many = np.diff(edges, prepend=0, append=len(instant))
+        which = np.full(len(many), -1, np.int32)
+        which[1::2] = period
+        return np.repeat(which, many)
+
     def make_tables(self, db: duckdb.DuckDBPyConnection, threads: dict[int, Thread]) -> None:
         """Tables host_window (pid, start_ns, end_ns, stratum) and thread_role (tid, pid, role), and the macros over them."""
-        pids = np.repeat(list(self.of_pid), [len(start) for start, _, _ in self.of_pid.values()]).astype(
+        pids = np.repeat(list(self.of_pid), [len(start) for start, *_ in self.of_pid.values()]).astype(
             np.int64
         )
         start, end, stratum = (
@@ -87,18 +103,19 @@ def host_windows(
     """Host windows of the measured steps; a process without steps shares those of `first_pid`, a rank left out has none."""
     own = (
         periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
-        .select("pid", "stratum", "window_start", "window_end")
+        .select("pid", "stratum", "window_start", "window_end", "period")
         .unique(["pid", "window_start"], maintain_order=True)
         .sort("pid", "window_start")
     )
-    of_pid: dict[int, tuple[Ints, Ints, Ints]] = {}
+    of_pid: dict[int, tuple[Ints, Ints, Ints, Ints]] = {}
     for pid in own["pid"].unique().to_list():
         mine = own.filter(pl.col("pid") == pid)
         of_pid[pid] = (
             mine["window_start"].to_numpy(),
             mine["window_end"].to_numpy(),
             mine["stratum"].to_numpy(),
+            mine["period"].to_numpy(),
         )
     shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
-    nothing = (np.empty(0, np.int64),) * 3
+    nothing = (np.empty(0, np.int64),) * 4
     return Windows({**shared, **dict.fromkeys(left_out, nothing), **of_pid}, frozenset(of_pid))

@@ -4,7 +4,10 @@
 --   kind      VARCHAR  launch, sync or other, by its name
 --   thread    VARCHAR  role
 --   count, ns BIGINT
-SELECT c.stratum, n.api, n.class AS kind, c.thread, count(*) AS count, sum(c.end_ns - c.start_ns)::BIGINT AS ns
-FROM in_step('cuda_call') AS c JOIN api_name AS n ON coalesce(n.name, -1) = c.name
+SELECT m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns
+FROM cuda_call AS c
+JOIN measured AS m USING (period)
+JOIN thread_role AS t USING (tid)
+JOIN api_name AS n ON coalesce(n.name, -1) = c.name
 GROUP BY ALL
 ORDER BY ALL;
