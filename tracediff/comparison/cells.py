@@ -6,83 +6,23 @@ Cell 0 is the step; then the categories, the (cause, place) of idle time, the ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.grouping import sum_by
-from tracediff.accounting.intervals import Ints
+from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison import tables
-from tracediff.comparison.frame import Frame, Values, build_frame, values_of_steps
+from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
+from tracediff.comparison.host_speed import host_speed
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells
-from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
-from tracediff.stats.bootstrap import bootstrap_ci, run_values, side_means
-from tracediff.stats.estimates import Estimates
-from tracediff.stats.noise import assumed_half_width, moderated_noise
-from tracediff.stats.tests import run_level_p
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Two sides, their compared steps, and the estimates of every cell."""
-
-    sides: tuple[Side, Side]
-    steps: pl.DataFrame  # every whole step
-    compared: pl.DataFrame  # those that are compared, with their group
-    strata: Strata
-    frame: Frame
-    idle: IdleRows
-    with_gil: bool  # both sides traced it, or none
-    kernels: KernelCells
-    cells: Estimates
-    layout: Layout
-
-    @property
-    def step_ns(self) -> float:
-        """Mean step time of the slower side."""
-        return float(max(self.cells.baseline[0], self.cells.candidate[0]))
-
-
-def measure(
-    sides: tuple[Side, Side], noise: Side | None, steps: pl.DataFrame, strata: Strata, seed: int = 0
-) -> Measured:
-    """All cells in one pass, so that they are resampled together. `steps`: of the sides and of `noise`, its repeats."""
-    every = sides if noise is None else (*sides, noise)
-    frame = build_frame(steps, strata, tuple(len(side.runs) for side in every))
-    with_gil = len({side.captured("gil") for side in every}) == 1
-    idle = idle_rows(every, with_gil=with_gil)
-    kernels = kernel_cells(every, frame)
-    values, kinds, layout = cell_table(frame, steps, idle, kernels)
-    two = steps.filter(pl.col("side") < 2)
-    keys = ["side", "run", "part", "period"]
-    return Measured(
-        sides, two, two.join(frame.steps.select(*keys, "group"), on=keys, maintain_order="left"), strata, frame, idle.of_sides(2), with_gil, kernels,
-        _estimate(frame, values, kinds, seed), layout,
-    )  # fmt: skip
-
-
-def _estimate(frame: Frame, values: Sequence[Values], kinds: list[str], seed: int) -> Estimates:
-    """Means, interval, p and noise of each cell; `kinds`: its category, for the noise where it is assumed."""
-    one, other, *given = frame.sums(values, len(kinds))
-    baseline, candidate = side_means(one, frame.weights), side_means(other, frame.weights)
-    low, high = bootstrap_ci(one, other, frame.weights, seed=seed)
-    runs_b, runs_c = run_values(one, frame.weights), run_values(other, frame.weights)
-    repeats = [run_values(runs, frame.weights) for runs in given] or [runs_b, runs_c]
-    repeats = [runs for runs in repeats if len(runs) >= 2]
-    noise = np.array(
-        [float(assumed_half_width(kind, b, c)) for kind, b, c in zip(kinds, baseline, candidate, strict=True)]
-    )
-    source = "assumed"
-    if repeats:
-        source = "given" if given else "repeats"
-        noise = moderated_noise(repeats, noise, len(runs_b), len(runs_c))
-    return Estimates(
-        baseline, candidate, low, high, run_level_p(runs_b, runs_c), runs_b, runs_c, noise, source, repeats
-    )
+from tracediff.model.causes import STEP as USUAL_STEP
+from tracediff.stats.estimator import Estimate, Sample, estimate, permuted_t, slopes
 
 
 class IdleKey(NamedTuple):
@@ -97,27 +37,258 @@ class IdleKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the estimates are what: 0 is the step, then categories, idle cells, kernel rows.
+    """Which cells are what: 0 is the step, then categories, idle cells, kernel rows.
 
-    idle_rows: idle time of the compared steps of the (first) two sides, side, run, rank, group, piece (number in the words of the
-    idle rows), cell (column) -> ns, count.
+    kinds: the category of each cell, `step` of the first. sums: cells that are the sum of idle cells, for their slope.
+    idle_rows: idle time of the first two sides, side, run, part, rank, period, step (row of the frame), piece (row of the words of
+    the idle rows), cell -> ns, count.
     """
 
+    kinds: list[str]
     categories: dict[str, int]
     idle: list[int]
     idle_keys: list[IdleKey]
     kernels: list[int]
     idle_rows: pl.DataFrame
 
+    def sums(self) -> dict[int, npt.NDArray[np.intp]]:
+        """The step and the idle categories, each with the idle cells that it is made of."""
+        members: dict[int, list[int]] = {STEP: list(self.idle)}
+        for cell, key in zip(self.idle, self.idle_keys, strict=True):
+            members.setdefault(self.categories[key.cause], []).append(cell)
+        return {cell: np.array(parts, np.intp) for cell, parts in members.items() if parts}
 
-def cell_table(
-    frame: Frame, steps: pl.DataFrame, idle: IdleRows, kernels: KernelCells
-) -> tuple[list[Values], list[str], Layout]:
-    """What every step spends in every cell; then the accounting category of each cell, and what the cells are."""
-    kinds = ["host_work", *CATEGORIES]  # of the step, whose noise is assumed apart
+
+@dataclass(frozen=True)
+class Part:
+    """The typical steps of a phase, or what rare ones add to its mean (tail): its sample and the estimate of every cell."""
+
+    name: Literal["typical", "tail"]
+    sample: Sample
+    scatter: Floats  # what each cell usually scatters, ns
+    slope: Floats  # what it usually gains per unit of host speed; nan: nothing
+    sums: dict[int, npt.NDArray[np.intp]]  # cells that are sums of others
+    estimate: Estimate
+
+    def combined(self, cells: Sequence[int]) -> Estimate:
+        """The sum of some cells as one."""
+        return self.grouped([list(cells)]).estimate
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Part:
+        """Every group of cells as one."""
+        member = np.array([cell for group in groups for cell in group], np.intp)
+        of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+
+        def added(values: Floats) -> Floats:
+            found = np.zeros((len(values), len(groups)))
+            np.add.at(found.T, of, values[:, member].T)
+            return found
+
+        one, other = self.sample.values
+        variance = self.sample.step_variance
+        sample = Sample(
+            (added(one), added(other)),
+            self.sample.speed,
+            None if variance is None else (added(variance[0][None])[0], added(variance[1][None])[0]),
+            None if self.sample.more is None else added(self.sample.more),
+        )
+        scatter = np.sqrt(added(self.scatter[None] ** 2)[0])
+        slope = added(np.nan_to_num(self.slope)[None])[0]
+        slope[added(np.isnan(self.slope)[None].astype(float))[0] > 0] = np.nan
+        return Part(self.name, sample, scatter, slope, {}, estimate(sample, scatter, slopes(sample, slope, {})))
+
+    def grouped_t(self, cells: npt.NDArray[np.intp], dealt: npt.NDArray[np.bool_]) -> Floats:
+        """|t| of some cells with the runs dealt out anew, (splits, cells)."""
+        part = self.grouped([[int(cell)] for cell in cells])
+        return permuted_t(part.sample, part.scatter, part.slope, {}, dealt)
+
+    def permuted_step(self, dealt: npt.NDArray[np.bool_]) -> Floats:
+        """|t| of the whole step with the runs dealt out anew, (splits,)."""
+        parts = self.sums.get(STEP, np.empty(0, np.intp))
+        part = self.grouped([[int(cell)] for cell in (STEP, *parts)])
+        sums = {0: np.arange(1, len(parts) + 1)} if len(parts) else {}
+        return np.asarray(permuted_t(part.sample, part.scatter, part.slope, sums, dealt)[:, 0])
+
+
+@dataclass(frozen=True)
+class PhaseCells:
+    """The cells of one phase. start: (sides, cells) of its start, 0 where it has none."""
+
+    steps: PhaseSteps
+    typical: Part
+    tail: Part
+    mean: Floats  # (sides, cells) of the whole phase, start included
+    start: Floats
+    run_numbers: tuple[Ints, Ints]  # of those of each side that have such steps
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Runs of each side that have such steps."""
+        return len(self.run_numbers[0]), len(self.run_numbers[1])
+
+    @property
+    def parts(self) -> tuple[Part, Part]:
+        """Typical and tail."""
+        return self.typical, self.tail
+
+    @property
+    def step_ns(self) -> float:
+        """Mean step time of the slower side."""
+        return float(self.mean[:2, STEP].max())
+
+    @property
+    def speed(self) -> float | None:
+        """Log ratio of the candidate's host to the baseline's; positive: slower."""
+        speed = self.typical.sample.speed
+        return None if speed is None else float(speed[1].mean() - speed[0].mean())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Two sides, their compared steps, and the estimates of every cell, by phase and over all."""
+
+    sides: tuple[Side, Side]
+    frame: Frame
+    idle: IdleRows
+    with_gil: bool  # both sides traced it, or none
+    kernels: KernelCells
+    layout: Layout
+    phases: list[PhaseCells]
+    whole: Estimate  # of the mean over all compared steps
+
+    @property
+    def steps(self) -> pl.DataFrame:
+        """Every whole step of the two sides."""
+        return self.frame.steps.filter(pl.col("side") < 2)
+
+
+STEP = 0  # the cell of the whole step
+_TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
+_UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
+
+
+def measure(sides: tuple[Side, Side], noise: Side | None, frame: Frame) -> Measured:
+    """Every cell in one pass. `noise`: further repeats of the baseline's program, the third side of the frame."""
+    every = sides if noise is None else (*sides, noise)
+    with_gil = len({side.captured("gil") for side in every}) == 1
+    idle = idle_rows(every, with_gil=with_gil)
+    kernels = kernel_cells(every, frame)
+    values, layout = cell_table(frame, idle, kernels)
+    speed = host_speed(every, frame)
+    cells = len(layout.kinds)
+    if speed is not None:
+        values.append(_known_speed(frame, speed, cells))
+    table = CellSums.of(values, cells + (speed is not None))
+    phases = [_phase_cells(frame, table, layout, one, speed is not None) for one in frame.phases]
+    return Measured(
+        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame.runs, layout)
+    )  # fmt: skip
+
+
+def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
+    """Host speed of each step; of one without calls, the mean of its run."""
+    run, known = frame.run_number, ~np.isnan(speed)
+    count = np.bincount(run[known], minlength=sum(frame.runs))
+    mean = np.bincount(run[known], weights=speed[known], minlength=sum(frame.runs)) / np.maximum(count, 1)
+    return Values(np.arange(len(speed)), np.full(len(speed), cell), np.where(known, np.nan_to_num(speed), mean[run]))
+
+
+def _phase_cells(
+    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, with_speed: bool
+) -> tuple[PhaseCells, Sums]:
+    """The estimates of a phase, and the sums of its mean over all but the start."""
+    cells = len(layout.kinds)
+    typical = frame.sums(table, phase.typical, phase.klass, variance=True)
+    rest = frame.sums(table, phase.rest, phase.klass, variance=True)
+    start = np.zeros((len(frame.runs), cells))
+    if phase.start_share:
+        start = frame.sums(table, phase.start, phase.klass * 0, variance=False).means[:, :cells]
+    larger = np.abs(typical.means[:2, :cells]).max(axis=0)
+    rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
+    relative, plus, slope = (
+        np.array([np.nan if value is None else value for value in column], float)
+        for column in zip(*((row.relative, row.plus_ns, row.slope) for row in rows), strict=True)
+    )
+    scatter = relative * larger + plus
+    if not phase.judged:
+        scatter = np.maximum(scatter, _UNKNOWN * larger)
+    usual = slope * typical.means[:2, :cells].mean(axis=0)
+    usual[[*layout.sums()]] = 0.0  # the sum of their parts
+    speed = None
+    if with_speed:
+        speed = typical.values[0][:, cells], typical.values[1][:, cells]
+    sample = Sample(_of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells))
+    found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
+    tail_values = [one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)]
+    tail_mean = np.abs(rest.means - typical.means)[:2, :cells].max(axis=0)
+    tail = Sample(
+        (tail_values[0], tail_values[1]), None, _variances(rest, cells), tail_values[2] if len(tail_values) > 2 else None
+    )
+    tail_scatter = plus + _TAIL * tail_mean
+    none = np.full(cells, np.nan)
+    mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
+    cells_of = PhaseCells(
+        phase,
+        Part("typical", sample, scatter, usual, layout.sums(), found),
+        Part("tail", tail, tail_scatter, none, {}, estimate(tail, tail_scatter, np.zeros(cells))),
+        mean,
+        start,
+        (typical.runs[0], typical.runs[1]),
+    )
+    return cells_of, rest
+
+
+def _of_sides(sums: Sums, cells: int) -> tuple[Floats, Floats]:
+    return sums.values[0][:, :cells], sums.values[1][:, :cells]
+
+
+def _variances(sums: Sums, cells: int) -> tuple[Floats, Floats]:
+    return sums.variance[0][:cells], sums.variance[1][:cells]
+
+
+def _more(sums: Sums, cells: int) -> Floats | None:
+    return sums.values[2][:, :cells] if len(sums.values) > 2 else None
+
+
+def _whole(phases: Sequence[tuple[PhaseCells, Sums]], runs: tuple[int, ...], layout: Layout) -> Estimate:
+    """The mean over all compared steps: its difference is the sum of those of the phases, weighted by their shares."""
+    cells = len(layout.kinds)
+    values = [np.zeros((many, cells)) for many in runs]
+    means = np.zeros((len(runs), cells))
+    host, scatter2 = np.zeros(cells), np.zeros(cells)
+    variance = [np.zeros(cells) for _ in runs]
+    for found, rest in phases:
+        share, ordinary = found.steps.share, 1 - found.steps.start_share
+        means += share * found.mean
+        host += share * ordinary * found.typical.estimate.host_speed
+        scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
+        for side, (there, own) in enumerate(zip(rest.runs, rest.values, strict=True)):
+            # what a run without such steps would have taken, is the mean of its side
+            filled = np.repeat(rest.means[side][None, :cells], runs[side], axis=0)
+            filled[there] = own[:, :cells]
+            if side < 2:
+                apart = found.typical.sample.values[side] - found.typical.estimate.values[side]
+                filled[there] -= apart
+            values[side] += share * (ordinary * filled + found.steps.start_share * found.start[side])
+            variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
+    sample = Sample(
+        (values[0], values[1]), None, (variance[0], variance[1]), values[2] if len(runs) > 2 else None
+    )
+    found_all = estimate(sample, np.sqrt(scatter2), np.zeros(cells))
+    return replace(
+        found_all, baseline=means[0], candidate=means[1], delta=means[1] - means[0] - host, host_speed=host
+    )
+
+
+def cell_table(frame: Frame, idle: IdleRows, kernels: KernelCells) -> tuple[list[Values], Layout]:
+    """What every step spends in every cell; and what the cells are."""
+    kinds = ["step", *CATEGORIES]
     categories = {name: column for column, name in enumerate(kinds) if column}
-    values = [values_of_steps(frame, steps)]
-    values += [values_of_steps(frame, steps, name, categories[name]) for name in BUSY]
+    every = np.arange(len(frame.steps))
+    values = [
+        Values(every, np.full(len(every), cell), frame.steps[column].to_numpy())
+        for column, cell in [("ns", STEP), *((name, categories[name]) for name in BUSY)]
+    ]
     step, piece, ns = (
         frame.index.rows(idle.rows), idle.rows["cell"].to_numpy(), idle.rows["ns"].to_numpy(),
     )  # fmt: skip
@@ -136,21 +307,18 @@ def cell_table(
             kernels.values["share_ns"].to_numpy(),
         )
     )
-    inside = np.flatnonzero(step >= 0)
-    located = frame.steps.select("side", "run", "rank", "group")[step[inside]].with_columns(
+    inside = np.flatnonzero((step >= 0) & (idle.rows["side"].to_numpy() < 2))
+    located = frame.steps.select("side", "run", "part", "rank", "period")[step[inside]].with_columns(
+        step=pl.Series(step[inside]),
         piece=pl.Series(piece[inside]),
         cell=pl.Series(first + group[piece[inside]], dtype=pl.Int64),
         ns=pl.Series(ns[inside]),
         count=idle.rows["count"][inside],
     )
     layout = Layout(
-        categories,
-        list(range(first, kernel_first)),
-        keys,
-        list(range(kernel_first, len(kinds))),
-        located.filter(pl.col("side") < 2),
+        kinds, categories, list(range(first, kernel_first)), keys, list(range(kernel_first, len(kinds))), located
     )
-    return values, kinds, layout
+    return values, layout
 
 
 def observable(side: Side, with_gil: bool) -> set[str]:
@@ -250,29 +418,28 @@ def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, fl
     return out
 
 
-def gil_exposed(frame: Frame, idle: IdleRows, steps: pl.DataFrame) -> pl.DataFrame:
+def gil_exposed(frame: Frame, idle: IdleRows) -> pl.DataFrame:
     """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns a step."""
-    waits = idle.spelled(pl.col("cause") == "gil_wait").join(
-        steps.select("side", "run", "part", "period", "phase"),
-        on=["side", "run", "part", "period"],
-        how="left",
-    )
+    waits = idle.spelled(pl.col("cause") == "gil_wait")
     return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
 
 
 def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     """Mean ns a compared step by some columns, both sides: *by, b, c."""
-    located = idle.join(frame.steps, on=["side", "run", "part", "period"], how="inner", maintain_order="left")
-    summed = (
-        located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
-        .with_columns(value=pl.col("ns") * pl.col("factor"))
-        .group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
+    step = frame.index.rows(idle)
+    located = idle.filter(pl.Series(step >= 0))
+    step = step[step >= 0]
+    located = located.with_columns(
+        phase=frame.steps["phase"].gather(step), value=pl.col("ns") * pl.Series(frame.weight[step])
+    )
+    return (
+        located.group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
         .agg(
             b=pl.col("value").filter(pl.col("side") == 0).sum(),
             c=pl.col("value").filter(pl.col("side") == 1).sum(),
         )
+        .sort(by)
     )
-    return summed.sort(by)
 
 
 def hidden_time(

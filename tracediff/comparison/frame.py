@@ -1,9 +1,16 @@
-"""The compared steps, and sums over them: of runs and strata, in the blocks that the bootstrap draws."""
+"""Which steps are compared with which, and what each counts for in the means of its side.
+
+Steps are compared within their phase. Of a phase,
+    start     steps in which a kernel's name occurs for the first time, and the first of a capture: loading, compiling, tuning
+    typical   of the rest, those whose ops were launched before (where there are enough), without the slowest and fastest tenth
+    rest      all but the start: the mean of a phase, at equal workload
+The tail is rest - typical: what rare steps add to the mean. Each is a weighted sum over steps (see stats/workload.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,105 +19,178 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.accounting.reduction import StepIndex
-from tracediff.comparison.strata import Strata
 from tracediff.errors import TracediffError
-from tracediff.stats.bootstrap import RunSteps, Summed, block_edges
+from tracediff.formats.selection import MIN_STEPS
+from tracediff.stats.workload import (
+    SHARED,
+    Bools,
+    Steps,
+    choose,
+    class_shares,
+    shared,
+    trimmed,
+    weights,
+)
+from tracediff.trace.workloads import IRREGULAR
 
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
+_UNKNOWN = 0.25  # of a phase's time: what it may vary from run to run where its steps are too few to say
 
 
 class Values(NamedTuple):
     """What steps spend in cells: arrays of one length. A step and cell may turn up more than once."""
 
-    step: Ints  # row of `Frame.steps`, -1: not compared
+    step: Ints  # row of `Frame.steps`, -1: none
     cell: Index
     ns: Floats | Ints
 
 
+@dataclass(frozen=True)
+class PhaseSteps:
+    """The steps of one phase. typical, rest, start: what each row of `Frame.steps` counts for in the mean of its side.
+
+    klass: the workload of each row. share: of the phase among all compared steps; start_share: of its start. workload: what the
+    classes are (ops, requests, tokens, copies, none). judged: enough steps to say anything. repeated: the typical steps had been
+    launched before; False where there are too few such steps.
+    """
+
+    phase: str
+    typical: Floats
+    rest: Floats
+    start: Floats
+    klass: Ints
+    share: float
+    start_share: float
+    workload: str
+    judged: bool
+    repeated: bool
+    steps: tuple[int, ...]  # with a weight among the typical ones, a side
+
+    @cached_property
+    def mean(self) -> Floats:
+        """What each step counts for in the mean of the phase."""
+        return (1 - self.start_share) * self.rest + self.start_share * self.start
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the steps of a phase, in one weighting. means: (sides, cells). values: (runs, cells) a side, of runs that have such steps.
+
+    runs: the numbers of these runs. variance: of the means, from the scatter of the steps.
+    """
+
+    means: Floats
+    values: list[Floats]
+    runs: list[Ints]
+    variance: list[Floats]
+
+
 @dataclass
 class Frame:
-    """The compared steps in a fixed order: for each side and run, group -> positions of its steps."""
+    """All whole steps in a fixed order, and the phases that are compared.
 
-    steps: pl.DataFrame  # side, run, part, period, group, rank
-    runs: tuple[int, ...]  # runs of the baseline, the candidate and, where given, the A/A repeats
-    weights: dict[int, float]
+    steps: side, run, part, period, rank, phase and the columns of the table of steps. runs: of the baseline, the candidate and,
+    where given, the A/A repeats.
+    """
 
-    def factors(self) -> pl.DataFrame:
-        """side, run, group -> factor: what a step counts for in the standardised mean of its side."""
-        steps = self.steps.group_by("side", "run", "group").agg(pl.len().alias("steps"))
-        runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
-        weights = pl.DataFrame(
-            {"group": list(self.weights), "weight": list(self.weights.values())},
-            schema={"group": pl.Int64, "weight": pl.Float64},
-        )
-        return steps.join(runs, on=["side", "group"]).join(weights, on="group").select(
-            "side", "run", "group", factor=pl.col("weight") / (pl.col("steps") * pl.col("runs"))
-        )  # fmt: skip
+    steps: pl.DataFrame
+    runs: tuple[int, ...]
+    phases: list[PhaseSteps]
+    notes: list[str] = field(default_factory=list)
 
-    def runs_of_rank(self, cell: pl.DataFrame, rank: int) -> tuple[list[float], list[float], float, float]:
-        """Time a step on one rank, ns: of each run of the baseline and of the candidate, and their means.
-
-        `cell`: side, run, rank, group, ns of one cell in compared steps. Standardised like all means, over the
-        groups that the rank has.
-        """
-        keys = ["side", "run", "group"]
-        steps = self.steps.filter(pl.col("rank") == rank).group_by(keys).agg(pl.len().alias("steps"))
-        sums = cell.filter(pl.col("rank") == rank).group_by(keys, maintain_order=True).agg(pl.col("ns").sum())
-        table = steps.join(sums, on=keys, how="left").sort(keys)
-        runs: list[list[float]] = [[], []]
-        for side in (0, 1):
-            for run in range(self.runs[side]):
-                mine = table.filter((pl.col("side") == side) & (pl.col("run") == run))
-                if not len(mine):
-                    continue  # the rank has no compared step in that run
-                weights = np.array([self.weights[group] for group in mine["group"]])
-                means = (mine["ns"].fill_null(0) / mine["steps"]).to_numpy()
-                runs[side].append(float(weights @ means / weights.sum()))
-        sides = [float(np.mean(one)) if one else 0.0 for one in runs]
-        return runs[0], runs[1], sides[0], sides[1]
+    @cached_property
+    def weight(self) -> Floats:
+        """What each step counts for in the mean of its side, over all phases; 0: not compared."""
+        return np.sum([one.share * one.mean for one in self.phases], axis=0)
 
     @cached_property
     def index(self) -> StepIndex:
-        """Where the compared steps are."""
+        """Where the steps are."""
         return StepIndex(self.steps)
 
     @cached_property
-    def _blocks(self) -> tuple[Ints, dict[tuple[int, int, int], tuple[slice, int]]]:
-        """Neighbouring steps of a run and group in blocks (see bootstrap.block_edges).
+    def run_number(self) -> Ints:
+        """The run of each step, numbered over all sides."""
+        first = np.cumsum([0, *self.runs])[:-1]
+        return np.asarray(self.steps["run"].to_numpy() + first[self.steps["side"].to_numpy()])
 
-        The block of each step, and of each (side, run, group) its blocks and how many steps they have.
-        """
-        code = self.steps.select(pl.struct("side", "run", "group").rank("dense") - 1).to_series().to_numpy()
-        order = np.argsort(code, kind="stable")  # steps of a run come in order of time
-        block = np.empty(len(code), np.int64)
-        found: dict[tuple[int, int, int], tuple[slice, int]] = {}
+    @cached_property
+    def compared(self) -> pl.DataFrame:
+        """The steps that are compared, with their weight in the mean."""
+        return self.steps.with_columns(weight=pl.Series(self.weight)).filter(pl.col("weight") > 0)
+
+    def sums(self, table: CellSums, weight: Floats, klass: Ints, *, variance: bool) -> Sums:
+        """Means and run values of every cell under a weighting; `variance`: also that of the means."""
+        side, run = self.steps["side"].to_numpy(), self.run_number
+        used = np.flatnonzero(weight > 0)
+        classes = int(klass.max(initial=0)) + 1
+        of_class = np.zeros((len(self.runs) * classes, table.cells))
+        total = np.bincount(side[used] * classes + klass[used], weights=weight[used], minlength=len(of_class))
+        of_run = np.bincount(run[used] * classes + klass[used], weights=weight[used], minlength=sum(self.runs) * classes)
+        of_run = of_run.reshape(sum(self.runs), classes)
+        mine = np.flatnonzero(weight[table.step] > 0)
+        step, cell = table.step[mine], table.cell[mine]
+        share = weight[step] * table.ns[mine]
+        group = side[step] * classes + klass[step]
+        of_class = np.bincount(group * table.cells + cell, weights=share, minlength=of_class.size).reshape(-1, table.cells)
+        means = of_class.reshape(len(self.runs), classes, table.cells).sum(axis=1)
+        middle = np.divide(of_class, total[:, None], out=np.zeros_like(of_class), where=total[:, None] > 0)
+        own = np.bincount(run[step] * table.cells + cell, weights=share, minlength=sum(self.runs) * table.cells)
+        own = own.reshape(-1, table.cells)
+        values, numbers, variances = [], [], []
         first = 0
-        for mine in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
-            edges = block_edges(len(mine), len(self.weights))
-            block[mine] = first + np.repeat(np.arange(len(edges)), np.diff(edges, append=len(mine)))
-            key = self.steps.select("side", "run", "group").row(int(mine[0]))
-            found[key] = slice(first, first + len(edges)), len(mine)
-            first += len(edges)
-        return block, found
+        for number, many in enumerate(self.runs):
+            part = slice(first, first + many)
+            there = np.flatnonzero(of_run[part].sum(axis=1) > 0)
+            expected = of_run[part][there] @ middle[number * classes : (number + 1) * classes]
+            values.append(means[number] + len(there) * (own[part][there] - expected))
+            numbers.append(there)
+            first += many
+        if variance:
+            variances = self._variance(table.merged(), weight, klass, middle, classes)
+        return Sums(means, values, numbers, variances)
 
-    def sums(self, values: Sequence[Values], cells: int) -> list[list[RunSteps]]:
-        """What steps spend in cells -> for each run the sums of its blocks of steps, by group."""
-        block, found = self._blocks
-        size = max((where.stop for where, _ in found.values()), default=0)
-        table = np.zeros(size * cells)
-        for one in values:
-            inside = one.step >= 0
-            at = block[one.step[inside]] * cells + one.cell[inside]
-            table += np.bincount(at, weights=one.ns[inside], minlength=size * cells)
-        rows = table.reshape(size, cells)
-        sides: list[list[RunSteps]] = [[] for _ in self.runs]
-        for side, many in enumerate(self.runs):
-            for run in range(many):
-                mine = {key[2]: value for key, value in found.items() if key[:2] == (side, run)}
-                sides[side].append(
-                    RunSteps({group: Summed(rows[where], steps) for group, (where, steps) in mine.items()})
-                )
-        return sides
+    def _variance(self, table: CellSums, weight: Floats, klass: Ints, middle: Floats, classes: int) -> list[Floats]:
+        """Variance of the means from the scatter of steps within their class: sum of w^2 (y - M)^2, times n / (n - 1)."""
+        side = self.steps["side"].to_numpy()
+        used = np.flatnonzero(weight > 0)
+        group = side[used] * classes + klass[used]
+        count = np.bincount(group, minlength=len(middle))
+        square = np.bincount(group, weights=weight[used] ** 2, minlength=len(middle))
+        mine = np.flatnonzero(weight[table.step] > 0)
+        step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine]
+        at = (side[step] * classes + klass[step]) * table.cells + cell
+        linear = np.bincount(at, weights=weight[step] ** 2 * ns, minlength=middle.size).reshape(middle.shape)
+        squares = np.bincount(at, weights=weight[step] ** 2 * ns**2, minlength=middle.size).reshape(middle.shape)
+        found = squares - 2 * middle * linear + middle**2 * square[:, None]
+        found = np.maximum(found, 0.0) * np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)[:, None]
+        return [found[number * classes : (number + 1) * classes].sum(axis=0) for number in range(len(self.runs))]
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """What all steps spend in all cells, as arrays of one length: step (row of `Frame.steps`), cell, ns."""
+
+    step: Ints
+    cell: Ints
+    ns: Floats
+    cells: int
+
+    @classmethod
+    def of(cls, values: Sequence[Values], cells: int) -> CellSums:
+        """Put together what several tables say."""
+        known = [one.step >= 0 for one in values]
+        return cls(
+            np.concatenate([one.step[at] for one, at in zip(values, known, strict=True)]),
+            np.concatenate([np.asarray(one.cell, np.int64)[at] for one, at in zip(values, known, strict=True)]),
+            np.concatenate([np.asarray(one.ns, np.float64)[at] for one, at in zip(values, known, strict=True)]),
+            cells,
+        )
+
+    def merged(self) -> CellSums:
+        """Each step and cell once."""
+        code, at = np.unique(self.step * self.cells + self.cell, return_inverse=True)
+        return CellSums(code // self.cells, code % self.cells, np.bincount(at, weights=self.ns), self.cells)
 
 
 def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell: int = 0) -> Values:
@@ -118,16 +198,147 @@ def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell:
     return Values(frame.index.rows(steps), np.full(len(steps), cell), steps[column].to_numpy())
 
 
-def build_frame(steps: pl.DataFrame, strata: Strata, runs: tuple[int, ...]) -> Frame:
-    """Fix the order of the compared steps: by run, rank, device and time."""
-    located = (
-        strata.locate(steps).filter(pl.col("group") >= 0).sort("side", "run", "rank", "device", "start_ns")
+def build_frame(steps: pl.DataFrame, runs: tuple[int, ...], min_steps: int = MIN_STEPS) -> Frame:
+    """Find the phases that are compared. `steps`: `execution.sides.steps_table`; one side alone has all its phases.
+
+    Raises `TracediffError`: no-common-strata (exit code 4), run-without-steps.
+    """
+    steps, notes = _common_labels(steps)
+    steps = steps.sort("side", "run", "rank", "device", "start_ns").with_columns(
+        again=~pl.col("op_key").is_first_distinct().over("side", "run", "part", "rank", "device")
     )
-    for side in range(len(runs)):
-        for run in sorted(set(range(runs[side])) - set(located.filter(pl.col("side") == side)["run"])):
-            raise TracediffError(
-                "run-without-steps",
-                f"run {run + 1} of the {_SIDE_NAMES[side]} has no step of a workload that is compared",
-                fix="leave that run out, or capture a longer window",
-            )
-    return Frame(located.select("side", "run", "part", "period", "group", "rank"), runs, strata.weights)
+    frame = Frame(steps, runs, [], notes)
+    sides = min(2, len(runs))
+    phases: list[PhaseSteps] = []
+    for phase in sorted(steps["phase"].unique()):
+        mine = steps["phase"].to_numpy() == phase
+        counts = [int((mine & (steps["side"].to_numpy() == side)).sum()) for side in range(sides)]
+        if phase == IRREGULAR or not all(counts):
+            continue
+        found, said = _phase(frame, phase, mine, min_steps)
+        notes += said
+        phases.append(found)
+    if not phases:
+        raise TracediffError(
+            "no-common-strata",
+            "the two sides have no steps of like workload in common (phase, requests, tokens)",
+            fix="run both sides with the same requests, or capture a longer window",
+            exit_code=4,
+        )
+    compared = np.any([one.rest + one.start > 0 for one in phases], axis=0)
+    _every_run(frame, compared)
+    frame.phases = _with_shares(frame, phases, compared)
+    return frame
+
+
+def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Older step labels carry no token count: then tokens separate no workloads on either side."""
+    known = steps.group_by("side").agg(pl.col("ctx_tokens").is_not_null().any().alias("known"))
+    if known["known"].all() or not known["known"].any():
+        return steps, []
+    return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
+
+
+def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
+    steps, notes = frame.steps, []
+    start = mine & steps["new_kernel"].to_numpy()
+    again = mine & ~start & steps["again"].to_numpy()
+    rest = mine & ~start
+    side = steps["side"].to_numpy()
+    sides = range(min(2, len(frame.runs)))
+
+    def enough(some: Bools, of: Bools) -> bool:
+        """Whether both sides have so many of them."""
+        return all(
+            (some & (side == one)).sum() >= max(SHARED * (of & (side == one)).sum(), min_steps * frame.runs[one])
+            for one in sides
+        )
+
+    every = Steps(side, frame.run_number, steps["ns"].to_numpy().astype(np.float64))
+    judged, repeated = True, enough(again, rest)
+    eligible = again if repeated else rest
+    if not all((eligible & (side == one)).any() for one in sides):  # nothing but the start
+        rest, start, eligible, judged = mine, np.zeros_like(mine), mine, False
+    judged = judged and enough(eligible, np.zeros_like(mine))
+    typical = trimmed(every, eligible)
+    options = _workloads(steps, mine)
+    workload, klass = "none", options["none"]
+    if len(sides) > 1:
+        workload, klass = choose(every, typical & (side < 2), options)
+        if workload in ("none", "copies") and min(shared(every, typical & (side < 2), options["requests"])) < 0.5:
+            notes.append("coarse-strata")
+    share = class_shares(every, typical & (side < 2), klass)
+    plain = klass * 0
+    starts = weights(every, start, plain, np.ones(1)) if start.any() else np.zeros(len(side))
+    has_start = all(starts[side == one].any() for one in sides)
+    typical_weight = weights(every, typical, klass, share)
+    found = PhaseSteps(
+        phase=phase,
+        typical=typical_weight,
+        rest=weights(every, rest, klass, share),
+        start=starts if has_start else np.zeros(len(side)),
+        klass=klass,
+        share=1.0,
+        start_share=0.0,
+        workload=workload,
+        judged=judged,
+        repeated=repeated,
+        steps=tuple(int(((typical_weight > 0) & (side == one)).sum()) for one in range(len(frame.runs))),
+    )
+    return found, notes
+
+
+def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
+    """Ways to say which steps of a phase are alike, each with its classes; ranks are apart in all of them."""
+
+    def half_octave(name: str) -> pl.Expr:
+        return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
+
+    options = {
+        "ops": ["op_key"],
+        "requests": [pl.col("ctx_reqs"), half_octave("ctx_tokens").alias("tokens"), half_octave("gen_reqs").alias("gen")],
+        "tokens": [pl.col("ctx_reqs"), half_octave("ctx_tokens").alias("tokens")],
+        "copies": ["copies"],
+        "none": [],
+    }
+    found = {}
+    for name, columns in options.items():
+        table = steps.filter(pl.Series(mine)).select("rank", *columns)
+        code = table.select(pl.struct(pl.all()).rank("dense") - 1).to_series().to_numpy().astype(np.int64)
+        klass = np.zeros(len(steps), np.int64)
+        klass[mine] = code
+        found[name] = klass
+    return found
+
+
+def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> list[PhaseSteps]:
+    """The phases with their share of the compared steps, and the share of their start: means of both sides, of every run alike."""
+    side, run = frame.steps["side"].to_numpy(), frame.run_number
+
+    def part(some: Bools, of: Bools) -> float:
+        found = []
+        for one in range(min(2, len(frame.runs))):
+            runs = np.unique(run[of & (side == one)])
+            found.append(np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs]))
+        return float(np.mean(found))
+
+    out = []
+    for one in phases:
+        inside = one.rest + one.start > 0
+        start = part(one.start > 0, inside) if (one.start > 0).any() else 0.0
+        out.append(replace(one, share=part(inside, compared), start_share=start))
+    return out
+
+
+def _every_run(frame: Frame, compared: Bools) -> None:
+    inside = set(np.unique(frame.run_number[compared | (frame.steps["side"].to_numpy() > 1)]).tolist())
+    number = 0
+    for side, many in enumerate(frame.runs):
+        for run in range(many):
+            if number not in inside:
+                raise TracediffError(
+                    "run-without-steps",
+                    f"run {run + 1} of the {_SIDE_NAMES[side]} has no step of a workload that is compared",
+                    fix="leave that run out, or capture a longer window",
+                )
+            number += 1

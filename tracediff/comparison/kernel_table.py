@@ -10,28 +10,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import Reduction, StepIndex
-from tracediff.comparison.frame import Frame
-from tracediff.comparison.strata import ROW, Strata
+from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
 from tracediff.kernels.matching import Match, Matching, OpKey, match_kernels
 from tracediff.kernels.names import family
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum
-from tracediff.stats.estimates import Estimates, finite, of_means
+from tracediff.stats.estimator import Estimate
+from tracediff.trace.workloads import SHAPE
+
+
+_LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
 
 
 @dataclass(frozen=True)
 class KernelCells:
     """Rows and their measurements.
 
-    values: side, run, part, period, row, share_ns. counts, walls: (rows, 2) ops and their wall ns a step.
-    exact: whether both sides launch the same number in every step of a group, so that counts are facts.
-    hidden: (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns a step.
+    values: side, run, part, period, row, count, wall_ns, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
+    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per
+    step of it. exact: phase -> whether the count of each row differs for certain (see `_certain`).
     """
 
     matching: Matching
@@ -40,8 +45,9 @@ class KernelCells:
     values: pl.DataFrame
     counts: Floats
     walls: Floats
-    exact: list[bool]
     hidden: Floats
+    of_phase: dict[str, Floats]
+    exact: dict[str, npt.NDArray[np.bool_]]
     shapes: dict[
         tuple[str, str, str], tuple[int | None, int | None]
     ]  # name, grid, block -> registers, shared
@@ -53,50 +59,76 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     step = frame.index.rows(by_row)
     inside = np.flatnonzero((step >= 0) & (by_row["side"].to_numpy() < 2))
     step, located = step[inside], by_row[inside]
-    factors = frame.steps.join(
-        frame.factors(), on=["side", "run", "group"], how="left", maintain_order="left"
-    )
-    factor = factors["factor"].to_numpy()[step]
-    at = located["row"].to_numpy() * 2 + located["side"].to_numpy()
-
-    def a_step(column: str) -> Floats:
-        """Weighted sums by (row, side), added up in a fixed order: the same input gives the same bits."""
-        sums = np.bincount(at, weights=located[column].to_numpy() * factor, minlength=2 * len(matching.rows))
-        return sums.astype(np.float64).reshape(-1, 2)
-
     size = len(matching.rows)
-    counts, walls, shares = np.round(a_step("count"), 9), a_step("wall_ns"), a_step("share_ns")
-    unsteady = _unsteady(frame, step, located, size)
-    shapes = {
-        (row["name"], row["grid"] or "", row["block"] or ""): (row["registers"], row["shared_bytes"])
-        for side in sides
-        for part in side.parts
-        for row in part.keys.iter_rows(named=True)
-    }
+    row, count = located["row"].to_numpy(), located["count"].to_numpy()
+    at = row * 2 + located["side"].to_numpy()
+
+    def per_step(column: str, weight: Floats) -> Floats:
+        """Weighted sums by (row, side), added up in a fixed order: the same input gives the same bits."""
+        sums = np.bincount(at, weights=located[column].to_numpy() * weight[step], minlength=2 * size)
+        return np.asarray(sums.reshape(-1, 2))
+
+    walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
     return KernelCells(
         matching,
         matching.rows,
         [_kind(match) for match in matching.rows],
         by_row,
-        counts,
+        np.round(per_step("count", frame.weight), 9),
         walls,
-        [row not in unsteady for row in range(size)],
         walls - shares,
-        shapes,
+        {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
+        {one.phase: _certain(frame, one, step, row, count, size) for one in frame.phases},
+        {
+            (found["name"], found["grid"] or "", found["block"] or ""): (found["registers"], found["shared_bytes"])
+            for side in sides
+            for part in side.parts
+            for found in part.keys.iter_rows(named=True)
+        },
     )
 
 
-def _unsteady(frame: Frame, step: Ints, located: pl.DataFrame, rows: int) -> set[int]:
-    """Rows that are not launched equally often in all steps of some group. `located`: the measurements, `step`: the step of each."""
-    group_of = frame.steps["side"].to_numpy() + len(frame.runs) * frame.steps["group"].to_numpy()
-    code, position = grouped(group_of[step] * rows + located["row"].to_numpy())
-    count = located["count"].to_numpy()
-    low, high = np.full(len(code), np.inf), np.zeros(len(code))
-    np.minimum.at(low, position, count)
-    np.maximum.at(high, position, count)
-    present, every = count_by(position, len(code)), np.bincount(group_of)
-    odd = (high - low > 0.01) | (present < every[code // max(rows, 1)])
-    return set((code[odd] % max(rows, 1)).tolist())
+def _certain(
+    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int
+) -> npt.NDArray[np.bool_]:
+    """Rows whose count differs for certain: no step of one side has one that a step of the other has, or in every equal workload (the
+    same labels) of both sides it is the same in all steps of a side and differs between the sides."""
+    if len(frame.runs) < 2 or min(frame.runs[:2]) < _LEAST_RUNS or min(phase.steps[:2]) < _LEAST_STEPS:
+        return np.zeros(size, np.bool_)
+    side = frame.steps["side"].to_numpy()
+    compared = (phase.rest > 0) & (side < 2)
+    label = frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1).to_series().to_numpy().astype(np.int64)
+    certain = np.zeros(size, np.bool_)
+    for workload, apart in ((np.zeros(len(side), np.int64), True), (label, False)):
+        groups, group = np.unique(workload[compared] * 2 + side[compared], return_inverse=True)
+        group_of = np.full(len(side), -1)
+        group_of[compared] = group
+        steps = np.bincount(group)
+        mine = compared[step]
+        code, position = grouped(group_of[step[mine]] * size + row[mine])
+        low, high = np.full(len(code), np.inf), np.zeros(len(code))
+        np.minimum.at(low, position, count[mine])
+        np.maximum.at(high, position, count[mine])
+        present = count_by(position, len(code))
+        least, most = np.zeros(len(groups) * size), np.zeros(len(groups) * size)
+        most[code] = high
+        least[code] = np.where(present < steps[code // max(size, 1)], 0.0, low)
+        least, most = least.reshape(-1, size), most.reshape(-1, size)
+        both = [
+            (number, int(np.searchsorted(groups, key + 1)))
+            for number, key in enumerate(groups.tolist())
+            if key % 2 == 0 and key + 1 in set(groups.tolist())
+        ]
+        if not both:
+            continue
+        one, other = (np.array([pair[at] for pair in both]) for at in (0, 1))
+        if apart:
+            found = (most[one] < least[other]) | (most[other] < least[one])
+        else:
+            constant = (most[one] == least[one]) & (most[other] == least[other])
+            found = constant & (np.abs(most[one] - most[other]) > 0.01)
+        certain |= found.all(axis=0)
+    return certain
 
 
 def _kind(match: Match) -> str:
@@ -108,35 +140,33 @@ def _kind(match: Match) -> str:
 
 
 def kernel_result_rows(
-    kernels: KernelCells,
-    cells: Estimates,
-    judged: tuple[list[Evidence], Floats],
-    steps: pl.DataFrame,
-    strata: Strata,
-) -> list[tuple[int, KernelRow]]:
-    """Rows for the result with their numbers, largest change first. `judged`: level and q value of each row."""
-    rows, level = [], of_means(judged[0], cells)
-    by_stratum = strata_of_rows(kernels, steps, strata)
+    kernels: KernelCells, cells: Estimate, level: Sequence[Evidence], q: Floats, strata: Strata
+) -> list[KernelRow]:
+    """Rows for the result with their numbers, largest change first. `cells`, `level`, `q`: of each row."""
+    rows = []
+    by_stratum = strata_of_rows(kernels, strata)
     for number, match in enumerate(kernels.rows):
         if not kernels.counts[number].any() and not (cells.baseline[number] or cells.candidate[number]):
             continue  # seen only in steps that were not compared
         name = (match.candidate or match.baseline)[0].name
-        found = KernelRow(
-            match=match.match,  # type: ignore[arg-type]
-            confidence=match.confidence,
-            category=category(name),
-            family=family(name),
-            baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
-            candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
-            delta_ns=float(cells.delta[number]),
-            ci_low_ns=finite(cells.low[number], cells.delta[number]),
-            ci_high_ns=finite(cells.high[number], cells.delta[number]),
-            level=level[number],
-            q_value=None if np.isnan(judged[1][number]) else float(judged[1][number]),
-            strata=by_stratum.get(number, []),
+        delta, half = float(cells.delta[number]), float(cells.half[number])
+        rows.append(
+            KernelRow(
+                match=match.match,  # type: ignore[arg-type]
+                confidence=match.confidence,
+                category=category(name),
+                family=family(name),
+                baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
+                candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
+                delta_ns=delta,
+                ci_low_ns=delta - half,
+                ci_high_ns=delta + half,
+                level=level[number],
+                q_value=None if np.isnan(q[number]) else float(q[number]),
+                strata=by_stratum.get(number, []),
+            )
         )
-        rows.append((number, found))
-    return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
+    return sorted(rows, key=lambda one: (-abs(one.delta_ns), -_time(one), _names(one)))
 
 
 def _time(row: KernelRow) -> float:
@@ -173,22 +203,22 @@ STRATA = 4  # of a kernel row: those with the most of its time
 
 
 def strata_of_rows(
-    kernels: KernelCells, steps: pl.DataFrame, strata: Strata
+    kernels: KernelCells, strata: Strata
 ) -> dict[int, list[KernelStratum]]:
     """Row of the matching -> its counts and times by stratum; empty where there is one stratum.
 
-    `steps`: every whole step of the sides. A mean is over all steps of the side in the stratum, as in its row.
+    A mean is over all steps of the side in the stratum.
     """
     if len(strata.rows) < 2:
         return {}
     number = {key: place for place, key in enumerate(strata.keys)}
-    located = strata.locate(steps).with_columns(pl.col("group").fill_null(-1)).with_columns(stratum=ROW)
-    steps_of = located.group_by("side", "stratum").agg(pl.len())
+    located = strata.steps
+    steps_of = located.group_by("side", "row").agg(pl.len())
     many = {(number[key], side): count for side, key, count in steps_of.iter_rows()}
     values = kernels.values.filter(pl.col("side") < 2)
-    place = located["stratum"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+    place = located["row"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
     place = place[StepIndex(located).rows(values)]
-    code = (values["row"].to_numpy() * len(number) + place) * 2 + values["side"].to_numpy()
+    code = (values["row"].to_numpy() * len(strata.rows) + place) * 2 + values["side"].to_numpy()
     distinct, position = grouped(code)
     counts, shares = (
         float_sum_by(position, len(distinct), values[name].to_numpy()) for name in ("count", "share_ns")
@@ -197,7 +227,7 @@ def strata_of_rows(
     cells: dict[tuple[int, int], list[float]] = {}
     for one, count, ns in zip(distinct.tolist(), counts.tolist(), shares.tolist(), strict=True):
         key, side = divmod(one, 2)
-        row, stratum = divmod(key, len(number))
+        row, stratum = divmod(key, len(strata.rows))
         size = many[stratum, side]
         cell = cells.setdefault((row, stratum), [0.0, 0.0, 0.0, 0.0])
         cell[2 * side : 2 * side + 2] = [round(count / size, 9), ns / size]

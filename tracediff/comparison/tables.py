@@ -1,7 +1,7 @@
 """The descriptive tables of a result: ranges, gaps, launches, threads, Python, ranks, what few captures record.
 
-Tables that reductions keep by exact stratum are weighed like the headline: for each compared group, sums over its steps
-divided by their number, averaged over runs, weighted by the baseline's mix. So they add up to it.
+Tables that reductions keep by exact stratum are weighed like the mean step (frame.py), so they add up to it where the steps of a
+stratum count alike.
 
 Every table is one expression over columns `baseline_X` and `candidate_X`, named as the fields of its rows are. One side
 alone has no columns, and its rows no fields, of a candidate.
@@ -18,7 +18,7 @@ import polars as pl
 
 from tracediff.accounting.metrics import STATES
 from tracediff.comparison.kernel_table import KernelCells
-from tracediff.comparison.strata import Strata
+from tracediff.comparison.frame import Frame
 from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
@@ -68,20 +68,14 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 class StandardisedMeans:
     """Turns sums by exact stratum into ns (or counts) per step."""
 
-    def __init__(self, sides: Sequence[Side], strata: Strata) -> None:
+    def __init__(self, sides: Sequence[Side], frame: Frame) -> None:
         self._sides = sides
-        located = strata.locate(exact_strata(sides)).filter(pl.col("group") >= 0)
-        steps = located.group_by("side", "run", "group").agg(pl.col("steps").sum().alias("group_steps"))
-        runs = steps.group_by("side", "group").agg(pl.len().alias("runs"))
-        weights = pl.DataFrame(
-            {"group": list(strata.weights), "weight": list(strata.weights.values())},
-            schema={"group": pl.Int64, "weight": pl.Float64},
-        )
+        # steps of one stratum may count differently (see frame.py): tables that know strata only take their mean
         self._factor = (
-            located.join(steps, on=["side", "run", "group"])
-            .join(runs, on=["side", "group"])
-            .join(weights, on="group")
-            .select(*_STRATUM, "phase", factor=pl.col("weight") / (pl.col("group_steps") * pl.col("runs")))
+            frame.steps.with_columns(weight=pl.Series(frame.weight))
+            .group_by(*_STRATUM, maintain_order=True)
+            .agg(factor=pl.col("weight").sum() / pl.len())
+            .filter(pl.col("factor") > 0)
         )
 
     @property
@@ -531,24 +525,18 @@ def skews(joint: pl.DataFrame) -> list[RankSkew]:
 
 
 def ranks(
-    sides: Sequence[Side],
-    steps: pl.DataFrame,
-    weights: dict[int, float],
-    standardised: StandardisedMeans,
-    joint: pl.DataFrame,
+    sides: Sequence[Side], steps: pl.DataFrame, standardised: StandardisedMeans, joint: pl.DataFrame
 ) -> list[RankRow]:
-    """Step time, own time and collective waits of each rank at the baseline's mix, in order of ranks.
+    """Step time, own time and collective waits of each rank, in order of ranks.
 
-    `steps`: the compared ones with their group; `joint`: of these, see `joint_steps`.
+    `steps`: the compared ones with their weight; `joint`: of these, see `joint_steps`.
     """
+    weighed = ((pl.col(name) * pl.col("weight")).sum() / pl.col("weight").sum() for name in ("ns", "own_ns"))
     times = (
         with_own(steps)
-        .group_by("side", "run", *_UNIT, "group")
-        .agg(pl.col("ns", "own_ns").mean())
-        .sort("side", "run", *_UNIT, "group")  # floats are added up in a fixed order
-        .with_columns(weight=pl.col("group").replace_strict(weights, return_dtype=pl.Float64))
         .group_by("side", "run", *_UNIT, maintain_order=True)
-        .agg((pl.col(name) * pl.col("weight")).sum() / pl.col("weight").sum() for name in ("ns", "own_ns"))
+        .agg(weighed)
+        .sort("side", "run", *_UNIT)
         .group_by("side", *_UNIT, maintain_order=True)
         .agg(pl.col("ns", "own_ns").mean())
     )

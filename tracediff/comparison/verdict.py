@@ -1,113 +1,298 @@
-"""The verdict on the step time and what it rests on; report/phrases.py writes the sentence."""
+"""The verdict of each phase and of the whole; report/phrases.py writes the sentences.
+
+| runs a side | a phase is called |
+| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .04, own t test p < .05, 0.5 % of its step |
+| 3 | likely: p < .02 after Holm's correction for the phases |
+| 1 or 2 | likely: p < .05, the scatter of the steps and the usual scatter of runs added |
+
+The whole follows from the phases, the one that users feel first; then from sure causes, where nothing else can have moved the other
+way; then from rare steps.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tracediff.accounting.intervals import Floats
-from tracediff.model import Launch, MedianFact, Pair, Phase, Relaunched, Step, Verdict, VerdictFacts
-from tracediff.stats.estimates import ALPHA, MIN_CONFIRM, TRIM_RUNS, Estimates, decisive_interval
-from tracediff.stats.tests import min_detectable, permutation_p, runs_for, runs_needed, smallest_p
+from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.places import Judged, Judgement
+from tracediff.model import Delta, OddRun, Pair, Phase, Shares, Step, Verdict, VerdictFacts
+from tracediff.model.causes import CATEGORIES
+from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, permuted_t, splits
 
+PERMUTE = 4  # runs a side from which permutations decide
+FEW = 3
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
-_WANTED = 0.02  # of the step: the change for which the advised number of runs is
-_FEW = 0.25  # the median step changed by less than this part of what the mean did
+LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
+CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
+AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
+JOINT, HOLM, ALPHA = 0.04, 0.02, 0.05
+WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
-
-STEP = 0  # the column of the whole step among the cells
-
-
-def step_estimate(cells: Estimates, noise_ns: float, steps: Pair) -> Step:
-    """The headline from the cell of the whole step."""
-    baseline, candidate = cells.baseline_runs[:, STEP], cells.candidate_runs[:, STEP]
-    mean, delta = float(cells.baseline[STEP]), float(cells.delta[STEP])
-    low, high = float(cells.low[STEP]), float(cells.high[STEP])
-    if math.isnan(low) or math.isnan(high):
-        low, high = delta - noise_ns, delta + noise_ns
-    detectable = min_detectable(baseline, candidate)
-    return Step(
-        baseline_ns=mean,
-        candidate_ns=float(cells.candidate[STEP]),
-        delta_ns=delta,
-        ci_low_ns=low,
-        ci_high_ns=high,
-        p_value=_p(baseline, candidate, float(cells.p[STEP])),
-        runs=Pair(len(baseline), len(candidate)),
-        steps=steps,
-        noise_floor_ns=noise_ns,
-        noise_source=cells.noise_source,
-        min_detectable_ns=detectable,
-        runs_advised=_runs_advised(baseline, candidate, mean, detectable),
-    )
+ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
 
-def _p(baseline: Floats, candidate: Floats, welch: float) -> float | None:
-    """Exact permutation test where so many runs can reach 5 %; Welch's t test below that."""
-    if min(len(baseline), len(candidate)) < 2:
-        return None
-    if smallest_p(len(baseline), len(candidate)) <= ALPHA:
-        return permutation_p(baseline, candidate)
-    return None if math.isnan(welch) else welch
+def in_order(phases: Sequence[PhaseCells]) -> list[PhaseCells]:
+    """Phases with what users feel first before the others."""
+    return sorted(phases, key=lambda one: (ORDER.index(one.steps.phase) if one.steps.phase in ORDER else len(ORDER), one.steps.phase))
 
 
-def _runs_advised(
-    baseline: Floats, candidate: Floats, step_ns: float, detectable: float | None
-) -> int | None:
-    if detectable is None:
-        return max(5, runs_needed(ALPHA))
-    sd = float(np.sqrt(np.mean([np.std(values, ddof=1) ** 2 for values in (baseline, candidate)])))
-    if not step_ns or detectable <= _WANTED * step_ns or not sd:
-        return None
-    return runs_for(_WANTED * step_ns, sd)
+def judge_phases(measured: Measured) -> dict[str, Verdict]:
+    """The verdict on the typical step of every phase that is compared."""
+    judged = [one for one in measured.phases if one.steps.judged]
+    joint = _joint_p(judged)
+    corrected = holm([float(one.typical.estimate.p[STEP]) for one in judged])
+    verdicts: dict[str, Verdict] = {one.steps.phase: "inconclusive" for one in measured.phases}
+    for one, adjusted in zip(judged, corrected, strict=True):
+        verdicts[one.steps.phase] = _phase_verdict(one, joint.get(one.steps.phase, 1.0), adjusted)
+    return verdicts
 
 
-def decide(step: Step, cells: Estimates, *, comparable: bool) -> tuple[Verdict, VerdictFacts]:
+def _phase_verdict(one: PhaseCells, joint: float, adjusted: float) -> Verdict:
+    found, runs = one.typical.estimate, min(one.runs)
+    delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
+    if abs(delta) >= LEAST * one.step_ns:
+        if runs >= PERMUTE and joint <= JOINT and p < ALPHA:
+            return "regressed" if delta > 0 else "improved"
+        if (runs == FEW and adjusted < HOLM) or (runs < FEW and p < ALPHA):
+            return "likely_regressed" if delta > 0 else "likely_improved"
+    limit = SAME * one.step_ns
+    return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+
+
+def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
+    """Of each phase, the part of the ways to deal the runs out in which the largest |t| of any phase is as large as its own.
+
+    Westfall and Young (1993). Runs are dealt out whole; phases that other runs have are dealt out by themselves.
+    """
+    found: dict[str, float] = {}
+    groups: dict[tuple[int, int], list[PhaseCells]] = {}
+    for one in phases:
+        if min(one.runs) >= PERMUTE:
+            groups.setdefault(one.runs, []).append(one)
+    for runs, group in groups.items():
+        dealt = splits(runs)
+        t = np.stack([one.typical.permuted_step(dealt) for one in group], axis=1)
+        most = t.max(axis=1)
+        for column, one in enumerate(group):
+            found[one.steps.phase] = float((most >= t[0, column] * (1 - 1e-9)).mean())
+    return found
+
+
+# The whole.
+
+
+@dataclass(frozen=True)
+class Decision:
     """The verdict and its basis."""
+
+    verdict: Verdict
+    facts: VerdictFacts
+
+
+def decide(measured: Measured, judged: Judged, verdicts: dict[str, Verdict], *, comparable: bool) -> Decision:
+    """The verdict of the whole."""
     if not comparable:
-        return "not_comparable", VerdictFacts("checks")
-    if not cells.delta.any():
-        return "no_change", VerdictFacts("identical")
-    runs = min(step.runs.baseline, step.runs.candidate)
-    delta, (low, high), outlying = step.delta_ns, (step.ci_low_ns, step.ci_high_ns), None
-    if runs >= TRIM_RUNS:  # trimmed means decide
-        low, high = (float(bound[0]) for bound in decisive_interval(cells.take([STEP])))
-        outlying = None if low <= delta <= high else (low + high) / 2
-        delta = (low + high) / 2
-    known = not math.isnan(cells.low[STEP]) and not math.isnan(cells.high[STEP])
-    outside = known and (
-        low > 0 or high < 0
-    )  # an interval of the noise floor around the delta proves nothing
-    beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
-    if runs >= MIN_CONFIRM and step.p_value is not None and step.p_value < ALPHA and outside:
-        return ("regressed" if delta > 0 else "improved"), VerdictFacts("test", outlying)
-    if runs < MIN_CONFIRM and beyond and (outside or runs > 1):
-        return ("likely_regressed" if delta > 0 else "likely_improved"), VerdictFacts("noise_floor", outlying)
-    limit = SAME * step.baseline_ns
-    if abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit:
-        return "no_change", VerdictFacts("same", outlying)
-    few = math.isnan(cells.low[STEP]) and runs == 1
-    return "inconclusive", VerdictFacts("scatter", outlying, few)
+        return Decision("not_comparable", VerdictFacts("checks"))
+    phases = in_order([one for one in measured.phases if one.steps.judged])
+    if not measured.whole.delta.any() and not measured.whole.host_speed.any():
+        return Decision("no_change", VerdictFacts("identical"))
+    for wanted in ("regressed", "improved"), ("likely_regressed", "likely_improved"):
+        for one in phases:
+            if verdicts[one.steps.phase] in wanted:
+                return Decision(verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase))
+        sure = ("exact", "confirmed") if wanted[0] == "regressed" else ("exact", "confirmed", "likely")
+        for basis, part in (("part", "typical"), ("rare", "tail")):
+            for one in phases:
+                carried = _carried(one, judged, part, sure)
+                if carried:
+                    verdict: Any = wanted[0] if carried > 0 else wanted[1]
+                    return Decision(verdict, VerdictFacts(basis, one.steps.phase, carried))  # type: ignore[arg-type]
+    main = phases[0].steps.phase if phases else ""
+    moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
+    host = any(_only_host(one) for one in phases[:1])
+    if phases and (_same(measured.whole) or all(verdicts[one.steps.phase] == "no_change" for one in phases)):
+        return Decision("no_change", VerdictFacts("same", main, host=host, moved=moved))
+    return Decision("inconclusive", VerdictFacts("scatter", main, host=host, moved=moved))
 
 
-def caveats(
-    facts: VerdictFacts, step: Step, phases: Sequence[Phase], launch: Launch, relaunched: Relaunched | None
-) -> VerdictFacts:
-    """What a called change leaves unsaid: another way of launching, a change of a few steps only."""
-    if facts.basis not in ("test", "noise_floor"):
-        return facts
-    moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage) >= MOVED
-    medians = [
-        (phase.baseline.steps + phase.candidate.steps, phase.phase, phase.delta_p50_ns)
-        for phase in phases
-        if phase.baseline and phase.candidate and phase.delta_p50_ns is not None
-    ]
-    median = None
-    if medians:
-        _, name, delta = max(medians)
-        median = MedianFact(name, delta) if abs(delta) < _FEW * abs(step.delta_ns) else None
-    return VerdictFacts(
-        facts.basis, facts.delta_trimmed_ns, facts.few_steps, relaunched, moved and relaunched is None, median
+def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -> list[Judgement]:
+    return [one for one in judged.rows if one.phase is phase and one.part == part and one.level in levels]
+
+
+def _carried(phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str]) -> float | None:
+    """The sum of sure causes of a phase where it carries the verdict: large enough, and nothing else can have moved against it."""
+    sure = _sure(judged, phase, part, levels)
+    total = sum(one.delta for one in sure)
+    if abs(total) < CARRIES * phase.step_ns:
+        return None
+    rest = [one for one in judged.rows if one.phase is phase and one.part == part and one not in sure]
+    against = [one for one in rest if (one.delta - one.half if total > 0 else -one.delta - one.half) <= -AGAINST * abs(total)]
+    return None if against else total
+
+
+def _same(whole: Estimate) -> bool:
+    delta, half = abs(float(whole.delta[STEP])), float(whole.half[STEP])
+    limit = SAME * float(max(whole.baseline[STEP], whole.candidate[STEP]))
+    return delta <= limit and delta + half <= 3 * limit
+
+
+def _only_host(phase: PhaseCells) -> bool:
+    """Whether the step differs for sure only as long as the speed of the hosts is not taken out."""
+    part = phase.typical
+    if part.sample.speed is None or min(phase.runs) < 2:
+        return False
+    one, other = part.sample.values
+    cell = [STEP]
+    raw = estimate(
+        Sample((one[:, cell], other[:, cell])), part.scatter[cell], np.zeros(1)
     )
+    gap = float(part.estimate.host_speed[STEP])
+    return bool(raw.p[0] < ALPHA and part.estimate.p[STEP] >= ALPHA and abs(gap) >= LEAST * phase.step_ns)
+
+
+# Numbers of the result.
+
+
+def delta_of(found: Estimate, cell: int = STEP) -> Delta:
+    """One cell of an estimate."""
+    delta, half = float(found.delta[cell]), float(found.half[cell])
+    error = float(found.error[cell])
+    return Delta(
+        baseline_ns=float(found.baseline[cell]),
+        candidate_ns=float(found.candidate[cell]),
+        delta_ns=delta,
+        ci_low_ns=delta - half,
+        ci_high_ns=delta + half,
+        host_speed_ns=float(found.host_speed[cell]),
+        p_value=float(found.p[cell]),
+        noise_floor_ns=half,
+        detectable_ns=float(detectable(np.array([error]), found.df)[0]) if error else 0.0,
+    )
+
+
+def step_of(measured: Measured, *, decided: bool) -> Step:
+    """The mean over all compared steps. `decided`: no more runs are needed."""
+    whole = measured.whole
+    found = delta_of(whole)
+    runs = measured.frame.runs
+    steps = measured.frame.compared
+    every = measured.steps
+    side = every["side"].to_numpy()
+    ns, weight = every["ns"].to_numpy(), measured.frame.weight[: len(side)]
+    shares = [
+        float(ns[(side == one) & (weight > 0)].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)
+    ]
+    source = "repeats" if max(runs[:2]) > 1 else "assumed"
+    return Step(
+        baseline_ns=found.baseline_ns,
+        candidate_ns=found.candidate_ns,
+        delta_ns=found.delta_ns,
+        ci_low_ns=found.ci_low_ns,
+        ci_high_ns=found.ci_high_ns,
+        p_value=found.p_value,
+        runs=Pair(*runs[:2]),
+        steps=Pair(*(int((steps["side"] == one).sum()) for one in (0, 1))),
+        noise_floor_ns=found.noise_floor_ns,
+        noise_source="given" if len(runs) > 2 else source,
+        min_detectable_ns=found.detectable_ns,
+        runs_advised=None if decided else _runs_advised(measured),
+        host_speed_ns=found.host_speed_ns,
+        time_share=Shares(*shares),
+    )
+
+
+def _runs_advised(measured: Measured) -> int | None:
+    """Runs a side with which the main phase would show a change of 2 %."""
+    judged = in_order([one for one in measured.phases if one.steps.judged])
+    if not judged:
+        return 5
+    one = judged[0]
+    error, runs = float(one.typical.estimate.error[STEP]), one.runs
+    wanted = WANTED * one.step_ns
+    per_run = error / math.sqrt(1 / runs[0] + 1 / runs[1])
+    for many in range(5, 51):
+        df = 4 + 2 * many - 2
+        if float(detectable(np.array([per_run * math.sqrt(2 / many)]), df)[0]) <= wanted:
+            return many if many > min(runs) else None
+    return 51
+
+
+def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[str, Any]:
+    """What `model.Phase` says of a compared phase."""
+    every = measured.steps
+    side, mine = every["side"].to_numpy(), every["phase"].to_numpy() == one.steps.phase
+    ns = every["ns"].to_numpy()
+    share = [float(ns[mine & (side == at)].sum() / max(ns[side == at].sum(), 1)) for at in (0, 1)]
+    start = None
+    if one.steps.start_share:
+        before, after = (float(one.start[at, STEP]) for at in (0, 1))
+        start = Delta(before, after, after - before, math.nan, math.nan)
+    return {
+        "verdict": verdict,
+        "typical": delta_of(one.typical.estimate),
+        "tail": delta_of(one.tail.estimate),
+        "start": start,
+        "share": one.steps.share,
+        "start_share": one.steps.start_share,
+        "time_share": Shares(*share),
+        "runs": Pair(*one.runs),
+        "steps": Pair(*one.steps.steps[:2]),
+        "workload": one.steps.workload,
+        "repeated": one.steps.repeated,
+        "judged": one.steps.judged,
+        "host_speed": None if one.speed is None else math.exp(one.speed),
+        "odd_runs": odd_runs(measured, one),
+    }
+
+
+_ODD = 6.0  # robust standard deviations from the other runs of its side
+_ODD_PART = 0.03  # of the step, at least
+
+
+def odd_runs(measured: Measured, one: PhaseCells) -> list[OddRun]:
+    """Runs whose typical step lies apart from the others of their side, and in what."""
+    found = []
+    values, speed = one.typical.estimate.values, one.typical.sample.speed
+    residual = np.concatenate([side[:, STEP] - np.median(side[:, STEP]) for side in values])
+    spread = max(1.4826 * float(np.median(np.abs(residual))), 0.005 * one.step_ns)
+    for side, name in enumerate(("baseline", "candidate")):
+        own = values[side]
+        if len(own) < PERMUTE:
+            continue
+        for run in range(len(own)):
+            others = np.delete(own, run, axis=0)
+            apart = own[run] - np.median(others, axis=0)
+            if abs(apart[STEP]) <= max(_ODD * spread, _ODD_PART * one.step_ns):
+                continue
+            cells = [measured.layout.categories[category] for category in CATEGORIES]
+            main = max(range(len(cells)), key=lambda at: apart[cells[at]] * np.sign(apart[STEP]))
+            fast = None
+            if speed is not None:
+                fast = math.exp(float(speed[side][run] - np.median(np.delete(speed[side], run))))
+            found.append(
+                OddRun(
+                    name,  # type: ignore[arg-type]
+                    measured.sides[side].runs[int(one.run_numbers[side][run])].name,
+                    float(apart[STEP]),
+                    CATEGORIES[main],
+                    float(apart[cells[main]]),
+                    fast,
+                )
+            )
+    return found
+
+
+def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, Verdict]) -> list[Phase]:
+    """The phases of the result with what was found of each. `rows`: their distributions."""
+    from msgspec.structs import replace
+
+    known = {one.steps.phase: one for one in measured.phases}
+    return [
+        replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase])) if row.phase in known else row
+        for row in rows
+    ]

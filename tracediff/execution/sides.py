@@ -90,7 +90,8 @@ def side_input(side: Side) -> SideInput:
 
 
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
-    """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number."""
+    """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number,
+    stratum (of its part), op_key, copies, new_kernel, time by busy category."""
     frames = []
     for number, side in enumerate(sides):
         for run_number, run in enumerate(side.runs):
@@ -107,6 +108,10 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
                         (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
                         "start_ns",
                         "number",
+                        "stratum",
+                        "op_key",
+                        "copies",
+                        "new_kernel",
                         *BUSY,
                     )
                 )

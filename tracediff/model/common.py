@@ -93,8 +93,45 @@ class Coverage(msgspec.Struct, frozen=True):
 # Step times: the headline, phases, single steps, steps of like workload.
 
 
+class Delta(msgspec.Struct, frozen=True):
+    """A time on both sides, ns per step. candidate_ns - baseline_ns = delta_ns + host_speed_ns; the interval is 95 %, of delta_ns.
+
+    host_speed_ns: the part that comes of a host that was slower or faster in every CUDA call. noise_floor_ns: identical runs differ by
+    up to this much, in 95 of 100 cases. detectable_ns: the smallest change that these runs show in 80 of 100 cases.
+    """
+
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    host_speed_ns: float = 0.0
+    p_value: float | None = None
+    noise_floor_ns: float | None = None
+    detectable_ns: float | None = None
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """A part of something on both sides, 0 to 1."""
+
+    baseline: float
+    candidate: float
+
+
+class OddRun(msgspec.Struct, frozen=True):
+    """A run whose typical step lies far from the others of its side; `host_speed`: of its CUDA calls to the other runs', 1: alike."""
+
+    side: Literal["baseline", "candidate"]
+    run: str
+    delta_ns: float  # to the median of the other runs of its side
+    cause: str  # the category in which it differs most
+    cause_ns: float
+    host_speed: float | None = None
+    left_out: bool = False
+
+
 class Step(msgspec.Struct, frozen=True):
-    """The headline: mean step time over the compared strata, weighted by the baseline's mix."""
+    """The mean step over all compared steps, phases weighted by the mean of both sides' mixes. Fields as those of `Delta`."""
 
     baseline_ns: float
     candidate_ns: float
@@ -109,6 +146,8 @@ class Step(msgspec.Struct, frozen=True):
     min_detectable_ns: float | None = None  # a change of this size would show with this many runs
     power_note: str = ""  # min_detectable_ns and runs_advised in words
     runs_advised: int | None = None  # runs a side to record, where these are too few to show a change of 2 %
+    host_speed_ns: float = 0.0
+    time_share: Shares = Shares(1.0, 1.0)  # of the time of all whole steps, that the compared ones have
 
 
 class PhaseSide(msgspec.Struct, frozen=True):
@@ -123,7 +162,13 @@ class PhaseSide(msgspec.Struct, frozen=True):
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """Tails and distribution of one phase."""
+    """One phase: its distribution, its verdict, and what changed in its typical step, its rare steps (tail) and its start.
+
+    Typical and tail add up to the mean of all steps but the start; typical_ns of the whole is weighted by share, see `Result.step`.
+    verdict: of the typical step; None where the phase was not compared. workload: what makes steps alike: ops, requests, tokens,
+    copies, none. repeated: the typical steps had been launched before; false where there are too few such steps.
+    judged: enough steps to say anything. host_speed: time of a CUDA call on the candidate to that on the baseline.
+    """
 
     phase: str
     baseline: PhaseSide | None
@@ -131,6 +176,20 @@ class Phase(msgspec.Struct, frozen=True):
     delta_mean_ns: float | None = ABSENT
     delta_p50_ns: float | None = ABSENT
     delta_p99_ns: float | None = ABSENT
+    verdict: Verdict | None = None
+    typical: Delta | None = None
+    tail: Delta | None = None
+    start: Delta | None = None
+    share: float = 0.0  # of the compared steps
+    start_share: float = 0.0  # of the phase's steps
+    time_share: Shares | None = None  # of the time of all whole steps
+    runs: Pair | None = None
+    steps: Pair | None = None  # typical ones
+    workload: str = ""
+    repeated: bool = True
+    judged: bool = False
+    host_speed: float | None = None
+    odd_runs: list[OddRun] = []
 
 
 class StepSample(msgspec.Struct, frozen=True):
@@ -145,7 +204,9 @@ class StepSample(msgspec.Struct, frozen=True):
 
 
 class Stratum(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of like workload. `compared` says whether it entered the mean, `reason` why not."""
+    """Steps of like workload. `compared` says whether it entered the mean, `reason` why not: irregular | baseline_only |
+    candidate_only | other_ops.
+    """
 
     phase: str
     ctx_reqs: str

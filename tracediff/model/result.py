@@ -2,6 +2,7 @@
 
 FORMAT_VERSION history
     1  first published form; `gates`, `ncu`, `trtexec`, `latencies`, `system` were added without a new version
+    2  deltas at equal host speed; a verdict per phase; findings of phases, with parts; the mix of both sides
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """Category -> ns a step. A category that was not captured is absent, never zero.
+    """Category -> ns per step. A category that was not captured is absent, never zero. candidate - baseline = delta + host_speed.
 
     `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
     `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
@@ -89,6 +90,7 @@ class Accounting(msgspec.Struct, frozen=True):
     level: dict[str, Evidence] = {}
     hidden_baseline: dict[str, float] = {}
     hidden_candidate: dict[str, float] = {}
+    host_speed: dict[str, float] = {}
 
 
 # Ranked causes of the change, each with its place and its evidence.
@@ -162,12 +164,48 @@ class WaitFact(msgspec.Struct, frozen=True):
     delta_transfer_ns: float
 
 
-class TailFact(msgspec.Struct, frozen=True):
-    """Slow steps of a phase: median of both sides, and the category by which they are slow."""
+class Held(msgspec.Struct, frozen=True):
+    """In how many runs of each side a change holds: those on its side of the middle between both sides. `odd`: the others."""
 
-    baseline_median_ns: float
-    candidate_median_ns: float
-    category: str
+    baseline: int
+    candidate: int
+    odd: list[str] = []
+
+
+class RareFact(msgspec.Struct, frozen=True):
+    """Rare steps: how many of a side's steps of the phase have the cause at all, per run, and what the typical step changed by."""
+
+    baseline_steps: float
+    candidate_steps: float
+    baseline_of: float
+    candidate_of: float
+    typical_delta_ns: float
+
+
+class PhaseDelta(msgspec.Struct, frozen=True):
+    """The same cause in another phase."""
+
+    phase: str
+    part: Literal["typical", "tail"]
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+
+
+class FindingPart(msgspec.Struct, frozen=True):
+    """What belongs to a cause: one of the rows that it nets, or what follows from it (`follows`)."""
+
+    cause: str
+    where: Where
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+    follows: bool = False
+    match: str = ""  # of kernels
+    count_baseline: float | None = None
+    count_candidate: float | None = None
 
 
 class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -185,21 +223,19 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     delta_all_ranks_ns: float | None = None  # mean over all ranks, where one rank alone changed
     counted_calls: bool = False  # the counts are of synchronising calls
     follows_syncs: bool = False  # more or fewer synchronising calls expose it
-    delta_mean_ns: float | None = None  # delta of the means, where one run lies apart and was left out
     late_rank: WaitFact | None = None  # the finding's rank comes last
     shares: list[PhaseShare] = []  # phases whose share of the steps changed
-    tail: TailFact | None = None
+    rare: RareFact | None = None
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
     relaunched: bool = False  # comes of kernels that moved into or out of CUDA graphs
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One cause at one place and what it explains of the step-time delta.
+    """One cause at one place in one phase (`where.phase`), and what it explains of that phase's change, ns per step of the phase.
 
-    `delta_ns`: of the means; of the trimmed means where one outlying run decides (`facts.delta_mean_ns` has the mean), of one rank
-    where one rank alone changed, of the p99 where only the tail moved (`facts.tail`). `title`, `next` and `note` are '' until
-    report/phrases.py writes them from `facts`.
+    part: in the typical step, or in what rare steps add to the mean. share: of the phase's change. delta_ns is net of `parts` that do
+    not follow; what follows is not in it. `title`, `next` and `note` are '' until report/phrases.py writes them from `facts`.
     """
 
     rank: int
@@ -207,7 +243,7 @@ class Finding(msgspec.Struct, frozen=True):
     delta_ns: float
     ci_low_ns: float
     ci_high_ns: float
-    share: float | None  # of the total delta; None where the total is 0
+    share: float | None  # of the change of its phase; None where that is 0
     title: str
     where: Where
     evidence: FindingEvidence
@@ -216,9 +252,14 @@ class Finding(msgspec.Struct, frozen=True):
     baseline_ns: float
     candidate_ns: float
     p_value: float | None = None
-    q_value: float | None = None  # Benjamini-Hochberg over the findings
+    q_value: float | None = None  # Benjamini-Hochberg over all causes and phases
     note: str = ""
     facts: FindingFacts = FindingFacts()
+    part: Literal["typical", "tail"] = "typical"
+    held: Held | None = None
+    parts: list[FindingPart] = []
+    phases: list[PhaseDelta] = []  # the same cause elsewhere
+    host_speed_ns: float = 0.0
 
 
 class Relaunched(msgspec.Struct, frozen=True):
@@ -228,22 +269,31 @@ class Relaunched(msgspec.Struct, frozen=True):
     findings: int
 
 
-class MedianFact(msgspec.Struct, frozen=True):
-    """The typical step of a phase hardly changed."""
-
-    phase: str
-    delta_ns: float
-
-
 class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the verdict rests on, from which `verdict_reason` is written."""
+    """What the verdict rests on, from which the sentences are written.
 
-    basis: Literal["checks", "identical", "test", "noise_floor", "same", "scatter"] = "checks"
-    delta_trimmed_ns: float | None = None  # without the fastest and slowest runs, where these move the mean
-    few_steps: bool = False  # too few steps of a single run to show their scatter
+    basis: checks (not comparable) | identical | phase (the typical step of `phase`) | part (sure causes carry it, see `carried_ns`) |
+    rare (rare steps of `phase`) | same | scatter. moved: a sure change whose time may only have moved between causes.
+    host: the sides differ by more than noise only as long as the speed of their hosts is not taken out.
+    """
+
+    basis: Literal["checks", "identical", "phase", "part", "rare", "same", "scatter"] = "checks"
+    phase: str = ""
+    carried_ns: float | None = None
     relaunched: Relaunched | None = None
     graph_coverage: bool = False  # changed, and no findings come of it
-    median: MedianFact | None = None  # the change is not in every step
+    moved: bool = False
+    host: bool = False
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """The first sentence and what it is about; the same in every report."""
+
+    text: str
+    cause: str  # '' without one
+    delta_ns: float  # of the phase that the verdict is of
+    level: Evidence
+    phase: str
 
 
 # Idle gaps of the GPU.
@@ -414,6 +464,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     level: Evidence = ABSENT
     q_value: float | None = None
     range: str | None = None
+    block: int = -1  # rows of one changed block between kernels that stayed the same
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
 
 
@@ -810,7 +861,7 @@ class Timelines(msgspec.Struct, frozen=True):
     ranks_left_out: int = 0
 
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -822,6 +873,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     verdict_reason: str
     verdict_facts: VerdictFacts = VerdictFacts()
+    headline: Headline = Headline("", "", 0.0, "within_noise", "")
     step: Step
     phases: list[Phase]
     accounting: Accounting

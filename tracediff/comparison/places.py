@@ -1,0 +1,137 @@
+"""Places: what a finding can be of, an idle cell or the kernel rows of one changed block, tested in every phase.
+
+| runs a side | a place is |
+| 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
+| 3 | confirmed: q < .01, likely: q < .05 |
+| 1 or 2 | likely at best: q < .05 |
+exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tracediff.accounting.intervals import Floats
+from tracediff.comparison.cells import Measured, Part, PhaseCells
+from tracediff.model import Evidence
+from tracediff.stats.estimator import permutation_p, splits
+from tracediff.stats.tests import benjamini_hochberg
+
+MATERIAL = 0.001
+PERMUTE, FEW = 4, 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """One idle cell, or kernel rows. cells: columns of the estimates."""
+
+    kind: Literal["idle", "kernels"]
+    cells: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """One place in one part of one phase, ns per step of the phase. runs: values of each run, host speed taken out."""
+
+    place: Place
+    phase: PhaseCells
+    part: Literal["typical", "tail"]
+    baseline: float
+    candidate: float
+    delta: float
+    half: float
+    host_speed: float
+    p: float
+    q: float
+    level: Evidence
+    runs: tuple[Floats, Floats]
+
+    @property
+    def score(self) -> float:
+        """What of its time survives its uncertainty, as a part of the mean over all steps."""
+        return self.phase.steps.share * max(0.0, abs(self.delta) - self.half)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Every place in every phase."""
+
+    rows: list[Judgement]
+
+    def levels(self, cell: int) -> tuple[Evidence, float]:
+        """The best level and q value of a place with this cell, over phases."""
+        order: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
+        mine = [one for one in self.rows if cell in one.place.cells]
+        if not mine:
+            return "within_noise", float("nan")
+        best = min(mine, key=lambda one: (order.index(one.level), one.q))
+        return best.level, best.q
+
+
+def places_of(measured: Measured) -> list[Place]:
+    """Every idle cell, every kernel row that stands alone, and every block of rows that changed together."""
+    layout = measured.layout
+    places = [Place("idle", (cell,)) for cell in layout.idle]
+    blocks: dict[int, list[int]] = {}
+    for cell, match in zip(layout.kernels, measured.kernels.rows, strict=True):
+        blocks.setdefault(match.block if match.block >= 0 else -1 - cell, []).append(cell)
+    return places + [Place("kernels", tuple(cells)) for cells in blocks.values()]
+
+
+def judge(measured: Measured) -> Judged:
+    """Test every place in every part of every phase, corrected for their number."""
+    places = places_of(measured)
+    groups = [list(place.cells) for place in places]
+    found: list[tuple[PhaseCells, Part]] = []
+    for phase in measured.phases:
+        found += [(phase, part.grouped(groups)) for part in phase.parts]
+    p = np.concatenate([_p(phase, part) for phase, part in found]) if found else np.empty(0)
+    q = benjamini_hochberg(p)
+    rows = []
+    first = 0
+    for phase, part in found:
+        own = q[first : first + len(places)]
+        levels = _levels(measured, places, phase, part, own)
+        of = part.estimate
+        rows += [
+            Judgement(
+                place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.half[at]),
+                float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
+            )
+            for at, place in enumerate(places)
+            if of.baseline[at] or of.candidate[at]
+        ]  # fmt: skip
+        first += len(places)
+    return Judged(rows)
+
+
+def _p(phase: PhaseCells, part: Part) -> Floats:
+    """p of every place; nan where the phase cannot be judged, or has nothing of the place."""
+    there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
+    return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
+
+
+def _levels(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, q: Floats) -> list[Evidence]:
+    runs = min(phase.runs)
+    levels: list[Evidence] = ["within_noise"] * len(places)
+    if not phase.steps.judged:
+        return levels
+    large = np.abs(part.estimate.delta) >= MATERIAL * phase.step_ns
+    passed = np.flatnonzero(large & (q < 0.05))  # nan compares false
+    sure: dict[int, bool] = {}
+    if runs >= PERMUTE and len(passed):
+        own = permutation_p(part.grouped_t(passed, splits(phase.runs)))
+        sure = {int(at): bool(value <= 0.05) for at, value in zip(passed, own, strict=True)}
+    for at in passed.tolist():
+        confirmed = sure.get(at, False) if runs >= PERMUTE else runs == FEW and q[at] < 0.01
+        levels[at] = "confirmed" if confirmed else "likely"
+    if part.name == "typical":
+        first = measured.layout.kernels[0] if measured.layout.kernels else 0
+        certain = measured.kernels.exact[phase.steps.phase]
+        for at in np.flatnonzero(large).tolist():
+            if places[at].kind == "kernels" and any(certain[cell - first] for cell in places[at].cells):
+                levels[at] = "exact"
+    return levels

@@ -1,0 +1,242 @@
+"""Differences of two sides in many cells at once, from one value per run and cell; knows nothing of traces.
+
+    delta = mean(candidate runs) - mean(baseline runs) - beta * (difference of host speed)      analysis of covariance
+    s^2   = (PRIOR * s0^2 + SS) / (PRIOR + df), t with PRIOR + df degrees of freedom            moderated t (Smyth 2004)
+
+SS: squares of the runs about the mean of their side. s0: scatter that a cell of its kind and size usually has. With one
+or two runs a side the scatter of the steps is added, because so few runs may agree by chance. All times are ns per step.
+Every function is symmetric: exchanging the sides changes the sign of delta and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tracediff.stats.bootstrap import Floats
+
+PRIOR = 4  # runs that the usual scatter counts for
+RIDGE = 0.05  # within-side squares of host speed that the usual slope counts for, (log ratio)^2
+FEW_RUNS = 2  # up to so many a side, the scatter of the steps is added
+LONE_RUN = 2.25  # with one run a side the usual variance is taken this many times
+SPLITS = 2_000  # permutations beyond which they are drawn at random
+
+Bools = npt.NDArray[np.bool_]
+Sums: TypeAlias = Mapping[int, npt.NDArray[np.intp]]
+"""Cell -> the cells that it is the sum of."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The runs of both sides. values: (runs, cells) a side, host speed not taken out.
+
+    speed: host speed of each run, log ratio to the mean, a side; None where it was not measured. step_variance: of each side's
+    mean, from the scatter of its steps, (cells,). more: further runs of the baseline's program, (runs, cells), which tell of the
+    scatter alone.
+    """
+
+    values: tuple[Floats, Floats]
+    speed: tuple[Floats, Floats] | None = None
+    step_variance: tuple[Floats, Floats] | None = None
+    more: Floats | None = None
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Runs of each side."""
+        return len(self.values[0]), len(self.values[1])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Arrays over cells. candidate - baseline = delta + host_speed; half: half-width of the 95 % interval of delta."""
+
+    baseline: Floats
+    candidate: Floats
+    delta: Floats
+    host_speed: Floats
+    half: Floats
+    error: Floats  # standard error of delta
+    p: Floats
+    df: float
+    values: tuple[Floats, Floats]  # (runs, cells), host speed taken out
+
+    def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> Estimate:
+        """Some of the cells."""
+        at = np.asarray(index, np.intp)
+        return replace(
+            self,
+            **{name: getattr(self, name)[at] for name in ("baseline", "candidate", "delta", "host_speed", "half", "error", "p")},
+            values=(self.values[0][:, at], self.values[1][:, at]),
+        )  # fmt: skip
+
+
+def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
+    """What a cell gains per unit of host speed, (cells,): fitted within the sides and drawn to `usual`; 0 where that is nan.
+
+    `sums`: cells that are sums of others, whose slope is then the sum of theirs: what belongs together stays closed.
+    """
+    if sample.speed is None:
+        return np.zeros(len(usual))
+    return _slope(_within(sample, _true_split(sample.runs)[None]), usual, sums)[0]
+
+
+def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
+    """The difference of every cell. `usual_scatter`: s0, `slope`: per unit of host speed, both (cells,)."""
+    from scipy.special import stdtr, stdtrit
+
+    one, other = sample.values
+    raw = other.mean(axis=0) - one.mean(axis=0)
+    gap = 0.0 if sample.speed is None else float(sample.speed[1].mean() - sample.speed[0].mean())
+    adjusted = _adjusted(sample, slope)
+    squares, df = _squares(adjusted, sample, slope)
+    variance = (PRIOR * usual_scatter**2 + squares) / (PRIOR + df)
+    error = np.sqrt(_error2(sample, variance, usual_scatter))
+    freedom = float(PRIOR + df)
+    delta = raw - slope * gap
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(error > 0, np.abs(delta) / error, np.where(delta == 0, 0.0, np.inf))
+    return Estimate(
+        baseline=one.mean(axis=0),
+        candidate=other.mean(axis=0),
+        delta=delta,
+        host_speed=slope * gap,
+        half=float(stdtrit(freedom, 0.975)) * error,
+        error=error,
+        p=2 * stdtr(freedom, -t),
+        df=freedom,
+        values=adjusted,
+    )
+
+
+def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
+    """Values of the runs as if all hosts had the mean speed of both sides."""
+    if sample.speed is None:
+        return sample.values
+    middle = (sample.speed[0].mean() + sample.speed[1].mean()) / 2
+    one, other = (
+        values - np.outer(speed - middle, slope)
+        for values, speed in zip(sample.values, sample.speed, strict=True)
+    )
+    return one, other
+
+
+def _squares(values: tuple[Floats, Floats], sample: Sample, slope: Floats) -> tuple[Floats, int]:
+    """Squares of the runs about the mean of their side, and the degrees of freedom of their sum."""
+    groups = [*values] + ([sample.more] if sample.more is not None else [])
+    squares = sum((((one - one.mean(axis=0)) ** 2).sum(axis=0) for one in groups), start=np.zeros(len(slope)))
+    return squares, sum(len(one) - 1 for one in groups)
+
+
+def _error2(sample: Sample, variance: Floats, usual: Floats) -> Floats:
+    runs = sample.runs
+    if min(runs) > FEW_RUNS or sample.step_variance is None:
+        return variance * (1 / runs[0] + 1 / runs[1])
+    least = usual**2 * (LONE_RUN if min(runs) == 1 else 1.0)
+    return sum(
+        (np.maximum(variance, least) / many + steps for many, steps in zip(runs, sample.step_variance, strict=True)),
+        start=np.zeros(len(variance)),
+    )  # fmt: skip
+
+
+def splits(runs: tuple[int, int], seed: int = 0) -> Bools:
+    """Which runs are called candidate, (splits, runs of both): all ways, or `SPLITS` random ones; the true one first."""
+    total, size = sum(runs), runs[1]
+    true = _true_split(runs)
+    if math.comb(total, size) <= SPLITS:
+        chosen = np.zeros((math.comb(total, size), total), np.bool_)
+        for row, members in enumerate(combinations(range(total), size)):
+            chosen[row, list(members)] = True
+        rest = chosen[(chosen != true).any(axis=1)]
+        return np.concatenate([true[None], rest])
+    keys = np.random.default_rng(seed).random((SPLITS - 1, total))
+    drawn = np.argsort(np.argsort(keys, axis=1), axis=1) < size
+    return np.concatenate([true[None], drawn])
+
+
+def _true_split(runs: tuple[int, int]) -> Bools:
+    return np.arange(sum(runs)) >= runs[0]
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Products within the sides, for many ways to deal the runs out: arrays (splits, cells), of host speed (splits, 1)."""
+
+    delta: Floats
+    gap: Floats
+    squares: Floats
+    products: Floats
+    speed_squares: Floats
+
+
+def _within(sample: Sample, groups: Bools) -> _Within:
+    values = np.concatenate(sample.values)
+    speed = np.zeros(len(values)) if sample.speed is None else np.concatenate(sample.speed)
+    other = groups.astype(np.float64)
+    many = other.sum(axis=1, keepdims=True), (1 - other).sum(axis=1, keepdims=True)
+    middle = values.mean(axis=0)
+    apart, fast = values - middle, (speed - speed.mean())[:, None]  # without a common part, nothing cancels
+    high, low = other @ apart, (1 - other) @ apart
+    quick, slow = other @ fast, (1 - other) @ fast
+    return _Within(
+        delta=high / many[0] - low / many[1],
+        gap=quick / many[0] - slow / many[1],
+        squares=np.maximum((apart**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0),
+        products=(fast * apart).sum(axis=0) - quick * high / many[0] - slow * low / many[1],
+        speed_squares=np.maximum((fast**2).sum(axis=0) - quick**2 / many[0] - slow**2 / many[1], 0.0),
+    )
+
+
+def permuted_t(sample: Sample, usual_scatter: Floats, usual_slope: Floats, sums: Sums, groups: Bools) -> Floats:
+    """|t| of every cell with the runs dealt out anew, (splits, cells): whole runs, their host speed with them.
+
+    The slope is fitted anew each time: exact where the runs of both sides are exchangeable.
+    """
+    found = _within(sample, groups)
+    slope = _slope(found, usual_slope, sums)
+    squares = found.squares - 2 * slope * found.products + slope**2 * found.speed_squares
+    df = len(groups[0]) - 2
+    if sample.more is not None:
+        squares = squares + ((sample.more - sample.more.mean(axis=0)) ** 2).sum(axis=0)
+        df += len(sample.more) - 1
+    variance = (PRIOR * usual_scatter**2 + np.maximum(squares, 0.0)) / (PRIOR + df)
+    many = groups[0].sum(), (~groups[0]).sum()
+    error = np.sqrt(variance * (1 / many[0] + 1 / many[1]))
+    delta = np.abs(found.delta - slope * found.gap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error > 0, delta / error, np.where(delta == 0, 0.0, np.inf))
+
+
+def _slope(found: _Within, usual: Floats, sums: Sums) -> Floats:
+    fitted = (found.products + RIDGE * np.nan_to_num(usual)) / (found.speed_squares + RIDGE)
+    fitted = np.where(np.isnan(usual), 0.0, fitted)
+    for cell, parts in sums.items():
+        fitted[:, cell] = fitted[:, parts].sum(axis=1)
+    return np.asarray(fitted)
+
+
+def permutation_p(t: Floats) -> Floats:
+    """p of each cell from `permuted_t`: the part of the splits, the true one among them, that are as extreme."""
+    return np.asarray((t >= t[0] * (1 - 1e-9)).mean(axis=0))
+
+
+def detectable(error: Floats, df: float, power: float = 0.8, alpha: float = 0.05) -> Floats:
+    """The change that such a standard error shows with the given power, from the noncentral t distribution."""
+    from scipy.special import nctdtrinc, stdtrit
+
+    return np.asarray(error * nctdtrinc(df, 1 - power, stdtrit(df, 1 - alpha / 2)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p values corrected for their number (Holm 1979)."""
+    order = sorted(range(len(p)), key=lambda at: p[at])
+    out, most = [0.0] * len(p), 0.0
+    for place, at in enumerate(order):
+        most = max(most, min(1.0, (len(p) - place) * p[at]))
+        out[at] = most
+    return out

@@ -1,0 +1,134 @@
+"""What each step counts for: steps of equal workload against each other, every run alike; knows nothing of traces.
+
+A *class* is a workload, given as a number per step. With w_rc the part of run r's steps that are of class c, and W_sc their sum over
+the runs of side s, a step of run r weighs  pi_c / (n_r W_sc), where pi_c = W_0c W_1c / (W_0c + W_1c), scaled to sum to 1: classes
+count by how much both sides have of them (overlap weights, Li, Morgan and Zaslavsky 2018). So a side's mean is
+sum_c pi_c M_sc, M_sc the mean of the class, and classes that one side lacks count nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tracediff.stats.bootstrap import Floats
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+TRIM = 0.1  # of the steps of a run, at either end
+SHARED = 0.3  # of each side's steps must be of classes that both sides have
+MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
+LEAST_FREEDOM = 10
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of one phase: side, run (numbered over all sides), and what is timed, ns. Arrays of one length."""
+
+    side: Ints
+    run: Ints
+    ns: Floats
+
+
+def trimmed(steps: Steps, eligible: Bools) -> Bools:
+    """Those of the eligible steps that are neither among the slowest nor the fastest `TRIM` of their run."""
+    typical = eligible.copy()
+    for run in np.unique(steps.run):
+        mine = np.flatnonzero(eligible & (steps.run == run))
+        cut = int(TRIM * len(mine))
+        if cut:
+            order = mine[np.argsort(steps.ns[mine], kind="stable")]
+            typical[order[:cut]] = typical[order[len(order) - cut :]] = False
+    return typical
+
+
+def class_shares(steps: Steps, chosen: Bools, klass: Ints) -> Floats:
+    """pi of every class, (classes,); zeros where the first two sides share none."""
+    sides = _class_weight(steps, chosen, klass)[:2]
+    if len(sides) == 1:
+        one = sides[0]
+        return np.asarray(one / one.sum()) if one.any() else one
+    both = sides[0] + sides[1]
+    overlap = np.divide(sides[0] * sides[1], both, out=np.zeros(len(both)), where=both > 0)
+    return np.asarray(overlap / overlap.sum()) if overlap.any() else overlap
+
+
+def weights(steps: Steps, chosen: Bools, klass: Ints, shares: Floats) -> Floats:
+    """What each step counts for in the mean of its side; 0 where it is not chosen. Those of a side sum to 1.
+
+    A side without steps of a class that has a share gives its share to the others in proportion.
+    """
+    found = np.zeros(len(steps.side))
+    class_weight = _class_weight(steps, chosen, klass, len(shares))
+    per_run = np.bincount(steps.run[chosen], minlength=int(steps.run.max(initial=0)) + 1)
+    for side, own in enumerate(class_weight):
+        there = np.where(own > 0, shares, 0.0)
+        if not there.any():
+            continue
+        there = there / there.sum()
+        mine = np.flatnonzero(chosen & (steps.side == side))
+        of = klass[mine]
+        found[mine] = there[of] / (own[of] * per_run[steps.run[mine]])
+    return found
+
+
+def _class_weight(steps: Steps, chosen: Bools, klass: Ints, classes: int = 0) -> list[Floats]:
+    """W_sc of every side: sums over its runs of the part of the run's steps that are of the class."""
+    classes = max(classes, int(klass.max(initial=0)) + 1)
+    per_run = np.bincount(steps.run[chosen], minlength=int(steps.run.max(initial=0)) + 1)
+    found = []
+    for side in range(int(steps.side.max(initial=0)) + 1):
+        mine = np.flatnonzero(chosen & (steps.side == side))
+        found.append(np.bincount(klass[mine], weights=1 / per_run[steps.run[mine]], minlength=classes))
+    return found
+
+
+def shared(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
+    """The part of each side's chosen steps that are of a class that both sides have."""
+    one, other = _class_weight(steps, chosen, klass)[:2]
+    both = (one > 0) & (other > 0)
+    return (
+        float(one[both].sum() / one.sum()) if one.any() else 0.0,
+        float(other[both].sum() / other.sum()) if other.any() else 0.0,
+    )
+
+
+def variance_of_difference(steps: Steps, chosen: Bools, klass: Ints) -> float:
+    """Variance of the difference of the sides that the scatter of steps within classes leaves; inf where too few do."""
+    shares = class_shares(steps, chosen & (steps.side < 2), klass)
+    weight = weights(steps, chosen & (steps.side < 2), klass, shares)
+    mine = np.flatnonzero(weight > 0)
+    if not len(mine):
+        return np.inf
+    code = klass[mine] * 2 + steps.side[mine]
+    _, at = np.unique(code, return_inverse=True)
+    count = np.bincount(at)
+    mean = np.bincount(at, weights=steps.ns[mine]) / count
+    freedom = len(mine) - len(count)
+    if freedom < LEAST_FREEDOM:
+        return np.inf
+    scatter = float(((steps.ns[mine] - mean[at]) ** 2).sum()) / freedom
+    return scatter * float((weight[mine] ** 2).sum())
+
+
+def choose(steps: Steps, chosen: Bools, options: dict[str, Ints]) -> tuple[str, Ints]:
+    """The workload under which the sides differ with the smallest error, and its classes.
+
+    An option counts where at least `SHARED` of each side's steps are of classes that both have: classes of one side alone would
+    absorb what changed. The last of `options` is the one without classes, which always counts.
+    """
+    best: tuple[float, str] | None = None
+    *_, last = options
+    for name, klass in options.items():
+        if name != last and (
+            int(klass.max(initial=0)) >= MOST_CLASSES or min(shared(steps, chosen, klass)) < SHARED
+        ):
+            continue
+        variance = variance_of_difference(steps, chosen, klass)
+        if best is None or variance <= best[0] * (1 + 1e-9):  # of equal ones the last: the simplest
+            best = variance, name
+    assert best is not None
+    return best[1], options[best[1]]
