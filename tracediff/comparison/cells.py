@@ -95,7 +95,9 @@ class Part:
         scatter = np.sqrt(added(self.scatter[None] ** 2)[0])
         slope = added(np.nan_to_num(self.slope)[None])[0]
         slope[added(np.isnan(self.slope)[None].astype(float))[0] > 0] = np.nan
-        return Part(self.name, sample, scatter, slope, {}, estimate(sample, scatter, slopes(sample, slope, {})))
+        return Part(
+            self.name, sample, scatter, slope, {}, estimate(sample, scatter, slopes(sample, slope, {}))
+        )
 
     def grouped_t(self, cells: npt.NDArray[np.intp], dealt: npt.NDArray[np.bool_]) -> Floats:
         """|t| of some cells with the runs dealt out anew, (splits, cells)."""
@@ -190,7 +192,9 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
     run, known = frame.run_number, ~np.isnan(speed)
     count = np.bincount(run[known], minlength=sum(frame.runs))
     mean = np.bincount(run[known], weights=speed[known], minlength=sum(frame.runs)) / np.maximum(count, 1)
-    return Values(np.arange(len(speed)), np.full(len(speed), cell), np.where(known, np.nan_to_num(speed), mean[run]))
+    return Values(
+        np.arange(len(speed)), np.full(len(speed), cell), np.where(known, np.nan_to_num(speed), mean[run])
+    )
 
 
 def _phase_cells(
@@ -219,10 +223,15 @@ def _phase_cells(
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
     sample = Sample(_of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells))
     found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
-    tail_values = [one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)]
+    tail_values = [
+        one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
+    ]
     tail_mean = np.abs(rest.means - typical.means)[:2, :cells].max(axis=0)
     tail = Sample(
-        (tail_values[0], tail_values[1]), None, _variances(rest, cells), tail_values[2] if len(tail_values) > 2 else None
+        (tail_values[0], tail_values[1]),
+        None,
+        _variances(rest, cells),
+        tail_values[2] if len(tail_values) > 2 else None,
     )
     tail_scatter = plus + _TAIL * tail_mean
     none = np.full(cells, np.nan)
@@ -316,7 +325,12 @@ def cell_table(frame: Frame, idle: IdleRows, kernels: KernelCells) -> tuple[list
         count=idle.rows["count"][inside],
     )
     layout = Layout(
-        kinds, categories, list(range(first, kernel_first)), keys, list(range(kernel_first, len(kinds))), located
+        kinds,
+        categories,
+        list(range(first, kernel_first)),
+        keys,
+        list(range(kernel_first, len(kinds))),
+        located,
     )
     return values, layout
 
@@ -433,7 +447,9 @@ def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         phase=frame.steps["phase"].gather(step), value=pl.col("ns") * pl.Series(frame.weight[step])
     )
     return (
-        located.group_by(by, maintain_order=True)  # added up in a fixed order: the same input gives the same bits
+        located.group_by(
+            by, maintain_order=True
+        )  # added up in a fixed order: the same input gives the same bits
         .agg(
             b=pl.col("value").filter(pl.col("side") == 0).sum(),
             c=pl.col("value").filter(pl.col("side") == 1).sum(),

@@ -21,16 +21,16 @@ from tracediff.comparison.cells import (
     observable,
 )
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
-from tracediff.comparison.findings import find, judge, off_path_notes
+from tracediff.comparison.findings import find, off_path_notes
+from tracediff.comparison.frame import build_frame
 from tracediff.comparison.kernel_table import kernel_result_rows
-from tracediff.comparison.strata import Strata, build_strata, need_common
-from tracediff.comparison.verdict import caveats, decide, step_estimate
+from tracediff.comparison.places import Judged, judge
+from tracediff.comparison.strata import build_strata, mix, notes_of
+from tracediff.comparison.verdict import decide, judge_phases, launched, phases_of, step_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Pair, Result, Tool
-from tracediff.stats.estimates import finite, levels, of_means
-from tracediff.stats.noise import assumed_noise_total, moderated_noise
+from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Result, Tool
 from tracediff.steps.timelines import timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
@@ -42,7 +42,6 @@ class Options:
 
     min_steps: int = MIN_STEPS
     force: bool = False
-    seed: int = 0
     extra: dict[str, Any] = field(default_factory=dict)  # recorded in the result: step regex, steps, ...
 
 
@@ -63,38 +62,35 @@ def compare(
         raise TracediffError(
             "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
         )
-    all_steps = steps_table(sides if noise is None else (*sides, noise))
-    steps = all_steps.filter(pl.col("side") < 2)
-    strata = build_strata(steps, (len(baseline.runs), len(candidate.runs)), options.min_steps)
+    every = sides if noise is None else (*sides, noise)
+    frame = build_frame(steps_table(every), tuple(len(side.runs) for side in every), options.min_steps)
+    strata = build_strata(frame, options.min_steps)
     comparability = check(sides, strata)
-    need_common(strata)
+    comparable = comparability.comparable or options.force
 
-    measured = measure(sides, noise, all_steps, strata, options.seed)
-    frame, kernels, with_gil = measured.frame, measured.kernels, measured.with_gil
-    accounting = _accounting(measured)
-    noise_ns = _step_noise(measured, accounting)
-    counts = Pair(*(int((frame.steps["side"] == side).sum()) for side in (0, 1)))
-    step = step_estimate(measured.cells, noise_ns, counts)
+    measured = measure(sides, noise, frame)
+    steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
+    judged = judge(measured)
+    verdicts = judge_phases(measured)
+    verdict, facts = decide(measured, judged, verdicts, comparable=comparable)
+    step = step_of(measured, decided=verdict in ("regressed", "improved"))
+    accounting = _accounting(measured, judged)
+    compared = frame.compared.filter(pl.col("side") < 2)
 
-    standardised = tables.StandardisedMeans(sides, strata)
+    standardised = tables.StandardisedMeans(sides, frame)
     launch = tables.launch(sides, standardised, (accounting.baseline, accounting.candidate))
-    joint = tables.joint_steps(measured.compared)
-    ranks = tables.ranks(sides, measured.compared, frame.weights, standardised, joint)
+    joint = tables.joint_steps(compared)
+    ranks = tables.ranks(sides, compared, standardised, joint)
     system = tables.system(sides, standardised, with_gil)
-    phases = tables.phases(steps)
     ranges = tables.range_rows(sides, standardised)
     threads = tables.threads(sides, ranges)
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil)
-    uneven, uneven_left_out = tables.kernel_ranks(kernels, measured.compared)
+    uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
 
-    judged = judge(measured)
-    findings, relaunched = find(measured, judged, launch, ranks, system, step.delta_ns, noise_ns)
-    comparable = comparability.comparable or options.force
-    verdict, facts = decide(step, measured.cells, comparable=comparable)
-    facts = caveats(facts, step, phases, launch, relaunched)
-    if verdict in ("regressed", "improved"):  # confirmed: no more runs are needed
-        step = replace(step, runs_advised=None)
+    steps_mix = mix(steps, step.baseline_ns, step.candidate_ns)
+    findings, relaunched = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
+    facts = launched(facts, launch, relaunched)
     if not comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
     if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask
@@ -106,8 +102,14 @@ def compare(
     if all(side.captured("kernels") for side in sides):
         hidden = hidden_time(sides, standardised, python)
         accounting = replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
-    kernel_list = kernel_result_rows(
-        kernels, measured.cells.take(measured.layout.kernels), judged.of_kernels, measured.steps, strata
+    rows = measured.layout.kernels
+    found = [judged.levels(cell) for cell in rows]
+    kernel_rows = kernel_result_rows(
+        kernels,
+        measured.whole.take(rows),
+        [one[0] for one in found],
+        np.array([one[1] for one in found]),
+        strata,
     )
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
@@ -118,16 +120,16 @@ def compare(
         verdict_reason="",
         verdict_facts=facts,
         step=step,
-        phases=phases,
+        phases=phases_of(measured, tables.phases(steps), verdicts),
         accounting=accounting,
-        mix=strata.mix,
+        mix=steps_mix,
         findings=findings,
-        kernels=[row for _, row in kernel_list],
+        kernels=[row for _, row in kernel_rows],
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, standardised, gil_exposed(frame, waits, steps)),
+        gil=tables.gil(sides, standardised, gil_exposed(frame, waits)),
         gc=tables.gc(sides, standardised, python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=threads,
@@ -145,7 +147,7 @@ def compare(
             )
         ),
         warnings=[
-            *_warnings(sides, strata, with_gil),
+            *_warnings(sides, notes_of(frame, options.min_steps), with_gil),
             *_left_out(gaps_left_out, uneven_left_out),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
@@ -154,51 +156,41 @@ def compare(
         samples_left_out=samples_left_out,
         timelines=timelines(
             ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs]),
-            strata.by_workload(steps),
+            strata.steps,
             strata.keys,
             kernels.matching,
-            [row for row, _ in kernel_list],
+            [number for number, _ in kernel_rows],
             with_gil,
         ),
     )
 
 
-def _accounting(measured: Measured) -> Accounting:
-    cells, layout = measured.cells, measured.layout
+def _accounting(measured: Measured, judged: Judged) -> Accounting:
+    whole, layout = measured.whole, measured.layout
     values: list[dict[str, float]] = []
-    for side, numbers in zip(measured.sides, (cells.baseline, cells.candidate), strict=True):
+    for side, numbers in zip(measured.sides, (whole.baseline, whole.candidate), strict=True):
         known = observable(side, measured.with_gil)
         values.append(
-            {name: float(numbers[column]) for name, column in layout.categories.items() if name in known}
+            {name: float(numbers[cell]) for name, cell in layout.categories.items() if name in known}
         )
     names = [name for name in CATEGORIES if name in values[0] or name in values[1]]
-    mine = cells.take([layout.categories[name] for name in names])
-    level = of_means(levels(mine, measured.step_ns)[0], mine)
+    cells = [layout.categories[name] for name in names]
+    found = whole.take(cells)
     return Accounting(
         values[0],
         values[1],
-        {name: values[1].get(name, 0.0) - values[0].get(name, 0.0) for name in names},
+        dict(zip(names, found.delta.tolist(), strict=True)),
         max(part.residual_ns for side in measured.sides for part in side.parts),
-        {name: finite(*pair) for name, *pair in zip(names, mine.low, mine.delta, strict=True)},
-        {name: finite(*pair) for name, *pair in zip(names, mine.high, mine.delta, strict=True)},
-        dict(zip(names, level, strict=True)),
+        dict(zip(names, (found.delta - found.half).tolist(), strict=True)),
+        dict(zip(names, (found.delta + found.half).tolist(), strict=True)),
+        {name: judged.level_of_category(cell) for name, cell in zip(names, cells, strict=True)},
+        host_speed=dict(zip(names, found.host_speed.tolist(), strict=True)),
     )
 
 
-def _step_noise(measured: Measured, accounting: Accounting) -> float:
-    """Half-width of the noise of the step: host categories move together, so it is no cell's own."""
-    cells = measured.cells
-    assumed = assumed_noise_total(accounting.baseline, accounting.candidate)
-    if not cells.repeats:
-        return assumed
-    repeats = [runs[:, [0]] for runs in cells.repeats]
-    runs = len(cells.baseline_runs), len(cells.candidate_runs)
-    return float(moderated_noise(repeats, np.array([assumed]), *runs)[0])
-
-
-def _warnings(sides: tuple[Side, Side], strata: Strata, with_gil: bool) -> list[Note]:
+def _warnings(sides: tuple[Side, Side], of_steps: list[Note], with_gil: bool) -> list[Note]:
     runs = [len(side.runs) for side in sides]
-    notes = warnings_of(sides) + strata.warnings
+    notes = warnings_of(sides) + of_steps
     if min(runs) == 1:
         single = "one run a side"
         if max(runs) > 1:

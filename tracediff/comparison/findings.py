@@ -1,8 +1,7 @@
-"""Findings: one cause at one place each, ranked by the time of a step that they explain.
+"""Findings: one cause at one place each, ranked by the time that survives its uncertainty, whatever its level.
 
-Cells -> candidates -> what follows from what -> ranked findings -> what ranks, OS calls and memory add to them -> tails ->
-what comes of another way of launching. Idle cells and kernel rows partition the step, so their deltas add up to the step's.
-Findings carry data; report/phrases.py writes their sentences.
+Judged places -> candidates of phases -> what belongs to what -> ranked findings -> what ranks, OS calls and memory add to them ->
+what comes of another way of launching. Findings carry data; report/phrases.py writes their sentences.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import IdleKey, IdleRows, Measured
-from tracediff.comparison.evidence import LABELS, idle_sql, kernel_sql, window_sql
-from tracediff.comparison.frame import Frame
+from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.comparison.evidence import LABELS, idle_sql, kernel_sql
+from tracediff.comparison.places import MATERIAL, PERMUTE, Judged, Judgement
 from tracediff.comparison.strata import Strata
 from tracediff.comparison.verdict import MOVED
 from tracediff.execution.sides import Side, stacked
@@ -29,47 +28,38 @@ from tracediff.kernels.names import short
 from tracediff.model import (
     AllocationFact,
     ApiRow,
-    Evidence,
     Finding,
     FindingEvidence,
     FindingFacts,
+    FindingPart,
+    Held,
     HostWorkRow,
     Launch,
     MemoryRow,
+    Mix,
     Moment,
     Note,
     OsCallFact,
+    PhaseDelta,
     PhaseShare,
     RangeRow,
     RankRow,
+    RareFact,
     Relaunched,
     System,
-    TailFact,
     ThreadRow,
+    VerdictFacts,
     WaitFact,
     Where,
 )
-from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
-from tracediff.stats.estimates import Estimates, Robust, Shown, levels, robust_estimates, shown
+from tracediff.model.causes import CAUSES
+from tracediff.stats.estimator import Sample, estimate
 from tracediff.trace.ranges import STEP_PLACE, beside
 
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 _SURE = ("exact", "confirmed", "likely")
-_MOST = 60  # findings of the mean
-
-
-class Judged(NamedTuple):
-    """The estimates of idle cells and kernel rows, in this order, with the level and q value of each."""
-
-    cells: Estimates
-    level: list[Evidence]
-    q: Floats
-    idle: int  # how many of them are idle cells
-
-    @property
-    def of_kernels(self) -> tuple[list[Evidence], Floats]:
-        """Level and q value of each kernel row."""
-        return self.level[self.idle :], self.q[self.idle :]
+_MOST = 60  # findings
+_LEVELS = ("exact", "confirmed", "likely", "within_noise")
 
 
 class RankSize(NamedTuple):
@@ -86,20 +76,20 @@ class RankSize(NamedTuple):
         return self.candidate - self.baseline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
-    """A cell that changed or matters, before it is ranked."""
+    """A place that changed in a phase, before it is ranked."""
 
     cause: str
     where: Where
-    cell: int  # column of the estimates
-    level: Evidence
+    judged: Judgement
     sql: str
     facts: FindingFacts
     moments: list[Moment] = field(default_factory=list)
-    count: tuple[float, float] | None = None  # events per step
-    follows: bool = False  # a consequence of other findings
-    material: bool = True
+    count: tuple[float, float] | None = None  # events per step of the phase
+    parts: tuple[FindingPart, ...] = ()
+    elsewhere: tuple[PhaseDelta, ...] = ()
+    level: str = ""
     of_rank: RankSize | None = None  # where one rank alone changed
 
     def with_facts(self, **facts: object) -> FindingFacts:
@@ -107,72 +97,108 @@ class Candidate:
         return msgspec.structs.replace(self.facts, **facts)
 
 
-def judge(measured: Measured) -> Judged:
-    """How far each cell can be believed, corrected for their number."""
-    cells = measured.cells.take([*measured.layout.idle, *measured.layout.kernels])
-    return Judged(cells, *levels(cells, measured.step_ns), len(measured.layout.idle))
-
-
 def find(
     measured: Measured,
     judged: Judged,
+    facts: VerdictFacts,
     launch: Launch,
     ranks: list[RankRow],
     system: System | None,
-    total_delta: float,
-    noise_ns: float,
+    mix: Mix,
+    strata: Strata,
 ) -> tuple[list[Finding], Relaunched | None]:
-    """All findings in order; second, what comes of another way of launching. `noise_ns`: of the step."""
-    candidates = idle_candidates(measured, judged) + kernel_candidates(measured, judged)
-    candidates = mark_consequences(mark_synchronisation(candidates, judged.cells, launch.apis), judged.cells)
-    findings = rank(candidates, judged, total_delta)
-    findings = [
-        one
-        for one in _before_noise(findings, mix_finding(measured.strata))
-        if one.level != "within_noise" or abs(one.delta_ns) >= 0.001 * measured.step_ns
-    ][:_MOST]
-    known = {one.cause for one in findings if one.level != "within_noise"}
+    """All findings in order; second, what comes of another way of launching. `facts`: of the verdict, whose phase leads."""
+    describe = _Describe(measured)
+    candidates = [
+        describe(one)
+        for one in judged.rows
+        if one.phase.steps.judged and abs(one.delta) >= MATERIAL * one.phase.step_ns
+    ]
+    candidates = _merged(candidates, facts.phase)
+    candidates = with_consequences(with_synchronisation(candidates, launch.apis))
+    candidates.sort(key=_order)
+    findings = [_finding(one, measured) for one in candidates[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)
-    findings = [*findings, *tail_findings(measured, noise_ns, known)]
-    findings.sort(key=lambda one: one.level == "within_noise")  # stable: the order within each part stays
+    findings += mix_finding(measured, mix, strata)
     findings, relaunched = launched_otherwise(findings, launch)
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)], relaunched
 
 
-def _before_noise(findings: list[Finding], extra: Finding | None) -> list[Finding]:
-    if extra is None:
-        return findings
-    at = sum(one.level != "within_noise" for one in findings)
-    return [*findings[:at], extra, *findings[at:]]
+def _order(one: Candidate) -> tuple[float, float, str, str]:
+    """The most explained time first; of what may all be noise, the largest."""
+    return (
+        -one.judged.score,
+        -abs(one.judged.delta) * one.judged.phase.steps.share,
+        one.cause,
+        repr(one.where),
+    )
 
 
-# Idle cells.
+def _merged(candidates: list[Candidate], first: str) -> list[Candidate]:
+    """One candidate for each place: in the phase of the verdict where it is more than noise there, else where it explains most."""
+    by_place: dict[Any, list[Candidate]] = {}
+    for one in candidates:
+        by_place.setdefault(one.judged.place, []).append(one)
+    out = []
+    for group in by_place.values():
+        group.sort(key=_order)
+        own = [one for one in group if one.judged.phase.steps.phase == first and one.judged.score > 0]
+        lead = (own or group)[0]
+        rest = [
+            PhaseDelta(
+                one.judged.phase.steps.phase, one.judged.part, one.judged.delta, one.judged.delta - one.judged.half,
+                one.judged.delta + one.judged.half, one.judged.level,
+            )
+            for one in group
+            if one is not lead
+        ]  # fmt: skip
+        out.append(replace(lead, elsewhere=tuple(rest)))
+    return out
 
 
-def idle_candidates(measured: Measured, judged: Judged) -> list[Candidate]:
-    """One for each idle cell that changed or matters."""
-    sides, frame, cells = measured.sides, measured.frame, judged.cells
-    idle = measured.layout.idle_rows
-    moments = stacked(sides, "moments").sort("end", descending=True)
-    steps = [int((frame.steps["side"] == side).sum()) for side in (0, 1)]
-    counts = idle.group_by("side", "cell").agg(pl.col("count").sum())
-    events = {(side, cell): count / steps[side] for side, cell, count in counts.iter_rows()}
-    ranks = frame.steps["rank"].n_unique()
-    floor = 0.0005 * float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
-    robust = robust_estimates(cells)
-    host_only = not all(side.captured("kernels") for side in sides)
-    found = []
-    for column, (cell, key) in enumerate(zip(measured.layout.idle, measured.layout.idle_keys, strict=True)):
-        level, mean = judged.level[column], float(cells.delta[column])
-        if level == "within_noise" and abs(mean) < floor:
-            continue
-        mine = idle.filter(pl.col("cell") == cell)
-        place = idle_place(key, mine, measured.idle.words)
+# What a candidate is of.
+
+
+class _Describe:
+    """Judgements -> candidates with cause, place and evidence."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._m = measured
+        sides, layout = measured.sides, measured.layout
+        self._moments = stacked(sides, "moments").sort("end", descending=True)
+        self._key = dict(zip(layout.idle, layout.idle_keys, strict=True))
+        self._row = {cell: number for number, cell in enumerate(layout.kernels)}
+        self._host_only = not all(side.captured("kernels") for side in sides)
+        self._ranks = measured.frame.steps["rank"].n_unique()
+        self._idle = layout.idle_rows.with_columns(
+            phase=measured.frame.steps["phase"].gather(layout.idle_rows["step"])
+        )
+
+    def __call__(self, one: Judgement) -> Candidate:
+        return self._of_idle(one) if one.place.kind == "idle" else self._of_kernels(one)
+
+    def _of_idle(self, one: Judgement) -> Candidate:
+        m, cell = self._m, one.place.cells[0]
+        key = self._key[cell]
+        phase = one.phase.steps.phase
+        mine = self._idle.filter(pl.col("cell") == cell, pl.col("phase") == phase)
+        weight = pl.Series(one.phase.steps.mean[mine["step"].to_numpy()])
+        events = mine.with_columns(value=pl.col("count") * weight).group_by("side").agg(pl.col("value").sum())
+        count = dict(events.iter_rows())
+        place = idle_place(key, mine, m.idle.words)
         holder_place = key.where if key.cause == "gil_wait" else ""
-        longest, apis = _moments(longest_first(moments, key), sides)
-        after = shown(cells, column, level, robust).delta >= 0
+        longest, apis = _moments(longest_first(self._moments, key), m.sides)
+        after = one.delta >= 0
         api = (apis[after] or apis[not after]) if CAUSES[key.cause].calls else ""
-        without_gc = [key.cause == "gc" and not side.captured("gc") for side in sides]
+        without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
+        facts = FindingFacts(
+            host_only=self._host_only,
+            copies=key.copy,
+            baseline_without_gc=without_gc[0],
+            candidate_without_gc=without_gc[1],
+        )
+        if one.part == "tail":
+            facts = msgspec.structs.replace(facts, rare=self._rare(one, mine))
         candidate = Candidate(
             key.cause,
             Where(
@@ -181,21 +207,121 @@ def idle_candidates(measured: Measured, judged: Judged) -> list[Candidate]:
                 holder_thread=key.holder or None,
                 holder_range=holder_place or None,
                 api=api or None,
+                phase=phase,
             ),
-            column,
-            level,
+            one,
             idle_sql(key.cause, place, holder_place, copies=key.copy),
-            FindingFacts(
-                host_only=host_only,
-                copies=key.copy,
-                baseline_without_gc=without_gc[0],
-                candidate_without_gc=without_gc[1],
-            ),
+            facts,
             longest,
-            (events.get((0, cell), 0.0), events.get((1, cell), 0.0)),
+            (count.get(0, 0.0), count.get(1, 0.0)),
+            level=one.level,
         )
-        found.append(_of_one_rank(candidate, mine, frame, mean) if ranks > 1 else candidate)
-    return found
+        return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
+
+    def _rare(self, one: Judgement, mine: pl.DataFrame) -> RareFact | None:
+        """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
+        frame, cell = self._m.frame, one.place.cells[0]
+        typical = one.phase.typical.estimate
+        usual = float(max(typical.baseline[cell], typical.candidate[cell]))
+        far = usual + max(10_000.0, 0.5 * usual, 0.02 * one.phase.step_ns)
+        spent = mine.group_by("step").agg(pl.col("ns").sum())
+        steps = spent.filter(pl.col("ns") > far)["step"].to_numpy()
+        side = frame.steps["side"].to_numpy()
+        rest = one.phase.steps.rest > 0
+        runs = one.phase.runs
+        some = [float((rest[steps] & (side[steps] == at)).sum()) / runs[at] for at in (0, 1)]
+        if not any(some):
+            return None
+        every = [float((rest & (side == at)).sum()) / runs[at] for at in (0, 1)]
+        return RareFact(some[0], some[1], every[0], every[1], float(typical.delta[cell]))
+
+    def _of_kernels(self, one: Judgement) -> Candidate:
+        kernels, phase = self._m.kernels, one.phase.steps.phase
+        rows = [self._row[cell] for cell in one.place.cells]
+        part = one.phase.typical if one.part == "typical" else one.phase.tail
+        sizes = [abs(float(part.estimate.delta[cell])) for cell in one.place.cells]
+        order = sorted(range(len(rows)), key=lambda at: -sizes[at])
+        described = [self._of_row(rows[at], one, part.estimate, one.place.cells[at]) for at in order]
+        cause, where, facts, count, _ = described[0]
+        structural = [item for item in described if item[0] in ("kernel_fused", "kernel_split")]
+        if structural:  # what the block is about, whatever moved most in it
+            cause, where, facts, count, _ = structural[0]
+        parts = tuple(item[4] for item in described) if len(rows) > 1 else ()
+        names = sorted(
+            {op.name for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)}
+        )
+        where = msgspec.structs.replace(where, phase=phase)
+        return Candidate(
+            cause, where, one, kernel_sql(names), facts, count=count, parts=parts, level=one.level
+        )
+
+    def _of_row(
+        self, row: int, one: Judgement, estimated: Any, cell: int
+    ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
+        kernels, phase = self._m.kernels, one.phase.steps.phase
+        match = kernels.rows[row]
+        before, after = (float(count) for count in kernels.of_phase[phase][row])
+        means = [
+            float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
+            for side in (0, 1)
+        ]
+        hidden = abs(float(kernels.hidden[row, 1] - kernels.hidden[row, 0]))
+        changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
+        cause = _kernel_cause(match, (before, after), means, changed)
+        where = Where(kernel=_kernel_text(match))
+        facts = FindingFacts(
+            match=match.match,
+            confidence=match.confidence,
+            baseline_mean_ns=means[0],
+            candidate_mean_ns=means[1],
+            hidden_ns=hidden if cause == "memcpy" and changed and hidden > 500 else None,
+        )
+        delta, half = float(estimated.delta[cell]), float(estimated.half[cell])
+        part = FindingPart(
+            cause,
+            where,
+            delta,
+            delta - half,
+            delta + half,
+            one.level,
+            match=match.match,
+            count_baseline=before,
+            count_candidate=after,
+        )
+        return cause, where, facts, (before, after), part
+
+    def _of_one_rank(self, candidate: Candidate, mine: pl.DataFrame) -> Candidate:
+        """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
+        if candidate.level == "within_noise" or candidate.judged.part == "tail":
+            return candidate
+        phase, delta = candidate.judged.phase.steps, candidate.judged.delta
+        ranks = sorted(self._m.frame.steps["rank"].unique().to_list())
+        sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in ranks}
+        moved = sum(abs(one.delta) for one in sizes.values())
+        number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
+        if not moved or abs(size.delta) < 0.75 * moved or size.delta * delta <= 0:
+            return candidate
+        return replace(
+            candidate,
+            where=msgspec.structs.replace(candidate.where, rank=number),
+            of_rank=size,
+            facts=candidate.with_facts(delta_all_ranks_ns=delta),
+        )
+
+    def _rank_size(self, mine: pl.DataFrame, phase: str, weight: Floats, rank: int) -> RankSize:
+        frame = self._m.frame
+        of_rank = np.where(frame.steps["rank"].to_numpy() == rank, weight, 0.0)
+        steps = mine["step"].to_numpy()
+        total = np.bincount(frame.run_number, weights=of_rank, minlength=sum(frame.runs))
+        spent = np.bincount(
+            frame.run_number[steps], weights=of_rank[steps] * mine["ns"].to_numpy(), minlength=sum(frame.runs)
+        )
+        first = frame.runs[0]
+        runs = [
+            [float(spent[at] / total[at]) for at in part if total[at]]
+            for part in (range(first), range(first, first + frame.runs[1]))
+        ]
+        return RankSize(runs[0], runs[1], *(float(np.mean(one)) if one else 0.0 for one in runs))
 
 
 def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:
@@ -239,81 +365,11 @@ def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> tuple[list[Mome
     return found, apis
 
 
-def _of_one_rank(candidate: Candidate, mine: pl.DataFrame, frame: Frame, delta: float) -> Candidate:
-    """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
-    if candidate.level == "within_noise":
-        return candidate
-    steps = frame.steps.filter(pl.col("side") < 2).group_by("side", "rank").agg(pl.len().alias("steps"))
-    means = (
-        mine.group_by("side", "rank", maintain_order=True)
-        .agg(pl.col("ns").sum())
-        .join(steps, on=["side", "rank"], how="right")
-        .sort("side", "rank")
-        .with_columns(mean=pl.col("ns").fill_null(0) / pl.col("steps"))
-    )
-    deltas: dict[int, float] = {}
-    for side, number, mean in means.select("side", "rank", "mean").iter_rows():
-        deltas[number] = deltas.get(number, 0.0) + (mean if side == 1 else -mean)
-    moved = sum(abs(one) for one in deltas.values())
-    number, largest = max(sorted(deltas.items()), key=lambda item: abs(item[1]))
-    if not moved or abs(largest) < 0.75 * moved or largest * delta <= 0:
-        return candidate
-    size = RankSize(*frame.runs_of_rank(mine, number))
-    if size.delta * delta <= 0:  # the mix of steps turns it round
-        return candidate
-    return replace(
-        candidate,
-        where=msgspec.structs.replace(candidate.where, rank=number),
-        of_rank=size,
-        facts=candidate.with_facts(delta_all_ranks_ns=delta),
-    )
-
-
 # Kernel rows.
 
 
-def kernel_candidates(measured: Measured, judged: Judged) -> list[Candidate]:
-    """One for each kernel row that changed or matters."""
-    kernels, cells, first = measured.kernels, judged.cells, judged.idle
-    total = float(max(cells.baseline.sum(), cells.candidate.sum(), 1.0))
-    found = []
-    for number, match in enumerate(kernels.rows):
-        before, after = (float(count) for count in kernels.counts[number])
-        delta, level = float(cells.delta[first + number]), judged.level[first + number]
-        change = abs(after - before) if kernels.exact[number] else 0.0
-        odd = match.match not in ("exact", "name") and (before or after)
-        if change <= 0.005 and not odd and level == "within_noise" and abs(delta) < 0.0005 * total:
-            continue
-        changed = change > 1e-9
-        means = [
-            float(kernels.walls[number, side]) / count if count else 0.0
-            for side, count in enumerate((before, after))
-        ]
-        hidden = abs(float(kernels.hidden[number, 1] - kernels.hidden[number, 0]))
-        cause = _kernel_cause(match, (before, after), means, changed)
-        structural = changed or match.match in ("fused", "split", "added", "removed")
-        candidate = Candidate(
-            cause,
-            Where(kernel=_kernel_text(match)),
-            first + number,
-            "exact" if structural else level,
-            kernel_sql(sorted({op.name for op in (*match.baseline, *match.candidate)})),
-            FindingFacts(
-                match=match.match,
-                confidence=match.confidence,
-                baseline_mean_ns=means[0],
-                candidate_mean_ns=means[1],
-                hidden_ns=hidden if cause == "memcpy" and changed and hidden > 500 else None,
-            ),
-            count=(before, after),
-            material=abs(delta) >= max(500.0, 0.001 * total),
-        )
-        found.append(candidate)
-    return found
-
-
 def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
-    """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: counts that are facts differ."""
+    """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: the counts differ."""
     names = sorted({op.name for op in (*match.baseline, *match.candidate)})
     kind = category((match.candidate or match.baseline)[0].name)
     if kind == "communication":
@@ -346,45 +402,80 @@ def _folded(names: list[str]) -> str:
     return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
-# What follows from what, and the order.
+# What belongs to what.
 
 
-def mark_consequences(candidates: list[Candidate], cells: Estimates) -> list[Candidate]:
-    """Launch and graph gaps that shrank or grew with the number of kernels follow from the kernels' change."""
-    structural = [
+def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
+    """Launch and graph gaps that moved with the number of kernels are parts of the finding of the kernels that explains most."""
+    kernels = [
         one
         for one in candidates
-        if CAUSES[one.cause].query == "kernels" and one.cause != "comm" and one.level == "exact" and one.count
+        if one.count
+        and one.level in _SURE
+        and (one.where.kernel and one.cause != "comm")
+        and one.count[0] != one.count[1]
     ]
-    change = sum(one.count[1] - one.count[0] for one in structural if one.count)
-    ops = sum(one.count[0] for one in candidates if one.count and one.where.kernel)
-    if not change:
-        return candidates
-    copies = any(one.cause == "memcpy" for one in structural)
+    out = candidates
+    for phase in {one.judged.phase.steps.phase for one in kernels}:
+        own = [
+            one for one in kernels if one.judged.phase.steps.phase == phase and one.judged.part == "typical"
+        ]
+        if not own:
+            continue
+        change = sum(one.count[1] - one.count[0] for one in own if one.count)
+        main = min(own, key=_order)
+        ops = sum(one.count[0] for one in candidates if one.count and one.where.kernel)
+        copies = any(one.cause == "memcpy" for one in own)
+        followers = [
+            one
+            for one in out
+            if one.judged.phase.steps.phase == phase
+            and one.judged.part == "typical"
+            and one not in own
+            and one.level in _SURE
+            and _follows(one, change, ops, copies=copies)
+        ]
+        out = _as_parts(out, main, followers)
+    return out
 
-    def follows(one: Candidate) -> bool:
-        between_nodes = one.cause == "graph_internal"
-        if copies and (one.facts.copies or between_nodes):
-            return True  # copies cost their own calls, and fill gaps that a graph left between its nodes
-        delta = float(cells.delta[one.cell])
-        if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
-            return False
-        if between_nodes:
-            return abs(delta) <= 5_000 * abs(change)
-        # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
-        place = one.where.range or ""
-        return ops > 0 and abs(delta) <= 20_000 * abs(change) and STEP_PLACE in (beside(place) or [place])
 
-    return [replace(one, follows=one.follows or follows(one)) for one in candidates]
+def _follows(one: Candidate, change: float, ops: float, *, copies: bool) -> bool:
+    delta = one.judged.delta
+    between_nodes = one.cause == "graph_internal"
+    if copies and (one.facts.copies or between_nodes):
+        return True  # copies cost their own calls, and fill gaps that a graph left between its nodes
+    if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
+        return False
+    if between_nodes:
+        return abs(delta) <= 5_000 * abs(change)
+    # an eager launch costs the host 5 to 20 us: what is of that size follows from their number
+    place = one.where.range or ""
+    return ops > 0 and abs(delta) <= 20_000 * abs(change) and STEP_PLACE in (beside(place) or [place])
 
 
-def mark_synchronisation(
-    candidates: list[Candidate], cells: Estimates, apis: list[ApiRow]
-) -> list[Candidate]:
-    """More (or fewer) synchronising calls per step are counted, not tested; they expose launching in their place.
+def _as_parts(candidates: list[Candidate], main: Candidate, followers: list[Candidate]) -> list[Candidate]:
+    parts = tuple(
+        FindingPart(
+            one.cause, one.where, one.judged.delta, one.judged.delta - one.judged.half, one.judged.delta + one.judged.half,
+            one.judged.level, follows=True,
+        )
+        for one in sorted(followers, key=_order)
+    )  # fmt: skip
+    return [
+        replace(one, parts=(*one.parts, *parts)) if one is main else one
+        for one in candidates
+        if one not in followers
+    ]
 
-    After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time
-    that was hidden before. So those follow from the calls, where they moved the same way in the same range.
+
+_AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
+
+
+def with_synchronisation(candidates: list[Candidate], apis: list[ApiRow]) -> list[Candidate]:
+    """More (or fewer) synchronising calls per step expose launching in their place: those are parts of the finding.
+
+    After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time that was hidden
+    before. So those follow from the calls, where they moved the same way in the same range.
     """
     before, after = (
         sum(getattr(row, f"{side}_calls") for row in apis if row.kind == "sync") for side in SIDES
@@ -392,79 +483,74 @@ def mark_synchronisation(
     syncs = [
         one
         for one in candidates
-        if one.cause == "host_sync"
-        and one.level != "within_noise"
-        and float(cells.delta[one.cell]) * (after - before) > 0
+        if one.cause == "host_sync" and one.level in _SURE and one.judged.delta * (after - before) > 0
     ]
     if abs(after - before) < 0.5 or not syncs:
         return candidates
-    main = max(syncs, key=lambda one: (abs(float(cells.delta[one.cell])), one.where.range or ""))
-    out = []
-    for one in candidates:
-        same = one.where.range == main.where.range and one.where.thread == main.where.thread
-        if one is main:
-            facts = one.with_facts(counted_calls=True)
-            out.append(replace(one, level="exact", count=(before, after), facts=facts))
-        elif same and "syncs" in CAUSES[one.cause].follows:
-            out.append(replace(one, follows=True, facts=one.with_facts(follows_syncs=True)))
-        else:
-            out.append(one)
-    return out
+    main = min(syncs, key=_order)
+    followers = [
+        one
+        for one in candidates
+        if one is not main
+        and (one.where.range, one.where.thread, one.where.phase)
+        == (main.where.range, main.where.thread, main.where.phase)
+        and "syncs" in CAUSES[one.cause].follows
+        and one.level in _SURE
+        and abs(one.judged.delta) <= _AFTER_SYNC_NS * abs(after - before)
+    ]
+    counted = replace(main, count=(before, after), facts=main.with_facts(counted_calls=True))
+    return _as_parts([counted if one is main else one for one in candidates], counted, followers)
 
 
-def rank(candidates: list[Candidate], judged: Judged, total_delta: float) -> list[Finding]:
-    """Findings in order: what is sure before what may be noise; of that, causes before what follows from them."""
-    robust = robust_estimates(judged.cells)
-
-    def order(pair: tuple[Candidate, Finding]) -> tuple[int, float, str, str]:
-        candidate, finding = pair
-        tier = 3
-        if finding.level in _SURE:
-            tier = 2 if not candidate.material else 1 if candidate.follows else 0
-        return tier, -abs(finding.delta_ns), finding.cause, repr(finding.where)
-
-    pairs = ((one, _finding(one, judged, robust, total_delta)) for one in candidates)
-    return [finding for _, finding in sorted(pairs, key=order)]
-
-
-def _finding(one: Candidate, judged: Judged, robust: Robust | None, total_delta: float) -> Finding:
-    cells = judged.cells
+def _finding(one: Candidate, measured: Measured) -> Finding:
+    judged = one.judged
     size = one.of_rank or RankSize(
-        cells.baseline_runs[:, one.cell].tolist(),
-        cells.candidate_runs[:, one.cell].tolist(),
-        float(cells.baseline[one.cell]),
-        float(cells.candidate[one.cell]),
+        judged.runs[0].tolist(), judged.runs[1].tolist(), judged.baseline, judged.candidate
     )
-    delta, low, high, apart = _shown(one, cells, robust)
+    delta, half = judged.delta, judged.half
+    if one.of_rank is not None:
+        # the other ranks add nothing but their own scatter: the interval grows as the size does
+        delta, half = one.of_rank.delta, half * abs(one.of_rank.delta / judged.delta)
+    total = float((judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate.delta[0])
     return Finding(
         rank=0,
         cause=one.cause,
         delta_ns=delta,
-        ci_low_ns=low,
-        ci_high_ns=high,
-        share=delta / total_delta if total_delta else None,
+        ci_low_ns=delta - half,
+        ci_high_ns=delta + half,
+        share=judged.delta / total if total else None,
         title="",
         where=one.where,
         evidence=FindingEvidence(
             one.sql, one.moments, size.baseline_runs, size.candidate_runs, *(one.count or (None, None))
         ),
         next="",
-        level=one.level,
+        level=one.level,  # type: ignore[arg-type]
         baseline_ns=size.baseline,
         candidate_ns=size.candidate,
-        p_value=_number(cells.p[one.cell]),
-        q_value=_number(judged.q[one.cell]),
-        facts=one.with_facts(delta_mean_ns=float(cells.delta[one.cell])) if apart else one.facts,
+        p_value=_number(judged.p),
+        q_value=_number(judged.q),
+        facts=one.facts,
+        part=judged.part,
+        held=_held(judged, measured.sides),
+        parts=list(one.parts),
+        phases=list(one.elsewhere),
+        host_speed_ns=judged.host_speed,
     )
 
 
-def _shown(one: Candidate, cells: Estimates, robust: Robust | None) -> Shown:
-    if one.of_rank is None:
-        return shown(cells, one.cell, one.level, robust)
-    mean = shown(cells, one.cell, one.level, None)
-    # the other ranks add nothing but their own scatter: the interval grows as the size does
-    scale = one.of_rank.delta / mean.delta
-    return Shown(one.of_rank.delta, scale * mean.low, scale * mean.high)
+def _held(judged: Judgement, sides: tuple[Side, Side]) -> Held:
+    """In how many runs of each side the change holds: those on its side of the middle between the sides."""
+    one, other = judged.runs
+    middle = (float(one.mean()) + float(other.mean())) / 2
+    sign = 1 if judged.delta > 0 else -1
+    inside = [(middle - one) * sign >= 0, (other - middle) * sign >= 0]
+    names = [
+        sides[side].runs[int(judged.phase.run_numbers[side][at])].name
+        for side in (0, 1)
+        for at in np.flatnonzero(~inside[side])
+    ]
+    return Held(int(inside[0].sum()), int(inside[1].sum()), names)
 
 
 def _number(value: float) -> float | None:
@@ -473,18 +559,42 @@ def _number(value: float) -> float | None:
 
 # The mix of steps.
 
+_MOST_LEFT_OUT = 0.5  # of a side's time: with more of it, a difference of raw means is not of the mix
 
-def mix_finding(strata: Strata) -> Finding | None:
-    """The finding that the mix of steps changed; it is no part of the step delta, which is at equal mix."""
-    mix = strata.mix
+
+def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
+    """That the mix of steps changed; it is no part of any delta, which are all at equal workload."""
     if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
-        return None
-    return Finding(
-        rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
-        ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
-        next="", level="exact", baseline_ns=mix.baseline_raw_ns, candidate_ns=mix.candidate_raw_ns,
-        facts=FindingFacts(shares=_shares(strata)),
-    )  # fmt: skip
+        return []
+    steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
+    ns, side, run = (steps[name].to_numpy() for name in ("ns", "side", "run"))
+    if any(ns[(side == at) & (weight > 0)].sum() < _MOST_LEFT_OUT * ns[side == at].sum() for at in (0, 1)):
+        return []
+    whole = measured.whole.values
+    runs = [
+        np.array(
+            [
+                ns[(side == at) & (run == number)].mean() - whole[at][number, 0]
+                for number in range(measured.frame.runs[at])
+            ]
+        )
+        for at in (0, 1)
+    ]
+    found = estimate(
+        Sample((runs[0][:, None], runs[1][:, None])),
+        np.array([0.1 * max(mix.baseline_raw_ns, mix.candidate_raw_ns)]),
+        np.zeros(1),
+    )
+    likely = min(measured.frame.runs[:2]) >= PERMUTE and found.p[0] < 0.01
+    half = float(found.half[0])
+    return [
+        Finding(
+            rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns - half,
+            ci_high_ns=mix.batch_mix_ns + half, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
+            next="", level="likely" if likely else "within_noise", baseline_ns=mix.baseline_raw_ns,
+            candidate_ns=mix.candidate_raw_ns, facts=FindingFacts(shares=_shares(strata)),
+        )
+    ]  # fmt: skip
 
 
 def _shares(strata: Strata) -> list[PhaseShare]:
@@ -611,99 +721,6 @@ def _allocating(finding: Finding, rows: list[MemoryRow]) -> Finding:
         and row.candidate.allocations_per_step > row.baseline.allocations_per_step
     ]
     return msgspec.structs.replace(finding, facts=msgspec.structs.replace(finding.facts, allocations=more))
-
-
-# Tails: the slow steps got slower while the typical step did not.
-
-_MIN_STEPS = 20  # steps of a phase on each side below which a p90 is one or two steps
-_SLOW = 0.9  # the tail: steps above this quantile of their side
-_KEYS = ["side", "run", "part", "period"]
-
-
-def tail_findings(measured: Measured, noise_ns: float, known: set[str]) -> list[Finding]:
-    """One finding for each phase whose p99 moved beyond the noise while its median moved less than a quarter of that.
-
-    The cause is the category with the largest change of (mean over the slow steps - mean over all steps); one that the
-    mean already shows (`known`) is not said twice. A tail is few steps: with fewer than three runs a side, or runs
-    whose p99 overlap, it may be noise and is called so.
-    """
-    idle, findings = measured.idle, []
-    for phase in sorted(measured.compared["phase"].unique()):
-        mine = measured.compared.filter(pl.col("phase") == phase)
-        parts = [mine.filter(pl.col("side") == side) for side in (0, 1)]
-        if min(len(part) for part in parts) < _MIN_STEPS:
-            continue
-        p50, p99 = ([float(part["ns"].quantile(q, "linear") or 0.0) for part in parts] for q in (0.5, 0.99))
-        moved, middle = p99[1] - p99[0], p50[1] - p50[0]
-        if abs(moved) <= max(noise_ns, 0.2 * min(p50)) or abs(middle) > 0.25 * abs(moved):
-            continue
-        excess = [_excess(part, idle) for part in parts]
-        change = {name: excess[1].get(name, 0.0) - excess[0].get(name, 0.0) for name in CATEGORIES}
-        main = max(change, key=lambda name: change[name] * (1 if moved > 0 else -1))
-        cause = "kernel_time" if main == "compute" else main
-        if cause in known:
-            continue
-        side = 1 if moved > 0 else 0
-        slowest = parts[side].sort("ns", "start_ns", descending=[True, False]).row(0, named=True)
-        start, end = slowest["start_ns"], slowest["start_ns"] + slowest["ns"]
-        moment = Moment(SIDES[side], measured.sides[side].runs[slowest["run"]].name, start, end)
-        findings.append(
-            Finding(
-                rank=0,
-                cause=cause,
-                delta_ns=moved,
-                ci_low_ns=moved - noise_ns,
-                ci_high_ns=moved + noise_ns,
-                share=None,
-                title="",
-                where=Where(phase=phase, range=_place(idle, slowest, main) or None),
-                evidence=FindingEvidence(window_sql(start, end), [moment]),
-                next="",
-                level="likely" if _apart(parts) else "within_noise",
-                baseline_ns=p99[0],
-                candidate_ns=p99[1],
-                facts=FindingFacts(tail=TailFact(p50[0], p50[1], main)),
-            )
-        )
-    return findings
-
-
-def _apart(parts: list[pl.DataFrame]) -> bool:
-    """Three runs a side or more, and every run's p99 on one side above every one of the other."""
-    tails = [
-        part.group_by("run").agg(pl.col("ns").quantile(0.99, "linear"))["ns"].to_list() for part in parts
-    ]
-    if min(len(one) for one in tails) < 3:
-        return False
-    return bool(max(tails[0]) < min(tails[1]) or max(tails[1]) < min(tails[0]))
-
-
-def _excess(part: pl.DataFrame, idle: IdleRows) -> dict[str, float]:
-    """Category -> mean over the slow steps minus mean over all steps, ns."""
-    limit = part["ns"].quantile(_SLOW, "linear")
-    tagged = part.with_columns(slow=pl.col("ns") > limit)
-    slow = max(int(tagged["slow"].sum()), 1)
-    out = {
-        name: float((tagged.filter(pl.col("slow"))[name].sum()) / slow - tagged[name].mean())  # type: ignore[operator]
-        for name in BUSY
-    }
-    located = idle.rows.join(tagged.select(*_KEYS, "slow"), on=_KEYS, how="inner")
-    sums = (
-        idle.spelled(pl.col("cause").is_not_null(), located)
-        .group_by("cause")
-        .agg(slow_ns=pl.col("ns").filter(pl.col("slow")).sum(), all_ns=pl.col("ns").sum())
-    )
-    for cause, slow_ns, all_ns in sums.iter_rows():
-        out[cause] = slow_ns / slow - all_ns / len(tagged)
-    return out
-
-
-def _place(idle: IdleRows, step: dict[str, int], category: str) -> str:
-    """Where the thread was for most of a step's idle time of a category."""
-    rows = idle.rows.filter(*(pl.col(key) == step[key] for key in _KEYS))
-    pieces = idle.spelled(pl.col("cause") == category, rows)
-    mine = pieces.group_by("place").agg(pl.col("ns").sum()).sort("ns", "place", descending=[True, False])
-    return str(mine["place"][0]) if len(mine) else ""
 
 
 # Another way of launching.

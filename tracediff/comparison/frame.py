@@ -101,7 +101,7 @@ class Frame:
     @cached_property
     def weight(self) -> Floats:
         """What each step counts for in the mean of its side, over all phases; 0: not compared."""
-        return np.sum([one.share * one.mean for one in self.phases], axis=0)
+        return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
 
     @cached_property
     def index(self) -> StepIndex:
@@ -124,18 +124,25 @@ class Frame:
         side, run = self.steps["side"].to_numpy(), self.run_number
         used = np.flatnonzero(weight > 0)
         classes = int(klass.max(initial=0)) + 1
-        of_class = np.zeros((len(self.runs) * classes, table.cells))
-        total = np.bincount(side[used] * classes + klass[used], weights=weight[used], minlength=len(of_class))
-        of_run = np.bincount(run[used] * classes + klass[used], weights=weight[used], minlength=sum(self.runs) * classes)
-        of_run = of_run.reshape(sum(self.runs), classes)
+        total = np.bincount(
+            side[used] * classes + klass[used], weights=weight[used], minlength=len(self.runs) * classes
+        )
+        of_run = np.bincount(
+            run[used] * classes + klass[used], weights=weight[used], minlength=sum(self.runs) * classes
+        ).reshape(sum(self.runs), classes)
         mine = np.flatnonzero(weight[table.step] > 0)
         step, cell = table.step[mine], table.cell[mine]
         share = weight[step] * table.ns[mine]
         group = side[step] * classes + klass[step]
-        of_class = np.bincount(group * table.cells + cell, weights=share, minlength=of_class.size).reshape(-1, table.cells)
+        size = len(self.runs) * classes * table.cells
+        of_class = np.bincount(group * table.cells + cell, weights=share, minlength=size).reshape(
+            -1, table.cells
+        )
         means = of_class.reshape(len(self.runs), classes, table.cells).sum(axis=1)
         middle = np.divide(of_class, total[:, None], out=np.zeros_like(of_class), where=total[:, None] > 0)
-        own = np.bincount(run[step] * table.cells + cell, weights=share, minlength=sum(self.runs) * table.cells)
+        own = np.bincount(
+            run[step] * table.cells + cell, weights=share, minlength=sum(self.runs) * table.cells
+        )
         own = own.reshape(-1, table.cells)
         values, numbers, variances = [], [], []
         first = 0
@@ -150,7 +157,9 @@ class Frame:
             variances = self._variance(table.merged(), weight, klass, middle, classes)
         return Sums(means, values, numbers, variances)
 
-    def _variance(self, table: CellSums, weight: Floats, klass: Ints, middle: Floats, classes: int) -> list[Floats]:
+    def _variance(
+        self, table: CellSums, weight: Floats, klass: Ints, middle: Floats, classes: int
+    ) -> list[Floats]:
         """Variance of the means from the scatter of steps within their class: sum of w^2 (y - M)^2, times n / (n - 1)."""
         side = self.steps["side"].to_numpy()
         used = np.flatnonzero(weight > 0)
@@ -161,10 +170,14 @@ class Frame:
         step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine]
         at = (side[step] * classes + klass[step]) * table.cells + cell
         linear = np.bincount(at, weights=weight[step] ** 2 * ns, minlength=middle.size).reshape(middle.shape)
-        squares = np.bincount(at, weights=weight[step] ** 2 * ns**2, minlength=middle.size).reshape(middle.shape)
+        squares = np.bincount(at, weights=weight[step] ** 2 * ns**2, minlength=middle.size).reshape(
+            middle.shape
+        )
         found = squares - 2 * middle * linear + middle**2 * square[:, None]
         found = np.maximum(found, 0.0) * np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)[:, None]
-        return [found[number * classes : (number + 1) * classes].sum(axis=0) for number in range(len(self.runs))]
+        return [
+            found[number * classes : (number + 1) * classes].sum(axis=0) for number in range(len(self.runs))
+        ]
 
 
 @dataclass(frozen=True)
@@ -182,15 +195,24 @@ class CellSums:
         known = [one.step >= 0 for one in values]
         return cls(
             np.concatenate([one.step[at] for one, at in zip(values, known, strict=True)]),
-            np.concatenate([np.asarray(one.cell, np.int64)[at] for one, at in zip(values, known, strict=True)]),
-            np.concatenate([np.asarray(one.ns, np.float64)[at] for one, at in zip(values, known, strict=True)]),
+            np.concatenate(
+                [np.asarray(one.cell, np.int64)[at] for one, at in zip(values, known, strict=True)]
+            ),
+            np.concatenate(
+                [np.asarray(one.ns, np.float64)[at] for one, at in zip(values, known, strict=True)]
+            ),
             cells,
         )
 
     def merged(self) -> CellSums:
         """Each step and cell once."""
         code, at = np.unique(self.step * self.cells + self.cell, return_inverse=True)
-        return CellSums(code // self.cells, code % self.cells, np.bincount(at, weights=self.ns), self.cells)
+        return CellSums(
+            code // self.cells,
+            code % self.cells,
+            np.bincount(at, weights=self.ns).astype(np.float64),
+            self.cells,
+        )
 
 
 def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell: int = 0) -> Values:
@@ -250,7 +272,8 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     def enough(some: Bools, of: Bools) -> bool:
         """Whether both sides have so many of them."""
         return all(
-            (some & (side == one)).sum() >= max(SHARED * (of & (side == one)).sum(), min_steps * frame.runs[one])
+            (some & (side == one)).sum()
+            >= max(SHARED * (of & (side == one)).sum(), min_steps * frame.runs[one])
             for one in sides
         )
 
@@ -265,7 +288,10 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     workload, klass = "none", options["none"]
     if len(sides) > 1:
         workload, klass = choose(every, typical & (side < 2), options)
-        if workload in ("none", "copies") and min(shared(every, typical & (side < 2), options["requests"])) < 0.5:
+        if (
+            workload in ("none", "copies")
+            and min(shared(every, typical & (side < 2), options["requests"])) < 0.5
+        ):
             notes.append("coarse-strata")
     share = class_shares(every, typical & (side < 2), klass)
     plain = klass * 0
@@ -294,9 +320,13 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
     def half_octave(name: str) -> pl.Expr:
         return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
 
-    options = {
+    options: dict[str, list[str | pl.Expr]] = {
         "ops": ["op_key"],
-        "requests": [pl.col("ctx_reqs"), half_octave("ctx_tokens").alias("tokens"), half_octave("gen_reqs").alias("gen")],
+        "requests": [
+            pl.col("ctx_reqs"),
+            half_octave("ctx_tokens").alias("tokens"),
+            half_octave("gen_reqs").alias("gen"),
+        ],
         "tokens": [pl.col("ctx_reqs"), half_octave("ctx_tokens").alias("tokens")],
         "copies": ["copies"],
         "none": [],
@@ -319,7 +349,9 @@ def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> lis
         found = []
         for one in range(min(2, len(frame.runs))):
             runs = np.unique(run[of & (side == one)])
-            found.append(np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs]))
+            found.append(
+                np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs])
+            )
         return float(np.mean(found))
 
     out = []

@@ -39,7 +39,13 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")
     mean = (pl.col("log_ns") * pl.col("count")).sum() / pl.col("count").sum()
     # of both sides alike: the side with more calls must not decide what a function usually takes
-    usual = table.filter(pl.col("side") < 2).group_by("api", "side").agg(usual=mean).group_by("api").agg(pl.col("usual").mean())
+    usual = (
+        table.filter(pl.col("side") < 2)
+        .group_by("api", "side")
+        .agg(usual=mean)
+        .group_by("api")
+        .agg(pl.col("usual").mean())
+    )
     of_steps = (
         table.join(usual, on="api", maintain_order="left")
         .group_by("step", maintain_order=True)

@@ -26,7 +26,6 @@ from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum
 from tracediff.stats.estimator import Estimate
 from tracediff.trace.workloads import SHAPE
 
-
 _LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
 
 
@@ -80,7 +79,10 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
         {one.phase: _certain(frame, one, step, row, count, size) for one in frame.phases},
         {
-            (found["name"], found["grid"] or "", found["block"] or ""): (found["registers"], found["shared_bytes"])
+            (found["name"], found["grid"] or "", found["block"] or ""): (
+                found["registers"],
+                found["shared_bytes"],
+            )
             for side in sides
             for part in side.parts
             for found in part.keys.iter_rows(named=True)
@@ -91,13 +93,21 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
 def _certain(
     frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int
 ) -> npt.NDArray[np.bool_]:
-    """Rows whose count differs for certain: no step of one side has one that a step of the other has, or in every equal workload (the
-    same labels) of both sides it is the same in all steps of a side and differs between the sides."""
+    """Rows whose count differs for certain.
+
+    No step of one side has a count that a step of the other has; or in every equal workload (the same labels) of both sides it is
+    the same in all steps of a side and differs between the sides.
+    """
     if len(frame.runs) < 2 or min(frame.runs[:2]) < _LEAST_RUNS or min(phase.steps[:2]) < _LEAST_STEPS:
         return np.zeros(size, np.bool_)
     side = frame.steps["side"].to_numpy()
     compared = (phase.rest > 0) & (side < 2)
-    label = frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1).to_series().to_numpy().astype(np.int64)
+    label = (
+        frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1)
+        .to_series()
+        .to_numpy()
+        .astype(np.int64)
+    )
     certain = np.zeros(size, np.bool_)
     for workload, apart in ((np.zeros(len(side), np.int64), True), (label, False)):
         groups, group = np.unique(workload[compared] * 2 + side[compared], return_inverse=True)
@@ -110,10 +120,9 @@ def _certain(
         np.minimum.at(low, position, count[mine])
         np.maximum.at(high, position, count[mine])
         present = count_by(position, len(code))
-        least, most = np.zeros(len(groups) * size), np.zeros(len(groups) * size)
-        most[code] = high
-        least[code] = np.where(present < steps[code // max(size, 1)], 0.0, low)
-        least, most = least.reshape(-1, size), most.reshape(-1, size)
+        bounds = np.zeros((2, len(groups) * size))
+        bounds[:, code] = np.where(present < steps[code // max(size, 1)], 0.0, low), high
+        least, most = bounds.reshape(2, -1, size)
         both = [
             (number, int(np.searchsorted(groups, key + 1)))
             for number, key in enumerate(groups.tolist())
@@ -141,8 +150,8 @@ def _kind(match: Match) -> str:
 
 def kernel_result_rows(
     kernels: KernelCells, cells: Estimate, level: Sequence[Evidence], q: Floats, strata: Strata
-) -> list[KernelRow]:
-    """Rows for the result with their numbers, largest change first. `cells`, `level`, `q`: of each row."""
+) -> list[tuple[int, KernelRow]]:
+    """Rows for the result with their numbers in the matching, largest change first. `cells`, `level`, `q`: of each row."""
     rows = []
     by_stratum = strata_of_rows(kernels, strata)
     for number, match in enumerate(kernels.rows):
@@ -150,23 +159,23 @@ def kernel_result_rows(
             continue  # seen only in steps that were not compared
         name = (match.candidate or match.baseline)[0].name
         delta, half = float(cells.delta[number]), float(cells.half[number])
-        rows.append(
-            KernelRow(
-                match=match.match,  # type: ignore[arg-type]
-                confidence=match.confidence,
-                category=category(name),
-                family=family(name),
-                baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
-                candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
-                delta_ns=delta,
-                ci_low_ns=delta - half,
-                ci_high_ns=delta + half,
-                level=level[number],
-                q_value=None if np.isnan(q[number]) else float(q[number]),
-                strata=by_stratum.get(number, []),
-            )
+        row = KernelRow(
+            match=match.match,  # type: ignore[arg-type]
+            confidence=match.confidence,
+            category=category(name),
+            family=family(name),
+            baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
+            candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
+            delta_ns=delta,
+            ci_low_ns=delta - half,
+            ci_high_ns=delta + half,
+            level=level[number],
+            q_value=None if np.isnan(q[number]) else float(q[number]),
+            strata=by_stratum.get(number, []),
+            block=match.block,
         )
-    return sorted(rows, key=lambda one: (-abs(one.delta_ns), -_time(one), _names(one)))
+        rows.append((number, row))
+    return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
 
 
 def _time(row: KernelRow) -> float:
@@ -202,9 +211,7 @@ def kernel_side(kernels: KernelCells, number: int, side: int, share: float) -> K
 STRATA = 4  # of a kernel row: those with the most of its time
 
 
-def strata_of_rows(
-    kernels: KernelCells, strata: Strata
-) -> dict[int, list[KernelStratum]]:
+def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[KernelStratum]]:
     """Row of the matching -> its counts and times by stratum; empty where there is one stratum.
 
     A mean is over all steps of the side in the stratum.

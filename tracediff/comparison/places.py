@@ -22,13 +22,14 @@ from tracediff.stats.tests import benjamini_hochberg
 
 MATERIAL = 0.001
 PERMUTE, FEW = 4, 3
+_LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 
 
 @dataclass(frozen=True)
 class Place:
-    """One idle cell, or kernel rows. cells: columns of the estimates."""
+    """One idle cell, kernel rows, or a category of the accounting. cells: columns of the estimates."""
 
-    kind: Literal["idle", "kernels"]
+    kind: Literal["idle", "kernels", "category"]
     cells: tuple[int, ...]
 
 
@@ -57,17 +58,25 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judged:
-    """Every place in every phase."""
+    """Every place in every phase; categories apart, for they are sums of the others."""
 
     rows: list[Judgement]
+    categories: list[Judgement]
+
+    def level_of_category(self, cell: int) -> Evidence:
+        """The best level of a category over phases."""
+        return min(
+            (one.level for one in self.categories if one.place.cells[0] == cell),
+            key=_LEVELS.index,
+            default="within_noise",
+        )
 
     def levels(self, cell: int) -> tuple[Evidence, float]:
         """The best level and q value of a place with this cell, over phases."""
-        order: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
         mine = [one for one in self.rows if cell in one.place.cells]
         if not mine:
             return "within_noise", float("nan")
-        best = min(mine, key=lambda one: (order.index(one.level), one.q))
+        best = min(mine, key=lambda one: (_LEVELS.index(one.level), one.q))
         return best.level, best.q
 
 
@@ -78,13 +87,18 @@ def places_of(measured: Measured) -> list[Place]:
     blocks: dict[int, list[int]] = {}
     for cell, match in zip(layout.kernels, measured.kernels.rows, strict=True):
         blocks.setdefault(match.block if match.block >= 0 else -1 - cell, []).append(cell)
-    return places + [Place("kernels", tuple(cells)) for cells in blocks.values()]
+    places += [Place("kernels", tuple(cells)) for cells in blocks.values()]
+    return places + [Place("category", (cell,)) for cell in layout.categories.values()]
 
 
 def judge(measured: Measured) -> Judged:
     """Test every place in every part of every phase, corrected for their number."""
     places = places_of(measured)
-    groups = [list(place.cells) for place in places]
+    sums = measured.layout.sums()
+    groups = [
+        list(sums.get(place.cells[0], place.cells) if place.kind == "category" else place.cells)
+        for place in places
+    ]
     found: list[tuple[PhaseCells, Part]] = []
     for phase in measured.phases:
         found += [(phase, part.grouped(groups)) for part in phase.parts]
@@ -105,16 +119,21 @@ def judge(measured: Measured) -> Judged:
             if of.baseline[at] or of.candidate[at]
         ]  # fmt: skip
         first += len(places)
-    return Judged(rows)
+    return Judged(
+        [one for one in rows if one.place.kind != "category"],
+        [one for one in rows if one.place.kind == "category"],
+    )
 
 
 def _p(phase: PhaseCells, part: Part) -> Floats:
-    """p of every place; nan where the phase cannot be judged, or has nothing of the place."""
+    """P of every place; nan where the phase cannot be judged, or has nothing of the place."""
     there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
     return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
 
 
-def _levels(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, q: Floats) -> list[Evidence]:
+def _levels(
+    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, q: Floats
+) -> list[Evidence]:
     runs = min(phase.runs)
     levels: list[Evidence] = ["within_noise"] * len(places)
     if not phase.steps.judged:

@@ -24,11 +24,8 @@ from typing import Literal
 import numpy as np
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.frame import build_frame, values_of_steps
-from tracediff.comparison.strata import build_strata
+from tracediff.comparison.frame import CellSums, Values, build_frame
 from tracediff.execution.sides import Side, steps_table
-from tracediff.formats.selection import MIN_STEPS
-from tracediff.stats.bootstrap import run_values
 
 ALPHA = 0.05
 METHOD = "always-valid confidence sequence of paired runs (t test, normal mixture)"
@@ -91,13 +88,28 @@ def look(baseline: Floats, candidate: Floats, *, wanted: float, relative: bool, 
 
 
 def step_times(baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
-    """Return the mean step time of each run of both sides at the baseline's mix, ns, as a comparison takes it.
+    """The mean typical step of each run of both sides, ns: at equal workload, phases weighted by their share.
 
-    Raises `TracediffError`: run-without-steps.
+    Raises `TracediffError`: no-common-strata, run-without-steps.
     """
     sides = (baseline, candidate)
-    runs = (len(baseline.runs), len(candidate.runs))
-    steps = steps_table(sides)
-    frame = build_frame(steps, build_strata(steps, runs, MIN_STEPS), runs)
-    one, other = frame.sums([values_of_steps(frame, steps)], 1)
-    return run_values(one, frame.weights)[:, 0], run_values(other, frame.weights)[:, 0]
+    frame = build_frame(steps_table(sides), (len(baseline.runs), len(candidate.runs)))
+    table = CellSums.of(
+        [
+            Values(
+                np.arange(len(frame.steps)),
+                np.zeros(len(frame.steps), np.int64),
+                frame.steps["ns"].to_numpy(),
+            )
+        ],
+        1,
+    )
+    times = [np.zeros(many) for many in frame.runs]
+    for phase in frame.phases:
+        found = frame.sums(table, phase.typical, phase.klass, variance=False)
+        for side, values in enumerate(found.values):
+            # what a run without such steps would have taken, is the mean of its side
+            own = np.full(frame.runs[side], found.means[side, 0])
+            own[found.runs[side]] = values[:, 0]
+            times[side] += phase.share * own
+    return times[0], times[1]

@@ -6,10 +6,10 @@ The same tables, cells and means as of a comparison, of one side matched to itse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 import polars as pl
 
 import tracediff
@@ -28,7 +28,7 @@ from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
 from tracediff.comparison.findings import idle_place, longest_first
-from tracediff.comparison.frame import Frame, Values, build_frame
+from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
@@ -46,9 +46,7 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
-from tracediff.stats.bootstrap import run_values, side_means
 from tracediff.steps.timelines import timelines
-from tracediff.trace.workloads import IRREGULAR
 
 MOST = 200  # rows of idle time
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
@@ -61,22 +59,20 @@ def show(side: Side, options: Options | None = None) -> Show:
     """
     options = options or Options()
     sides = (side,)
-    steps = steps_table(sides)
-    strata = _strata(steps, len(side.runs), options.min_steps)
-    located = strata.locate(steps).filter(pl.col("group") >= 0)
-    _every_run_counts(side, located)
-    frame = build_frame(steps, strata, (len(side.runs),))
+    frame = _frame(side, options.min_steps)
+    strata = build_strata(frame, options.min_steps)
+    steps, located = frame.steps, frame.compared
     idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
-    values, kinds, layout = cell_table(frame, steps, idle, kernels)
-    means = _means(frame, values, len(kinds))
+    values, layout = cell_table(frame, idle, kernels)
+    means = _means(frame, CellSums.of(values, len(layout.kinds)))
     known = observable(side, with_gil=True)
-    standardised = tables.StandardisedMeans(sides, strata)
+    standardised = tables.StandardisedMeans(sides, frame)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
     of_python = exposed(frame, idle)
     hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
     causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
-    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, steps, strata))
+    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata))
     ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
     samples, samples_left_out = tables.samples(steps)
@@ -95,7 +91,7 @@ def show(side: Side, options: Options | None = None) -> Show:
             sd_ns=means.sd(0),
             runs_ns=means.of_runs(0),
             idle_ns=step_ns - busy,
-            steps=len(frame.steps),
+            steps=len(located),
             all_steps=len(steps),
             time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
         ),
@@ -112,28 +108,28 @@ def show(side: Side, options: Options | None = None) -> Show:
         idle_left_out_ns=idle_left_out_ns,
         kernels=[row for _, row in kernel_list],
         phases=tables.phases(steps),
-        strata=_stratum_rows(strata, options.min_steps),
+        strata=_stratum_rows(strata),
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, standardised, gil_exposed(frame, idle, steps)),
+        gil=tables.gil(sides, standardised, gil_exposed(frame, idle)),
         gc=tables.gc(sides, standardised, of_python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
         threads=tables.threads(sides, ranges),
         response_path=tables.response_path(ranges, (step_ns,)),
-        ranks=tables.ranks(sides, located, frame.weights, standardised, joint),
+        ranks=tables.ranks(sides, located, standardised, joint),
         rank_skew=tables.skews(joint),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=_warnings(side, strata, gaps_left_out, uneven_left_out),
+        warnings=_warnings(side, gaps_left_out, uneven_left_out),
         system=tables.system(sides, standardised, with_gil=True),
         samples=samples,
         samples_left_out=samples_left_out,
         timelines=timelines(
             [[run.parts for run in side.runs]],
-            strata.by_workload(steps),
+            strata.steps,
             strata.keys,
             kernels.matching,
             [row for row, _ in kernel_list],
@@ -142,31 +138,29 @@ def show(side: Side, options: Options | None = None) -> Show:
     )
 
 
-def _strata(steps: pl.DataFrame, runs: int, min_steps: int) -> Strata:
-    """The workloads of a side, as they are where it is compared with itself. Raises `TracediffError`: no-whole-step."""
-    twice = pl.concat([steps, steps.with_columns(pl.lit(1, pl.Int64).alias("side"))])
-    strata = build_strata(twice, (runs, runs), min_steps)
-    if not strata.weights:
+def _frame(side: Side, min_steps: int) -> Frame:
+    """The steps of a side. Raises `TracediffError`: no-whole-step, run-without-steps."""
+    try:
+        return build_frame(steps_table((side,)), (len(side.runs),), min_steps)
+    except TracediffError as error:
+        if error.slug != "no-common-strata":
+            raise
         raise TracediffError(
             "no-whole-step",
             "no two of the inferred steps have about the same work",
             fix="label the steps, or name the labels with --step-regex",
-        )
-    return strata
+        ) from None
 
 
-def _every_run_counts(side: Side, located: pl.DataFrame) -> None:
-    for number in sorted(set(range(len(side.runs))) - set(located["run"].to_list())):
-        raise TracediffError(
-            "run-without-steps",
-            f"{side.runs[number].name} has no step of a workload that is in the mean",
-            fix="leave that run out, capture a longer window, or lower --min-steps",
-        )
-
-
-def _means(frame: Frame, values: Sequence[Values], cells: int) -> Means:
-    runs = frame.sums(values, cells)[0]
-    return Means(side_means(runs, frame.weights), run_values(runs, frame.weights))
+def _means(frame: Frame, table: CellSums) -> Means:
+    mean, runs = np.zeros(table.cells), np.zeros((frame.runs[0], table.cells))
+    for phase in frame.phases:
+        found = frame.sums(table, phase.mean, phase.klass, variance=False)
+        own = np.repeat(found.means, frame.runs[0], axis=0)  # what a run without such steps would have taken
+        own[found.runs[0]] = found.values[0]
+        mean += phase.share * found.means[0]
+        runs += phase.share * own
+    return Means(mean, runs)
 
 
 @dataclass(frozen=True)
@@ -198,7 +192,7 @@ def idle_causes(
     """
     moments = stacked([side], "moments").sort("end", descending=True)
     located = layout.idle_rows
-    weighed = located.join(frame.factors(), on=["side", "run", "group"], how="inner", maintain_order="left")
+    weighed = located.with_columns(factor=pl.Series(frame.weight[located["step"].to_numpy()]))
     events = dict(
         weighed.group_by("cell", maintain_order=True)
         .agg((pl.col("count") * pl.col("factor")).sum())
@@ -249,18 +243,13 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
     ranks = frame.steps["rank"].n_unique()
     if ranks < 2:
         return {}
-    # the factors divide by the steps of all ranks, of which a rank has its part
-    part = frame.steps.group_by("side", "run", "group", "rank").agg(own=pl.len()).join(
-        frame.steps.group_by("side", "run", "group").agg(all=pl.len()), on=["side", "run", "group"]
-    )  # fmt: skip
+    # the factors of all ranks sum to 1, of which a rank has its part
+    part = frame.compared.group_by("rank").agg(part=pl.col("weight").sum())
     sums = (
-        weighed.join(part, on=["side", "run", "group", "rank"], maintain_order="left")
-        .group_by("cell", "rank", maintain_order=True)
-        .agg(
-            (pl.col("ns") * pl.col("factor")).sum(),
-            own_ns=(pl.col("ns") * pl.col("factor") * pl.col("all") / pl.col("own")).sum(),
-        )
-        .with_columns(total=pl.col("ns").sum().over("cell"))
+        weighed.group_by("cell", "rank", maintain_order=True)
+        .agg((pl.col("ns") * pl.col("factor")).sum())
+        .join(part, on="rank", maintain_order="left")
+        .with_columns(own_ns=pl.col("ns") / pl.col("part"), total=pl.col("ns").sum().over("cell"))
         .filter(pl.col("ns") >= _MAINLY * pl.col("total"))
         .sort("cell", "rank")
     )
@@ -300,26 +289,14 @@ def _time(row: ShowKernel) -> float:
     return row.baseline.ns_per_step if row.baseline else 0.0
 
 
-def _stratum_rows(strata: Strata, min_steps: int) -> list[Stratum]:
-    """The rows of the side compared with itself, without the second one."""
-
-    def why(row: Stratum) -> str:
-        if row.compared:
-            return ""
-        if row.phase == IRREGULAR:
-            return "other ops than the repeating step"
-        return f"fewer than {min_steps} steps a run (--min-steps)"
-
+def _stratum_rows(strata: Strata) -> list[Stratum]:
+    """The rows of the strata, without a second side."""
     absent = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
-    return [msgspec.structs.replace(row, reason=why(row), **absent) for row in strata.rows]
+    return [msgspec.structs.replace(row, **absent) for row in strata.rows]
 
 
-def _warnings(side: Side, strata: Strata, gaps_left_out: int, kernels_left_out: int) -> list[Note]:
+def _warnings(side: Side, gaps_left_out: int, kernels_left_out: int) -> list[Note]:
     notes = warnings_of([side])
-    if any(note.slug == "thin-strata" for note in strata.warnings):
-        notes.append(
-            Note("thin-strata", "no workload has enough whole steps a run (--min-steps): all steps were counted")
-        )  # fmt: skip
     if not side.captured("kernels"):
         notes.append(
             Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"

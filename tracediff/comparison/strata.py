@@ -30,14 +30,15 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     sides = min(2, len(frame.runs))
     steps = frame.steps.with_columns(weight=pl.Series(frame.weight)).filter(pl.col("side") < 2)
     side = pl.col("side")
-    often = [
-        (side == number).sum().over(SHAPE) >= min_steps * frame.runs[number] for number in range(sides)
-    ]
+    often = [(side == number).sum().over(SHAPE) >= min_steps * frame.runs[number] for number in range(sides)]
     steps = steps.with_columns(exact=pl.all_horizontal(often), compared=pl.col("weight") > 0)
     name = pl.concat_str(
         [
             "phase",
-            *(pl.when("exact").then(column).otherwise(bucket(column)).cast(pl.String).fill_null("?") for column in SHAPE[1:]),
+            *(
+                pl.when("exact").then(column).otherwise(bucket(column)).cast(pl.String).fill_null("?")
+                for column in SHAPE[1:]
+            ),
             pl.col("exact").cast(pl.String),
             pl.col("compared").cast(pl.String),
         ],
@@ -60,15 +61,15 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
 def _stratum(row: dict[str, object], total: list[float]) -> Stratum:
     one, other = row["baseline_ns"], row["candidate_ns"]
     return Stratum(
-        **{column: _span(row[f"{column}_low"], row[f"{column}_high"]) for column in SHAPE[1:]},  # type: ignore[arg-type]
+        **{column: _span(row[f"{column}_low"], row[f"{column}_high"]) for column in SHAPE[1:]},
         phase=str(row["phase"]),
         level="exact" if row["exact"] else "bucket",
         baseline_steps=int(row["baseline_steps"]),  # type: ignore[call-overload]
         candidate_steps=int(row["candidate_steps"]),  # type: ignore[call-overload]
-        baseline_ns=one,  # type: ignore[arg-type]
-        candidate_ns=other,  # type: ignore[arg-type]
+        baseline_ns=one,
+        candidate_ns=other,
         delta_ns=other - one if one is not None and other is not None else None,  # type: ignore[operator]
-        weight=float(row["weight"]),  # type: ignore[arg-type]
+        weight=float(row["weight"]),
         compared=bool(row["compared"]),
         reason="" if row["compared"] else _why(row),
         baseline_share=_part(row["baseline_steps"], one, total[0]),
@@ -101,7 +102,7 @@ def mix(steps: pl.DataFrame, baseline_ns: float, candidate_ns: float) -> Mix:
 
     `steps`: every whole step of both sides; the others, the means of the compared steps, ns.
     """
-    raw = [float(steps["ns"].filter(steps["side"] == side).mean() or 0.0) for side in (0, 1)]  # type: ignore[arg-type]
+    raw = [float(steps["ns"].filter(steps["side"] == side).mean() or 0.0) for side in (0, 1)]
     speed = candidate_ns - baseline_ns
     return Mix(raw[0], raw[1], raw[1] - raw[0] - speed, speed)
 
@@ -111,14 +112,23 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
     notes = []
     if "label-generation" in frame.notes:
         notes.append(
-            Note("label-generation", "only one side's step labels carry ctx tokens; steps were matched without them")
+            Note(
+                "label-generation",
+                "only one side's step labels carry ctx tokens; steps were matched without them",
+            )
         )
     if not any(one.judged for one in frame.phases):
         notes.append(
-            Note("thin-strata", f"no phase has {min_steps} repeated steps per run on both sides: nothing can be told from chance")
+            Note(
+                "thin-strata",
+                f"no phase has {min_steps} repeated steps per run on both sides: nothing can be told from chance",
+            )
         )
     if "coarse-strata" in frame.notes:
         notes.append(
-            Note("coarse-strata", "steps were matched by phase only: batch sizes differ between the sides, and part of a delta may be mix")
+            Note(
+                "coarse-strata",
+                "steps were matched by phase only: batch sizes differ between the sides, and part of a delta may be mix",
+            )
         )
     return notes

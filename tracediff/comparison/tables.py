@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.metrics import STATES
-from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.frame import Frame
+from tracediff.comparison.kernel_table import KernelCells
 from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,

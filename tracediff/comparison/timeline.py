@@ -10,7 +10,8 @@ import polars as pl
 
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.comparison.comparability import check
-from tracediff.comparison.strata import Strata, build_strata, need_common
+from tracediff.comparison.frame import build_frame
+from tracediff.comparison.strata import Strata, build_strata, notes_of
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
@@ -78,9 +79,9 @@ def read_paired_runs(
     files = (_only(files[0], runs[0], 0), _only(files[1], runs[1], 1))
     sides = reduce_sides(files, reading, progress)
     table = steps_table(sides)
-    strata = build_strata(table, (len(sides[0].runs), len(sides[1].runs)), min_steps)
-    need_common(strata)
-    compared = strata.by_workload(table).filter(pl.col("group") >= 0)
+    frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)), min_steps)
+    strata = build_strata(frame, min_steps)
+    compared = strata.steps.filter("compared")
     numbers = (median_run(compared, 0), median_run(compared, 1))
     pairs = pair_steps(compared, numbers)
     asked = [pair for pair in pairs if window.first <= pair.number <= window.last]
@@ -107,7 +108,14 @@ def read_paired_runs(
         all_pairs=len(pairs),
         strata=dict(zip(strata.keys, strata.rows, strict=True)),
         with_gil=with_gil,
-        warnings=_warnings(sides, both, strata, window, (len(pairs), len(asked), len(shown)), with_gil),
+        warnings=_warnings(
+            sides,
+            both,
+            (strata, notes_of(frame, min_steps)),
+            window,
+            (len(pairs), len(asked), len(shown)),
+            with_gil,
+        ),
     )
 
 
@@ -184,7 +192,7 @@ def _fitting(pairs: list[Pair], size: Callable[[Pair], int | None], most: int) -
 def _warnings(
     sides: Sequence[Side],
     shown_runs: Sequence[ShownRun],
-    strata: Strata,
+    compared: tuple[Strata, list[Note]],
     window: Window,
     counts: tuple[int, int, int],
     with_gil: bool,
@@ -193,7 +201,7 @@ def _warnings(
     parts = [part for run in shown_runs for part in run.parts]
     notes = [note for side in sides for note in side.notes]
     notes += [note for part in parts for note in part.warnings]
-    notes += strata.warnings
+    notes += compared[1]
     if any(part.step_source == "whole-capture" for part in parts):
         notes.append(
             Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
@@ -203,7 +211,7 @@ def _warnings(
             Note("gil-one-side", "the GIL was traced on one side only: idle time that waited for it is counted as the host work"
                  " or call it fell into, on both sides. Capture both with nsys -t python-gil")
         )  # fmt: skip
-    comparability = check((sides[0], sides[1]), strata)
+    comparability = check((sides[0], sides[1]), compared[0])
     if not comparability.comparable:
         failed = ", ".join(one.name for one in comparability.checks if one.status == "fail")
         notes.append(

@@ -13,16 +13,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
-from tracediff.model import Delta, OddRun, Pair, Phase, Shares, Step, Verdict, VerdictFacts
+from tracediff.model import (
+    Delta,
+    Launch,
+    OddRun,
+    Pair,
+    Phase,
+    Relaunched,
+    Shares,
+    Step,
+    Verdict,
+    VerdictFacts,
+)
 from tracediff.model.causes import CATEGORIES
-from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, permuted_t, splits
+from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, splits
 
 PERMUTE = 4  # runs a side from which permutations decide
 FEW = 3
@@ -38,7 +49,13 @@ ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
 def in_order(phases: Sequence[PhaseCells]) -> list[PhaseCells]:
     """Phases with what users feel first before the others."""
-    return sorted(phases, key=lambda one: (ORDER.index(one.steps.phase) if one.steps.phase in ORDER else len(ORDER), one.steps.phase))
+    return sorted(
+        phases,
+        key=lambda one: (
+            ORDER.index(one.steps.phase) if one.steps.phase in ORDER else len(ORDER),
+            one.steps.phase,
+        ),
+    )
 
 
 def judge_phases(measured: Measured) -> dict[str, Verdict]:
@@ -86,38 +103,39 @@ def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
 # The whole.
 
 
-@dataclass(frozen=True)
-class Decision:
-    """The verdict and its basis."""
+_VERDICTS: tuple[tuple[Verdict, Verdict], ...] = (
+    ("regressed", "improved"),
+    ("likely_regressed", "likely_improved"),
+)
+_CARRY: tuple[tuple[Literal["part", "rare"], str], ...] = (("part", "typical"), ("rare", "tail"))
 
-    verdict: Verdict
-    facts: VerdictFacts
 
-
-def decide(measured: Measured, judged: Judged, verdicts: dict[str, Verdict], *, comparable: bool) -> Decision:
-    """The verdict of the whole."""
+def decide(
+    measured: Measured, judged: Judged, verdicts: dict[str, Verdict], *, comparable: bool
+) -> tuple[Verdict, VerdictFacts]:
+    """The verdict of the whole and its basis."""
     if not comparable:
-        return Decision("not_comparable", VerdictFacts("checks"))
+        return "not_comparable", VerdictFacts("checks")
     phases = in_order([one for one in measured.phases if one.steps.judged])
     if not measured.whole.delta.any() and not measured.whole.host_speed.any():
-        return Decision("no_change", VerdictFacts("identical"))
-    for wanted in ("regressed", "improved"), ("likely_regressed", "likely_improved"):
+        return "no_change", VerdictFacts("identical")
+    for wanted in _VERDICTS:
         for one in phases:
             if verdicts[one.steps.phase] in wanted:
-                return Decision(verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase))
+                return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
         sure = ("exact", "confirmed") if wanted[0] == "regressed" else ("exact", "confirmed", "likely")
-        for basis, part in (("part", "typical"), ("rare", "tail")):
+        for basis, part in _CARRY:
             for one in phases:
                 carried = _carried(one, judged, part, sure)
                 if carried:
-                    verdict: Any = wanted[0] if carried > 0 else wanted[1]
-                    return Decision(verdict, VerdictFacts(basis, one.steps.phase, carried))  # type: ignore[arg-type]
+                    verdict = wanted[0] if carried > 0 else wanted[1]
+                    return verdict, VerdictFacts(basis, one.steps.phase, carried)
     main = phases[0].steps.phase if phases else ""
     moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
     host = any(_only_host(one) for one in phases[:1])
     if phases and (_same(measured.whole) or all(verdicts[one.steps.phase] == "no_change" for one in phases)):
-        return Decision("no_change", VerdictFacts("same", main, host=host, moved=moved))
-    return Decision("inconclusive", VerdictFacts("scatter", main, host=host, moved=moved))
+        return "no_change", VerdictFacts("same", main, host=host, moved=moved)
+    return "inconclusive", VerdictFacts("scatter", main, host=host, moved=moved)
 
 
 def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -> list[Judgement]:
@@ -131,7 +149,11 @@ def _carried(phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str]
     if abs(total) < CARRIES * phase.step_ns:
         return None
     rest = [one for one in judged.rows if one.phase is phase and one.part == part and one not in sure]
-    against = [one for one in rest if (one.delta - one.half if total > 0 else -one.delta - one.half) <= -AGAINST * abs(total)]
+    against = [
+        one
+        for one in rest
+        if (one.delta - one.half if total > 0 else -one.delta - one.half) <= -AGAINST * abs(total)
+    ]
     return None if against else total
 
 
@@ -148,11 +170,17 @@ def _only_host(phase: PhaseCells) -> bool:
         return False
     one, other = part.sample.values
     cell = [STEP]
-    raw = estimate(
-        Sample((one[:, cell], other[:, cell])), part.scatter[cell], np.zeros(1)
-    )
+    raw = estimate(Sample((one[:, cell], other[:, cell])), part.scatter[cell], np.zeros(1))
     gap = float(part.estimate.host_speed[STEP])
     return bool(raw.p[0] < ALPHA and part.estimate.p[STEP] >= ALPHA and abs(gap) >= LEAST * phase.step_ns)
+
+
+def launched(facts: VerdictFacts, launch: Launch, relaunched: Relaunched | None) -> VerdictFacts:
+    """With the way of launching, where it changed."""
+    if facts.basis not in ("phase", "part"):
+        return facts
+    moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage) >= MOVED
+    return replace(facts, relaunched=relaunched, graph_coverage=moved and relaunched is None)
 
 
 # Numbers of the result.
@@ -184,9 +212,7 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
     every = measured.steps
     side = every["side"].to_numpy()
     ns, weight = every["ns"].to_numpy(), measured.frame.weight[: len(side)]
-    shares = [
-        float(ns[(side == one) & (weight > 0)].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)
-    ]
+    shares = [float(ns[(side == one) & (weight > 0)].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
     source = "repeats" if max(runs[:2]) > 1 else "assumed"
     return Step(
         baseline_ns=found.baseline_ns,
@@ -289,10 +315,10 @@ def odd_runs(measured: Measured, one: PhaseCells) -> list[OddRun]:
 
 def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, Verdict]) -> list[Phase]:
     """The phases of the result with what was found of each. `rows`: their distributions."""
-    from msgspec.structs import replace
-
     known = {one.steps.phase: one for one in measured.phases}
     return [
-        replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase])) if row.phase in known else row
+        replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase]))
+        if row.phase in known
+        else row
         for row in rows
     ]

@@ -51,6 +51,7 @@ class Match:
     confidence: float
     baseline: Ops
     candidate: Ops
+    block: int = -1
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
     """
     if sample.speed is None:
         return np.zeros(len(usual))
-    return _slope(_within(sample, _true_split(sample.runs)[None]), usual, sums)[0]
+    return np.asarray(_slope(_within(sample, _true_split(sample.runs)[None]), usual, sums)[0])
 
 
 def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
@@ -192,7 +192,9 @@ def _within(sample: Sample, groups: Bools) -> _Within:
     )
 
 
-def permuted_t(sample: Sample, usual_scatter: Floats, usual_slope: Floats, sums: Sums, groups: Bools) -> Floats:
+def permuted_t(
+    sample: Sample, usual_scatter: Floats, usual_slope: Floats, sums: Sums, groups: Bools
+) -> Floats:
     """|t| of every cell with the runs dealt out anew, (splits, cells): whole runs, their host speed with them.
 
     The slope is fitted anew each time: exact where the runs of both sides are exchangeable.
@@ -221,7 +223,7 @@ def _slope(found: _Within, usual: Floats, sums: Sums) -> Floats:
 
 
 def permutation_p(t: Floats) -> Floats:
-    """p of each cell from `permuted_t`: the part of the splits, the true one among them, that are as extreme."""
+    """P of each cell from `permuted_t`: the part of the splits, the true one among them, that are as extreme."""
     return np.asarray((t >= t[0] * (1 - 1e-9)).mean(axis=0))
 
 
@@ -233,7 +235,7 @@ def detectable(error: Floats, df: float, power: float = 0.8, alpha: float = 0.05
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p values corrected for their number (Holm 1979)."""
+    """P values corrected for their number (Holm 1979)."""
     order = sorted(range(len(p)), key=lambda at: p[at])
     out, most = [0.0] * len(p), 0.0
     for place, at in enumerate(order):

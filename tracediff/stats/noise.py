@@ -1,4 +1,4 @@
-"""Run-to-run noise of a difference: assumed from the causes' rows where nothing repeats, else repeats steadied by it.
+"""Run-to-run noise of a difference: an assumed one where nothing repeats, else repeats steadied by it.
 
 The assumed noise is no substitute for repeats: a verdict that rests on it is at best `likely`. All values are ns per step;
 every function is symmetric in the two sides.
@@ -6,40 +6,12 @@ every function is symmetric in the two sides.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 import numpy as np
-import numpy.typing as npt
 
-from tracediff.model.causes import CAUSES
 from tracediff.stats.bootstrap import Floats
 from tracediff.stats.tests import run_sd
 
 PRIOR_RUNS = 4  # how many degrees of freedom the assumed noise counts for
-
-
-def assumed_half_width(category: str, baseline_ns: npt.ArrayLike, candidate_ns: npt.ArrayLike) -> Floats:
-    """Half-width of the noise of a difference of means of one category; 0 where both sides are 0."""
-    noise = CAUSES[category].noise
-    larger = np.maximum(np.abs(np.asarray(baseline_ns, float)), np.abs(np.asarray(candidate_ns, float)))
-    width = np.maximum(noise.relative * larger + noise.plus_ns, noise.at_least_ns)
-    return np.where(larger > 0, width, 0.0)
-
-
-def assumed_noise_total(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> float:
-    """Half-width of the sum of all categories (category -> mean on each side).
-
-    What moves together adds up; that sum and each of the others are independent and add in quadrature.
-    """
-    together, alone = 0.0, []
-    for name in sorted({*baseline, *candidate}):
-        width = float(assumed_half_width(name, baseline.get(name, 0.0), candidate.get(name, 0.0)))
-        if CAUSES[name].noise.together:
-            together += width
-        else:
-            alone.append(width)
-    return math.hypot(together, *alone)
 
 
 def moderated_noise(

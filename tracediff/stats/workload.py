@@ -46,7 +46,7 @@ def trimmed(steps: Steps, eligible: Bools) -> Bools:
 
 
 def class_shares(steps: Steps, chosen: Bools, klass: Ints) -> Floats:
-    """pi of every class, (classes,); zeros where the first two sides share none."""
+    """Pi of every class, (classes,); zeros where the first two sides share none."""
     sides = _class_weight(steps, chosen, klass)[:2]
     if len(sides) == 1:
         one = sides[0]
@@ -82,7 +82,8 @@ def _class_weight(steps: Steps, chosen: Bools, klass: Ints, classes: int = 0) ->
     found = []
     for side in range(int(steps.side.max(initial=0)) + 1):
         mine = np.flatnonzero(chosen & (steps.side == side))
-        found.append(np.bincount(klass[mine], weights=1 / per_run[steps.run[mine]], minlength=classes))
+        counts = np.bincount(klass[mine], weights=1 / per_run[steps.run[mine]], minlength=classes)
+        found.append(counts.astype(np.float64))
     return found
 
 

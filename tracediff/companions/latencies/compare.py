@@ -26,7 +26,7 @@ from tracediff.companions.latencies.model import (
     LatencyTraced,
 )
 from tracediff.companions.latencies.read import LatencyFile, read_side
-from tracediff.comparison.verdict import decide, step_estimate
+from tracediff.companions.verdict import decide, step_estimate
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
@@ -73,7 +73,7 @@ def compare_latencies(
     cells = _estimates(sides)
     counts = [sum(len(run.values) for run in side) for side in sides]
     step = step_estimate(cells, float(cells.noise[0]), Pair(*counts))
-    verdict, _ = decide(step, cells, comparable=True)
+    verdict = decide(step, cells)
     step = replace(step, power_note=power_note(step))
     if np.isnan(cells.low[0]):
         verdict = "inconclusive"  # nothing is known of how much an iteration varies

@@ -28,7 +28,7 @@ _SUMMED = 1e-3  # of a mean: trtexec adds up in float32
 _HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
 _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
 _UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
-_SAME = 0.01  # as in comparison/verdict.py
+_SAME = 0.01  # as in companions/verdict.py
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def _judged(
         np.array([_run_means(metric, side, of) for metric in known], np.float64).T
         for side, of in zip(sides, totals, strict=True)
     ]
-    cells = estimates(runs[0], runs[1], [_kind(metric, figures) for metric in known])
+    cells = estimates(runs[0], runs[1], host=[_of_host(metric, figures) for metric in known])
     if min(len(one) for one in runs) < MIN_CONFIRM:
         _within_runs(cells, known, sides)
     largest = max(float(one.mean(axis=0)[known.index(metric)]) for metric in known[:1] for one in runs)
@@ -185,11 +185,11 @@ def _within_runs(cells: Estimates, known: Sequence[str], sides: Sequence[Sequenc
                 cells.low[at], cells.high[at] = low[0], high[0]
 
 
-def _kind(metric: str, figures: Sequence[TrtexecFigure]) -> str:
-    """The category whose run-to-run noise a figure is assumed to have."""
+def _of_host(metric: str, figures: Sequence[TrtexecFigure]) -> bool:
+    """Whether a figure varies from run to run as host time does, not as GPU time."""
     if metric == "throughput":
-        return "launch_api" if any(_enqueue_bound(figures, side) for side in (0, 1)) else "compute"
-    return {"enqueue": "launch_api", "h2d": "memcpy", "d2h": "memcpy"}.get(metric, "compute")
+        return any(_enqueue_bound(figures, side) for side in (0, 1))
+    return metric == "enqueue"
 
 
 def _enqueue_bound(figures: Sequence[TrtexecFigure], side: int) -> bool:

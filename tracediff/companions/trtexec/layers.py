@@ -16,12 +16,14 @@ from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
 from tracediff.kernels.myelin import decode, layer_set
 from tracediff.model import Evidence
 from tracediff.stats.estimates import Estimates, levels, of_means
-from tracediff.stats.noise import assumed_half_width, moderated_noise
+from tracediff.stats.noise import moderated_noise
 from tracediff.stats.tests import run_level_interval, run_level_p
 
 _FOREIGN = re.compile(r"ForeignNode\[(.*)\]", re.DOTALL)
 _REFORMAT = "reformat "
 _NAMELESS = "unnamed "
+_ASSUMED, _LEAST_NS = 0.02, 1_000.0  # what GPU time may differ by from run to run: a part of it, and at least
+_OF_HOST, _HOST_NS = 0.375, 10_000.0  # the same of host time
 _CUT = 60  # characters of a type in a sentence
 _WHATS = ("type", "precision", "tactic", "format")
 _Key: TypeAlias = tuple[bool, tuple[str, ...]]
@@ -244,19 +246,19 @@ def _levels(
             (candidate.times, [one.candidate for one in pairings]),
         )
     ]
-    cells = estimates(runs[0], runs[1], ["compute"] * len(pairings))
+    cells = estimates(runs[0], runs[1])
     return list(of_means(levels(cells, total_ns)[0], cells))
 
 
-def estimates(baseline: Floats, candidate: Floats, kinds: list[str]) -> Estimates:
+def estimates(baseline: Floats, candidate: Floats, *, host: bool | Sequence[bool] = False) -> Estimates:
     """Return the statistics of cells with a value a run, (runs, cells); noise is assumed where no side repeats.
 
     The interval is that over runs, or of the assumed noise where there are too few.
     """
     means = baseline.mean(axis=0), candidate.mean(axis=0)
-    noise = np.array(
-        [float(assumed_half_width(kind, b, c)) for kind, b, c in zip(kinds, *means, strict=True)]
-    )
+    larger = np.maximum(*means)
+    noise = np.where(larger > 0, np.maximum(_ASSUMED * larger, _LEAST_NS), 0.0)
+    noise = np.where(np.asarray(host), _OF_HOST * larger + _HOST_NS, noise)
     repeats = [runs for runs in (baseline, candidate) if len(runs) >= 2]
     if repeats:
         noise = moderated_noise(repeats, noise, len(baseline), len(candidate))
