@@ -1,7 +1,8 @@
 """CI gates: `--fail-on METRIC:+5%`, `METRIC:+200us`, `launches:+10`. A gate fails only on what can be told from noise.
 
-Metrics of time: step, a category of the accounting (gc, launch_api, ...), idle (everything but compute, comm and
-memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME, the kernels in whose name NAME occurs (`*`: anything).
+Metrics of time: step (the mean of all phases), a phase (generation, context, mixed: its typical step), a category of the accounting
+(gc, launch_api, ...), idle (everything but compute, comm and memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME,
+the kernels in whose name NAME occurs (`*`: anything).
 Metrics that are counted, a step: launches, graph_launches, kernels, syncs.
 """
 
@@ -18,7 +19,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
-from tracediff.model import CATEGORIES, GateOutcome, Gates, GateWaiver, KernelRow, Outcome, Result, Severity
+from tracediff.model import (
+    CATEGORIES,
+    GateOutcome,
+    Gates,
+    GateWaiver,
+    KernelRow,
+    Outcome,
+    Phase,
+    Result,
+    Severity,
+)
 from tracediff.model.causes import IDLE
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -26,7 +37,8 @@ _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
 _TAIL = re.compile(r"\w+\.p(50|90|99)\Z")
 _KERNEL = "kernel:"
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")
-TIMES = ("step", "idle", *CATEGORIES)
+PHASES = ("generation", "context", "mixed")
+TIMES = ("step", *PHASES, "idle", *CATEGORIES)
 # What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
 _COUNTED_IN = {
     "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
@@ -34,6 +46,7 @@ _COUNTED_IN = {
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
 _SURE = ("exact", "confirmed", "likely")
+_LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 
 
 @dataclass(frozen=True)
@@ -131,12 +144,20 @@ def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
 def _measure(metric: str, result: Result) -> _Measured | str:
     """The metric, or why it cannot be judged."""
     if metric == "step":
-        sure = result.verdict in ("regressed", "likely_regressed")
         step = result.step
+        # the phases that are slower for sure are all that is sure of a mean that may itself be noise
+        sure = step.delta_ns if step.ci_low_ns > 0 else sum(_sure(one) * one.share for one in result.phases)
         unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
+        return _Measured(step.baseline_ns, step.delta_ns, sure, unseen, step.ci_low_ns, step.ci_high_ns)
+    if metric in PHASES:
+        phase = next((one for one in result.phases if one.phase == metric and one.typical), None)
+        if phase is None or phase.typical is None:
+            return f"{metric} steps were not compared"
+        found = phase.typical
+        unseen = found.detectable_ns or found.noise_floor_ns or 0.0
         return _Measured(
-            step.baseline_ns, step.delta_ns, step.delta_ns if sure else 0.0, unseen, step.ci_low_ns, step.ci_high_ns
-        )  # fmt: skip
+            found.baseline_ns, found.delta_ns, _sure(phase), unseen, found.ci_low_ns, found.ci_high_ns
+        )
     if metric.startswith(_KERNEL):
         return _kernel(metric.removeprefix(_KERNEL).strip(), result)
     if metric in COUNTS:
@@ -154,6 +175,12 @@ def _measure(metric: str, result: Result) -> _Measured | str:
         low=books.ci_low.get(metric),  # a sum of categories has no interval of its own
         high=books.ci_high.get(metric),
     )
+
+
+def _sure(phase: Phase) -> float:
+    """The part of a phase's growth that is more than noise."""
+    slower = phase.verdict in ("regressed", "likely_regressed")
+    return phase.typical.delta_ns if slower and phase.typical is not None else 0.0
 
 
 def _count(metric: str, result: Result) -> _Measured | str:
@@ -212,8 +239,6 @@ def _tail(metric: str, result: Result) -> _Measured | None:
     """
     import numpy as np
 
-    from tracediff.stats.estimates import MIN_CONFIRM
-
     phase, quantile = metric.split(".")
     one = next((one for one in result.phases if one.phase == phase), None)
     if one is None or not one.baseline or not one.candidate:
@@ -227,7 +252,7 @@ def _tail(metric: str, result: Result) -> _Measured | None:
         [float(np.quantile(times, int(quantile[1:]) / 100)) for times in side.values()]
         for side in runs.values()
     )
-    apart = min(len(before), len(after)) >= MIN_CONFIRM and min(after) > max(before)
+    apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before)
     return _Measured(baseline, candidate - baseline, candidate - baseline if apart else 0.0)
 
 

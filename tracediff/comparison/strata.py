@@ -7,6 +7,7 @@ two. How much each step counts for is not decided here but in frame.py; a row te
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -58,17 +59,17 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     return Strata(rows, table["row"].to_list(), steps)
 
 
-def _stratum(row: dict[str, object], total: list[float]) -> Stratum:
+def _stratum(row: dict[str, Any], total: list[float]) -> Stratum:
     one, other = row["baseline_ns"], row["candidate_ns"]
     return Stratum(
         **{column: _span(row[f"{column}_low"], row[f"{column}_high"]) for column in SHAPE[1:]},
         phase=str(row["phase"]),
         level="exact" if row["exact"] else "bucket",
-        baseline_steps=int(row["baseline_steps"]),  # type: ignore[call-overload]
-        candidate_steps=int(row["candidate_steps"]),  # type: ignore[call-overload]
+        baseline_steps=int(row["baseline_steps"]),
+        candidate_steps=int(row["candidate_steps"]),
         baseline_ns=one,
         candidate_ns=other,
-        delta_ns=other - one if one is not None and other is not None else None,  # type: ignore[operator]
+        delta_ns=other - one if one is not None and other is not None else None,
         weight=float(row["weight"]),
         compared=bool(row["compared"]),
         reason="" if row["compared"] else _why(row),
@@ -77,11 +78,11 @@ def _stratum(row: dict[str, object], total: list[float]) -> Stratum:
     )
 
 
-def _part(steps: object, mean_ns: object, total_ns: float) -> float:
-    return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0  # type: ignore[operator, no-any-return]
+def _part(steps: int, mean_ns: float | None, total_ns: float) -> float:
+    return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0
 
 
-def _why(row: dict[str, object]) -> str:
+def _why(row: dict[str, Any]) -> str:
     if row["phase"] == IRREGULAR:
         return "irregular"
     if not row["baseline_steps"]:
@@ -91,7 +92,7 @@ def _why(row: dict[str, object]) -> str:
     return "other_ops"
 
 
-def _span(low: object, high: object) -> str:
+def _span(low: int | None, high: int | None) -> str:
     if low is None or high is None:
         return "?"
     return str(low) if low == high else f"{low}-{high}"
@@ -102,7 +103,7 @@ def mix(steps: pl.DataFrame, baseline_ns: float, candidate_ns: float) -> Mix:
 
     `steps`: every whole step of both sides; the others, the means of the compared steps, ns.
     """
-    raw = [float(steps["ns"].filter(steps["side"] == side).mean() or 0.0) for side in (0, 1)]
+    raw = [float(steps["ns"].filter(steps["side"] == side).to_numpy().mean()) for side in (0, 1)]
     speed = candidate_ns - baseline_ns
     return Mix(raw[0], raw[1], raw[1] - raw[0] - speed, speed)
 
