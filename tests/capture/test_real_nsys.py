@@ -12,6 +12,7 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ WHY_NOT = why_not()
 pytestmark = [pytest.mark.nsys, pytest.mark.slow, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
 
-def plan(folder: Path, planted: str) -> Path:
-    program = f"{PYTHON} -m tracediff.capture.workloads.mini_serve --dry-run --steps 60 --report {{run}}/emulator.json"
+def plan(folder: Path, planted: str, always: str = "") -> Path:
+    program = f"{PYTHON} -m tracediff.capture.workloads.mini_serve --dry-run --steps 60 --report {{run}}/emulator.json {always}"
     path = folder / "plan.toml"
     path.write_text(
         f'repeats = 2\ncontrols = 1\nkpi = "emulator.json"\nmin_free_gib = 0\ntimeout_s = 120\n'
@@ -184,3 +185,32 @@ def test_the_doctor_sees_ranges_and_the_gil() -> None:
     assert checks["trial"]["status"] == "ok", checks["trial"]
     assert checks["NVTX"]["status"] == "ok", checks["NVTX"]
     assert checks["GIL trace"]["status"] == "ok", checks["GIL trace"]
+
+
+def labels_of(folder: Path) -> list[str]:
+    """The step labels in the export of a run, in order."""
+    with closing(sqlite3.connect(folder / "report.sqlite")) as db:
+        rows = db.execute(
+            "SELECT coalesce(n.text, s.value) AS label FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
+            " WHERE label LIKE '%_forward_step%' ORDER BY n.start"
+        )
+        return [label for (label,) in rows]
+
+
+def test_the_same_traffic_gives_both_runs_of_a_pair_the_same_steps(tmp_path: Path) -> None:
+    run(
+        "capture",
+        plan(tmp_path, "--work-us 200", always="--traffic"),
+        "-o",
+        tmp_path / "bundle",
+        "--same-traffic",
+    )
+    runs = {
+        (one["side"], one["repeat"]): labels_of(tmp_path / "bundle" / one["folder"])
+        for one in manifest_of(tmp_path / "bundle")["runs"]
+        if one["kind"] == "profiled"
+    }
+    assert len(runs["baseline", 1]) > 20
+    assert runs["baseline", 1] == runs["candidate", 1]
+    assert runs["baseline", 2] == runs["candidate", 2]
+    assert runs["baseline", 1] != runs["baseline", 2]

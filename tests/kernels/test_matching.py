@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, match_kernels
+from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, match_kernels
 
 GEMM_A = "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"
 GEMM_B = "nvjet_sm90_tst_128x16_64x11_4x1_v_bz_TNT"  # the same template, another tile
@@ -29,13 +29,18 @@ def keys(*names: str) -> list[OpKey]:
     return [OpKey(*name.split("@")) for name in names]  # name@grid@block
 
 
+def phase(sequences: dict[tuple[str, ...], int], *more: str) -> PhaseOps:
+    """A phase from names; `more`: ops outside the sequences."""
+    of_ops = {tuple(keys(*names)): steps for names, steps in sequences.items()}
+    return PhaseOps(of_ops, {op for sequence in of_ops for op in sequence} | set(keys(*more)))
+
+
 def match(one, other, **more_ops):
     """Match two sequences of one phase; `more_ops`: ops seen besides, as `baseline=` and `candidate=`."""
-    sides = []
-    for names, name in ((one, "baseline"), (other, "candidate")):
-        sequence = keys(*names)
-        sides.append({"generation": (sequence, set(sequence) | set(keys(*more_ops.get(name, ()))))})
-    return match_kernels(*sides)
+    sides = ((one, "baseline"), (other, "candidate"))
+    return match_kernels(
+        *({"generation": phase({tuple(names): 1}, *more_ops.get(name, ()))} for names, name in sides)
+    )
 
 
 def rows(found) -> set[tuple]:
@@ -166,17 +171,14 @@ def test_an_op_rare_on_one_side_joins_the_row_that_the_other_side_has_for_it():
 
 
 def test_phases_are_aligned_apart_and_share_their_rows():
-    sequence, other = keys(GEMM_A, NORM_32), keys(GEMM_A)
-    found = match_kernels(
-        {"context": (sequence, set(sequence)), "generation": (other, set(other))},
-        {"context": (sequence, set(sequence)), "generation": (other, set(other))},
-    )
+    side = {"context": phase({(GEMM_A, NORM_32): 1}), "generation": phase({(GEMM_A,): 1})}
+    found = match_kernels(side, side)
     assert len(found.rows) == 2
     assert found.baseline["context", OpKey(GEMM_A)] == found.baseline["generation", OpKey(GEMM_A)]
 
 
 def test_a_phase_on_one_side_only():
-    found = match_kernels({"context": (keys(GEMM_A), set(keys(GEMM_A)))}, {})
+    found = match_kernels({"context": phase({(GEMM_A,): 1})}, {})
     assert rows(found) == {("removed", (GEMM_A,), ())}
     assert match_kernels({}, {}).rows == []
 

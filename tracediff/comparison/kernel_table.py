@@ -20,7 +20,7 @@ from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
-from tracediff.kernels.matching import Match, Matching, OpKey, match_kernels
+from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, match_kernels
 from tracediff.kernels.names import family
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum
 from tracediff.stats.estimator import Estimate
@@ -303,8 +303,8 @@ def _phases(part: Reduction) -> tuple[list[str], Ints]:
     return phases, phase_of
 
 
-def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
-    """Phase -> (the sequence that most of the side's exports have, every op seen in that phase)."""
+def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
+    """Phase -> its ops, with the sequences of all exports of the side."""
     sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
     ops: dict[str, set[OpKey]] = {}
     for part in side.parts:
@@ -316,12 +316,9 @@ def _ops_of_phases(side: Side) -> dict[str, tuple[Sequence[OpKey], set[OpKey]]]:
         kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
         for one in grouped(kind)[0].tolist():
             ops.setdefault(phases[one // len(keys)], set()).add(keys[one % len(keys)])
-    # ties go to the sequence that sorts first: the order of runs must not matter
-    modal = {
-        phase: min((-count, one) for one, count in counts.items())[1] for phase, counts in sequences.items()
-    }
     return {
-        phase: (modal.get(phase, ()), ops.get(phase, set())) for phase in sorted(modal.keys() | ops.keys())
+        phase: PhaseOps(sequences.get(phase, {}), ops.get(phase, set()))
+        for phase in sorted(sequences.keys() | ops.keys())
     }
 
 

@@ -1,31 +1,42 @@
-"""Kernels of one side to kernels of the other, in tiers.
+"""Kernels of one side to kernels of the other, in tiers, within equal workloads.
 
-The modal op sequences of a phase are aligned; ops that stay the same are anchors. Blocks between anchors are
-aligned again by what the kernels are: replaced one by one (`name`, `template`, `sequence`), n -> 1 (`fused`),
-1 -> n (`split`), `added`, `removed`. Kernels outside the modal sequences are matched by key. Each op of each side
-ends up in exactly one row; a kernel used in two roles is divided between rows by its uses in the sequence.
+1. A phase has several op sequences: one for each workload. Sequences that both sides have match op by op. The most
+   alike of the others are paired and aligned: ops that stay the same are anchors, and a run between two anchors is
+   aligned again by what the kernels are: replaced one by one (`name`, `template`, `sequence`), n -> 1 (`fused`),
+   1 -> n (`split`), `added`, `removed`. Unlike sequences are never aligned.
+2. GEMMs that stand at the same place of one side's sequences are one role, for the library chooses the variant by
+   shape: their rows become one row. What changed between the sides stays apart from it.
+3. Ops outside the aligned sequences join their own kind: by key, role, name, template.
+
+Each op of each side ends up in exactly one row; a kernel used in two roles is divided between rows by its uses.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import chain, product
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from tracediff.kernels import categories as kernel_categories
 from tracediff.kernels import names as kernel_names
 
-# A capture has few distinct names and blocks, and each is asked for again and again.
+# A capture has few distinct names and runs of changes, and each is asked for again and again.
 normalise = lru_cache(1 << 16)(kernel_names.normalise)
 category = lru_cache(1 << 16)(kernel_categories.category)
 
-# Longer modal sequences than this are matched by key only: alignment is quadratic in the worst case.
-MAX_SEQUENCE = 4000
-_FUSE = 6  # the most ops a fused or split block is looked for among
+MAX_SEQUENCE = 4000  # longer sequences are not aligned, which takes quadratic time
+# Sequences of a phase and side, those of most steps: each is aligned with one of the other side and one of its own.
+MOST_SEQUENCES = 32
+_CELLS = 4 * MAX_SEQUENCE**2  # of the tables that aligning them fills: a second or two
+# Sequences are unlike where fewer of the longer one's ops are in both. Under real traffic steps of one program share up
+# to 66 % of their ops with steps of other token counts, and 77 to 79 % with the same workload after a fusion.
+ALIKE = 0.7
+_FUSE = 6  # the most ops a fused or split run is looked for among
 _CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
                "removed": 0.8}  # fmt: skip
 
@@ -41,11 +52,27 @@ class OpKey:
 
 Ops: TypeAlias = tuple[OpKey, ...]
 Pair: TypeAlias = tuple[Ops, Ops]
+Shares: TypeAlias = dict[tuple[str, OpKey], list[tuple[int, float]]]
+T = TypeVar("T", bound=Hashable)
+
+
+class PhaseOps(NamedTuple):
+    """One phase of one side. sequences: ops of a step, in order -> how many steps have them; ops: every op of the phase."""
+
+    sequences: Mapping[Ops, int]
+    ops: Collection[OpKey]
+
+
+_NOTHING = PhaseOps({}, ())
 
 
 @dataclass(frozen=True)
 class Match:
-    """One row of the kernel table: these ops of the baseline are those of the candidate."""
+    """One row of the kernel table: these ops of the baseline are those of the candidate.
+
+    The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
+    block: rows that changed between the same two anchors share a number >= 0; -1: unchanged, or outside the sequences.
+    """
 
     match: str
     confidence: float
@@ -59,49 +86,403 @@ class Matching:
     """Rows, and for each side (phase, op) -> [(row, share of the op's time in that row)]; shares sum to 1."""
 
     rows: list[Match]
-    baseline: dict[tuple[str, OpKey], list[tuple[int, float]]]
-    candidate: dict[tuple[str, OpKey], list[tuple[int, float]]]
+    baseline: Shares
+    candidate: Shares
 
 
-def match_kernels(
-    baseline: dict[str, tuple[Sequence[OpKey], set[OpKey]]],
-    candidate: dict[str, tuple[Sequence[OpKey], set[OpKey]]],
-) -> Matching:
+def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
     """Match the ops of both sides.
 
-    Arguments: phase -> (modal sequence, every op seen in that phase).
+    Arguments: phase -> its ops. Of the sequences the `MOST_SEQUENCES` of most steps count, in whatever order they come.
     """
-    uses: list[tuple[str, Ops, Ops]] = []  # phase, baseline ops, candidate ops
-    for phase in sorted(baseline.keys() | candidate.keys()):
-        one, all_one = baseline.get(phase, ((), set()))
-        other, all_other = candidate.get(phase, ((), set()))
-        aligned = _align(list(one), list(other)) if max(len(one), len(other)) <= MAX_SEQUENCE else []
-        uses += [(phase, *pair) for pair in aligned]
-        seen_one = {op for pair in aligned for op in pair[0]}
-        seen_other = {op for pair in aligned for op in pair[1]}
-        uses += [
-            (phase, *pair)
-            for pair in _by_key(all_one - seen_one, all_other - seen_other, seen_one, seen_other)
-        ]
-    return _rows(uses)
+    phases = {
+        phase: _Phase.of(baseline.get(phase, _NOTHING), candidate.get(phase, _NOTHING))
+        for phase in sorted(baseline.keys() | candidate.keys())
+    }
+    aligned = {phase: _align_phase(one) for phase, one in phases.items()}
+    own = _on_both_sides(chain.from_iterable(aligned.values()))
+    own = own.union(*(one.settled for one in phases.values()))
+    rows: list[Match] = []
+    numbers: dict[frozenset[Pair], int] = {}
+    blocks: _Union[int] = _Union()
+    shares: tuple[Shares, Shares] = ({}, {})
+    for phase, one in phases.items():
+        books = _Books(one)
+        books.add_aligned(aligned[phase], own)
+        books.add_outside()
+        for side in (0, 1):
+            for variants in _variants(one.sequences[side]):
+                books.one_role(side, *variants)
+        books.find_homes()
+        row_of: dict[Pair, int] = {}
+        for pairs in books.rows.groups():
+            number = numbers.setdefault(frozenset(pairs), len(rows))
+            if number == len(rows):
+                rows.append(books.match(pairs))
+            row_of.update(dict.fromkeys(pairs, number))
+        for changed in books.runs.values():
+            for pair in changed:
+                blocks.join(row_of[changed[0]], row_of[pair])
+        for side in (0, 1):
+            for op, counts in books.uses[side].items():
+                shares[side][phase, op] = _shares(counts, row_of)
+    for block, members in enumerate(blocks.groups()):
+        for number in members:
+            rows[number] = replace(rows[number], block=block)
+    return Matching(rows, *shares)
 
 
-def _align(one: list[OpKey], other: list[OpKey]) -> list[Pair]:
+def _shares(counts: Counter[Pair], row_of: Mapping[Pair, int]) -> list[tuple[int, float]]:
+    rows: Counter[int] = Counter()
+    for pair, count in counts.items():
+        rows[row_of[pair]] += count
+    return [(row, count / rows.total()) for row, count in sorted(rows.items())]
+
+
+class _Union(Generic[T]):
+    """Disjoint sets; the order of joining does not matter, only that of first mention orders the groups."""
+
+    def __init__(self) -> None:
+        self._parent: dict[T, T] = {}
+
+    def find(self, one: T) -> T:
+        while self._parent.setdefault(one, one) != one:
+            self._parent[one] = one = self._parent[self._parent[one]]
+        return one
+
+    def join(self, one: T, other: T) -> None:
+        self._parent[self.find(other)] = self.find(one)
+
+    def groups(self) -> list[list[T]]:
+        found: dict[T, list[T]] = {}
+        for one in list(self._parent):
+            found.setdefault(self.find(one), []).append(one)
+        return list(found.values())
+
+
+# The sequences of a phase.
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A phase of both sides. several: it has several workloads; settled: ops that nothing replaces."""
+
+    ops: tuple[set[OpKey], set[OpKey]]
+    sequences: tuple[dict[Ops, int], dict[Ops, int]]
+    several: bool
+    settled: set[OpKey]
+
+    @classmethod
+    def of(cls, one: PhaseOps, other: PhaseOps) -> _Phase:
+        ops = tuple({*side.ops, *chain.from_iterable(side.sequences)} for side in (one, other))
+        sequences = _most_common(one.sequences), _most_common(other.sequences)
+        # Between steps of several workloads a count may differ for the workload alone. GEMMs are told apart by role.
+        several = any(len(each) > 1 for each in sequences)
+        settled = {op for op in ops[0] & ops[1] if several and category(op.name) != "gemm"}
+        return cls((ops[0], ops[1]), sequences, several, settled)
+
+
+class _Use(NamedTuple):
+    """A pair of an alignment. steps: of either side that have it; run: of changes between two anchors, -1: an anchor."""
+
+    pair: Pair
+    steps: tuple[int, int]
+    run: int
+
+
+def _most_common(sequences: Mapping[Ops, int]) -> dict[Ops, int]:
+    """Most steps first; ties by content, so that the order of runs does not matter."""
+    found: dict[Ops, int] = {}
+    cells = 0
+    for sequence, steps in sorted(sequences.items(), key=lambda one: (-one[1], one[0])):
+        cells += len(sequence) ** 2 if len(sequence) <= MAX_SEQUENCE else 0
+        if len(found) < MOST_SEQUENCES and cells <= _CELLS:
+            found[sequence] = steps
+    return found
+
+
+def _align_phase(phase: _Phase) -> list[_Use]:
+    one, other = phase.sequences
+    uses = []
+    run = 0
+    for mine, theirs in _counterparts(one, other):
+        steps = one[mine], other[theirs]
+        pairs = [((op,), (op,)) for op in mine] if mine == theirs else _align(mine, theirs, phase.settled)
+        for pair in pairs:
+            anchor = pair[0] == pair[1]
+            run += anchor
+            uses.append(_Use(pair, steps, -1 if anchor else run))
+        run += 1
+    return uses
+
+
+def _counterparts(one: dict[Ops, int], other: dict[Ops, int]) -> list[tuple[Ops, Ops]]:
+    """Sequences of equal workloads, each at most once.
+
+    What most steps of either side do is one workload, whatever was rewritten. Of the other sequences that one side alone
+    has, the most alike are paired first.
+    """
+    mine, theirs = ([each for each in side if len(each) <= MAX_SEQUENCE] for side in (one, other))
+    mine, theirs = [each for each in mine if each not in other], [each for each in theirs if each not in one]
+    most = [
+        [number for number, each in enumerate(alone) if 2 * side[each] > sum(side.values())]
+        for alone, side in ((mine, one), (theirs, other))
+    ]
+    counts = [[Counter(each) for each in alone] for alone in (mine, theirs)]
+    ranked = []
+    for (i, a), (j, b) in product(enumerate(mine), enumerate(theirs)):
+        overlap = _overlap(counts[0][i], counts[1][j])
+        if overlap >= ALIKE:
+            # ties by content, either side first
+            ranked.append((-overlap, -min(one[a], other[b]), min(a, b), max(a, b), (i, j)))
+    free = set(range(len(mine))), set(range(len(theirs)))
+    found = [(each, each) for each in one if each in other]
+    for i, j in [*product(*most), *(rank[-1] for rank in sorted(ranked))]:
+        if i in free[0] and j in free[1]:
+            free[0].remove(i)
+            free[1].remove(j)
+            found.append((mine[i], theirs[j]))
+    return found
+
+
+def _overlap(one: Counter[T], other: Counter[T]) -> float:
+    """The share of the longer sequence's elements that both have, wherever they stand."""
+    return (one & other).total() / max(one.total(), other.total(), 1)
+
+
+def _on_both_sides(uses: Iterable[_Use]) -> set[OpKey]:
+    """Ops that one side alone has somewhere, and that the other side has too: their row's count changes."""
+    lone: tuple[set[OpKey], set[OpKey]] = (set(), set())
+    exact: set[OpKey] = set()
+    for (one, other), *_ in uses:
+        if one == other:
+            exact.update(one)
+        elif not one or not other:
+            lone[bool(other)].update(one or other)
+    return exact | (lone[0] & lone[1])
+
+
+def _variants(sequences: Iterable[Ops]) -> list[tuple[OpKey, OpKey]]:
+    """GEMMs that stand at the same place of sequences of one side, as pairs.
+
+    Each sequence is aligned with the most alike before it, by template. A GEMM that both sequences launch equally often
+    was not chosen by shape: it only stands elsewhere.
+    """
+    found: dict[tuple[OpKey, OpKey], None] = {}
+    before: list[tuple[Ops, list[str], Counter[OpKey], Counter[str]]] = []
+    for one in sequences:
+        if len(one) > MAX_SEQUENCE:
+            continue
+        kinds = [_kind(op) for op in one]
+        counts, of_kinds = Counter(one), Counter(kinds)
+        alike = [(_overlap(of_kinds, theirs[3]), _overlap(counts, theirs[2])) for theirs in before]
+        if alike and max(alike)[0] >= ALIKE:
+            other, other_kinds, other_counts, _ = before[alike.index(max(alike))]
+            for i, j in _common(kinds, other_kinds):
+                pair = one[i], other[j]
+                chosen = any(counts[op] != other_counts[op] for op in pair)
+                if kinds[i] == "gemm" and one[i] != other[j] and chosen:
+                    found[pair] = None
+        before.append((one, kinds, counts, of_kinds))
+    return list(found)
+
+
+def _kind(op: OpKey) -> str:
+    """The template, one for all GEMMs."""
+    return "gemm" if category(op.name) == "gemm" else normalise(op.name)
+
+
+# Rows of a phase.
+
+
+class _Books:
+    """The pairs of a phase.
+
+    rows: pairs that are one row; uses: of each side, op -> the pairs that it stands in, with weights; runs: the changed
+    pairs between two anchors.
+    """
+
+    def __init__(self, phase: _Phase) -> None:
+        self._phase = phase
+        self.rows: _Union[Pair] = _Union()
+        self.uses: tuple[dict[OpKey, Counter[Pair]], dict[OpKey, Counter[Pair]]] = ({}, {})
+        self.runs: dict[int, list[Pair]] = {}
+        self._strays: dict[tuple[int, OpKey], None] = {}  # side, op: alone, without a sign of a change
+
+    def _use(self, side: int, op: OpKey, pair: Pair, weight: int) -> None:
+        self.rows.find(pair)
+        self.uses[side].setdefault(op, Counter())[pair] += weight
+
+    def add_aligned(self, uses: Iterable[_Use], own: Collection[OpKey]) -> None:
+        """Add the aligned sequences. `own`: ops that are never added or removed."""
+        names = [{op.name for op in ops if self._phase.several} for ops in self._phase.ops]
+        for pair, steps, run in uses:
+            lone = pair[0] or pair[1]
+            kept = (lone, lone) if not all(pair) and lone[0] in own else pair
+            for side in (0, 1):
+                for op in pair[side]:
+                    self._use(side, op, kept, steps[side])
+            if kept[0] != kept[1]:
+                self.runs.setdefault(run, []).append(kept)
+            side = int(not kept[0])
+            if not all(kept) and lone[0].name in names[1 - side]:
+                self._strays[side, lone[0]] = None
+
+    def add_outside(self) -> None:
+        """Add the ops outside the aligned sequences: each with its own key where the other side has it, else alone."""
+        known = [set(uses) for uses in self.uses]
+        outside = [ops - seen for ops, seen in zip(self._phase.ops, known, strict=True)]
+        for op in sorted(outside[0] | outside[1]):
+            for side in (0, 1):
+                if op not in outside[side]:
+                    continue
+                if op in outside[1 - side]:
+                    self._use(side, op, ((op,), (op,)), 1)
+                    continue
+                self._use(side, op, _alone(side, op), 1)
+                if op in known[1 - side]:
+                    self.rows.join(self._main(1 - side, op), _alone(side, op))
+                else:
+                    self._strays[side, op] = None
+
+    def one_role(self, side: int, one: OpKey, other: OpKey) -> None:
+        """Make one row of the pairs of two ops of one side, each kind of change apart.
+
+        An op that stands alone everywhere joins the other one's main pair.
+        """
+        ops = [op for op in (one, other) if any(map(_changes, self.uses[side][op]))]
+        if len(ops) == 1:
+            alone = other if ops[0] == one else one
+            for pair in self.uses[side][alone]:
+                self.rows.join(self._main(side, ops[0]), pair)
+        first: dict[str, Pair] = {}
+        kinds = [{_changes(pair) for pair in self.uses[side][op]} for op in (one, other)]
+        for pair in chain(self.uses[side][one], self.uses[side][other]):
+            if _changes(pair) in kinds[0] & kinds[1]:
+                self.rows.join(first.setdefault(_changes(pair), pair), pair)
+
+    def find_homes(self) -> None:
+        """Join the ops outside that still stand alone to their own name, then their own template, of either side."""
+        for key in (_name, _template):
+            settled = {
+                pair
+                for pairs in self.rows.groups()
+                if any(map(_changes, pairs)) or len({bool(one) for one, _ in pairs}) == 2
+                for pair in pairs
+            }
+            homeless = [one for one in self._strays if _alone(*one) not in settled]
+            known = [self._by_key(side, key, homeless) for side in (0, 1)]
+            groups: dict[str, tuple[list[Pair], list[Pair]]] = {}
+            for side, op in homeless:
+                groups.setdefault(key(op), ([], []))[side].append(_alone(side, op))
+            for text, group in groups.items():
+                alone = [*group[0], *group[1]]
+                if not all(group):  # the other side has it inside its sequences, or nowhere
+                    side = int(not group[0])
+                    alone += [
+                        self._main(at, known[at][text]) for at in (side, 1 - side) if text in known[at]
+                    ][:1]
+                for pair in alone:
+                    self.rows.join(alone[0], pair)
+
+    def match(self, pairs: Sequence[Pair]) -> Match:
+        """The row of some pairs."""
+        one, other = (self._ops(side, pairs) for side in (0, 1))
+        tier = _tier(one, other, pairs)
+        return Match(tier, _CONFIDENCE[tier], one, other)
+
+    def _ops(self, side: int, pairs: Sequence[Pair]) -> Ops:
+        weights: Counter[Ops] = Counter()
+        for pair in pairs:
+            of_side: Ops = pair[side]
+            weights[of_side] += sum(self.uses[side].get(op, Counter())[pair] for op in set(of_side))
+        ordered = sorted(weights, key=lambda part: (-weights[part], part))
+        return tuple(chain.from_iterable(ordered))
+
+    def _main(self, side: int, op: OpKey) -> Pair:
+        """Where an op stands most: with itself, if anywhere."""
+        uses = self.uses[side][op]
+        return max(uses, key=lambda pair: (pair[0] == pair[1], uses[pair], sorted(pair)))
+
+    def _by_key(
+        self, side: int, key: Callable[[OpKey], str], homeless: Sequence[tuple[int, OpKey]]
+    ) -> dict[str, OpKey]:
+        """Key -> the most used op of a side that has a row; by template only GEMMs, whose variants are many."""
+        alone = {op for at, op in homeless if at == side}
+        uses = self.uses[side]
+        ops = [op for op in uses if op not in alone and (key is _name or category(op.name) == "gemm")]
+        return {key(op): op for op in sorted(ops, key=lambda op: (uses[op].total(), op))}
+
+
+def _name(op: OpKey) -> str:
+    return op.name
+
+
+def _template(op: OpKey) -> str:
+    return normalise(op.name)
+
+
+def _alone(side: int, op: OpKey) -> Pair:
+    return ((), (op,)) if side else ((op,), ())
+
+
+def _changes(pair: Pair) -> str:
+    """How the number of ops changes; '' where one side has none."""
+    if not all(pair):
+        return ""
+    return "fused" if len(pair[0]) > 1 else "split" if len(pair[1]) > 1 else "single"
+
+
+def _tier(one: Ops, other: Ops, pairs: Sequence[Pair]) -> str:
+    """What became of the ops of a row with these pairs."""
+    if not one:
+        return "added"
+    if not other:
+        return "removed"
+    if set(one) == set(other) and all(pair[0] == pair[1] for pair in pairs if all(pair)):
+        return "exact"
+    if {op.name for op in one} == {op.name for op in other}:
+        return "name"
+    kinds = {_changes(pair) for pair in pairs}
+    if kinds & {"fused", "split"}:
+        return "fused" if "fused" in kinds else "split"
+    return "template" if set(map(_template, one)) == set(map(_template, other)) else "sequence"
+
+
+# One sequence to another.
+
+
+def _align(one: Ops, other: Ops, settled: Collection[OpKey] = ()) -> list[Pair]:
+    """Pairs in order, those of ops that only moved at the end. `settled`: ops that nothing else replaces."""
     if other < one:  # both ways round the same alignment: swapping the sides must only swap the pairs
-        return [(a, b) for b, a in _align(other, one)]
+        return [(a, b) for b, a in _align(other, one, settled)]
+    anchors = _common(one, other)
+    left = [Counter(ops) - Counter(one[a] for a, _ in anchors) for ops in (one, other)]
+    moved = left[0] & left[1]
+    still = moved.copy(), moved.copy()
     pairs: list[Pair] = []
     i = j = 0
-    for a, b in _common(one, other):
-        pairs += [*_align_block(tuple(one[i:a]), tuple(other[j:b])), ((one[a],), (other[b],))]
+    for a, b in [*anchors, (len(one), len(other))]:
+        run: tuple[list[OpKey], list[OpKey]] = ([], [])
+        for side, ops in enumerate((one[i:a], other[j:b])):
+            for op in ops:
+                if still[side][op]:
+                    still[side][op] -= 1
+                elif op in settled:
+                    pairs.append(_alone(side, op))
+                else:
+                    run[side].append(op)
+        pairs += _align_run(tuple(run[0]), tuple(run[1]))
+        pairs += [((op,), (op,)) for op in one[a : a + 1]]
         i, j = a + 1, b + 1
-    return pairs + _align_block(tuple(one[i:]), tuple(other[j:]))
+    return pairs + [((op,), (op,)) for op in sorted(moved.elements())]
 
 
-def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
+def _common(one: Sequence[T], other: Sequence[T]) -> list[tuple[int, int]]:
     """Positions of a longest common subsequence, by rows of whole vectors: quadratic, but never worse."""
-    ids = {op: number for number, op in enumerate(dict.fromkeys((*one, *other)))}
-    a = np.array([ids[op] for op in one], np.int32)
-    b = np.array([ids[op] for op in other], np.int32)
+    ids = {each: number for number, each in enumerate(dict.fromkeys((*one, *other)))}
+    a = np.array([ids[each] for each in one], np.int32)
+    b = np.array([ids[each] for each in other], np.int32)
     # length[i][j]: of the longest common subsequence of one[i:] and other[j:]
     length = np.zeros((len(a) + 1, len(b) + 1), np.int16)
     for i in range(len(a) - 1, -1, -1):
@@ -122,11 +503,11 @@ def _common(one: list[OpKey], other: list[OpKey]) -> list[tuple[int, int]]:
 
 
 @lru_cache(1 << 12)
-def _align_block(one: Ops, other: Ops) -> list[Pair]:
-    """Cheapest way to turn one block into the other; costs say what an engineer would call it."""
+def _align_run(one: Ops, other: Ops) -> list[Pair]:
+    """Cheapest way to turn one run into the other; costs say what an engineer would call it."""
     # Beyond a size it is a wholesale rewrite (another attention backend, a compiled model): position says nothing any more.
     if not one or not other or len(one) * len(other) > 10_000:
-        return _apart(one, other)
+        return [_alone(0, op) for op in one] + [_alone(1, op) for op in other]
     best: dict[tuple[int, int], tuple[float, tuple[int, int]]] = {(0, 0): (0.0, (0, 0))}
     for i in range(len(one) + 1):
         for j in range(len(other) + 1):
@@ -194,78 +575,3 @@ def _merge_cost(many: Ops, single: OpKey) -> float:
     if kind in kinds or kind == "other":
         return 0.4 + 0.25 * len(many)
     return impossible
-
-
-def _apart(one: Iterable[OpKey], other: Iterable[OpKey]) -> list[Pair]:
-    """Every op alone: removed, added."""
-    return [((op,), ()) for op in one] + [((), (op,)) for op in other]
-
-
-def _by_key(one: set[OpKey], other: set[OpKey], seen_one: set[OpKey], seen_other: set[OpKey]) -> list[Pair]:
-    """Ops outside the modal sequence: same key, same name, same template, else alone.
-
-    An op that the other side has inside its modal sequence (`seen_*`) joins the row that it has there.
-    """
-    same = [*sorted(one & seen_other), *sorted(other & seen_one)]
-    one, other = one - seen_other, other - seen_one
-    pairs: list[Pair] = [((op,), (op,)) for op in (*same, *sorted(one & other))]
-    one, other = one - other, other - one
-    for key in (str, normalise):  # of the name
-        groups: dict[str, tuple[list[OpKey], list[OpKey]]] = {}
-        for side, ops in enumerate((one, other)):
-            for op in sorted(ops):
-                groups.setdefault(key(op.name), ([], []))[side].append(op)
-        for mine, theirs in groups.values():
-            if mine and theirs:
-                pairs.append((tuple(mine), tuple(theirs)))
-                one, other = one - set(mine), other - set(theirs)
-    return pairs + _apart(sorted(one), sorted(other))
-
-
-def _rows(uses: list[tuple[str, Ops, Ops]]) -> Matching:
-    # an op added (or removed) that the other side also has stays with its own kind: the row's count changes
-    own = {one for _, one, other in uses if one == other and len(one) == 1}
-    identity: dict[Pair, int] = {}
-    rows: list[Match] = []
-    counts: tuple[Counter[tuple[str, OpKey, int]], Counter[tuple[str, OpKey, int]]] = (Counter(), Counter())
-    for phase, one, other in uses:
-        lone = one or other
-        pair = (one, other) if (one and other) or lone not in own else (lone, lone)
-        if pair not in identity:
-            identity[pair] = len(rows)
-            tier = _tier(*pair)
-            rows.append(Match(tier, _CONFIDENCE[tier], *pair))
-        for side, ops in enumerate((one, other)):
-            for op in ops:
-                counts[side][phase, op, identity[pair]] += 1
-    return Matching(rows, _shares(counts[0]), _shares(counts[1]))
-
-
-def _shares(counts: Counter[tuple[str, OpKey, int]]) -> dict[tuple[str, OpKey], list[tuple[int, float]]]:
-    totals: Counter[tuple[str, OpKey]] = Counter()
-    for (phase, op, _), count in counts.items():
-        totals[phase, op] += count
-    shares: dict[tuple[str, OpKey], list[tuple[int, float]]] = {}
-    for (phase, op, row), count in sorted(counts.items()):
-        shares.setdefault((phase, op), []).append((row, count / totals[phase, op]))
-    return shares
-
-
-def _tier(one: Ops, other: Ops) -> str:
-    if not one:
-        return "added"
-    if not other:
-        return "removed"
-    if one == other:
-        return "exact"
-    if {op.name for op in one} == {op.name for op in other}:
-        return "name"
-    if {normalise(op.name) for op in one} == {normalise(op.name) for op in other} and (
-        len(one) == len(other) or min(len(one), len(other)) > 1
-    ):
-        return "template"
-    if len(one) > 1 and len(other) == 1:
-        return "fused"
-    if len(one) == 1 and len(other) > 1:
-        return "split"
-    return "sequence"

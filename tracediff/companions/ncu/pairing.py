@@ -10,7 +10,7 @@ from math import gcd
 
 from tracediff.companions import figures as text
 from tracediff.kernels.categories import category
-from tracediff.kernels.matching import Match, OpKey, match_kernels, normalise
+from tracediff.kernels.matching import Match, OpKey, PhaseOps, match_kernels, normalise
 from tracediff.model import KernelRow
 
 _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip
@@ -113,7 +113,9 @@ def _by_name(
         _round([key for key in launches if key in keys])
         for launches, keys in ((baseline, set(one)), (candidate, set(other)))
     ]
-    found = match_kernels({"": (rounds[0], set(one))}, {"": (rounds[1], set(other))})
+    found = match_kernels(
+        {"": PhaseOps({tuple(rounds[0]): 1}, one)}, {"": PhaseOps({tuple(rounds[1]): 1}, other)}
+    )
     return [pairing for row in found.rows for pairing in _unmerged(row)]
 
 
