@@ -272,12 +272,13 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], runs: tuple[int, ...], lay
         host += share * ordinary * found.typical.estimate.host_speed
         scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
         for side, (there, own) in enumerate(zip(rest.runs, rest.values, strict=True)):
+            of_runs = own[:, :cells]
+            if side < 2:  # without what a slower host costs
+                of_runs = of_runs - (found.typical.sample.values[side] - found.typical.estimate.values[side])
             # what a run without such steps would have taken, is the mean of its side
-            filled = np.repeat(rest.means[side][None, :cells], runs[side], axis=0)
-            filled[there] = own[:, :cells]
-            if side < 2:
-                apart = found.typical.sample.values[side] - found.typical.estimate.values[side]
-                filled[there] -= apart
+            middle = of_runs.mean(axis=0) if len(there) else np.zeros(cells)
+            filled = np.repeat(middle[None], runs[side], axis=0)
+            filled[there] = of_runs
             values[side] += share * (ordinary * filled + found.steps.start_share * found.start[side])
             variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
     sample = Sample(

@@ -298,6 +298,9 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     starts = weights(every, start, plain, np.ones(1)) if start.any() else np.zeros(len(side))
     has_start = all(starts[side == one].any() for one in sides)
     typical_weight = weights(every, typical, klass, share)
+    # a run without typical steps says nothing of what rare ones add
+    known = np.bincount(frame.run_number, weights=typical_weight, minlength=sum(frame.runs)) > 0
+    rest = rest & known[frame.run_number]
     found = PhaseSteps(
         phase=phase,
         typical=typical_weight,

@@ -41,9 +41,9 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     # of both sides alike: the side with more calls must not decide what a function usually takes
     usual = (
         table.filter(pl.col("side") < 2)
-        .group_by("api", "side")
+        .group_by("api", "side", maintain_order=True)
         .agg(usual=mean)
-        .group_by("api")
+        .group_by("api", maintain_order=True)
         .agg(pl.col("usual").mean())
     )
     of_steps = (

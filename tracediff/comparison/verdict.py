@@ -87,12 +87,13 @@ def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
     Westfall and Young (1993). Runs are dealt out whole; phases that other runs have are dealt out by themselves.
     """
     found: dict[str, float] = {}
-    groups: dict[tuple[int, int], list[PhaseCells]] = {}
+    groups: dict[tuple[bytes, bytes], list[PhaseCells]] = {}
     for one in phases:
         if min(one.runs) >= PERMUTE:
-            groups.setdefault(one.runs, []).append(one)
-    for runs, group in groups.items():
-        dealt = splits(runs)
+            key = one.run_numbers[0].tobytes(), one.run_numbers[1].tobytes()
+            groups.setdefault(key, []).append(one)
+    for group in groups.values():
+        dealt = splits(group[0].runs)
         t = np.stack([one.typical.permuted_step(dealt) for one in group], axis=1)
         most = t.max(axis=1)
         for column, one in enumerate(group):
@@ -123,9 +124,12 @@ def decide(
         for one in phases:
             if verdicts[one.steps.phase] in wanted:
                 return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
-        sure = ("exact", "confirmed") if wanted[0] == "regressed" else ("exact", "confirmed", "likely")
+        certain = wanted[0] == "regressed"
+        sure = ("exact", "confirmed") if certain else ("exact", "confirmed", "likely")
         for basis, part in _CARRY:
             for one in phases:
+                if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
+                    continue
                 carried = _carried(one, judged, part, sure)
                 if carried:
                     verdict = wanted[0] if carried > 0 else wanted[1]
@@ -144,7 +148,8 @@ def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -
 
 def _carried(phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str]) -> float | None:
     """The sum of sure causes of a phase where it carries the verdict: large enough, and nothing else can have moved against it."""
-    sure = _sure(judged, phase, part, levels)
+    # of an exact count, the time may be unsure
+    sure = [one for one in _sure(judged, phase, part, levels) if abs(one.delta) > one.half]
     total = sum(one.delta for one in sure)
     if abs(total) < CARRIES * phase.step_ns:
         return None

@@ -1,10 +1,12 @@
 """Differences of two sides in many cells at once, from one value per run and cell; knows nothing of traces.
 
-    delta = mean(candidate runs) - mean(baseline runs) - beta * (difference of host speed)      analysis of covariance
+    delta = mean(candidate runs) - mean(baseline runs) - beta * gap                             analysis of covariance
     s^2   = (PRIOR * s0^2 + SS) / (PRIOR + df), t with PRIOR + df degrees of freedom            moderated t (Smyth 2004)
+    error^2 = s^2 (1 / runs + 1 / runs of the other side + gap^2 / (S_zz + RIDGE))
 
-SS: squares of the runs about the mean of their side. s0: scatter that a cell of its kind and size usually has. With one
-or two runs a side the scatter of the steps is added, because so few runs may agree by chance. All times are ns per step.
+gap: difference of host speed. SS, S_zz: squares of the runs about the mean of their side, of time and of host speed. s0: scatter that a cell
+of its kind and size usually has. With one or two runs a side the scatter of the steps is added, because so few runs may agree by
+chance. All times are ns per step.
 Every function is symmetric: exchanging the sides changes the sign of delta and nothing else.
 """
 
@@ -83,7 +85,12 @@ def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
     """
     if sample.speed is None:
         return np.zeros(len(usual))
-    return np.asarray(_slope(_within(sample, _true_split(sample.runs)[None]), usual, sums)[0])
+    # side by side, so that exchanging the sides changes no bit
+    speed = [one - one.mean() for one in sample.speed]
+    apart = [one - one.mean(axis=0) for one in sample.values]
+    products = [(fast[:, None] * own).sum(axis=0) for fast, own in zip(speed, apart, strict=True)]
+    squares = np.array([[(speed[0] ** 2).sum() + (speed[1] ** 2).sum()]])
+    return np.asarray(_slope((products[0] + products[1])[None], squares, usual, sums)[0])
 
 
 def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
@@ -96,7 +103,9 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
     adjusted = _adjusted(sample, slope)
     squares, df = _squares(adjusted, sample, slope)
     variance = (PRIOR * usual_scatter**2 + squares) / (PRIOR + df)
-    error = np.sqrt(_error2(sample, variance, usual_scatter))
+    error = np.sqrt(
+        _error2(sample, variance, usual_scatter) + np.where(slope != 0, variance * _lever(sample), 0.0)
+    )
     freedom = float(PRIOR + df)
     delta = raw - slope * gap
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,6 +123,15 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
     )
 
 
+def _lever(sample: Sample) -> float:
+    """What an uncertain slope adds to the error, as a part of the variance of a run."""
+    if sample.speed is None:
+        return 0.0
+    gap = float(sample.speed[1].mean() - sample.speed[0].mean())
+    squares = [float(((one - one.mean()) ** 2).sum()) for one in sample.speed]
+    return gap**2 / (squares[0] + squares[1] + RIDGE)
+
+
 def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
     """Values of the runs as if all hosts had the mean speed of both sides."""
     if sample.speed is None:
@@ -128,7 +146,7 @@ def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
 
 def _squares(values: tuple[Floats, Floats], sample: Sample, slope: Floats) -> tuple[Floats, int]:
     """Squares of the runs about the mean of their side, and the degrees of freedom of their sum."""
-    groups = [*values] + ([sample.more] if sample.more is not None else [])
+    groups = [one for one in (*values, sample.more) if one is not None and len(one)]
     squares = sum((((one - one.mean(axis=0)) ** 2).sum(axis=0) for one in groups), start=np.zeros(len(slope)))
     return squares, sum(len(one) - 1 for one in groups)
 
@@ -200,22 +218,23 @@ def permuted_t(
     The slope is fitted anew each time: exact where the runs of both sides are exchangeable.
     """
     found = _within(sample, groups)
-    slope = _slope(found, usual_slope, sums)
+    slope = _slope(found.products, found.speed_squares, usual_slope, sums)
     squares = found.squares - 2 * slope * found.products + slope**2 * found.speed_squares
     df = len(groups[0]) - 2
-    if sample.more is not None:
+    if sample.more is not None and len(sample.more):
         squares = squares + ((sample.more - sample.more.mean(axis=0)) ** 2).sum(axis=0)
         df += len(sample.more) - 1
     variance = (PRIOR * usual_scatter**2 + np.maximum(squares, 0.0)) / (PRIOR + df)
     many = groups[0].sum(), (~groups[0]).sum()
-    error = np.sqrt(variance * (1 / many[0] + 1 / many[1]))
+    lever = np.where(slope != 0, found.gap**2 / (found.speed_squares + RIDGE), 0.0)
+    error = np.sqrt(variance * (1 / many[0] + 1 / many[1] + lever))
     delta = np.abs(found.delta - slope * found.gap)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(error > 0, delta / error, np.where(delta == 0, 0.0, np.inf))
 
 
-def _slope(found: _Within, usual: Floats, sums: Sums) -> Floats:
-    fitted = (found.products + RIDGE * np.nan_to_num(usual)) / (found.speed_squares + RIDGE)
+def _slope(products: Floats, speed_squares: Floats, usual: Floats, sums: Sums) -> Floats:
+    fitted = (products + RIDGE * np.nan_to_num(usual)) / (speed_squares + RIDGE)
     fitted = np.where(np.isnan(usual), 0.0, fitted)
     for cell, parts in sums.items():
         fitted[:, cell] = fitted[:, parts].sum(axis=1)
