@@ -112,7 +112,7 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if one.phase.steps.judged and abs(one.delta) >= MATERIAL * one.phase.step_ns
+        if not np.isnan(one.q) and abs(one.delta) >= MATERIAL * one.phase.step_ns
     ]
     candidates = _merged(candidates, facts.phase)
     candidates = with_consequences(with_synchronisation(candidates, launch.apis))

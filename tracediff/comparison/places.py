@@ -49,11 +49,12 @@ class Judgement:
     q: float
     level: Evidence
     runs: tuple[Floats, Floats]
+    wide: float  # half-width of an interval that holds for all places at once (Bonferroni)
 
     @property
     def score(self) -> float:
         """What of its time survives its uncertainty, as a part of the mean over all steps."""
-        return self.phase.steps.share * max(0.0, abs(self.delta) - self.half)
+        return self.phase.steps.share * max(0.0, abs(self.delta) - self.wide)
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def places_of(measured: Measured) -> list[Place]:
 
 def judge(measured: Measured) -> Judged:
     """Test every place in every part of every phase, corrected for their number."""
+    from scipy.special import stdtrit
+
     places = places_of(measured)
     sums = measured.layout.sums()
     groups = [
@@ -102,18 +105,21 @@ def judge(measured: Measured) -> Judged:
     found: list[tuple[PhaseCells, Part]] = []
     for phase in measured.phases:
         found += [(phase, part.grouped(groups)) for part in phase.parts]
-    p = np.concatenate([_p(phase, part) for phase, part in found]) if found else np.empty(0)
+    p = np.concatenate([_p(places, phase, part) for phase, part in found]) if found else np.empty(0)
     q = benjamini_hochberg(p)
+    tests = max(int((~np.isnan(p)).sum()), 1)
     rows = []
     first = 0
     for phase, part in found:
         own = q[first : first + len(places)]
         levels = _levels(measured, places, phase, part, own)
         of = part.estimate
+        wide = of.error * stdtrit(of.df, 1 - 0.025 / tests)
         rows += [
             Judgement(
                 place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.half[at]),
                 float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
+                float(wide[at]),
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
@@ -125,9 +131,14 @@ def judge(measured: Measured) -> Judged:
     )
 
 
-def _p(phase: PhaseCells, part: Part) -> Floats:
-    """P of every place; nan where the phase cannot be judged, or has nothing of the place."""
+def _p(places: list[Place], phase: PhaseCells, part: Part) -> Floats:
+    """The p value of every place; nan where the phase cannot be judged, or has nothing of the place.
+
+    Where steps launch what none before them did, which kernels they launch is a matter of their shapes: no test of kernels there.
+    """
     there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
+    if not phase.steps.repeated:
+        there &= np.array([place.kind != "kernels" for place in places])
     return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
 
 
@@ -147,7 +158,7 @@ def _levels(
     for at in passed.tolist():
         confirmed = sure.get(at, False) if runs >= PERMUTE else runs == FEW and q[at] < 0.01
         levels[at] = "confirmed" if confirmed else "likely"
-    if part.name == "typical":
+    if part.name == "typical" and phase.steps.repeated:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
         for at in np.flatnonzero(large).tolist():
