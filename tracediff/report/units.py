@@ -145,3 +145,49 @@ def probability(p: float | None) -> str:
     if p is None:
         return "n/a"
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+# Numbers in sentences: three significant digits, one unit a sentence.
+
+
+@dataclass(frozen=True)
+class Prose:
+    """The one unit of the times of a sentence."""
+
+    unit: str
+    factor: int
+
+    def size(self, ns: float) -> str:
+        """Write the size of a time without its sign: `92.3 us`."""
+        return f"{three_digits(abs(ns) / self.factor)} {self.unit}"
+
+    def signed(self, ns: float) -> str:
+        """Write a difference: `+92.3 us`; `0 us` has no sign."""
+        digits = three_digits(abs(ns) / self.factor)
+        sign = "" if not digits.strip("0.") else "-" if ns < 0 else "+"
+        return f"{sign}{digits} {self.unit}"
+
+
+def prose(values: Iterable[float | None]) -> Prose:
+    """Choose the unit for the times of a sentence: us below 1,000 us, ms above."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    if largest < 1e6:
+        return Prose("us", 1_000)
+    return Prose("ms", 1_000_000) if largest < 1e10 else Prose("s", 1_000_000_000)
+
+
+def three_digits(value: float) -> str:
+    """Write a number with three significant digits and no exponent, never more than three decimals: `92.3`, `5.91`, `1,730`, `0.943`."""
+    size = abs(value)
+    return (
+        f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
+        if size
+        else "0"
+    )
+
+
+def change(delta: float, base: float | None) -> str:
+    """Write a difference as a part of its base: `+9.2 %`, `12x` for more than ten times; empty without a base."""
+    if not base:
+        return ""
+    return f"{(base + delta) / base:,.0f}x" if (base + delta) / base >= 10 else percent(delta, base)

@@ -1,0 +1,443 @@
+"""The first sentence of a comparison, and those that follow it: what changed, by how much, the largest cause, how sure."""
+
+from __future__ import annotations
+
+import math
+
+from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
+from tracediff.model.causes import CAUSES as ROWS
+from tracediff.report import units
+from tracediff.report.causes import CAUSES
+from tracediff.report.titles import named, run_name
+
+WORDS: dict[Verdict, str] = {
+    "regressed": "Regressed",
+    "likely_regressed": "Likely regressed",
+    "improved": "Improved",
+    "likely_improved": "Likely improved",
+    "no_change": "No change found",
+    "inconclusive": "Inconclusive",
+    "not_comparable": "Not comparable",
+}
+SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
+HOST_SPEED = 0.03  # a host that is so much slower or faster is named
+_CERTAIN = ("exact", "confirmed")
+_SURE = (*_CERTAIN, "likely")
+_AGAINST = 0.25  # of a change: what goes the other way with this size is named
+_ODD_RUNS = 3
+
+
+def headline(result: Result) -> Headline:
+    """The first sentence of a result and what it is about."""
+    facts = result.verdict_facts
+    phase = lead(result)
+    of = _typical(phase)
+    cause = _cause(result)
+    level = cause.level if cause else "within_noise"
+    delta = facts.carried_ns if facts.carried_ns is not None else of[0]
+    text = f"{WORDS[result.verdict]}{_coverage(result)}"
+    if facts.basis == "checks":
+        failed = next((one for one in result.comparability.checks if one.status == "fail"), None)
+        text += (
+            f": {failed.message} ({failed.name})"
+            if failed
+            else ": the captures differ in more than the change"
+        )
+    elif facts.basis == "identical":
+        text += ": both sides are identical"
+    elif facts.basis == "same":
+        text += f": {_only_host(result, phase)}" if facts.host and phase else f": {_every_phase(result)}"
+    elif phase is None:
+        text += ": no phase has enough matching steps on both sides"
+    elif facts.basis == "scatter":
+        text += _scatter(result, phase)
+    elif facts.basis == "part":
+        text += _part(result, phase, cause)
+    elif facts.basis == "rare":
+        text += _rare(result, phase, cause)
+    else:
+        text += _phase(result, phase, cause)
+    return Headline(f"{text}.", cause.cause if cause else "", delta, level, facts.phase)
+
+
+def reason(result: Result) -> str:
+    """The sentences after the first: in how many runs, where else, what is certain, what to doubt."""
+    facts = result.verdict_facts
+    if facts.basis == "checks":
+        failed = [one for one in result.comparability.checks if one.status == "fail"]
+        return " ".join(f"{one.name}: {one.baseline} against {one.candidate}." for one in failed)
+    phase, cause = lead(result), _cause(result)
+    said = []
+    if facts.basis in ("phase", "part", "rare"):
+        if cause and facts.relaunched is None:
+            said += [_held(result, cause), *_elsewhere(result, cause)]
+        if facts.graph_coverage:
+            said.append(f"{relaunched(result.launch)} ({graph_share(result.launch)} of them).")
+        if facts.basis != "rare" and phase:
+            said.append(_also_rare(result, phase))
+    elif facts.basis in ("same", "scatter"):
+        said.append(_certain(result))
+    if phase:
+        said.append(_host_speed(result, phase))
+        said += _odd_runs(result)
+    said.append(_few_runs(result))
+    return " ".join(one for one in said if one)
+
+
+def lead(result: Result) -> Phase | None:
+    """The phase that the verdict is of."""
+    wanted = result.verdict_facts.phase
+    return next((one for one in result.phases if one.phase == wanted and one.typical), None)
+
+
+def per_step(result: Result, phase: str) -> str:
+    """`per generation step`; `per step` where only one phase was compared."""
+    several = sum(one.verdict is not None for one in result.phases) > 1
+    return f"per {phase} step" if several and phase not in ("", "step") else "per step"
+
+
+def graph_share(launch: Launch) -> str:
+    """The part of the kernels that CUDA graphs launch, on both sides."""
+    return f"{100 * launch.baseline.graph_coverage:.0f} -> {100 * launch.candidate.graph_coverage:.0f} %"
+
+
+def relaunched(launch: Launch) -> str:
+    """How the way of launching changed."""
+    if launch.candidate.graph_coverage > launch.baseline.graph_coverage:
+        return "CUDA graphs launch the kernels now"
+    return "CUDA graphs no longer launch the kernels"
+
+
+def detectable(phase: Phase | None) -> str:
+    """The smallest change that these runs can show, in percent; empty where it is not known."""
+    typical = phase.typical if phase else None
+    if typical is None or not typical.detectable_ns or not typical.baseline_ns:
+        return ""
+    return f"{100 * typical.detectable_ns / typical.baseline_ns:.1f} %"
+
+
+# First sentences.
+
+
+def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
+    delta, base = _typical(phase)
+    prose = units.prose([delta])
+    text = f": {_change(delta, base, prose)} {per_step(result, phase.phase)}"
+    facts = result.verdict_facts
+    if facts.relaunched is not None:
+        return (
+            f"{text}, {_of_it(facts.relaunched.delta_ns, delta, prose)} because {relaunched(result.launch)}"
+        )
+    if cause is None:
+        rows = [one for one in _rows(result, phase.phase, "typical") if one.delta_ns * delta > 0]
+        largest = max(rows, key=lambda one: abs(one.delta_ns), default=None)
+        return f"{text}, no single cause is certain" + (f"; {_largest(largest, prose)}" if largest else "")
+    return text + _cause_clause(result, phase.phase, cause, delta, prose)
+
+
+def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
+    """What part of a change a cause is, what goes the other way, and a larger estimate that is not certain."""
+    rows = _rows(result, phase, cause.part)
+    words = f"{'likely ' if cause.level == 'likely' and result.verdict in ('regressed', 'improved') else ''}"
+    share = cause.share
+    if cause.where.rank is not None:  # the size is of that rank, the total of all
+        text = f"; {words}{_named(cause, prose)} on rank {cause.where.rank}: {prose.signed(cause.delta_ns)}"
+    elif share is not None and 0 < share <= 1.15:
+        text = f", {words}{_of_it(cause.delta_ns, total, prose, share)} {_named(cause, prose)}"
+    elif share is not None and share > 0:
+        text = f"; {words}{_named(cause, prose)}: {prose.signed(cause.delta_ns)}"
+    else:
+        return f", although {words}{_named(cause, prose)} changed by {prose.signed(cause.delta_ns)}"
+    against = [
+        one
+        for one in rows
+        if one.level in _SURE and one.delta_ns * total < 0 and abs(one.delta_ns) >= _AGAINST * abs(total)
+    ]
+    if against:
+        together = math.fsum(one.delta_ns for one in against)
+        more = f" and {len(against) - 1} more go" if len(against) > 1 else " goes"
+        text += f", while {_named(against[0], prose)}{more} the other way ({prose.signed(together)})"
+    unsure = max(
+        (one for one in rows if one.level == "within_noise"), key=lambda one: abs(one.delta_ns), default=None
+    )
+    if unsure and abs(unsure.delta_ns) > abs(cause.delta_ns):
+        text += f"; {_largest(unsure, prose)}"
+    return text
+
+
+def _largest(one: Finding, prose: units.Prose) -> str:
+    return f"the largest estimate, {_named(one, prose)} ({prose.signed(one.delta_ns)}), is within noise"
+
+
+def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
+    delta, base = _typical(phase)
+    half = _half(phase)
+    carried = result.verdict_facts.carried_ns or 0.0
+    prose = units.prose([carried, delta, half])
+    per = per_step(result, phase.phase)
+    if cause and abs(cause.delta_ns - carried) <= 0.15 * abs(carried):
+        text = f": {_named(cause, prose)} {_change(cause.delta_ns, base, prose)} {per}"
+    else:
+        text = f": certain causes add up to {_change(carried, base, prose)} {per}"
+        text += f", {_of_it(cause.delta_ns, carried, prose)} {_named(cause, prose)}" if cause else ""
+    return f"{text}; the total, {prose.signed(delta)} ± {prose.size(half)}, is too noisy to show it"
+
+
+def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
+    carried = result.verdict_facts.carried_ns or 0.0
+    prose = units.prose([carried])
+    unchanged = {"no_change": "the typical step is unchanged"}.get(
+        str(phase.verdict), "the typical step is within noise"
+    )
+    steps = "steps" if phase.phase == "step" else f"{phase.phase} steps"
+    text = " in rare steps: "
+    rare = cause.facts.rare if cause else None
+    if cause and rare:
+        some, of = rare.candidate_steps, rare.candidate_of
+        if rare.baseline_steps > rare.candidate_steps:
+            some, of = rare.baseline_steps, rare.baseline_of
+            text += f"{_often(rare.candidate_steps)} of about {of:.0f} {steps} per run have"
+            before = f"{_often(some)} before"
+        else:
+            text += f"{_often(some)} of about {of:.0f} {steps} per run have"
+            before = f"{_often(rare.baseline_steps)} before"
+        text += f" {_named(cause, prose)}, {before}; "
+    elif cause:
+        text += f"{_named(cause, prose)}; "
+    return f"{text}{prose.signed(carried)} per mean step, {unchanged}"
+
+
+def _often(count: float) -> str:
+    if count < 0.05:
+        return "none"
+    return f"{count:.0f}" if abs(count - round(count)) < 0.05 or count >= 10 else f"{count:.1f}"
+
+
+def _scatter(result: Result, phase: Phase) -> str:
+    facts = result.verdict_facts
+    if facts.host:
+        return f": {_only_host(result, phase)}"
+    least = detectable(phase)
+    name = "step" if phase.phase == "step" else phase.phase
+    text = f": {_every_phase(result, first=phase.phase)}"
+    return text + (f"; these runs can show a {name} change of {least} or more" if least else "")
+
+
+def _only_host(result: Result, phase: Phase) -> str:
+    speed = _speed_words(phase)
+    text = f"{speed} in every CUDA call (machine or contention)" if speed else "the hosts differ in speed"
+    return f"{text}; at equal host speed {_every_phase(result, equal=False)}"
+
+
+def _every_phase(result: Result, first: str = "", *, equal: bool = True) -> str:
+    """`generation -0.7 % ± 2.4 %, mixed -2.6 % ± 5.0 % at equal host speed`."""
+    phases = sorted(
+        (one for one in result.phases if one.typical and one.judged),
+        key=lambda one: (one.phase != first, -one.share),
+    )
+    if not phases:
+        return "no phase has enough matching steps"
+    said = [
+        f"{one.phase} {units.percent(one.typical.delta_ns, one.typical.baseline_ns)} ±"
+        f" {100 * _half(one) / one.typical.baseline_ns:.1f} %"
+        for one in phases
+        if one.typical and one.typical.baseline_ns
+    ]
+    adjusted = any(one.typical and one.typical.host_speed_ns for one in phases)
+    return ", ".join(said) + (" at equal host speed" if equal and adjusted else "")
+
+
+def _coverage(result: Result) -> str:
+    shares = result.step.time_share
+    small = [
+        f"{100 * value:.0f} % of the {side}'s step time"
+        for side, value in (("baseline", shares.baseline), ("candidate", shares.candidate))
+        if value < SPEAKS_OF_PART
+    ]
+    return f" in the compared part ({', '.join(small)})" if small else ""
+
+
+# Sentences after the first.
+
+
+def _held(result: Result, cause: Finding) -> str:
+    """In how many runs a change holds, and which do not agree."""
+    held = cause.held
+    runs = result.step.runs
+    if held is None or min(runs.baseline, runs.candidate) < 2:
+        return ""
+    subject = named(cause) if ROWS[cause.cause].kind == "idle" else "this change of kernels"
+    subject = subject[:1].upper() + subject[1:]
+    candidate = {one.name for one in result.inputs.candidate.runs}
+    odd = [run_name(one) for one in held.odd if one in candidate]
+    text = f"{subject} shows in {held.candidate} of {runs.candidate} runs"
+    if held.candidate >= runs.candidate:
+        text = f"{subject} shows in all {runs.candidate} of {runs.candidate} runs"
+    elif held.candidate * 2 <= runs.candidate:
+        mine = [run_name(one.name) for one in result.inputs.candidate.runs if one.name not in held.odd]
+        text += f": {', '.join(mine)}"
+    elif odd:
+        text += f", not in {', '.join(odd)}"
+    if held.baseline < runs.baseline:
+        before = [run_name(one) for one in held.odd if one not in candidate]
+        text += f"; {', '.join(before) or 'some'} of the baseline {'has' if len(before) == 1 else 'have'} it as well"
+    return f"{text}."
+
+
+def _elsewhere(result: Result, cause: Finding) -> list[str]:
+    """What the same cause does in other phases, where that is certain."""
+    said = []
+    for one in cause.phases:
+        if one.level not in _CERTAIN or one.part != "typical" or one.phase == cause.where.phase:
+            continue
+        prose = units.prose([one.delta_ns])
+        text = f"The same cause is {prose.signed(one.delta_ns)} per {one.phase} step"
+        other = next((row for row in result.phases if row.phase == one.phase), None)
+        noisy = other is not None and other.verdict == "inconclusive"
+        said.append(f"{text}, whose total is too noisy for a verdict." if noisy else f"{text}.")
+    return said
+
+
+def _also_rare(result: Result, phase: Phase) -> str:
+    rows = [one for one in _rows(result, phase.phase, "tail") if one.level in _CERTAIN]
+    if not rows:
+        return ""
+    prose = units.prose([rows[0].delta_ns])
+    return f"Rare steps add {prose.signed(rows[0].delta_ns)} per mean step: {_named(rows[0], prose)}."
+
+
+def _certain(result: Result) -> str:
+    """What is certain although the step's change is not."""
+    rows = [one for one in result.findings if one.level in _CERTAIN and one.cause != "batch_mix"]
+    likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
+    word, rows = ("Certain", rows) if rows else ("Likely", likely)
+    if not rows:
+        return ""
+    prose = units.prose([one.delta_ns for one in rows[:3]])
+    said = [
+        f"{_named(one, prose)} ({prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
+        f"{' on average' if one.part == 'tail' else ''})"
+        for one in rows[:3]
+    ]
+    text = f"{word}: {'; '.join(said)}"
+    text += f"; {len(rows) - 3} more below." if len(rows) > 3 else "."
+    if result.verdict_facts.moved:
+        text += " That time may only have moved to other causes."
+    return text
+
+
+def _host_speed(result: Result, phase: Phase) -> str:
+    speed = _speed_words(phase)
+    if not speed or result.verdict_facts.host:
+        return ""
+    moved = phase.typical.host_speed_ns if phase.typical else 0.0
+    prose = units.prose([moved])
+    return (
+        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention); the changes here are at equal"
+        f" host speed, which takes out {prose.signed(moved)} {per_step(result, phase.phase)}."
+    )
+
+
+def _speed_words(phase: Phase) -> str:
+    """`the candidate's host was 8 % slower`; empty where the hosts differ by less than 3 %."""
+    speed = phase.host_speed
+    if speed is None or abs(math.log(speed)) <= HOST_SPEED:
+        return ""
+    return f"the candidate's host was {100 * abs(speed - 1):.0f} % {'slower' if speed > 1 else 'faster'}"
+
+
+def _odd_runs(result: Result) -> list[str]:
+    """Runs that lie apart from the others of their side, each once, and in what."""
+    found: dict[tuple[str, str], tuple[Phase, OddRun]] = {}
+    for phase in result.phases:
+        for one in phase.odd_runs:
+            found.setdefault((one.side, one.run), (phase, one))
+    said = []
+    for phase, one in list(found.values())[:_ODD_RUNS]:
+        prose = units.prose([one.delta_ns, one.cause_ns])
+        where = "above" if one.delta_ns > 0 else "below"
+        text = (
+            f"Run {run_name(one.run)} of the {one.side} lies {prose.size(one.delta_ns)} {per_step(result, phase.phase)}"
+            f" {where} the others: {_category(one.cause)} {prose.signed(one.cause_ns)}"
+        )
+        if one.host_speed is not None and abs(math.log(one.host_speed)) > HOST_SPEED:
+            text += (
+                f", and its CUDA calls are {100 * abs(one.host_speed - 1):.0f} %"
+                f" {'slower' if one.host_speed > 1 else 'faster'}"
+            )
+        said.append(f"{text}{'; it is left out' if one.left_out else ''}.")
+    more = len(found) - _ODD_RUNS
+    return [*said, f"{more} more runs lie apart."] if more > 0 else said
+
+
+def _few_runs(result: Result) -> str:
+    runs = min(result.step.runs.baseline, result.step.runs.candidate)
+    if result.verdict_facts.basis == "identical":
+        return ""
+    if runs == 1:
+        return "With one run on a side the interval is too narrow: run-to-run noise is unknown."
+    if runs < 4 and result.verdict in ("likely_regressed", "likely_improved"):
+        return f"{runs} runs per side are too few to confirm it: record 5."
+    return ""
+
+
+# What sentences are made of.
+
+
+def _rows(result: Result, phase: str, part: str) -> list[Finding]:
+    return [one for one in result.findings if (one.where.phase, one.part) == (phase, part)]
+
+
+def _cause(result: Result) -> Finding | None:
+    """The cause that the first sentence names: the first sure one that goes the way of the change."""
+    facts = result.verdict_facts
+    phase = lead(result)
+    if phase is None or facts.basis not in ("phase", "part", "rare"):
+        return None
+    rows = _rows(result, phase.phase, "tail" if facts.basis == "rare" else "typical")
+    total = facts.carried_ns if facts.carried_ns is not None else _typical(phase)[0]
+    for levels in (_CERTAIN, ("likely",)):
+        along = [one for one in rows if one.level in levels and one.delta_ns * total > 0]
+        if along:
+            return along[0]
+    return next((one for one in rows if one.level in _SURE), None)
+
+
+def _typical(phase: Phase | None) -> tuple[float, float]:
+    """Change and baseline of the typical step, ns."""
+    return (phase.typical.delta_ns, phase.typical.baseline_ns) if phase and phase.typical else (0.0, 0.0)
+
+
+def _half(phase: Phase) -> float:
+    return (phase.typical.ci_high_ns - phase.typical.ci_low_ns) / 2 if phase.typical else 0.0
+
+
+def _change(delta: float, base: float, prose: units.Prose) -> str:
+    part = units.change(delta, base)
+    return prose.signed(delta) + (f" ({part})" if part else "")
+
+
+def _of_it(part: float, whole: float, prose: units.Prose, share: float | None = None) -> str:
+    """`all of it`, `most of it (354 us)`, `52.1 us of it`."""
+    share = part / whole if share is None and whole else share or 0.0
+    if 0.85 <= share <= 1.15:
+        return "all of it"
+    return f"most of it ({prose.size(part)})" if 0.5 < share < 0.85 else f"{prose.size(part)} of it"
+
+
+def _named(finding: Finding, prose: units.Prose) -> str:
+    """A cause in a sentence; of kernels that replace others, what got faster and what slower."""
+    text = named(finding)
+    own = [one for one in finding.parts if not one.follows]
+    less = [one for one in own if one.delta_ns < 0]
+    more = [one for one in own if one.delta_ns > 0]
+    if not less or not more:
+        return text
+    down, up = (math.fsum(one.delta_ns for one in side) for side in (less, more))
+    if min(-down, up) < _AGAINST * max(-down, up):
+        return text
+    return f"{text} ({prose.signed(down)} and {prose.signed(up)})"
+
+
+def _category(key: str) -> str:
+    return CAUSES[key].name if key in CAUSES else key

@@ -1,0 +1,189 @@
+"""What causes are called: a short name in sentences, a title in lists."""
+
+from __future__ import annotations
+
+import re
+
+from tracediff.model import Finding
+from tracediff.model.causes import CAUSES as ROWS
+from tracediff.model.show import IdleCause
+from tracediff.report.causes import CAUSES
+from tracediff.report.escape import shorten
+
+OUTSIDE = "outside any range"
+_LONGEST = 48  # characters of the kernels of a side in a sentence
+_NAMED = 3  # kernels of a side in a title
+_COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
+# Titles of kernels where both sides are matched in a certain way, else that of the cause.
+_MATCHED = {
+    ("kernel_added", "added"): "new kernel {kernel}: {after} per step",
+    ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per step",
+    ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
+}
+_IN_SENTENCES = {
+    "kernel_fused": "fused kernels ({kernel})",
+    "kernel_split": "a split kernel ({kernel})",
+    "kernel_added": "more launches of {kernel}",
+    "kernel_removed": "fewer launches of {kernel}",
+    "kernel_time": "{change} kernel {kernel}",
+    "memcpy": "{kernel}",
+    "comm": "communication {kernel}",
+}
+
+
+def title(finding: Finding) -> str:
+    """The title of a finding in a list, which shows its delta, thread and phase beside it."""
+    if finding.cause == "batch_mix":
+        return CAUSES["batch_mix"].title.format(shares=_shares(finding))
+    if ROWS[finding.cause].kind != "idle":
+        return _kernel(finding)
+    text = _idle_of(finding)
+    if finding.facts.delta_all_ranks_ns is not None:
+        text += f", on rank {finding.where.rank} alone"
+    if finding.facts.counted_calls:
+        before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+        text += f": {before:.4g} -> {after:.4g} synchronising calls per step"
+    return text
+
+
+def named(finding: Finding) -> str:
+    """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
+    facts, where = finding.facts, finding.where
+    if finding.cause == "gil_wait":
+        return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
+    if ROWS[finding.cause].kind == "idle":
+        return _idle_of(finding)
+    if finding.cause == "batch_mix":
+        return "different batch mix"
+    if facts.late_rank is not None:
+        return f"waiting for rank {where.rank} in {where.kernel or 'communication'}"
+    kernel = _kernels(where.kernel or "", _LONGEST)
+    if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
+        return f"{'the new' if facts.match == 'added' else 'the removed'} kernel {kernel}"
+    text = _IN_SENTENCES.get(finding.cause, "{kernel}")
+    slower = "slower" if finding.delta_ns > 0 else "faster"
+    return text.format(
+        kernel=kernel,
+        change="a replaced" if facts.match not in ("", "exact") else f"the {slower}",
+    )
+
+
+def idle_title(one: IdleCause, *, host_only: bool) -> str:
+    """The title of idle time in the report of one side; it names the thread, which no column does."""
+    text = _idle(
+        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, one.api, copies=one.copies,
+        host_only=host_only,
+    )  # fmt: skip
+    return (
+        f"{text}, on {_the_thread(one.thread)}" if one.thread and one.cause in ("gc", "host_work") else text
+    )
+
+
+def run_name(name: str) -> str:
+    """A run as sentences name it: its file without the ending."""
+    for ending in (".xz", ".zst", ".gz"):
+        name = name.removesuffix(ending)
+    return name.removesuffix(".sqlite").removesuffix(".nsys-rep")
+
+
+def _shares(finding: Finding) -> str:
+    shares = [
+        f"{one.phase} {100 * one.baseline:.0f} % -> {100 * one.candidate:.0f} % of steps"
+        for one in finding.facts.shares
+    ]
+    return ", ".join(shares) or "other batch sizes"
+
+
+def _kernel(finding: Finding) -> str:
+    facts, where = finding.facts, finding.where
+    kernel = _kernels(where.kernel or "")
+    before, after = (
+        _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
+    )
+    numbers = f"{before} per step" if before == after else f"{before} -> {after} per step"
+    if facts.late_rank is not None:
+        return f"waiting for rank {where.rank} in {kernel}: {numbers}"
+    text = _MATCHED.get((finding.cause, facts.match), CAUSES[finding.cause].title)
+    text = text.format(
+        kernel=kernel, before=before, after=after, numbers=numbers,
+        times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
+    )  # fmt: skip
+    return (
+        text
+        if facts.hidden_ns is None
+        else f"{text}, {facts.hidden_ns / 1e3:.1f} us of it hidden behind kernels"
+    )
+
+
+def _idle(
+    cause: str,
+    place: str,
+    thread: str,
+    holder: str,
+    holder_place: str,
+    api: str,
+    *,
+    copies: bool,
+    host_only: bool,
+) -> str:
+    """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in."""
+    if cause == "host_work" and place.startswith(OUTSIDE):
+        return f"un-annotated Python {place.removeprefix(OUTSIDE).removeprefix(', ')}".rstrip()
+    text = CAUSES[cause].title.format(
+        idle="" if host_only else "GPU idle: ",
+        thread=_the_thread(thread) if thread else "the host",
+        place=_at(place),
+        holder=_holder(holder, holder_place),
+        launching="copying calls" if copies else "launch overhead",
+        called=f" (time in {api})"
+        if api and cause in ("launch_api", "host_api")
+        else f" ({api})"
+        if api
+        else "",
+    )
+    return " ".join(text.split()) if not place else text
+
+
+def _idle_of(finding: Finding) -> str:
+    where = finding.where
+    return _idle(
+        finding.cause, where.range or "", where.thread or "", where.holder_thread or "",
+        where.holder_range or "", where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only,
+    )  # fmt: skip
+
+
+def _holder(thread: str, place: str) -> str:
+    at = f" in {place}" if place and not place.startswith(OUTSIDE) else ""
+    return (_the_thread(thread) if thread else "a thread that was not recorded") + at
+
+
+def _kernels(text: str, longest: int = 0) -> str:
+    """Kernels of both sides, of many the first; `longest`: characters of each side, 0: any number."""
+    sides = []
+    for side in text.split(" -> "):
+        names = [_COPY.sub(r"\1", name) for name in side.split(" + ")]
+        more = len(names) - _NAMED
+        if more > 1:
+            names = [*names[:_NAMED], f"{more} more"]
+        joined = " + ".join(names)
+        sides.append(shorten(joined, longest) if longest else joined)
+    return " -> ".join(sides)
+
+
+def _the_thread(role: str) -> str:
+    """`the executor thread`; a role that says so itself is no thread twice."""
+    if role == "thread without ranges":
+        return "a thread without ranges"
+    return f"the {role}" if role.startswith("thread ") else f"the {role} thread"
+
+
+def _at(place: str) -> str:
+    if not place:
+        return ""
+    if place.startswith(OUTSIDE):
+        return place.removeprefix(f"{OUTSIDE}, ")
+    return f"in {place}"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
