@@ -22,7 +22,7 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.model.causes import STEP as USUAL_STEP
-from tracediff.stats.estimator import Estimate, Sample, estimate, permuted_t, slopes
+from tracediff.stats.estimator import Estimate, Sample, estimate, paired, permuted_t, slopes, splits
 
 
 class IdleKey(NamedTuple):
@@ -91,6 +91,7 @@ class Part:
             self.sample.speed,
             None if variance is None else (added(variance[0][None])[0], added(variance[1][None])[0]),
             None if self.sample.more is None else added(self.sample.more),
+            self.sample.paired,
         )
         scatter = np.sqrt(added(self.scatter[None] ** 2)[0])
         slope = added(np.nan_to_num(self.slope)[None])[0]
@@ -103,6 +104,13 @@ class Part:
         """|t| of some cells with the runs dealt out anew, (splits, cells)."""
         part = self.grouped([[int(cell)] for cell in cells])
         return permuted_t(part.sample, part.scatter, part.slope, {}, dealt)
+
+    def dealt(self) -> npt.NDArray[np.bool_] | None:
+        """The ways to deal the runs out; None where so few cannot show anything."""
+        one, other = self.sample.runs
+        if self.sample.paired:
+            return splits((one, other), pairs=True) if one >= _LEAST_PAIRS else None
+        return splits((one, other)) if min(one, other) >= _LEAST_DEALT else None
 
     def permuted_step(self, dealt: npt.NDArray[np.bool_]) -> Floats:
         """|t| of the whole step with the runs dealt out anew, (splits,)."""
@@ -165,6 +173,7 @@ class Measured:
 
 
 STEP = 0  # the cell of the whole step
+_LEAST_DEALT, _LEAST_PAIRS = 4, 6  # runs a side, and pairs, from which a permutation can reach 5 %
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 
@@ -183,7 +192,7 @@ def measure(sides: tuple[Side, Side], noise: Side | None, frame: Frame) -> Measu
     table = CellSums.of(values, cells + (speed is not None))
     phases = [_phase_cells(frame, table, layout, one, speed is not None) for one in frame.phases]
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame.runs, layout)
+        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame, layout)
     )  # fmt: skip
 
 
@@ -222,6 +231,7 @@ def _phase_cells(
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
     sample = Sample(_of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells))
+    sample = _paired(frame, sample)
     found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
     tail_values = [
         one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
@@ -233,6 +243,7 @@ def _phase_cells(
         _variances(rest, cells),
         tail_values[2] if len(tail_values) > 2 else None,
     )
+    tail = _paired(frame, tail)
     tail_scatter = plus + _TAIL * tail_mean
     none = np.full(cells, np.nan)
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
@@ -247,6 +258,11 @@ def _phase_cells(
     return cells_of, rest
 
 
+def _paired(frame: Frame, sample: Sample) -> Sample:
+    """The sample by pairs, where all runs of both sides have one."""
+    return paired(sample) if frame.paired and sample.runs == frame.runs[:2] else sample
+
+
 def _of_sides(sums: Sums, cells: int) -> tuple[Floats, Floats]:
     return sums.values[0][:, :cells], sums.values[1][:, :cells]
 
@@ -259,9 +275,9 @@ def _more(sums: Sums, cells: int) -> Floats | None:
     return sums.values[2][:, :cells] if len(sums.values) > 2 else None
 
 
-def _whole(phases: Sequence[tuple[PhaseCells, Sums]], runs: tuple[int, ...], layout: Layout) -> Estimate:
+def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layout) -> Estimate:
     """The mean over all compared steps: its difference is the sum of those of the phases, weighted by their shares."""
-    cells = len(layout.kinds)
+    cells, runs = len(layout.kinds), frame.runs
     values = [np.zeros((many, cells)) for many in runs]
     means = np.zeros((len(runs), cells))
     host, scatter2 = np.zeros(cells), np.zeros(cells)
@@ -284,7 +300,7 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], runs: tuple[int, ...], lay
     sample = Sample(
         (values[0], values[1]), None, (variance[0], variance[1]), values[2] if len(runs) > 2 else None
     )
-    found_all = estimate(sample, np.sqrt(scatter2), np.zeros(cells))
+    found_all = estimate(_paired(frame, sample), np.sqrt(scatter2), np.zeros(cells))
     return replace(
         found_all, baseline=means[0], candidate=means[1], delta=means[1] - means[0] - host, host_speed=host
     )

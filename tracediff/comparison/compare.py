@@ -28,7 +28,7 @@ from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.strata import build_strata, mix, notes_of
 from tracediff.comparison.verdict import decide, judge_phases, launched, phases_of, step_of
 from tracediff.errors import TracediffError
-from tracediff.execution.sides import Side, side_input, steps_table, warnings_of
+from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Result, Tool
 from tracediff.steps.timelines import timelines
@@ -62,8 +62,16 @@ def compare(
         raise TracediffError(
             "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
         )
+    paired = same_traffic(*sides)
+    if paired is not None:
+        sides = (baseline, paired)
     every = sides if noise is None else (*sides, noise)
-    frame = build_frame(steps_table(every), tuple(len(side.runs) for side in every), options.min_steps)
+    frame = build_frame(
+        steps_table(every),
+        tuple(len(side.runs) for side in every),
+        options.min_steps,
+        paired=paired is not None,
+    )
     strata = build_strata(frame, options.min_steps)
     comparability = check(sides, strata)
     comparable = comparability.comparable or options.force
@@ -114,7 +122,7 @@ def compare(
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(
-            side_input(baseline), side_input(candidate), {"min_steps": options.min_steps, **options.extra}
+            side_input(baseline), side_input(sides[1]), {"min_steps": options.min_steps, **options.extra}
         ),
         verdict=verdict,
         verdict_reason="",

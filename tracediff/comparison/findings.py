@@ -90,6 +90,7 @@ class Candidate:
     parts: tuple[FindingPart, ...] = ()
     elsewhere: tuple[PhaseDelta, ...] = ()
     level: str = ""
+    explained: float = 0.0  # what of its time survives its uncertainty, with that of what follows from it
     of_rank: RankSize | None = None  # where one rank alone changed
 
     def with_facts(self, **facts: object) -> FindingFacts:
@@ -127,7 +128,7 @@ def find(
 def _order(one: Candidate) -> tuple[float, float, str, str]:
     """The most explained time first; of what may all be noise, the largest."""
     return (
-        -one.judged.score,
+        -one.explained,
         -abs(one.judged.delta) * one.judged.phase.steps.share,
         one.cause,
         repr(one.where),
@@ -142,7 +143,7 @@ def _merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     out = []
     for group in by_place.values():
         group.sort(key=_order)
-        own = [one for one in group if one.judged.phase.steps.phase == first and one.judged.score > 0]
+        own = [one for one in group if one.judged.phase.steps.phase == first and one.explained > 0]
         lead = (own or group)[0]
         rest = [
             PhaseDelta(
@@ -215,6 +216,7 @@ class _Describe:
             longest,
             (count.get(0, 0.0), count.get(1, 0.0)),
             level=one.level,
+            explained=one.score,
         )
         return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
 
@@ -252,7 +254,15 @@ class _Describe:
         )
         where = msgspec.structs.replace(where, phase=phase)
         return Candidate(
-            cause, where, one, kernel_sql(names), facts, count=count, parts=parts, level=one.level
+            cause,
+            where,
+            one,
+            kernel_sql(names),
+            facts,
+            count=count,
+            parts=parts,
+            level=one.level,
+            explained=one.score,
         )
 
     def _of_row(
@@ -461,8 +471,9 @@ def _as_parts(candidates: list[Candidate], main: Candidate, followers: list[Cand
         )
         for one in sorted(followers, key=_order)
     )  # fmt: skip
+    explained = main.explained + sum(one.explained for one in followers)
     return [
-        replace(one, parts=(*one.parts, *parts)) if one is main else one
+        replace(one, parts=(*one.parts, *parts), explained=explained) if one is main else one
         for one in candidates
         if one not in followers
     ]

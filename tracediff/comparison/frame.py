@@ -97,6 +97,7 @@ class Frame:
     runs: tuple[int, ...]
     phases: list[PhaseSteps]
     notes: list[str] = field(default_factory=list)
+    paired: bool = False  # run k of one side had the same requests as run k of the other
 
     @cached_property
     def weight(self) -> Floats:
@@ -220,7 +221,9 @@ def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell:
     return Values(frame.index.rows(steps), np.full(len(steps), cell), steps[column].to_numpy())
 
 
-def build_frame(steps: pl.DataFrame, runs: tuple[int, ...], min_steps: int = MIN_STEPS) -> Frame:
+def build_frame(
+    steps: pl.DataFrame, runs: tuple[int, ...], min_steps: int = MIN_STEPS, *, paired: bool = False
+) -> Frame:
     """Find the phases that are compared. `steps`: `execution.sides.steps_table`; one side alone has all its phases.
 
     Raises `TracediffError`: no-common-strata (exit code 4), run-without-steps.
@@ -229,7 +232,7 @@ def build_frame(steps: pl.DataFrame, runs: tuple[int, ...], min_steps: int = MIN
     steps = steps.sort("side", "run", "rank", "device", "start_ns").with_columns(
         again=~pl.col("op_key").is_first_distinct().over("side", "run", "part", "rank", "device")
     )
-    frame = Frame(steps, runs, [], notes)
+    frame = Frame(steps, runs, [], notes, paired)
     sides = min(2, len(runs))
     phases: list[PhaseSteps] = []
     for phase in sorted(steps["phase"].unique()):

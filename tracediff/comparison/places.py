@@ -2,7 +2,7 @@
 
 | runs a side | a place is |
 | 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
-| 3 | confirmed: q < .01, likely: q < .05 |
+| 3, or up to 5 pairs | confirmed: q < .01, likely: q < .05 |
 | 1 or 2 | likely at best: q < .05 |
 exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import Measured, Part, PhaseCells
 from tracediff.model import Evidence
-from tracediff.stats.estimator import permutation_p, splits
+from tracediff.stats.estimator import permutation_p
 from tracediff.stats.tests import benjamini_hochberg
 
 MATERIAL = 0.001
@@ -152,11 +152,12 @@ def _levels(
     large = np.abs(part.estimate.delta) >= MATERIAL * phase.step_ns
     passed = np.flatnonzero(large & (q < 0.05))  # nan compares false
     sure: dict[int, bool] = {}
-    if runs >= PERMUTE and len(passed):
-        own = permutation_p(part.grouped_t(passed, splits(phase.runs)))
+    dealt = part.dealt()
+    if dealt is not None and len(passed):
+        own = permutation_p(part.grouped_t(passed, dealt))
         sure = {int(at): bool(value <= 0.05) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
-        confirmed = sure.get(at, False) if runs >= PERMUTE else runs == FEW and q[at] < 0.01
+        confirmed = sure[at] if dealt is not None else runs >= FEW and q[at] < 0.01
         levels[at] = "confirmed" if confirmed else "likely"
     if part.name == "typical" and phase.steps.repeated:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0

@@ -33,7 +33,7 @@ from tracediff.model import (
     VerdictFacts,
 )
 from tracediff.model.causes import CATEGORIES
-from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, splits
+from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm
 
 PERMUTE = 4  # runs a side from which permutations decide
 FEW = 3
@@ -73,9 +73,11 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float) -> Verdict:
     found, runs = one.typical.estimate, min(one.runs)
     delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
     if abs(delta) >= LEAST * one.step_ns:
-        if runs >= PERMUTE and joint <= JOINT and p < ALPHA:
+        # so few pairs that dealing them out shows nothing are judged as three runs are, and sure where they are four or more
+        passed = adjusted < HOLM if one.typical.dealt() is None else joint <= JOINT and p < ALPHA
+        if runs >= PERMUTE and passed:
             return "regressed" if delta > 0 else "improved"
-        if (runs == FEW and adjusted < HOLM) or (runs < FEW and p < ALPHA):
+        if (runs == FEW and passed) or (runs < FEW and p < ALPHA):
             return "likely_regressed" if delta > 0 else "likely_improved"
     limit = SAME * one.step_ns
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
@@ -89,11 +91,12 @@ def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
     found: dict[str, float] = {}
     groups: dict[tuple[bytes, bytes], list[PhaseCells]] = {}
     for one in phases:
-        if min(one.runs) >= PERMUTE:
+        if one.typical.dealt() is not None:
             key = one.run_numbers[0].tobytes(), one.run_numbers[1].tobytes()
             groups.setdefault(key, []).append(one)
     for group in groups.values():
-        dealt = splits(group[0].runs)
+        dealt = group[0].typical.dealt()
+        assert dealt is not None
         t = np.stack([one.typical.permuted_step(dealt) for one in group], axis=1)
         most = t.max(axis=1)
         for column, one in enumerate(group):

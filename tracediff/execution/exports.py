@@ -78,7 +78,8 @@ def numbered(files: RunFiles, parts: Sequence[tuple[Part, Reduction]], only: Sel
     from tracediff.execution.sides import Run  # not before the database reads, as in `run.reduce_file`
 
     sources = tuple((part.path, part.only) for part, _ in parts)
-    return Run(files.name, [one for _, one in parts], tuple(firsts), sources, len(files.files) - len(parts))
+    unread = len(files.files) - len(parts)
+    return Run(files.name, [one for _, one in parts], tuple(firsts), sources, unread, files.traffic)
 
 
 def notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut]) -> list[Note]:

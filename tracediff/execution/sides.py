@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -28,6 +28,7 @@ class Run:
     first_ranks: tuple[int, ...] = ()  # of each part; (): they count on from part to part
     sources: tuple[tuple[Path, Selection], ...] = ()  # of each part: its file, and what of it is measured
     unread: int = 0  # exports of the run that were not read
+    traffic: int | None = None  # number of the requests that it was given, see formats/inputs.py
 
     @property
     def program_ranks(self) -> int:
@@ -69,6 +70,19 @@ class Side:
         ]
 
 
+def same_traffic(baseline: Side, candidate: Side) -> Side | None:
+    """The candidate with its runs in the order of those of the baseline that had the same requests; None where that is not known."""
+    had = [[run.traffic for run in side.runs] for side in (baseline, candidate)]
+    if (
+        None in had[0]
+        or len(set(had[0])) < len(had[0])
+        or len(had[0]) != len(had[1])
+        or set(had[0]) != set(had[1])
+    ):
+        return None
+    return replace(candidate, runs=[candidate.runs[had[1].index(one)] for one in had[0]])
+
+
 def side_input(side: Side) -> SideInput:
     """What the result says of a side's captures."""
     return SideInput(
@@ -91,7 +105,8 @@ def side_input(side: Side) -> SideInput:
 
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number,
-    stratum (of its part), op_key, copies, new_kernel, time by busy category."""
+    stratum (of its part), op_key, copies, new_kernel, time by busy category.
+    """
     frames = []
     for number, side in enumerate(sides):
         for run_number, run in enumerate(side.runs):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -38,12 +38,14 @@ _PLURAL = {TORCH: "torch.profiler traces", NSYS: "exports of nsys", FOLDER: "fol
 class RunFiles:
     """The exports of one run: one, or one per rank.
 
-    `ranks`: the rank of each file, where every file says it; else they count by their order.
+    `ranks`: the rank of each file, where every file says it; else they count by their order. `traffic`: number of the requests that
+    the run was given, where a bundle says it: runs of both sides with one number had the same.
     """
 
     name: str
     files: tuple[Path, ...]
     ranks: tuple[int, ...] | None = None
+    traffic: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
     bundle = read_bundle(path)
 
     def side(name: SideName) -> SideFiles:
-        runs = tuple(_one_run(run.name, run.exports) for run in bundle.profiled[name])
+        runs = tuple(
+            replace(_one_run(run.name, run.exports), traffic=run.traffic.seed if run.traffic else None)
+            for run in bundle.profiled[name]
+        )
         return SideFiles(f"{path.resolve().name}/{name}", runs)
 
     return side("baseline"), side("candidate"), bundle

@@ -40,13 +40,14 @@ class Sample:
 
     speed: host speed of each run, log ratio to the mean, a side; None where it was not measured. step_variance: of each side's
     mean, from the scatter of its steps, (cells,). more: further runs of the baseline's program, (runs, cells), which tell of the
-    scatter alone.
+    scatter alone. paired: run k of one side had the same requests as run k of the other, see `paired`.
     """
 
     values: tuple[Floats, Floats]
     speed: tuple[Floats, Floats] | None = None
     step_variance: tuple[Floats, Floats] | None = None
     more: Floats | None = None
+    paired: bool = False
 
     @property
     def runs(self) -> tuple[int, int]:
@@ -76,6 +77,18 @@ class Estimate:
             **{name: getattr(self, name)[at] for name in ("baseline", "candidate", "delta", "host_speed", "half", "error", "p")},
             values=(self.values[0][:, at], self.values[1][:, at]),
         )  # fmt: skip
+
+
+def paired(sample: Sample) -> Sample:
+    """The sample without what the runs of a pair have in common: what is left scatters by half of each pair's difference."""
+
+    def apart(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+        common = (one + other) / 2
+        common = common - common.mean(axis=0)
+        return one - common, other - common
+
+    speed = None if sample.speed is None else apart(*sample.speed)
+    return replace(sample, values=apart(*sample.values), speed=speed, paired=True)
 
 
 def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
@@ -148,7 +161,8 @@ def _squares(values: tuple[Floats, Floats], sample: Sample, slope: Floats) -> tu
     """Squares of the runs about the mean of their side, and the degrees of freedom of their sum."""
     groups = [one for one in (*values, sample.more) if one is not None and len(one)]
     squares = sum((((one - one.mean(axis=0)) ** 2).sum(axis=0) for one in groups), start=np.zeros(len(slope)))
-    return squares, sum(len(one) - 1 for one in groups)
+    df = sum(len(one) - 1 for one in groups)
+    return squares, df - (len(values[0]) - 1 if sample.paired else 0)
 
 
 def _error2(sample: Sample, variance: Floats, usual: Floats) -> Floats:
@@ -162,9 +176,19 @@ def _error2(sample: Sample, variance: Floats, usual: Floats) -> Floats:
     )  # fmt: skip
 
 
-def splits(runs: tuple[int, int], seed: int = 0) -> Bools:
-    """Which runs are called candidate, (splits, runs of both): all ways, or `SPLITS` random ones; the true one first."""
+def splits(runs: tuple[int, int], *, pairs: bool = False, seed: int = 0) -> Bools:
+    """Which runs are called candidate, (splits, runs of both): all ways, or `SPLITS` random ones; the true one first.
+
+    `pairs`: one run of each pair.
+    """
     total, size = sum(runs), runs[1]
+    if pairs:
+        if 2**size <= SPLITS:
+            kept = (np.arange(2**size)[:, None] >> np.arange(size)) & 1 == 0
+        else:
+            kept = np.random.default_rng(seed).random((SPLITS, size)) < 0.5
+            kept[0] = True
+        return np.concatenate([~kept, kept], axis=1)
     true = _true_split(runs)
     if math.comb(total, size) <= SPLITS:
         chosen = np.zeros((math.comb(total, size), total), np.bool_)
@@ -220,7 +244,7 @@ def permuted_t(
     found = _within(sample, groups)
     slope = _slope(found.products, found.speed_squares, usual_slope, sums)
     squares = found.squares - 2 * slope * found.products + slope**2 * found.speed_squares
-    df = len(groups[0]) - 2
+    df = len(groups[0]) // 2 - 1 if sample.paired else len(groups[0]) - 2
     if sample.more is not None and len(sample.more):
         squares = squares + ((sample.more - sample.more.mean(axis=0)) ** 2).sum(axis=0)
         df += len(sample.more) - 1
