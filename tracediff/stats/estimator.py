@@ -121,8 +121,6 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
     )
     freedom = float(PRIOR + df)
     delta = raw - slope * gap
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(error > 0, np.abs(delta) / error, np.where(delta == 0, 0.0, np.inf))
     return Estimate(
         baseline=one.mean(axis=0),
         candidate=other.mean(axis=0),
@@ -130,7 +128,7 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
         host_speed=slope * gap,
         half=float(stdtrit(freedom, 0.975)) * error,
         error=error,
-        p=2 * stdtr(freedom, -t),
+        p=2 * stdtr(freedom, -_t(delta, error)),
         df=freedom,
         values=adjusted,
     )
@@ -252,9 +250,13 @@ def permuted_t(
     many = groups[0].sum(), (~groups[0]).sum()
     lever = np.where(slope != 0, found.gap**2 / (found.speed_squares + RIDGE), 0.0)
     error = np.sqrt(variance * (1 / many[0] + 1 / many[1] + lever))
-    delta = np.abs(found.delta - slope * found.gap)
+    return _t(found.delta - slope * found.gap, error)
+
+
+def _t(delta: Floats, error: Floats) -> Floats:
+    """|t|; without any scatter 0 or infinite, nan where a value is."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(error > 0, delta / error, np.where(delta == 0, 0.0, np.inf))
+        return np.where(error == 0, np.where(delta == 0, 0.0, np.inf), np.abs(delta) / error)
 
 
 def _slope(products: Floats, speed_squares: Floats, usual: Floats, sums: Sums) -> Floats:
@@ -267,7 +269,7 @@ def _slope(products: Floats, speed_squares: Floats, usual: Floats, sums: Sums) -
 
 def permutation_p(t: Floats) -> Floats:
     """P of each cell from `permuted_t`: the part of the splits, the true one among them, that are as extreme."""
-    return np.asarray((t >= t[0] * (1 - 1e-9)).mean(axis=0))
+    return np.asarray((~(t < t[0] * (1 - 1e-9))).mean(axis=0))  # what is unknown is no evidence
 
 
 def detectable(error: Floats, df: float, power: float = 0.8, alpha: float = 0.05) -> Floats:

@@ -1,0 +1,226 @@
+"""What each step counts for: trimming, classes, overlap weights, and which workload is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracediff.stats import workload
+from tracediff.stats.workload import (
+    Steps,
+    choose,
+    class_shares,
+    shared,
+    trimmed,
+    variance_of_difference,
+    weights,
+)
+
+A, B, C = 0, 1, 2
+# Baseline: run 0 has classes A, A, B and run 1 has A, B, C, C. Candidate: run 2 has A, B and run 3 has A, A, B, B.
+SIDE = np.repeat([0, 0, 1, 1], [3, 4, 2, 4])
+RUN = np.repeat([0, 1, 2, 3], [3, 4, 2, 4])
+KLASS = np.array([A, A, B, A, B, C, C, A, B, A, A, B, B])
+ALL = np.ones(13, np.bool_)
+NS = np.array([10, 12, 30, 16, 34, 90, 90, 20, 40, 18, 22, 38, 42], float)
+STEPS = Steps(SIDE, RUN, NS)
+
+
+def steps_of(*runs: list[float], sides: tuple[int, ...]) -> Steps:
+    """One list of step times a run, and the side of each run."""
+    many = [len(one) for one in runs]
+    return Steps(
+        np.repeat(sides, many), np.repeat(np.arange(len(runs)), many), np.concatenate(runs).astype(float)
+    )
+
+
+# Weights
+
+
+def test_weights_of_three_classes_and_two_runs_by_hand():
+    """Parts of the runs: A 2/3 + 1/4 = 11/12 and 1, B 1/3 + 1/4 = 7/12 and 1, C 1/2 and 0.
+
+    Overlap: A 11/12 / (23/12) = 11/23, B 7/12 / (19/12) = 7/19; of their sum 370/437, A is 209/370 and B is 161/370.
+    """
+    found = class_shares(STEPS, ALL, KLASS)
+    assert found * 370 == pytest.approx([209, 161, 0])
+    # A step of run 0 in class A: 209/370 / (3 * 11/12) = 76/370; of run 1: 209/370 / (4 * 11/12) = 57/370. 76 + 76 + 57 = 209
+    # B: 161/370 / (3 * 7/12) = 92/370 and 161/370 / (4 * 7/12) = 69/370. Candidate: 209/370 / (2 * 1), 209/370 / (4 * 1), ...
+    weight = weights(STEPS, ALL, KLASS, found)
+    by_hand = [76, 76, 92, 57, 69, 0, 0, 104.5, 80.5, 52.25, 52.25, 40.25, 40.25]
+    assert weight * 370 == pytest.approx(by_hand)
+
+
+def test_shares_of_what_both_sides_have():
+    # Of the baseline's two runs 11/12 + 7/12 = 3/2 are of A and B: 3/4
+    assert shared(STEPS, ALL, KLASS) == pytest.approx((0.75, 1.0))
+
+
+def test_one_class_counts_every_run_alike():
+    steps = steps_of([1, 2, 3], [10], [5, 5], sides=(0, 0, 1))
+    same = np.zeros(6, np.int64)
+    weight = weights(steps, np.ones(6, np.bool_), same, np.ones(1))
+    assert weight.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2, 1 / 2, 1 / 2])
+
+
+def test_steps_that_are_not_chosen_count_nothing():
+    chosen = KLASS != C
+    weight = weights(STEPS, chosen, KLASS, class_shares(STEPS, chosen, KLASS))
+    assert not weight[KLASS == C].any()
+    # Run 1 now has 1/2 of A and 1/2 of B: 7/6 and 5/6 of the baseline against 1 and 1; A: 7/13, B: 5/11 of their sum
+    assert weight[SIDE == 0][KLASS[SIDE == 0] == A].sum() == pytest.approx((7 / 13) / (7 / 13 + 5 / 11))
+
+
+def test_sides_without_a_class_in_common_have_no_weights():
+    steps = steps_of([1, 2], [3, 4], sides=(0, 1))
+    apart = np.array([A, A, B, B])
+    every = np.ones(4, np.bool_)
+    assert class_shares(steps, every, apart).tolist() == [0, 0]
+    assert weights(steps, every, apart, class_shares(steps, every, apart)).tolist() == [0, 0, 0, 0]
+    assert shared(steps, every, apart) == (0, 0)
+
+
+def test_one_side_alone_has_the_shares_of_its_steps():
+    steps = steps_of([1, 2, 3, 4], sides=(0,))
+    assert class_shares(steps, np.ones(4, np.bool_), np.array([A, A, A, B])).tolist() == [0.75, 0.25]
+
+
+def test_a_third_side_gives_the_share_of_a_class_it_lacks_to_the_others():
+    steps = steps_of([1, 2], [3, 4], [5, 6], sides=(0, 1, 2))
+    klass = np.array([A, B, A, B, A, A])
+    every = np.ones(6, np.bool_)
+    found = class_shares(steps, every, klass)
+    assert found.tolist() == [0.5, 0.5]  # the third side has no say
+    assert weights(steps, every, klass, found).tolist() == [0.5] * 6
+
+
+@st.composite
+def dealt(draw: st.DrawFn) -> tuple[Steps, np.ndarray]:
+    """One to three runs a side of one to nine steps each, of up to four classes."""
+    counts = [draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)) for _ in range(2)]
+    runs = np.repeat(np.arange(sum(map(len, counts))), np.concatenate(counts))
+    side = (runs >= len(counts[0])).astype(np.int64)
+    klass = np.array(draw(st.lists(st.integers(0, 3), min_size=len(runs), max_size=len(runs))), np.int64)
+    ns = np.array(draw(st.lists(st.integers(1, 10**6), min_size=len(runs), max_size=len(runs))), float)
+    return Steps(side, runs, ns), klass
+
+
+@given(dealt())
+def test_both_sides_have_the_same_classes_with_the_same_shares(case):
+    steps, klass = case
+    every = np.ones(len(klass), np.bool_)
+    found = class_shares(steps, every, klass)
+    weight = weights(steps, every, klass, found)
+    for side in (0, 1):
+        of = np.bincount(klass, weights=weight * (steps.side == side), minlength=len(found))
+        assert of == pytest.approx(found)
+    assert found.sum() == pytest.approx(1 if min(shared(steps, every, klass)) else 0)
+
+
+@given(dealt())
+def test_exchanging_the_sides_changes_no_weight(case):
+    steps, klass = case
+    other = Steps(1 - steps.side, steps.run, steps.ns)
+    every = np.ones(len(klass), np.bool_)
+    found = class_shares(steps, every, klass)
+    assert class_shares(other, every, klass).tolist() == found.tolist()
+    assert weights(other, every, klass, found).tolist() == weights(steps, every, klass, found).tolist()
+
+
+@given(dealt(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_is_irrelevant(case, random):
+    steps, klass = case
+    order = np.array(random.sample(range(len(klass)), len(klass)))
+    other = Steps(steps.side[order], steps.run[order], steps.ns[order])
+    every = np.ones(len(klass), np.bool_)
+    found = weights(steps, every, klass, class_shares(steps, every, klass))
+    moved = weights(other, every, klass[order], class_shares(other, every, klass[order]))
+    assert moved == pytest.approx(found[order])
+
+
+# Trimming
+
+
+def test_of_ten_steps_the_slowest_and_the_fastest_go():
+    steps = steps_of([5, 9, 1, 5, 5, 5, 5, 5, 5, 5], [7, 3, 3, 3, 3, 3, 3, 3, 3], sides=(0, 1))
+    kept = trimmed(steps, np.ones(19, np.bool_))
+    assert np.flatnonzero(~kept).tolist() == [1, 2]  # the second run has nine steps: a tenth of them is none
+
+
+def test_only_eligible_steps_are_trimmed_and_kept():
+    steps = steps_of([100, *range(10), 200], sides=(0,))
+    eligible = np.ones(12, np.bool_)
+    eligible[[0, 11]] = False
+    kept = trimmed(steps, eligible)
+    assert steps.ns[kept].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not trimmed(steps, np.zeros(12, np.bool_)).any()
+
+
+# The choice of a workload
+
+
+def test_the_variance_of_a_difference_by_hand():
+    """Six steps a side, classes A and B at 10 and 20, each step 1 above or below its class or on it.
+
+    Within classes and sides: 4 groups of (-1, 0, 1), squares 8, 12 - 4 = 8 degrees of freedom: too few for LEAST_FREEDOM. Twice the steps:
+    squares 16, 24 - 4 = 20 degrees of freedom, 0.8. A step weighs 1/12: 24 / 144 of 0.8.
+    """
+    one = [9, 10, 11, 19, 20, 21]
+    few, many = steps_of(one, one, sides=(0, 1)), steps_of(one * 2, one * 2, sides=(0, 1))
+    klass = np.array([A, A, A, B, B, B])
+    assert variance_of_difference(few, np.ones(12, np.bool_), np.tile(klass, 2)) == np.inf
+    assert variance_of_difference(many, np.ones(24, np.bool_), np.tile(klass, 4)) == pytest.approx(
+        0.8 * 24 / 144
+    )
+
+
+def options_of(klass: np.ndarray) -> dict[str, np.ndarray]:
+    return {"ops": klass, "none": np.zeros_like(klass)}
+
+
+def mixed_steps(candidate_b: int) -> tuple[Steps, np.ndarray]:
+    """20 steps a side near 10 (A) and near 20 (B): the baseline has 10 of each, the candidate so many of B."""
+
+    def side(b: int) -> list[float]:
+        return [10 + at % 3 for at in range(20 - b)] + [20 + at % 3 for at in range(b)]
+
+    klass = [np.repeat([A, B], [20 - b, b]) for b in (10, candidate_b)]
+    return steps_of(side(10), side(candidate_b), sides=(0, 1)), np.concatenate(klass)
+
+
+def test_the_workload_that_explains_the_scatter_is_chosen():
+    steps, klass = mixed_steps(4)
+    name, found = choose(steps, np.ones(40, np.bool_), options_of(klass))
+    assert name == "ops" and found is klass
+    # At equal workload nothing differs but the jitter, though the plain means differ by 3
+    weight = weights(steps, np.ones(40, np.bool_), found, class_shares(steps, np.ones(40, np.bool_), found))
+    means = [float((weight * steps.ns)[steps.side == side].sum()) for side in (0, 1)]
+    plain = [float(steps.ns[steps.side == side].mean()) for side in (0, 1)]
+    assert abs(means[1] - means[0]) < 0.5 < 2.5 < abs(plain[1] - plain[0])
+
+
+def test_a_workload_that_explains_nothing_gives_way_to_the_simplest():
+    steps, _ = mixed_steps(10)
+    arbitrary = np.tile([A, B], 20)
+    assert choose(steps, np.ones(40, np.bool_), options_of(arbitrary))[0] == "none"
+    still = Steps(steps.side, steps.run, np.ones(40))
+    assert choose(still, np.ones(40, np.bool_), options_of(mixed_steps(10)[1]))[0] == "none"
+
+
+@pytest.mark.parametrize(("both", "chosen"), [(5, "none"), (6, "ops")])
+def test_classes_of_one_side_alone_would_absorb_the_change(both: int, chosen: str):
+    """The candidate is 50 slower in all but `both` of its 20 steps, which alone have the baseline's key."""
+    base = [10.0, 11.0, 12.0, 11.0] * 5
+    after = base[:both] + [one + 50 for one in base[both:]]
+    steps = steps_of(base, after, sides=(0, 1))
+    klass = np.repeat([A, A, B], [20, both, 20 - both])
+    every = np.ones(40, np.bool_)
+    assert min(shared(steps, every, klass)) == both / 20  # SHARED is 0.3
+    assert choose(steps, every, options_of(klass))[0] == chosen
+
+
+def test_too_many_classes_say_nothing():
+    steps, klass = mixed_steps(4)
+    assert choose(steps, np.ones(40, np.bool_), options_of(klass + workload.MOST_CLASSES))[0] == "none"
