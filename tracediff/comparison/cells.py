@@ -20,6 +20,7 @@ from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
 from tracediff.comparison.host_speed import host_speed
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.execution.sides import Side, parts_of, tagged
+from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.model.causes import STEP as USUAL_STEP
 from tracediff.stats.estimator import Estimate, Sample, estimate, paired, permuted_t, slopes, splits
@@ -165,6 +166,7 @@ class Measured:
     layout: Layout
     phases: list[PhaseCells]
     whole: Estimate  # of the mean over all compared steps
+    odd: list[OddRun]  # runs that were left out, for they lie apart
 
     @property
     def steps(self) -> pl.DataFrame:
@@ -178,7 +180,9 @@ _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more th
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 
 
-def measure(sides: tuple[Side, Side], noise: Side | None, frame: Frame) -> Measured:
+def measure(
+    sides: tuple[Side, Side], noise: Side | None, frame: Frame, odd: list[OddRun] | None = None
+) -> Measured:
     """Every cell in one pass. `noise`: further repeats of the baseline's program, the third side of the frame."""
     every = sides if noise is None else (*sides, noise)
     with_gil = len({side.captured("gil") for side in every}) == 1
@@ -192,7 +196,7 @@ def measure(sides: tuple[Side, Side], noise: Side | None, frame: Frame) -> Measu
     table = CellSums.of(values, cells + (speed is not None))
     phases = [_phase_cells(frame, table, layout, one, speed is not None) for one in frame.phases]
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame, layout)
+        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame, layout), odd or [],
     )  # fmt: skip
 
 
@@ -227,6 +231,8 @@ def _phase_cells(
         scatter = np.maximum(scatter, _UNKNOWN * larger)
     usual = slope * typical.means[:2, :cells].mean(axis=0)
     usual[[*layout.sums()]] = 0.0  # the sum of their parts
+    usual_tail = slope * (rest.means - typical.means)[:2, :cells].mean(axis=0)
+    usual_tail[[*layout.sums()]] = 0.0
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
@@ -239,18 +245,24 @@ def _phase_cells(
     tail_mean = np.abs(rest.means - typical.means)[:2, :cells].max(axis=0)
     tail = Sample(
         (tail_values[0], tail_values[1]),
-        None,
+        speed,
         _variances(rest, cells),
         tail_values[2] if len(tail_values) > 2 else None,
     )
     tail = _paired(frame, tail)
     tail_scatter = plus + _TAIL * tail_mean
-    none = np.full(cells, np.nan)
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
     cells_of = PhaseCells(
         phase,
         Part("typical", sample, scatter, usual, layout.sums(), found),
-        Part("tail", tail, tail_scatter, none, {}, estimate(tail, tail_scatter, np.zeros(cells))),
+        Part(
+            "tail",
+            tail,
+            tail_scatter,
+            usual_tail,
+            layout.sums(),
+            estimate(tail, tail_scatter, slopes(tail, usual_tail, layout.sums())),
+        ),
         mean,
         start,
         (typical.runs[0], typical.runs[1]),
@@ -260,7 +272,8 @@ def _phase_cells(
 
 def _paired(frame: Frame, sample: Sample) -> Sample:
     """The sample by pairs, where all runs of both sides have one."""
-    return paired(sample) if frame.paired and sample.runs == frame.runs[:2] else sample
+    every = len(frame.kept(0)), len(frame.kept(1))
+    return paired(sample) if frame.paired and sample.runs == every else sample
 
 
 def _of_sides(sums: Sums, cells: int) -> tuple[Floats, Floats]:
@@ -285,21 +298,21 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
     for found, rest in phases:
         share, ordinary = found.steps.share, 1 - found.steps.start_share
         means += share * found.mean
-        host += share * ordinary * found.typical.estimate.host_speed
+        host += share * ordinary * (found.typical.estimate.host_speed + found.tail.estimate.host_speed)
         scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
         for side, (there, own) in enumerate(zip(rest.runs, rest.values, strict=True)):
             of_runs = own[:, :cells]
             if side < 2:  # without what a slower host costs
-                of_runs = of_runs - (found.typical.sample.values[side] - found.typical.estimate.values[side])
+                for part in found.parts:
+                    of_runs = of_runs - (part.sample.values[side] - part.estimate.values[side])
             # what a run without such steps would have taken, is the mean of its side
             middle = of_runs.mean(axis=0) if len(there) else np.zeros(cells)
             filled = np.repeat(middle[None], runs[side], axis=0)
             filled[there] = of_runs
             values[side] += share * (ordinary * filled + found.steps.start_share * found.start[side])
             variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
-    sample = Sample(
-        (values[0], values[1]), None, (variance[0], variance[1]), values[2] if len(runs) > 2 else None
-    )
+    kept = [values[side][frame.kept(side)] for side in range(len(runs))]
+    sample = Sample((kept[0], kept[1]), None, (variance[0], variance[1]), kept[2] if len(runs) > 2 else None)
     found_all = estimate(_paired(frame, sample), np.sqrt(scatter2), np.zeros(cells))
     return replace(
         found_all, baseline=means[0], candidate=means[1], delta=means[1] - means[0] - host, host_speed=host

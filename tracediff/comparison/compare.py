@@ -26,7 +26,7 @@ from tracediff.comparison.frame import build_frame
 from tracediff.comparison.kernel_table import kernel_result_rows
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.strata import build_strata, mix, notes_of
-from tracediff.comparison.verdict import decide, judge_phases, launched, phases_of, step_of
+from tracediff.comparison.verdict import decide, judge_phases, launched, odd_runs, phases_of, step_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
@@ -65,18 +65,12 @@ def compare(
     paired = same_traffic(*sides)
     if paired is not None:
         sides = (baseline, paired)
-    every = sides if noise is None else (*sides, noise)
-    frame = build_frame(
-        steps_table(every),
-        tuple(len(side.runs) for side in every),
-        options.min_steps,
-        paired=paired is not None,
-    )
+    measured = _measured(sides, noise, options.min_steps, paired=paired is not None)
+    frame = measured.frame
     strata = build_strata(frame, options.min_steps)
     comparability = check(sides, strata)
     comparable = comparability.comparable or options.force
 
-    measured = measure(sides, noise, frame)
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
     judged = judge(measured)
     verdicts = judge_phases(measured)
@@ -171,6 +165,21 @@ def compare(
             with_gil,
         ),
     )
+
+
+def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, paired: bool) -> Measured:
+    """All cells; a run that lies apart from the others of its side is left out, and measured without."""
+    every = sides if noise is None else (*sides, noise)
+    steps, runs = steps_table(every), tuple(len(side.runs) for side in every)
+    measured = measure(sides, noise, build_frame(steps, runs, min_steps, paired=paired))
+    odd = odd_runs(measured)
+    if not odd:
+        return measured
+    left_out = frozenset(odd)
+    if paired:  # and the run that had the same requests
+        left_out |= {(1 - side, run) for side, run in odd}
+    frame = build_frame(steps, runs, min_steps, paired=paired, left_out=left_out)
+    return measure(sides, noise, frame, list(odd.values()))
 
 
 def _accounting(measured: Measured, judged: Judged) -> Accounting:

@@ -585,8 +585,8 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     runs = [
         np.array(
             [
-                ns[(side == at) & (run == number)].mean() - whole[at][number, 0]
-                for number in range(measured.frame.runs[at])
+                ns[(side == at) & (run == number)].mean() - whole[at][row, 0]
+                for row, number in enumerate(measured.frame.kept(at))
             ]
         )
         for at in (0, 1)

@@ -98,6 +98,11 @@ class Frame:
     phases: list[PhaseSteps]
     notes: list[str] = field(default_factory=list)
     paired: bool = False  # run k of one side had the same requests as run k of the other
+    left_out: frozenset[tuple[int, int]] = frozenset()  # side and number of runs that count nothing
+
+    def kept(self, side: int) -> list[int]:
+        """The numbers of the runs of a side that count."""
+        return [run for run in range(self.runs[side]) if (side, run) not in self.left_out]
 
     @cached_property
     def weight(self) -> Floats:
@@ -222,7 +227,12 @@ def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell:
 
 
 def build_frame(
-    steps: pl.DataFrame, runs: tuple[int, ...], min_steps: int = MIN_STEPS, *, paired: bool = False
+    steps: pl.DataFrame,
+    runs: tuple[int, ...],
+    min_steps: int = MIN_STEPS,
+    *,
+    paired: bool = False,
+    left_out: frozenset[tuple[int, int]] = frozenset(),
 ) -> Frame:
     """Find the phases that are compared. `steps`: `execution.sides.steps_table`; one side alone has all its phases.
 
@@ -232,11 +242,14 @@ def build_frame(
     steps = steps.sort("side", "run", "rank", "device", "start_ns").with_columns(
         again=~pl.col("op_key").is_first_distinct().over("side", "run", "part", "rank", "device")
     )
-    frame = Frame(steps, runs, [], notes, paired)
+    frame = Frame(steps, runs, [], notes, paired, left_out)
+    used = np.ones(len(steps), np.bool_)
+    for side, run in left_out:
+        used &= (steps["side"].to_numpy() != side) | (steps["run"].to_numpy() != run)
     sides = min(2, len(runs))
     phases: list[PhaseSteps] = []
     for phase in sorted(steps["phase"].unique()):
-        mine = steps["phase"].to_numpy() == phase
+        mine = (steps["phase"].to_numpy() == phase) & used
         counts = [int((mine & (steps["side"].to_numpy() == side)).sum()) for side in range(sides)]
         if phase == IRREGULAR or not all(counts):
             continue
@@ -373,7 +386,7 @@ def _every_run(frame: Frame, compared: Bools) -> None:
     number = 0
     for side, many in enumerate(frame.runs):
         for run in range(many):
-            if number not in inside:
+            if number not in inside and (side, run) not in frame.left_out:
                 raise TracediffError(
                     "run-without-steps",
                     f"run {run + 1} of the {_SIDE_NAMES[side]} has no step of a workload that is compared",

@@ -44,6 +44,7 @@ AGAINST = 0.75  # of them: so much another cause may have moved the other way wi
 JOINT, HOLM, ALPHA = 0.04, 0.02, 0.05
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
 
@@ -280,44 +281,50 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[
         "repeated": one.steps.repeated,
         "judged": one.steps.judged,
         "host_speed": None if one.speed is None else math.exp(one.speed),
-        "odd_runs": odd_runs(measured, one),
+        "odd_runs": measured.odd if one is in_order(measured.phases)[0] else [],
     }
 
 
 _ODD = 6.0  # robust standard deviations from the other runs of its side
 _ODD_PART = 0.03  # of the step, at least
+_LEAST_LEFT = 4  # runs of a side, without the one that is left out
 
 
-def odd_runs(measured: Measured, one: PhaseCells) -> list[OddRun]:
-    """Runs whose typical step lies apart from the others of their side, and in what."""
-    found = []
+def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
+    """Runs whose typical step, in the phase that users feel first, lies apart from the others of their side: (side, run) -> what is odd.
+
+    The speed of its host is taken out before. One run of a side at most: with two, nobody can say which runs are odd.
+    """
+    judged = in_order([one for one in measured.phases if one.steps.judged])
+    if not judged:
+        return {}
+    one, found = judged[0], {}
     values, speed = one.typical.estimate.values, one.typical.sample.speed
     residual = np.concatenate([side[:, STEP] - np.median(side[:, STEP]) for side in values])
     spread = max(1.4826 * float(np.median(np.abs(residual))), 0.005 * one.step_ns)
-    for side, name in enumerate(("baseline", "candidate")):
+    for side in (0, 1):
         own = values[side]
-        if len(own) < PERMUTE:
+        if len(own) <= _LEAST_LEFT:
             continue
-        for run in range(len(own)):
-            others = np.delete(own, run, axis=0)
-            apart = own[run] - np.median(others, axis=0)
-            if abs(apart[STEP]) <= max(_ODD * spread, _ODD_PART * one.step_ns):
-                continue
-            cells = [measured.layout.categories[category] for category in CATEGORIES]
-            main = max(range(len(cells)), key=lambda at: apart[cells[at]] * np.sign(apart[STEP]))
-            fast = None
-            if speed is not None:
-                fast = math.exp(float(speed[side][run] - np.median(np.delete(speed[side], run))))
-            found.append(
-                OddRun(
-                    name,  # type: ignore[arg-type]
-                    measured.sides[side].runs[int(one.run_numbers[side][run])].name,
-                    float(apart[STEP]),
-                    CATEGORIES[main],
-                    float(apart[cells[main]]),
-                    fast,
-                )
-            )
+        apart = own - np.array([np.median(np.delete(own, run, axis=0), axis=0) for run in range(len(own))])
+        far = np.flatnonzero(np.abs(apart[:, STEP]) > max(_ODD * spread, _ODD_PART * one.step_ns))
+        if len(far) != 1:
+            continue
+        run = int(far[0])
+        sign = np.sign(apart[run, STEP])
+        most = max(CATEGORIES, key=lambda category: apart[run, measured.layout.categories[category]] * sign)
+        number = int(one.run_numbers[side][run])
+        found[side, number] = OddRun(
+            SIDES[side],
+            measured.sides[side].runs[number].name,
+            float(apart[run, STEP]),
+            most,
+            float(apart[run, measured.layout.categories[most]]),
+            None
+            if speed is None
+            else math.exp(float(speed[side][run] - np.median(np.delete(speed[side], run)))),
+            left_out=True,
+        )
     return found
 
 
