@@ -36,6 +36,7 @@ _CELLS = 4 * MAX_SEQUENCE**2  # of the tables that aligning them fills: a second
 # Sequences are unlike where fewer of the longer one's ops are in both. Under real traffic steps of one program share up
 # to 66 % of their ops with steps of other token counts, and 77 to 79 % with the same workload after a fusion.
 ALIKE = 0.7
+_NEARLY_ALL = 0.75  # of the steps of a phase: its work does not depend on the traffic
 _FUSE = 6  # the most ops a fused or split run is looked for among
 _CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
                "removed": 0.8}  # fmt: skip
@@ -219,13 +220,13 @@ def _align_phase(phase: _Phase) -> list[_Use]:
 def _counterparts(one: dict[Ops, int], other: dict[Ops, int]) -> list[tuple[Ops, Ops]]:
     """Sequences of equal workloads, each at most once.
 
-    What most steps of either side do is one workload, whatever was rewritten. Of the other sequences that one side alone
-    has, the most alike are paired first.
+    Of those that one side alone has, the most alike are paired first. What then is left of both sides, and is what nearly
+    all their steps do, is one workload too, whatever was rewritten.
     """
     mine, theirs = ([each for each in side if len(each) <= MAX_SEQUENCE] for side in (one, other))
     mine, theirs = [each for each in mine if each not in other], [each for each in theirs if each not in one]
     most = [
-        [number for number, each in enumerate(alone) if 2 * side[each] > sum(side.values())]
+        [number for number, each in enumerate(alone) if side[each] > _NEARLY_ALL * sum(side.values())]
         for alone, side in ((mine, one), (theirs, other))
     ]
     counts = [[Counter(each) for each in alone] for alone in (mine, theirs)]
@@ -237,7 +238,7 @@ def _counterparts(one: dict[Ops, int], other: dict[Ops, int]) -> list[tuple[Ops,
             ranked.append((-overlap, -min(one[a], other[b]), min(a, b), max(a, b), (i, j)))
     free = set(range(len(mine))), set(range(len(theirs)))
     found = [(each, each) for each in one if each in other]
-    for i, j in [*product(*most), *(rank[-1] for rank in sorted(ranked))]:
+    for i, j in [*(rank[-1] for rank in sorted(ranked)), *product(*most)]:
         if i in free[0] and j in free[1]:
             free[0].remove(i)
             free[1].remove(j)
