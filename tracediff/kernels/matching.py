@@ -73,6 +73,7 @@ class Match:
 
     The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
     block: rows that changed between the same two anchors share a number >= 0; -1: unchanged, or outside the sequences.
+    main: the ops that stand for the others where a row has many variants: those of its most used pair.
     """
 
     match: str
@@ -80,6 +81,7 @@ class Match:
     baseline: Ops
     candidate: Ops
     block: int = -1
+    main: Pair = ((), ())
 
 
 @dataclass(frozen=True)
@@ -388,17 +390,25 @@ class _Books:
 
     def match(self, pairs: Sequence[Pair]) -> Match:
         """The row of some pairs."""
-        one, other = (self._ops(side, pairs) for side in (0, 1))
+        weights = [{pair: self._weight(side, pair) for pair in pairs} for side in (0, 1)]
+        parts: list[list[Ops]] = []
+        for side in (0, 1):
+            of_part: Counter[Ops] = Counter()
+            for pair in pairs:
+                of_part[pair[side]] += weights[side][pair]
+            parts.append(sorted(filter(None, of_part), key=lambda part: (-of_part[part], part)))
+        one, other = (tuple(chain.from_iterable(of_side)) for of_side in parts)
+        replaced = [pair for pair in pairs if all(pair)]
+        main = max(
+            replaced,
+            key=lambda pair: (weights[0][pair] + weights[1][pair], sorted(pair)),
+            default=(parts[0][0] if one else (), parts[1][0] if other else ()),
+        )
         tier = _tier(one, other, pairs)
-        return Match(tier, _CONFIDENCE[tier], one, other)
+        return Match(tier, _CONFIDENCE[tier], one, other, main=main)
 
-    def _ops(self, side: int, pairs: Sequence[Pair]) -> Ops:
-        weights: Counter[Ops] = Counter()
-        for pair in pairs:
-            of_side: Ops = pair[side]
-            weights[of_side] += sum(self.uses[side].get(op, Counter())[pair] for op in set(of_side))
-        ordered = sorted(weights, key=lambda part: (-weights[part], part))
-        return tuple(chain.from_iterable(ordered))
+    def _weight(self, side: int, pair: Pair) -> int:
+        return sum(self.uses[side].get(op, Counter())[pair] for op in set(pair[side]))
 
     def _main(self, side: int, op: OpKey) -> Pair:
         """Where an op stands most: with itself, if anywhere."""
