@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -183,6 +184,202 @@ def test_a_phase_on_one_side_only():
     assert match_kernels({}, {}).rows == []
 
 
+# Several workloads
+
+# One layer with a workload's launch shapes: the grids of attention and norm grow with the tokens.
+ATTENTION_, NORM_, UP = "attention_kernel", "norm_kernel", "nvjet_sm90_tst_{}_v_bz_TNT"
+
+
+def layer(tokens: int, *gemms: str) -> tuple[str, ...]:
+    """Six ops of which two have the grid of their workload, and its GEMMs."""
+    return (
+        "embedding",
+        "rope",
+        f"{ATTENTION_}@{tokens}",
+        "reshape",
+        f"{NORM_}@{tokens}",
+        *gemms,
+        "add",
+        "sample",
+    )
+
+
+def traffic(baseline: dict, candidate: dict, more: tuple = ((), ())):
+    """Match two sides, each {sequence: steps}; `more`: ops outside their sequences."""
+    return match_kernels({"mixed": phase(baseline, *more[0])}, {"mixed": phase(candidate, *more[1])})
+
+
+def test_equal_sequences_match_op_by_op_whichever_is_the_most_common():
+    short, long = ("embedding", f"{NORM_32}@8"), ("embedding", f"{NORM_32}@64")
+    found = traffic({short: 9, long: 1}, {short: 1, long: 9})
+    assert rows(found) == {
+        ("exact", (name,), (name,)) for name in ("embedding", f"{NORM_32}@8", f"{NORM_32}@64")
+    }
+
+
+def test_steps_weigh_the_uses_of_a_kernel_in_two_roles():
+    # GEMM_A stays in 3 steps; in 1 step two of them become CUTLASS: of its 3 x 1 + 1 x 2 uses 2 are fused
+    kept = ("a", "b", "c", "d", GEMM_A, "e", "f")
+    fused = ("s", "t", "u", "v", "w", "x", GEMM_A, GEMM_A, "y", "z")
+    found = traffic({kept: 3, fused: 1}, {kept: 3, (*fused[:6], CUTLASS, *fused[8:]): 1})
+    shares = {found.rows[row].match: share for row, share in found.baseline["mixed", OpKey(GEMM_A)]}
+    assert shares == pytest.approx({"exact": 3 / 5, "fused": 2 / 5})
+
+
+def test_a_sequence_is_paired_with_the_most_alike():
+    # the norm of both workloads is rewritten: 7 of 8 ops stay, where the other workload shares 6
+    found = traffic(
+        {layer(8, GEMM_A): 2, layer(64, GEMM_A): 1},
+        {
+            tuple(name.replace(NORM_, "fast_norm") for name in layer(64, GEMM_A)): 2,
+            tuple(name.replace(NORM_, "fast_norm") for name in layer(8, GEMM_A)): 1,
+        },
+    )
+    changed = {row for row in rows(found) if row[0] != "exact"}
+    assert changed == {("sequence", (f"{NORM_}@{tokens}",), (f"fast_norm@{tokens}",)) for tokens in (8, 64)}
+
+
+def test_unlike_sequences_are_not_aligned():
+    # two of five ops in common: SILU and SILU_MUL stand at the same place of steps that do something else
+    one, other = ("a", "b", SILU, "c@1", "d@1"), ("a", "b", SILU_MUL, "c@2", "d@2")
+    half = ("a", "b", "e", "f", "g")
+    found = rows(traffic({half: 1, one: 1}, {half: 1, other: 1}))
+    assert {row for row in found if row[0] != "exact"} == {
+        ("removed", (SILU,), ()), ("added", (), (SILU_MUL,)),
+        ("name", ("c@1",), ("c@2",)), ("name", ("d@1",), ("d@2",)),
+    }  # fmt: skip
+
+
+def test_what_nearly_all_steps_do_is_one_workload_however_it_was_rewritten():
+    # the same two sequences, now 4 of 5 steps of their sides
+    one, other = ("a", "b", SILU, "c@1", "d@1"), ("a", "b", SILU_MUL, "c@2", "d@2")
+    half = ("a", "b", "e", "f", "g")
+    assert ("sequence", (SILU,), (SILU_MUL,)) in rows(traffic({half: 1, one: 4}, {half: 1, other: 4}))
+
+
+def test_a_kernel_at_a_grid_that_one_side_never_ran_is_neither_added_nor_removed():
+    seen = layer(8, GEMM_A), layer(64, GEMM_A)
+    found = rows(traffic({seen[0]: 2, seen[1]: 2}, {seen[0]: 2, seen[1]: 2, layer(96, GEMM_A): 1}))
+    assert {tier for tier, *_ in found} == {"exact", "name"}
+
+
+def test_copies_that_depend_on_the_traffic_are_not_fused_into_a_kernel():
+    # one request more is one copy more; with one sequence a side, the copy would have been replaced by SILU
+    two, three = ("a", "b", "c", "d", COPY, COPY, "e"), ("a", "b", "c", "d", COPY, COPY, COPY, "e")
+    other = ("a", "b", "c", "d", COPY, COPY, SILU, "e")
+    found = rows(traffic({two: 1, three: 1}, {two: 1, other: 1}))
+    assert {row for row in found if row[0] != "exact"} == {("added", (), (SILU,))}
+
+
+def test_an_op_that_only_moved_is_the_same():
+    found = rows(match([COPY, "a", "b", "c"], ["a", "b", "c", COPY]))
+    assert found == {("exact", (name,), (name,)) for name in (COPY, "a", "b", "c")}
+
+
+# Roles
+
+
+def test_gemm_variants_at_one_place_of_one_side_are_one_role():
+    # the baseline ran 8 and 64 tokens, which take GEMM_A and GEMM_B; the candidate 8 and 96, which take GEMM_A and CUTLASS
+    found = traffic({layer(8, GEMM_A): 2, layer(64, GEMM_B): 1}, {layer(8, GEMM_A): 1, layer(96, CUTLASS): 2})
+    (role,) = [row for row in rows(found) if GEMM_A in row[1]]
+    assert role == ("sequence", (GEMM_A, GEMM_B), (CUTLASS, GEMM_A))  # the most used first
+    assert not {"added", "removed"} & {tier for tier, *_ in rows(found)}
+    number = next(place for place, row in enumerate(found.rows) if OpKey(GEMM_A) in row.baseline)
+    for shares, gemms in ((found.baseline, (GEMM_A, GEMM_B)), (found.candidate, (GEMM_A, CUTLASS))):
+        assert all(shares["mixed", OpKey(gemm)] == [(number, 1.0)] for gemm in gemms)
+
+
+def test_a_role_with_the_same_names_on_both_sides_is_name():
+    # both sides know both GEMMs, one workload now takes the other one
+    found = rows(traffic(
+        {layer(8, GEMM_A): 1, layer(64, GEMM_B): 1}, {layer(8, GEMM_A): 1, layer(64, GEMM_A): 1, layer(96, GEMM_B): 1}
+    ))  # fmt: skip
+    assert [row[0] for row in found if GEMM_A in row[1]] == ["name"]
+
+
+def test_two_roles_stay_apart():
+    # up and down projection, each with its own variants
+    down_8, down_64 = (f"{CUTLASS}@{tokens}" for tokens in (8, 64))
+    side = {layer(8, GEMM_A, SILU, down_8): 1, layer(64, GEMM_B, SILU, down_64): 1}
+    found = rows(traffic(side, side))
+    assert ("exact", (GEMM_B, GEMM_A), (GEMM_B, GEMM_A)) in found  # equally used: by name
+    assert ("exact", (down_64, down_8), (down_64, down_8)) in found
+
+
+def test_a_gemm_that_only_stands_elsewhere_is_no_variant():
+    # the second sequence begins in the middle of the first: both launch both GEMMs once
+    first = ("a", GEMM_A, "b", "c", "d", "e", "f", CUTLASS, "g")
+    second = (*first[6:], *first[:6])
+    found = traffic({first: 1, second: 1}, {first: 1, second: 1})
+    assert {row[1] for row in rows(found) if row[1][0] in (GEMM_A, CUTLASS)} == {(GEMM_A,), (CUTLASS,)}
+
+
+def test_a_fusion_of_several_workloads_is_one_row_that_stays_fused():
+    # two GEMMs become one in either workload; another role keeps its variants
+    def side(*gemms: tuple[str, ...]) -> dict:
+        return {
+            layer(tokens, f"{GEMM_A}@{tokens}", SILU, *each): 1
+            for tokens, each in zip((8, 64), gemms, strict=True)
+        }
+
+    found = rows(
+        traffic(side((GEMM_B, GEMM_B), (CUTLASS, CUTLASS)), side(("gemm_wide@8",), ("gemm_wide@64",)))
+    )
+    (fused,) = [row for row in found if row[0] == "fused"]
+    assert fused == (
+        "fused", (CUTLASS, CUTLASS, GEMM_B, GEMM_B), ("gemm_wide@64", "gemm_wide@8")
+    )  # fmt: skip
+    assert ("exact", (f"{GEMM_A}@64", f"{GEMM_A}@8"), (f"{GEMM_A}@64", f"{GEMM_A}@8")) in found
+
+
+def test_the_most_used_variant_stands_for_its_role():
+    side = {layer(8, GEMM_A): 1, layer(64, GEMM_B): 5}
+    (role,) = [row for row in traffic(side, side).rows if OpKey(GEMM_A) in row.baseline]
+    assert role.baseline == (OpKey(GEMM_B), OpKey(GEMM_A))
+    assert role.main == ((OpKey(GEMM_B),), (OpKey(GEMM_B),))
+    (gone,) = match([GEMM_A], []).rows
+    assert gone.main == ((OpKey(GEMM_A),), ())
+
+
+# Changed blocks
+
+
+def blocks(found) -> dict[str, int]:
+    """First name of a row's baseline, else candidate -> its block."""
+    return {(row.baseline or row.candidate)[0].name: row.block for row in found.rows}
+
+
+def test_rows_between_two_anchors_are_one_block_in_whatever_layer():
+    # GEMMs fused, SILU rewritten, nothing unchanged between them; the copy after the anchor changes by itself
+    one = [NORM_32, GEMM_A, GEMM_A, SILU, CUTLASS, f"{COPY}@1", "add"] * 2
+    other = [NORM_32, GEMM_B, SILU_MUL, CUTLASS, f"{COPY}@2", "add"] * 2
+    assert blocks(match(one, other)) == {NORM_32: -1, GEMM_A: 0, SILU: 0, CUTLASS: -1, COPY: 1, "add": -1}
+
+
+def test_blocks_that_share_a_row_are_one():
+    # the GEMM is replaced in both places, once beside SILU and once beside the softmax
+    one = ["a", GEMM_A, SILU, "b", GEMM_A, SOFTMAX, "c"]
+    other = ["a", CUTLASS, SILU_MUL, "b", CUTLASS, "softmax_fast", "c"]
+    assert blocks(match(one, other)) == {"a": -1, GEMM_A: 0, SILU: 0, "b": -1, SOFTMAX: 0, "c": -1}
+
+
+def test_a_block_of_several_workloads_is_one_where_they_share_a_role():
+    def side(variants: tuple[str, str], silu: str) -> dict:
+        return {
+            layer(tokens, gemm, f"{silu}@{tokens}"): 1 for tokens, gemm in zip((8, 64), variants, strict=True)
+        }
+
+    found = traffic(side((GEMM_A, GEMM_B), "silu_kernel"), side(("gemm_x", "gemm_y"), "gelu_kernel"))
+    assert {row.block for row in found.rows if "silu_kernel" in row.baseline[0].name} == {0}
+    assert {row.block for row in found.rows if row.match == "exact"} == {-1}
+
+
+def test_what_is_outside_the_sequences_is_in_no_block():
+    found = match([GEMM_A], [GEMM_A], baseline=["gone"], candidate=["new"])
+    assert {row.block for row in found.rows} == {-1}
+
+
 # The books
 
 NAMES = [GEMM_A, GEMM_B, CUTLASS, NORM_32, NORM_16, SILU, SILU_MUL, COPY, f"{GEMM_A}@8,1,1"]
@@ -225,6 +422,49 @@ def test_a_side_against_itself_is_exact(one, more):
     found = match(one, one, baseline=more, candidate=more)
     assert {row.match for row in found.rows} <= {"exact"}
     assert all(row.baseline == row.candidate for row in found.rows)
+
+
+# The same of several workloads: sequences with their steps, and ops outside them
+
+workloads = st.tuples(
+    st.dictionaries(st.lists(st.sampled_from(NAMES), max_size=8).map(tuple), st.integers(1, 3), max_size=4),
+    st.lists(st.sampled_from([*NAMES, "rare_1", f"{SILU}@2", SOFTMAX]), max_size=3).map(tuple),
+)
+
+
+@settings(max_examples=300)
+@given(workloads, workloads)
+def test_several_workloads_share_out_every_op_and_swap(one, other):
+    sides = {"mixed": phase(one[0], *one[1])}, {"mixed": phase(other[0], *other[1])}
+    there, back = match_kernels(*sides), match_kernels(*sides[::-1])
+    for shares, side in zip((there.baseline, there.candidate), sides, strict=True):
+        assert {op for _, op in shares} == set(side["mixed"].ops)
+        for (_, op), entries in shares.items():
+            assert sum(share for _, share in entries) == pytest.approx(1)
+            for number, _ in entries:
+                row = there.rows[number]
+                assert op in (row.baseline if shares is there.baseline else row.candidate)
+    assert Counter((row.match, row.baseline, row.candidate) for row in there.rows) == swapped_rows(back)
+    grouped = [Counter(row.block >= 0 for row in found.rows) for found in (there, back)]
+    assert grouped[0] == grouped[1]
+
+
+@settings(max_examples=100)
+@given(workloads)
+def test_several_workloads_against_themselves_are_exact(one):
+    side = {"mixed": phase(one[0], *one[1])}
+    found = match_kernels(side, side)
+    assert {(row.match, row.block) for row in found.rows} <= {("exact", -1)}
+
+
+@settings(max_examples=100)
+@given(workloads, workloads)
+def test_the_order_of_runs_does_not_matter(one, other):
+    def backwards(side):
+        return {"mixed": phase(dict(reversed(side[0].items())), *reversed(side[1]))}
+
+    sides = [{"mixed": phase(side[0], *side[1])} for side in (one, other)]
+    assert match_kernels(*sides) == match_kernels(backwards(one), backwards(other))
 
 
 # Long and hostile
@@ -279,3 +519,18 @@ def test_hostile_names_match_themselves():
     ]
     found = match(names, names)
     assert {row.match for row in found.rows} == {"exact"} and len(found.rows) == len(names)
+
+
+def test_many_long_sequences_end():
+    # more than are aligned (the rest joins the most used, the first); a quarter of the ops has a grid of its workload
+    def side(norm: str) -> dict:
+        ops = [(f"k{n % 12}", f"k{n % 7}", f"k{n % 5}") for n in range(350)]
+        return {
+            tuple(chain.from_iterable((*three, f"{norm}@{place}") for three in ops)): 40 - place
+            for place in range(40)
+        }
+
+    begun = time.process_time()
+    found = rows(traffic(side("norm_kernel"), side("norm_fast")))
+    assert time.process_time() - begun < 10
+    assert {("sequence", (f"norm_kernel@{n}",), (f"norm_fast@{n}",)) for n in range(1, 32)} <= found

@@ -397,7 +397,7 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
 
 def _kernel_text(match: Match) -> str:
     """The kernels of a row: `a -> 2 x b`, or one side's where both are called the same."""
-    sides = [[short(op.name, 60) for op in ops] for ops in (match.baseline, match.candidate)]
+    sides = [[short(op.name, 60) for op in ops] for ops in match.main]
     before, after = (_folded(names) for names in sides)
     if not before or not after or before == after:
         return before or after

@@ -310,8 +310,9 @@ def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
     for part in side.parts:
         keys = _op_keys(part)
         for phase, common in part.sequences.items():
-            modal_keys = common[0].keys if common else []
-            sequences.setdefault(phase, Counter())[tuple(keys[one] for one in modal_keys)] += 1
+            steps = sequences.setdefault(phase, Counter())
+            for sequence in common:
+                steps[tuple(keys[one] for one in sequence.keys)] += sequence.steps
         phases, phase_of = _phases(part)
         kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
         for one in grouped(kind)[0].tolist():

@@ -36,6 +36,7 @@ _CELLS = 4 * MAX_SEQUENCE**2  # of the tables that aligning them fills: a second
 # Sequences are unlike where fewer of the longer one's ops are in both. Under real traffic steps of one program share up
 # to 66 % of their ops with steps of other token counts, and 77 to 79 % with the same workload after a fusion.
 ALIKE = 0.7
+_NEARLY_ALL = 0.75  # of the steps of a phase: its work does not depend on the traffic
 _FUSE = 6  # the most ops a fused or split run is looked for among
 _CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
                "removed": 0.8}  # fmt: skip
@@ -72,6 +73,7 @@ class Match:
 
     The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
     block: rows that changed between the same two anchors share a number >= 0; -1: unchanged, or outside the sequences.
+    main: the ops that stand for the others where a row has many variants: those of its most used pair.
     """
 
     match: str
@@ -79,6 +81,7 @@ class Match:
     baseline: Ops
     candidate: Ops
     block: int = -1
+    main: Pair = ((), ())
 
 
 @dataclass(frozen=True)
@@ -219,13 +222,13 @@ def _align_phase(phase: _Phase) -> list[_Use]:
 def _counterparts(one: dict[Ops, int], other: dict[Ops, int]) -> list[tuple[Ops, Ops]]:
     """Sequences of equal workloads, each at most once.
 
-    What most steps of either side do is one workload, whatever was rewritten. Of the other sequences that one side alone
-    has, the most alike are paired first.
+    Of those that one side alone has, the most alike are paired first. What then is left of both sides, and is what nearly
+    all their steps do, is one workload too, whatever was rewritten.
     """
     mine, theirs = ([each for each in side if len(each) <= MAX_SEQUENCE] for side in (one, other))
     mine, theirs = [each for each in mine if each not in other], [each for each in theirs if each not in one]
     most = [
-        [number for number, each in enumerate(alone) if 2 * side[each] > sum(side.values())]
+        [number for number, each in enumerate(alone) if side[each] > _NEARLY_ALL * sum(side.values())]
         for alone, side in ((mine, one), (theirs, other))
     ]
     counts = [[Counter(each) for each in alone] for alone in (mine, theirs)]
@@ -237,7 +240,7 @@ def _counterparts(one: dict[Ops, int], other: dict[Ops, int]) -> list[tuple[Ops,
             ranked.append((-overlap, -min(one[a], other[b]), min(a, b), max(a, b), (i, j)))
     free = set(range(len(mine))), set(range(len(theirs)))
     found = [(each, each) for each in one if each in other]
-    for i, j in [*product(*most), *(rank[-1] for rank in sorted(ranked))]:
+    for i, j in [*(rank[-1] for rank in sorted(ranked)), *product(*most)]:
         if i in free[0] and j in free[1]:
             free[0].remove(i)
             free[1].remove(j)
@@ -387,17 +390,25 @@ class _Books:
 
     def match(self, pairs: Sequence[Pair]) -> Match:
         """The row of some pairs."""
-        one, other = (self._ops(side, pairs) for side in (0, 1))
+        weights = [{pair: self._weight(side, pair) for pair in pairs} for side in (0, 1)]
+        parts: list[list[Ops]] = []
+        for side in (0, 1):
+            of_part: Counter[Ops] = Counter()
+            for pair in pairs:
+                of_part[pair[side]] += weights[side][pair]
+            parts.append(sorted(filter(None, of_part), key=lambda part: (-of_part[part], part)))
+        one, other = (tuple(chain.from_iterable(of_side)) for of_side in parts)
+        replaced = [pair for pair in pairs if all(pair)]
+        main = max(
+            replaced,
+            key=lambda pair: (weights[0][pair] + weights[1][pair], sorted(pair)),
+            default=(parts[0][0] if one else (), parts[1][0] if other else ()),
+        )
         tier = _tier(one, other, pairs)
-        return Match(tier, _CONFIDENCE[tier], one, other)
+        return Match(tier, _CONFIDENCE[tier], one, other, main=main)
 
-    def _ops(self, side: int, pairs: Sequence[Pair]) -> Ops:
-        weights: Counter[Ops] = Counter()
-        for pair in pairs:
-            of_side: Ops = pair[side]
-            weights[of_side] += sum(self.uses[side].get(op, Counter())[pair] for op in set(of_side))
-        ordered = sorted(weights, key=lambda part: (-weights[part], part))
-        return tuple(chain.from_iterable(ordered))
+    def _weight(self, side: int, pair: Pair) -> int:
+        return sum(self.uses[side].get(op, Counter())[pair] for op in set(pair[side]))
 
     def _main(self, side: int, op: OpKey) -> Pair:
         """Where an op stands most: with itself, if anywhere."""
