@@ -1,0 +1,125 @@
+"""Comparisons from arrays: what every step of every run spends, without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tracediff.comparison import cells
+from tracediff.comparison.cells import IdleKey, Layout, Measured
+from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
+from tracediff.kernels.matching import Match, OpKey
+from tracediff.model import CATEGORIES
+
+Runs = Sequence[Sequence[dict]]
+"""A side: its runs, each a list of steps as `step` gives them."""
+
+
+def step(ns: float = 0, *, ops: int = 1, phase: str = "generation", new: bool = False, **columns) -> dict:
+    """One step. ops: the key of what it launched. columns: `ctx_tokens`, `rank`, ...; `cells`: ns of each cell by its number."""
+    row = {
+        "ns": ns, "op_key": ops, "phase": phase, "new_kernel": new, "rank": 0, "part": 0, "device": 0,
+        "ctx_reqs": 0, "ctx_tokens": None, "gen_reqs": 4, "copies": 2,
+    }  # fmt: skip
+    return row | columns
+
+
+def run(*ns: float, **columns) -> list[dict]:
+    """Steps that differ in their time alone."""
+    return [step(one, **columns) for one in ns]
+
+
+def table(*sides: Runs) -> pl.DataFrame:
+    """All steps as `execution.sides.steps_table` gives them."""
+    rows = [
+        {key: one for key, one in row.items() if key != "cells"}
+        | {"side": side, "run": number, "period": period, "start_ns": period}
+        for side, runs in enumerate(sides)
+        for number, steps in enumerate(runs)
+        for period, row in enumerate(steps)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"ctx_tokens": pl.Int64})
+
+
+def framed(*sides: Runs, min_steps: int = 3) -> Frame:
+    """The frame of sides of runs of steps."""
+    return build_frame(table(*sides), tuple(len(runs) for runs in sides), min_steps)
+
+
+def steps_of(frame: Frame) -> CellSums:
+    """The time of each step as cell 0."""
+    return CellSums.of(
+        [
+            Values(
+                np.arange(len(frame.steps)),
+                np.zeros(len(frame.steps), np.int64),
+                frame.steps["ns"].to_numpy(),
+            )
+        ],
+        1,
+    )
+
+
+IDLE = [*CATEGORIES].index("host_work") + 1  # where idle cells count besides
+COMPUTE = [*CATEGORIES].index("compute") + 1
+FIRST = len(CATEGORIES) + 1  # the first idle cell
+
+
+def measured(
+    *sides: Runs, idle: int, kernels: int = 0, speed: bool = False, blocks: Sequence[int] = ()
+) -> Measured:
+    """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
+
+    A step lasts as long as its cells take. blocks: of each kernel row.
+    """
+    for runs in sides:
+        for one in (row for steps in runs for row in steps):
+            one["ns"] = float(sum(one["cells"][: idle + kernels]))
+    frame = framed(*sides)
+    order = {
+        (side, number, period): row["cells"]
+        for side, runs in enumerate(sides)
+        for number, steps in enumerate(runs)
+        for period, row in enumerate(steps)
+    }
+    spent = np.array([order[key] for key in frame.steps.select("side", "run", "period").iter_rows()], float)
+    kinds = ["step", *CATEGORIES, *["host_work"] * idle, *["compute"] * kernels]
+    every = np.arange(len(spent))
+
+    def of(cell: int, ns: np.ndarray) -> Values:
+        return Values(every, np.full(len(every), cell), ns)
+
+    values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
+    values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
+    values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
+    if speed:
+        values.append(of(len(kinds), spent[:, idle + kernels]))
+    layout = Layout(
+        kinds,
+        {name: at for at, name in enumerate(kinds[:FIRST]) if at},
+        list(range(FIRST, FIRST + idle)),
+        [IdleKey("host_work", "executor", "", f"place {at}", copy=False) for at in range(idle)],
+        list(range(FIRST + idle, FIRST + idle + kernels)),
+        pl.DataFrame(),
+    )
+    summed = CellSums.of(values, len(kinds) + speed)
+    found = [cells._phase_cells(frame, summed, layout, one, speed) for one in frame.phases]
+    rows = [
+        Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
+        for at in range(kernels)
+    ]
+    exact = {one.phase: np.zeros(kernels, np.bool_) for one in frame.phases}
+    return Measured(
+        sides[:2],  # type: ignore[arg-type]
+        frame, None, True, _Kernels(rows, exact), layout,  # type: ignore[arg-type]
+        [one for one, _ in found], cells._whole(found, frame, layout),
+    )  # fmt: skip
+
+
+class _Kernels:
+    """What is judged of `KernelCells`."""
+
+    def __init__(self, rows: list[Match], exact: dict[str, np.ndarray]) -> None:
+        self.rows, self.exact = rows, exact
