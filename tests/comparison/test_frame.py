@@ -149,7 +149,10 @@ def test_sides_with_other_workloads_are_compared_at_the_same_one():
         columns = {"phase": "context", "ctx_reqs": 1, "gen_reqs": 0}
         return [
             step(
-                (10 if at < short else 80) + at % 2, ctx_tokens=100 if at < short else 800, ops=at, **columns
+                (10 if at < short else 80) + at % 2,
+                ctx_tokens=100 if at < short else 800,
+                ops=next(keys),
+                **columns,
             )
             for at in range(short + long)
         ]
