@@ -13,13 +13,12 @@ def render_annotations(result: Result) -> list[str]:
     """Return the lines: the verdict as a notice, then what did not pass; failed is an error, the rest warnings."""
     gates = result.gates or Gates([])  # as they are: what would harm a runner is escaped below
     result = neutral(result)
-    head = words.headline(result)
     verdict = words.VERDICTS[result.verdict].word
     lines = [
         _command(
             "notice",
             f"tracediff: {verdict}",
-            f"step time {head.baseline} -> {head.candidate} ({head.delta}). {result.verdict_reason}",
+            f"{result.headline.text} {result.verdict_reason}".strip(),
         )
     ]
     for gate in gates.outcomes:

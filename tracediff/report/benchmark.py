@@ -10,11 +10,11 @@ from tracediff.report.escape import neutral
 
 
 def render_benchmark(result: Result) -> bytes:
-    """Return a JSON list of {name, unit, value, range, extra}; times in us a step, all smaller is better."""
+    """Return a JSON list of {name, unit, value, range, extra}; times in us per step, all smaller is better."""
     result = neutral(result)
     step, launch = result.step, result.launch.candidate
     extra = (
-        f"{words.VERDICTS[result.verdict].word}: {result.verdict_reason} "
+        f"{result.headline.text or words.VERDICTS[result.verdict].word} "
         f"Delta to its baseline {step.delta_ns / 1e3:+.1f} us, 95 % CI {step.ci_low_ns / 1e3:+.1f} to "
         f"{step.ci_high_ns / 1e3:+.1f}."
     )
@@ -25,8 +25,8 @@ def render_benchmark(result: Result) -> bytes:
         if phase.candidate:
             entries += _phase(phase.phase, phase.candidate)
     entries += [
-        _entry("launching calls", "a step", launch.calls_per_step),
-        _entry("kernels", "a step", launch.kernels_per_step),
+        _entry("launching calls", "per step", launch.calls_per_step),
+        _entry("kernels", "per step", launch.kernels_per_step),
     ]
     return json.dumps(entries, indent=1, ensure_ascii=False).encode() + b"\n"
 

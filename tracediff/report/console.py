@@ -24,6 +24,11 @@ def has_unicode(console: Console) -> bool:
     return console.encoding.lower().replace("-", "").startswith("utf")
 
 
+def _plain(text: str, console: Console) -> str:
+    """The text with this program's own signs in ASCII where the terminal has no more."""
+    return text if has_unicode(console) else text.replace("±", "+/-")
+
+
 def print_heading(console: Console, text: str) -> None:
     """Print a heading after an empty line."""
     console.print()
@@ -32,7 +37,12 @@ def print_heading(console: Console, text: str) -> None:
 
 def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2, hang: int = 0) -> None:
     """Print one paragraph, wrapped; lines after the first are indented by `hang` more."""
-    text = Text.assemble(*parts)
+    text = Text.assemble(
+        *(
+            _plain(one, console) if isinstance(one, str) else (_plain(one[0], console), one[1])
+            for one in parts
+        )
+    )
     for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
         row.rstrip()
         console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
@@ -111,7 +121,8 @@ def table_lines(
         justify = "left" if number in left else "right"
         table.add_column(Text(header[number] if header else ""), justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row, style in zip_longest(rows, styles[: len(rows)]):
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row), style=style or None)
+        cells = (cell if isinstance(cell, Text) else Text(_plain(cell, console)) for cell in row)
+        table.add_row(*cells, style=style or None)
     lines = []
     for segments in console.render_lines(table, console.options.update(width=_ENDLESS), pad=False):
         line = Text.assemble(*((one.text, one.style or "") for one in segments))

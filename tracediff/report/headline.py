@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
+
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.report import units
+from tracediff.report import units, words
 from tracediff.report.causes import CAUSES
-from tracediff.report.titles import named, run_name
+from tracediff.report.titles import named, part_named, run_name
 
-WORDS: dict[Verdict, str] = {
-    "regressed": "Regressed",
-    "likely_regressed": "Likely regressed",
-    "improved": "Improved",
-    "likely_improved": "Likely improved",
-    "no_change": "No change found",
-    "inconclusive": "Inconclusive",
-    "not_comparable": "Not comparable",
-}
 SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
 HOST_SPEED = 0.03  # a host that is so much slower or faster is named
 _CERTAIN = ("exact", "confirmed")
@@ -35,7 +28,7 @@ def headline(result: Result) -> Headline:
     cause = _cause(result)
     level = cause.level if cause else "within_noise"
     delta = facts.carried_ns if facts.carried_ns is not None else of[0]
-    text = f"{WORDS[result.verdict]}{_coverage(result)}"
+    text = f"{_verdict(result.verdict)}{_coverage(result)}"
     if facts.basis == "checks":
         failed = next((one for one in result.comparability.checks if one.status == "fail"), None)
         text += (
@@ -70,7 +63,7 @@ def reason(result: Result) -> str:
     said = []
     if facts.basis in ("phase", "part", "rare"):
         if cause and facts.relaunched is None:
-            said += [_held(result, cause), *_elsewhere(result, cause)]
+            said += [_against(result, cause), _held(result, cause), *_elsewhere(result, cause)]
         if facts.graph_coverage:
             said.append(f"{relaunched(result.launch)} ({graph_share(result.launch)} of them).")
         if facts.basis != "rare" and phase:
@@ -128,26 +121,24 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
         return (
             f"{text}, {_of_it(facts.relaunched.delta_ns, delta, prose)} because {relaunched(result.launch)}"
         )
-    if cause is None:
+    if cause is None or cause.delta_ns * delta < 0:
         rows = [one for one in _rows(result, phase.phase, "typical") if one.delta_ns * delta > 0]
         largest = max(rows, key=lambda one: abs(one.delta_ns), default=None)
-        return f"{text}, no single cause is certain" + (f"; {_largest(largest, prose)}" if largest else "")
+        return f"{text}, no cause of it is certain" + (f"; {_largest(largest, prose)}" if largest else "")
     return text + _cause_clause(result, phase.phase, cause, delta, prose)
 
 
 def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
     """What part of a change a cause is, what goes the other way, and a larger estimate that is not certain."""
     rows = _rows(result, phase, cause.part)
-    words = f"{'likely ' if cause.level == 'likely' and result.verdict in ('regressed', 'improved') else ''}"
+    hedge = f"{'likely ' if cause.level == 'likely' and result.verdict in ('regressed', 'improved') else ''}"
     share = cause.share
     if cause.where.rank is not None:  # the size is of that rank, the total of all
-        text = f"; {words}{_named(cause, prose)} on rank {cause.where.rank}: {prose.signed(cause.delta_ns)}"
+        text = f"; {hedge}{_named(cause, prose)} on rank {cause.where.rank}: {prose.signed(cause.delta_ns)}"
     elif share is not None and 0 < share <= 1.15:
-        text = f", {words}{_of_it(cause.delta_ns, total, prose, share)} {_named(cause, prose)}"
-    elif share is not None and share > 0:
-        text = f"; {words}{_named(cause, prose)}: {prose.signed(cause.delta_ns)}"
+        text = f", {hedge}{_of_it(cause.delta_ns, total, prose, share)} {_named(cause, prose)}"
     else:
-        return f", although {words}{_named(cause, prose)} changed by {prose.signed(cause.delta_ns)}"
+        text = f"; {hedge}{_named(cause, prose)}: {prose.signed(cause.delta_ns)}"
     against = [
         one
         for one in rows
@@ -260,28 +251,22 @@ def _coverage(result: Result) -> str:
 # Sentences after the first.
 
 
-def _held(result: Result, cause: Finding) -> str:
-    """In how many runs a change holds, and which do not agree."""
-    held = cause.held
-    runs = result.step.runs
-    if held is None or min(runs.baseline, runs.candidate) < 2:
+def _against(result: Result, cause: Finding) -> str:
+    """A certain cause that goes against the change, where none goes along with it."""
+    phase = lead(result)
+    if result.verdict_facts.basis != "phase" or cause.delta_ns * _typical(phase)[0] >= 0:
         return ""
+    prose = units.prose([cause.delta_ns])
+    word = "Certain" if cause.level in _CERTAIN else "Likely"
+    per = per_step(result, cause.where.phase or "")
+    return f"{word} is only {_named(cause, prose)}: {prose.signed(cause.delta_ns)} {per}."
+
+
+def _held(result: Result, cause: Finding) -> str:
+    """In how many runs a change holds."""
+    runs = words.held(result, cause)
     subject = named(cause) if ROWS[cause.cause].kind == "idle" else "this change of kernels"
-    subject = subject[:1].upper() + subject[1:]
-    candidate = {one.name for one in result.inputs.candidate.runs}
-    odd = [run_name(one) for one in held.odd if one in candidate]
-    text = f"{subject} shows in {held.candidate} of {runs.candidate} runs"
-    if held.candidate >= runs.candidate:
-        text = f"{subject} shows in all {runs.candidate} of {runs.candidate} runs"
-    elif held.candidate * 2 <= runs.candidate:
-        mine = [run_name(one.name) for one in result.inputs.candidate.runs if one.name not in held.odd]
-        text += f": {', '.join(mine)}"
-    elif odd:
-        text += f", not in {', '.join(odd)}"
-    if held.baseline < runs.baseline:
-        before = [run_name(one) for one in held.odd if one not in candidate]
-        text += f"; {', '.join(before) or 'some'} of the baseline {'has' if len(before) == 1 else 'have'} it as well"
-    return f"{text}."
+    return f"{subject[:1].upper()}{subject[1:]} shows {runs}." if runs else ""
 
 
 def _elsewhere(result: Result, cause: Finding) -> list[str]:
@@ -333,8 +318,8 @@ def _host_speed(result: Result, phase: Phase) -> str:
     moved = phase.typical.host_speed_ns if phase.typical else 0.0
     prose = units.prose([moved])
     return (
-        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention); the changes here are at equal"
-        f" host speed, which takes out {prose.signed(moved)} {per_step(result, phase.phase)}."
+        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention). Changes are at equal host speed:"
+        f" {prose.signed(moved)} {per_step(result, phase.phase)} is taken out."
     )
 
 
@@ -385,7 +370,22 @@ def _few_runs(result: Result) -> str:
 
 
 def _rows(result: Result, phase: str, part: str) -> list[Finding]:
-    return [one for one in result.findings if (one.where.phase, one.part) == (phase, part)]
+    """Causes in one part of one phase: findings of it, then what findings of other phases are in it."""
+    own = [one for one in result.findings if (one.where.phase, one.part) == (phase, part)]
+    of = next((one for one in result.phases if one.phase == phase), None)
+    whole = of and (of.typical if part == "typical" else of.tail)
+    also = [
+        replace(
+            one,
+            where=replace(one.where, phase=phase), part=here.part, delta_ns=here.delta_ns, ci_low_ns=here.ci_low_ns,
+            ci_high_ns=here.ci_high_ns, level=here.level, held=None, parts=[], phases=[], facts=replace(one.facts, rare=None),
+            share=here.delta_ns / whole.delta_ns if whole and whole.delta_ns else None,
+        )
+        for one in result.findings
+        for here in one.phases
+        if (here.phase, here.part) == (phase, part)
+    ]  # fmt: skip
+    return own + sorted(also, key=lambda one: -abs(one.delta_ns))
 
 
 def _cause(result: Result) -> Finding | None:
@@ -401,6 +401,10 @@ def _cause(result: Result) -> Finding | None:
         if along:
             return along[0]
     return next((one for one in rows if one.level in _SURE), None)
+
+
+def _verdict(verdict: Verdict) -> str:
+    return "No change found" if verdict == "no_change" else words.VERDICTS[verdict].word
 
 
 def _typical(phase: Phase | None) -> tuple[float, float]:
@@ -428,6 +432,7 @@ def _of_it(part: float, whole: float, prose: units.Prose, share: float | None = 
 def _named(finding: Finding, prose: units.Prose) -> str:
     """A cause in a sentence; of kernels that replace others, what got faster and what slower."""
     text = named(finding)
+    name = CAUSES[finding.cause].name
     own = [one for one in finding.parts if not one.follows]
     less = [one for one in own if one.delta_ns < 0]
     more = [one for one in own if one.delta_ns > 0]
@@ -436,7 +441,12 @@ def _named(finding: Finding, prose: units.Prose) -> str:
     down, up = (math.fsum(one.delta_ns for one in side) for side in (less, more))
     if min(-down, up) < _AGAINST * max(-down, up):
         return text
-    return f"{text} ({prose.signed(down)} and {prose.signed(up)})"
+    mine = next(
+        (one for one in own if one.cause == finding.cause), finding
+    )  # what the change is about comes first
+    first, second = ((more, up), (less, down)) if mine.delta_ns > 0 else ((less, down), (more, up))
+    against = max(second[0], key=lambda one: abs(one.delta_ns))
+    return f"{name} ({prose.signed(first[1])}, but {prose.signed(second[1])} in {part_named(against, short=True)})"
 
 
 def _category(key: str) -> str:

@@ -292,7 +292,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     if launches and has["kernels"] and not has[_INSIDE]:
         table = Answer("kernel table", True, "without the kernels of CUDA graphs")
     answers = [
-        needs("time of a step, closed accounting", "kernels", "CUDA calls", reason=labelled),
+        needs("time per step, closed accounting", "kernels", "CUDA calls", reason=labelled),
         table,
         Answer("phases (context, generation)", phases,
                "the labels say the requests" if phases else "no labels that say the requests"),
@@ -307,7 +307,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     ]  # fmt: skip
     if not has["kernels"]:
         reason = labelled if steps else "no step labels"
-        answers.append(Answer("host time of a step (--host-only)", steps is not None, reason))
+        answers.append(Answer("host time per step (--host-only)", steps is not None, reason))
     return answers
 
 

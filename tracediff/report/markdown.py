@@ -10,7 +10,14 @@ from typing import TypeVar
 from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
 from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
-from tracediff.report.escape import Markdown, markdown_cell, markdown_code, markdown_prose, neutral
+from tracediff.report.escape import (
+    Markdown,
+    markdown_cell,
+    markdown_code,
+    markdown_figure,
+    markdown_prose,
+    neutral,
+)
 from tracediff.report.tables import gap_order, kernel_order, range_order
 from tracediff.report.templates import markdown_environment
 from tracediff.report.words import left_out
@@ -83,6 +90,7 @@ def cut_to_limit(text: str) -> str:
 
 def _render(result: Result, budget: _Budget, top: int, first: str, link: str) -> str:
     figure = waterfall.build(result)
+    phases = words.phase_table(result)
     gates = result.gates.outcomes if result.gates else []
     sure = [finding for finding in result.findings if finding.level != "within_noise"]
     more = sure[budget.findings :] + [f for f in result.findings if f.level == "within_noise"]
@@ -99,7 +107,9 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         marker=Markdown(first),
         link=Markdown(f"[HTML report]({link})") if link else "",
         verdict=words.VERDICTS[result.verdict],
-        head=words.headline(result),
+        phases=phases,
+        comparable=result.verdict != "not_comparable",
+        adjusted=any(row.host_speed for row in phases.rows),
         mix=words.mix_note(result),
         left_out=left_out(result),
         gates=gates[:50],
@@ -107,8 +117,8 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         figure=waterfall.text_figure(figure),
         unchanged=", ".join(bar.label for bar in figure.unchanged),
         noisy=any(bar.level == "within_noise" for bar in figure.shown),
-        sure=_findings(sure[: budget.findings], scale),
-        more=_findings(more[: budget.rows], scale),
+        sure=_findings(result, sure[: budget.findings], scale),
+        more=_findings(result, more[: budget.rows], scale),
         more_left=max(0, len(more) - budget.rows),
         kernels=_kernels(changed[:top], budget.width),
         kernels_noise=_kernels(others[: budget.rows], budget.width, len(others) - budget.rows),
@@ -136,6 +146,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         kpi_rows=_kpi(result, budget.rows),
         **sections.context(result),
         written=lambda blocks: markdown(blocks, budget.width),
+        figure_cell=markdown_figure,
         line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
         code=lambda value: markdown_code(value, budget.width),
         cell=lambda value: markdown_cell(value, budget.width),
@@ -152,7 +163,7 @@ def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
     least = units.scale_for([small_ns]).time(small_ns)
     parts = [(gaps, "idle gaps"), (ranges, "NVTX ranges")]
     return [
-        f"{count} {what} that changed by less than {least} a step (0.1 %)" for count, what in parts if count
+        f"{count} {what} that changed by less than {least} per step (0.1 %)" for count, what in parts if count
     ]
 
 
@@ -162,27 +173,27 @@ def _kpi(result: Result, most: int) -> list[list[Markdown]]:
     return [[markdown_prose(text, 200) for text in texts] for texts in rows]
 
 
-def _findings(findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for finding in findings:
-        delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
-        noise = finding.level == "within_noise"
-        facts = [words.both_sides(finding, scale, "→")]
-        if finding.share is not None:
-            facts.append(f"{units.share(finding.share)} of the step's change")
-        rows.append(
-            {
-                "finding": finding,
-                "signed": f"{delta.signed} {scale.unit}",
-                "delta": str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}",
-                "level": "" if noise else words.LEVELS[finding.level][0],
-                "facts": facts,
-                "place": [
-                    (name, value) for name, value in words.place(finding.where) if value not in finding.title
-                ],
-            }
-        )
-    return rows
+def _findings(result: Result, findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:
+    return [
+        {
+            "finding": one,
+            "size": words.size(one, scale),
+            "level": "" if one.level == "within_noise" else words.LEVELS[one.level][0],
+            "facts": [
+                text
+                for text in (
+                    "" if one.level == "within_noise" else words.held(result, one),
+                    words.explains(one),
+                    words.both_sides(one, scale, "→"),
+                )
+                if text
+            ],
+            "parts": words.parts(one, scale),
+            "elsewhere": words.elsewhere(one, scale),
+            "place": words.places(one),
+        }
+        for one in findings
+    ]
 
 
 _Row = TypeVar("_Row", bound=KernelRow | GapRow | RangeRow)
@@ -202,7 +213,7 @@ def _matched(
     scale = words.matched_scale(rows)
     header = [
         *heads,
-        "Count a step",
+        "Count per step",
         *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta")),
         "Change",
     ]
@@ -259,9 +270,7 @@ def _phases(result: Result, most: int) -> list[Block]:
         for row, both in zip(rows, sides, strict=True)
     ]
     header = ("Phase", "Steps", *(f"{name}, {scale.unit}" for name in ("Mean", "p50", "p99")))
-    note = (
-        "All whole steps of each phase, whatever their workload; the step time above compares like with like."
-    )
+    note = "All whole steps of each phase, whatever their workload; the table above compares matching steps."
     return [Table(header, cells, [note])]
 
 
@@ -305,7 +314,7 @@ def _launch(result: Result) -> list[Block]:
             ("of it, GPU idle for it", "exposed_ns_per_step", scale.time),
         )
     ]
-    return [Table(("A step", "Baseline", "Candidate"), rows)]
+    return [Table(("Per step", "Baseline", "Candidate"), rows)]
 
 
 def _python(result: Result, budget: _Budget) -> list[Block]:
@@ -352,7 +361,7 @@ def _python(result: Result, budget: _Budget) -> list[Block]:
         header = (
             "Thread",
             "GC generation",
-            "Pauses a step, baseline",
+            "Pauses per step, baseline",
             "candidate",
             "Time, baseline",
             "candidate",

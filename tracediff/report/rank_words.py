@@ -32,7 +32,7 @@ def _outlier(row: RankRow) -> str:
     scale = units.scale_for([row.delta_own_ns or 0.0, row.candidate_own_ns or 0.0])
     text = f"Rank {row.rank} changed otherwise than the rest"
     if row.delta_own_ns is not None:
-        text += f": its own time by {scale.signed(row.delta_own_ns)} {scale.unit} a step"
+        text += f": its own time by {scale.signed(row.delta_own_ns)} {scale.unit} per step"
     return text + (f"; {late}." if (late := _late(row)) else ".")
 
 

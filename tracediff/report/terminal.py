@@ -23,6 +23,7 @@ from tracediff.report.console import (
 )
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.tables import kernel_order
+from tracediff.report.titles import run_name
 from tracediff.report.waterfall import text_lines
 from tracediff.report.words import left_out
 
@@ -52,33 +53,49 @@ def _section(section: Section | None, console: Console, top: int) -> None:
 
 def _verdict(result: Result, console: Console) -> None:
     verdict = words.VERDICTS[result.verdict]
-    head = words.headline(result)
     style = f"bold {TONES[verdict.tone]}"
-    sign = verdict.sign if has_unicode(console) else ""
-    print_line(console, (f"{sign} {verdict.word}".strip(), style), f"  {result.verdict_reason}", indent=0)
-    console.print()
-    print_line(
-        console,
-        "step  ",
-        (f"{head.baseline} -> {head.candidate}", "bold"),
-        "  ",
-        (str(head.delta) if result.verdict != "not_comparable" else "", style),
-    )
-    details = [f"{words.interval_name(result)} {head.interval}"]
-    if result.step.p_value is not None:
-        details.append(f"p {units.probability(result.step.p_value)}")
-    details += [f"{head.runs} runs, {head.steps} steps"]
-    details += [words.noise_floor(result)] if head.noise else []
-    print_line(console, ("; ".join(details), "dim"))
+    sign = f"{verdict.sign} " if has_unicode(console) else ""
+    text = result.headline.text or f"{verdict.word}."
+    print_line(console, (f"{sign}{text}", style), indent=0)
+    if result.verdict_reason:
+        print_line(console, result.verdict_reason)
+    _phases(result, console)
+    for text in (words.step_share(result), result.step.power_note, words.mix_note(result), *left_out(result)):
+        if text:
+            print_line(console, (text, "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
     print_line(console, (labels, "dim"))
     for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
         if runs := words.run_names(side):
-            listed = ", ".join(shorten(run, 60) for run in runs)
+            listed = ", ".join(shorten(run_name(run), 60) for run in runs)
             print_line(console, (f"runs of the {name}: {listed}", "dim"), hang=2)
-    for note in (result.step.power_note, words.mix_note(result), *left_out(result)):
-        if note:
-            print_line(console, (note, "dim"))
+
+
+def _phases(result: Result, console: Console) -> None:
+    """Print a row for each phase: verdict, typical step of both sides, change, what these runs could have shown."""
+    table = words.phase_table(result)
+    comparable = result.verdict != "not_comparable"
+    wide = console.width >= WIDE
+    console.print()
+    header = [f"{table.unit} per step", "verdict", "baseline", "candidate"]
+    header += ["change", ""] * comparable + ["detectable", "rare steps add"] * (comparable and wide)
+    rows = []
+    for row in table.rows:
+        cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
+        if comparable:
+            style = TONES[row.verdict.tone] if row.verdict else "dim"
+            cells[1] = Text(row.verdict.word if row.verdict else row.unjudged, style)
+            cells += [f"{row.delta} ± {row.half}", row.percent] + [row.detectable, row.rare] * wide
+        rows.append(cells)
+    print_table(console, header, rows, left=(0, 1))
+    step = result.step
+    notes = [f"typical steps, ± {words.interval_name(result)}"]
+    notes.append(
+        f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} steps"
+    )
+    if any(row.host_speed for row in table.rows):
+        notes.append("changes are at equal host speed")
+    print_line(console, ("; ".join(notes), "dim"))
 
 
 def _waterfall(result: Result, console: Console) -> None:
@@ -90,7 +107,7 @@ def _waterfall(result: Result, console: Console) -> None:
     )
     percents = max(percents, len(waterfall.OF_STEP))
     width = max(8, min(60, console.width - labels - values - percents - 9))
-    print_heading(console, "Where the time of a step went")
+    print_heading(console, "Where the time of a mean step went")
     rows = []
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")
@@ -99,7 +116,7 @@ def _waterfall(result: Result, console: Console) -> None:
         mark = full if total else thin if line.thin else part
         bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
         rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
-    print_table(console, ("", "a step", waterfall.OF_STEP, ""), rows, left=(0, 3))
+    print_table(console, ("", "per step", waterfall.OF_STEP, ""), rows, left=(0, 3))
     start = figure.axis()[0]
     notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
     if figure.unchanged:
@@ -115,30 +132,36 @@ def _findings(result: Result, console: Console, top: int) -> None:
         return
     shown = result.findings[:top]
     scale = words.finding_scale(shown)
-    print_heading(console, "Findings")
+    print_heading(console, "Causes")
     for finding in shown:
-        _finding(finding, scale, console)
+        _finding(finding, scale, result, console)
     print_more(console, len(result.findings) - len(shown))
 
 
-def _finding(finding: Finding, scale: units.Scale, console: Console) -> None:
-    delta = units.delta(scale, finding.delta_ns, finding.baseline_ns, finding.level)
+def _finding(finding: Finding, scale: units.Scale, result: Result, console: Console) -> None:
     noise = finding.level == "within_noise"
     colour = "" if noise else "red" if finding.delta_ns > 0 else "green"
     print_line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
-    facts = [] if noise else [words.LEVELS[finding.level][0]]
-    if finding.share is not None:
-        facts.append(f"{units.share(finding.share)} of the step's change")
-    facts.append(words.both_sides(finding, scale, "->"))
-    label = str(delta) if noise else f"{delta.signed} {scale.unit} {delta.word}"
-    print_line(console, (label, colour), f"; {'; '.join(facts)}", indent=5)
-    places = [(name, value) for name, value in words.place(finding.where) if value not in finding.title]
-    parts = [
-        ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in places)),
+    facts = [
+        words.LEVELS[finding.level][0],
+        "" if noise else words.held(result, finding),
+        words.explains(finding),
+        words.both_sides(finding, scale, "->"),
+    ]
+    text = "; ".join(one for one in facts if one)
+    print_line(console, (words.size(finding, scale), colour), f"; {text}", indent=5)
+    for row in words.parts(finding, scale):
+        name = "and so: " if row.follows else "part: "
+        print_line(
+            console, (name, "dim"), f"{row.delta} {shorten(row.what, 120)}, {row.level}", indent=7, hang=2
+        )
+    lines = [
+        ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(finding))),
+        ("elsewhere: ", words.elsewhere(finding, scale)),
         ("note: ", finding.note),
         ("next: ", finding.next),
     ]
-    for name, text in parts:
+    for name, text in lines:
         if text:
             print_line(console, (name, "dim"), text, indent=5)
 
@@ -156,7 +179,7 @@ def _kernels(result: Result, console: Console, top: int) -> None:
         return
     shown = sorted(rows, key=kernel_order)[:top]
     scale = words.matched_scale(shown)
-    print_heading(console, f"Kernels that changed most ({scale.unit} a step)")
+    print_heading(console, f"Kernels that changed most ({scale.unit} per step)")
     header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")
     figures = [[row.match, *words.matched_figures(row, scale, " > ")] for row in shown]
     width = console.width - 2

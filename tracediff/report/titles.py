@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tracediff.model import Finding
+from tracediff.model import Finding, FindingPart
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
 from tracediff.report.causes import CAUSES
 from tracediff.report.escape import shorten
 
 OUTSIDE = "outside any range"
-_LONGEST = 48  # characters of the kernels of a side in a sentence
+_LONGEST = 44  # characters of a kernel in a sentence
 _NAMED = 3  # kernels of a side in a title
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # Titles of kernels where both sides are matched in a certain way, else that of the cause.
@@ -36,8 +36,8 @@ def title(finding: Finding) -> str:
     if finding.cause == "batch_mix":
         return CAUSES["batch_mix"].title.format(shares=_shares(finding))
     if ROWS[finding.cause].kind != "idle":
-        return _kernel(finding)
-    text = _idle_of(finding)
+        return _kernel(finding) + (", in rare steps" if finding.part == "tail" else "")
+    text = _idle_of(finding) + (", in rare steps" if finding.part == "tail" else "")
     if finding.facts.delta_all_ranks_ns is not None:
         text += f", on rank {finding.where.rank} alone"
     if finding.facts.counted_calls:
@@ -57,7 +57,7 @@ def named(finding: Finding) -> str:
         return "different batch mix"
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {where.kernel or 'communication'}"
-    kernel = _kernels(where.kernel or "", _LONGEST)
+    kernel = _kernels(where.kernel or "", _LONGEST, 1)
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return f"{'the new' if facts.match == 'added' else 'the removed'} kernel {kernel}"
     text = _IN_SENTENCES.get(finding.cause, "{kernel}")
@@ -66,6 +66,19 @@ def named(finding: Finding) -> str:
         kernel=kernel,
         change="a replaced" if facts.match not in ("", "exact") else f"the {slower}",
     )
+
+
+def part_named(part: FindingPart, *, short: bool = False) -> str:
+    """A row of what belongs to a finding, by its cause and its place; `short`: in a sentence."""
+    where = part.where
+    if ROWS[part.cause].kind == "idle":
+        return _idle(
+            part.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
+            where.api or "", copies=False, host_only=False,
+        )  # fmt: skip
+    if short:
+        return _kernels((where.kernel or "").partition(" -> ")[0], _LONGEST, 1) or CAUSES[part.cause].name
+    return _kernels(where.kernel or "") or CAUSES[part.cause].name
 
 
 def idle_title(one: IdleCause, *, host_only: bool) -> str:
@@ -157,16 +170,14 @@ def _holder(thread: str, place: str) -> str:
     return (_the_thread(thread) if thread else "a thread that was not recorded") + at
 
 
-def _kernels(text: str, longest: int = 0) -> str:
-    """Kernels of both sides, of many the first; `longest`: characters of each side, 0: any number."""
+def _kernels(text: str, longest: int = 0, most: int = _NAMED) -> str:
+    """Kernels of both sides, of many the first `most`; `longest`: characters of each name, 0: any number."""
     sides = []
     for side in text.split(" -> "):
         names = [_COPY.sub(r"\1", name) for name in side.split(" + ")]
-        more = len(names) - _NAMED
-        if more > 1:
-            names = [*names[:_NAMED], f"{more} more"]
-        joined = " + ".join(names)
-        sides.append(shorten(joined, longest) if longest else joined)
+        names = [shorten(name, longest) for name in names] if longest else names
+        more = len(names) - most
+        sides.append(" + ".join(names if more <= 1 else [*names[:most], f"{more} more"]))
     return " -> ".join(sides)
 
 

@@ -64,7 +64,9 @@ class Delta:
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.signed} {self.unit} ({self.percent}) {self.word}"
+        if self.percent == NOISE:
+            return f"{self.signed} {self.unit}, {self.word}"
+        return f"{self.signed} {self.unit} ({self.percent})"
 
 
 def scale_for(values: Iterable[float | None]) -> Scale:
@@ -118,7 +120,7 @@ def delta(scale: Scale, value: float, base: float | None, level: Evidence | None
 
 
 def count(value: float) -> str:
-    """Write a count a step: whole numbers as such, others with one or two decimals."""
+    """Write a count per step: whole numbers as such, others with one or two decimals."""
     if abs(value - round(value)) < 0.005:
         return f"{round(value):,}"
     return f"{value:,.{1 if abs(value) >= 10 else 2}f}"

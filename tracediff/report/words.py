@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import (
+    Delta,
     Evidence,
     Finding,
     GapRow,
     KernelRow,
+    Phase,
     RangeRow,
     Result,
+    Shares,
     SideInput,
-    Step,
     Stratum,
     Verdict,
     Where,
@@ -23,6 +25,7 @@ from tracediff.model import (
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
+from tracediff.report.titles import OUTSIDE, part_named, run_name
 
 
 @dataclass(frozen=True)
@@ -36,17 +39,22 @@ class VerdictWords:
 
 
 VERDICTS: dict[Verdict, VerdictWords] = {
-    "regressed": VerdictWords("Regressed", "bad", "▲", "The step is slower, confirmed over runs."),
+    "regressed": VerdictWords("Regressed", "bad", "▲", "Steps are slower in every test over runs."),
     "likely_regressed": VerdictWords(
-        "Likely regressed", "bad", "△", "The step is slower beyond known noise; too few runs to confirm."
+        "Likely regressed", "bad", "△", "Steps are slower beyond known noise; too few runs to confirm it."
     ),
-    "improved": VerdictWords("Improved", "good", "▼", "The step is faster, confirmed over runs."),
+    "improved": VerdictWords("Improved", "good", "▼", "Steps are faster in every test over runs."),
     "likely_improved": VerdictWords(
-        "Likely improved", "good", "▽", "The step is faster beyond known noise; too few runs to confirm."
+        "Likely improved", "good", "▽", "Steps are faster beyond known noise; too few runs to confirm it."
     ),
-    "no_change": VerdictWords("No change", "neutral", "=", "Any difference in step time is within noise."),
+    "no_change": VerdictWords(
+        "No change",
+        "neutral",
+        "=",
+        "Step times differ by less than these runs scatter, and by less than 1 %.",
+    ),
     "inconclusive": VerdictWords(
-        "Inconclusive", "unsure", "?", "The runs at hand cannot tell a change from noise."
+        "Inconclusive", "unsure", "?", "These runs scatter too much to show a change or to rule it out."
     ),
     "not_comparable": VerdictWords(
         "Not comparable", "stop", "×", "The two sides differ in more than the change under test."
@@ -55,9 +63,9 @@ VERDICTS: dict[Verdict, VerdictWords] = {
 
 LEVELS: dict[Evidence, tuple[str, str]] = {
     "exact": ("exact", "A counted quantity: no test is needed."),
-    "confirmed": ("confirmed", "The test over runs and the interval agree, after correction for many rows."),
-    "likely": ("likely", "Beyond the noise known or assumed, with too few runs to confirm."),
-    "within_noise": ("within noise", "Not to be told from run-to-run noise."),
+    "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
+    "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
+    "within_noise": ("within noise", "Runs of one program differ by as much."),
 }
 
 KINDS: dict[str, str] = {
@@ -147,14 +155,14 @@ def cause(key: str) -> str:
 
 
 def what_is_counted(finding: Finding) -> str:
-    """Name what a finding's counts are counts of; the time of idle cells is counted in pieces of gaps."""
+    """Name what a finding's counts are counts of; idle time is counted in gaps."""
     if finding.cause in ("comm", "memcpy"):
-        return "copies a step" if finding.cause == "memcpy" else "kernels a step"
+        return "copies per step" if finding.cause == "memcpy" else "kernels per step"
     if finding.cause.startswith("kernel"):
-        return "kernels a step"
-    if finding.cause == "host_sync" and finding.level == "exact":
-        return "calls a step"
-    return "pieces of gaps a step"
+        return "kernels per step"
+    if finding.facts.counted_calls:
+        return "calls per step"
+    return "gaps per step"
 
 
 def sides_without(result: Result | Show, kind: str) -> str:
@@ -194,7 +202,7 @@ def category_missing(report: Result | Show, key: str) -> str:
 
 def sentence(text: str) -> str:
     """Begin with a capital where the text begins with an ordinary word, not with a name."""
-    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ :,]", text) else text
+    return text[:1].upper() + text[1:] if re.match(r"[a-z-]+[ :,]", text) else text
 
 
 def place(where: Where) -> list[tuple[str, str]]:
@@ -233,9 +241,7 @@ def headline(result: Result) -> Headline:
     step = result.step
     scale = units.scale_for([step.baseline_ns, step.candidate_ns])
     level: Evidence | None = "within_noise" if result.verdict in ("no_change", "inconclusive") else None
-    noise = ""
-    if step.noise_floor_ns is not None:
-        noise = f"{scale.time(step.noise_floor_ns)} ({_noise_source(step)})"
+    noise = "" if step.noise_floor_ns is None else scale.time(step.noise_floor_ns)
     return Headline(
         baseline=scale.time(step.baseline_ns),
         candidate=scale.time(step.candidate_ns),
@@ -249,26 +255,15 @@ def headline(result: Result) -> Headline:
     )
 
 
-def _noise_source(step: Step) -> str:
-    """Say what the noise floor was learned from: a single run repeats nothing."""
-    if step.noise_source != "repeats":
-        return {"given": "from the repeats given", "assumed": "assumed"}.get(
-            step.noise_source, step.noise_source
-        )
-    runs = {"baseline": step.runs.baseline, "candidate": step.runs.candidate}
-    repeated = [side for side, count in runs.items() if count > 1]
-    return f"from the repeats of {'both sides' if len(repeated) == 2 else f'the {repeated[0]} alone'}, steadied by an assumed one"
-
-
 def noise_floor(result: Result) -> str:
-    """Say what the noise floor is and where it comes from; empty where it is not known."""
+    """Say what the noise floor of the mean step is; empty where it is not known."""
     step, scale = result.step, headline(result).scale
     if step.noise_floor_ns is None:
         return ""
-    return f"one program against itself may differ by {scale.time(step.noise_floor_ns)} (noise floor, {_noise_source(step)})"
+    return f"noise floor {scale.time(step.noise_floor_ns)}: {NOISE_FLOOR}"
 
 
-NOISE_FLOOR = "what one program against itself, with so many runs, may differ by; it decides where runs are too few to confirm"
+NOISE_FLOOR = "identical runs differ by up to this much"
 
 
 _RUNS_NAMED = 8
@@ -284,9 +279,11 @@ def run_names(side: SideInput) -> list[str]:
 
 
 def interval_name(result: Result) -> str:
-    """Name the interval for what it holds: with one run on a side it knows nothing of noise between runs."""
+    """Name the interval; with one run on a side it knows nothing of noise between runs."""
     repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
-    return "95 % CI" if repeated else "95 % CI within the runs, noise between runs left out,"
+    return (
+        "95 % CI" if repeated else "95 % CI from one run per side (too narrow: run-to-run noise is unknown)"
+    )
 
 
 def of_one_rank(finding: Finding) -> bool:
@@ -367,6 +364,7 @@ def mix_note(result: Result) -> str:
 # Workloads, and those that are in no mean: a step time says nothing about them.
 
 _WORKLOADS_NAMED = 3  # further ones are summed up
+_WORTH_A_NAME = 0.02  # of a side's step time: smaller ones are summed up
 
 
 def workload(stratum: Stratum, kind: str) -> str:
@@ -393,13 +391,34 @@ def _of(label: str, noun: str) -> str:
 def left_out(result: Result | Show) -> list[str]:
     """One sentence per workload, those with the most step time first; empty where every step counts."""
     two = isinstance(result, Result)
+    named = _WORKLOADS_NAMED
     out = [one for one in result.strata if not one.compared]
     out.sort(key=lambda one: -max(one.baseline_share or 0.0, (one.candidate_share or 0.0) if two else 0.0))
     size = _of_both if two else _of_one
-    texts = [f"{size([one])} ({workload_name(one)}): {one.reason}" for one in out[:_WORKLOADS_NAMED]]
-    if out[_WORKLOADS_NAMED:]:
-        texts.append(f"{size(out[_WORKLOADS_NAMED:])} of {len(out) - _WORKLOADS_NAMED} more workloads")
-    return [f"{'Left out of the comparison' if two else 'Not in the mean'}: {text}." for text in texts]
+    named = min(named, max(1, sum(_most_of(one) >= _WORTH_A_NAME for one in out)))
+    texts = [
+        f"{size([one])} ({workload_name(one).replace(':', ',')}){REASONS.get(one.reason, f': {one.reason}')}"
+        for one in out[:named]
+    ]
+    if out[named:]:
+        texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
+    return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
+
+
+def _most_of(stratum: Stratum) -> float:
+    """Its part of a side's step time; 1 where an older result does not know it."""
+    shares = [one for one in (stratum.baseline_share, stratum.candidate_share) if isinstance(one, float)]
+    return max(shares, default=1.0)
+
+
+# Why steps of a workload are in no mean.
+REASONS = {
+    "irregular": ", which have no regular phase",
+    "baseline_only": ", which the candidate never ran",
+    "candidate_only": ", which the baseline never ran",
+    "other_ops": ", whose GPU work the other side never launched",
+    "": "",
+}
 
 
 def _of_one(strata: Sequence[Stratum]) -> str:
@@ -408,15 +427,222 @@ def _of_one(strata: Sequence[Stratum]) -> str:
 
 
 def _of_both(strata: Sequence[Stratum]) -> str:
-    """Steps and step time of some strata, on both sides; no time where an older result does not know it."""
-    steps = f"{sum(one.baseline_steps for one in strata):,} + {sum(one.candidate_steps for one in strata):,} steps"
-    if any(one.baseline_share is None for one in strata):
+    """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
+    sides = [
+        ("the baseline's", [one.baseline_share for one in strata], sum(one.baseline_steps for one in strata)),
+        (
+            "the candidate's",
+            [one.candidate_share for one in strata],
+            sum(one.candidate_steps for one in strata),
+        ),
+    ]
+    there = [(whose, shares, steps) for whose, shares, steps in sides if steps]
+    steps = " + ".join(f"{steps:,}" for *_, steps in there)
+    steps = f"{steps} step" if steps == "1" else f"{steps} steps"
+    if any(share is None for _, shares, _ in there for share in shares):
         return steps
-    one, other = (
-        units.share(sum(share or 0.0 for share in shares))
-        for shares in zip(*((one.baseline_share, one.candidate_share) for one in strata), strict=True)
+    parts = [(units.share(sum(share or 0.0 for share in shares)), whose) for whose, shares, _ in there]
+    if len(parts) == 2 and parts[0][0] == parts[1][0]:
+        parts = [(parts[0][0], "both sides'")]
+    return f"{' and '.join(f'{share} of {whose}' for share, whose in parts)} step time, {steps}"
+
+
+# The phases of a comparison as rows of a table.
+
+WORKLOADS = {
+    "ops": "the same GPU work", "requests": "the same number of requests", "tokens": "similar numbers of tokens",
+    "copies": "the same number of copies", "none": "any steps of the phase", "": "",
+}  # fmt: skip
+WHOLE = "all steps"
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A phase, or all compared steps together, in words; empty where it does not apply."""
+
+    phase: str
+    verdict: VerdictWords | None
+    baseline: str  # of the typical step, without unit like all times here
+    candidate: str
+    delta: str
+    percent: str
+    half: str  # of the 95 % interval
+    floor: str  # identical runs differ by up to this much
+    detectable: str  # smallest change that these runs can show, in percent
+    rare: str  # what rare steps add to the change of the mean
+    start: str  # change of first occurrences
+    host_speed: str  # taken out of delta
+    time: str  # of all step time, both sides
+    steps: str
+    runs: str
+    matched: str  # what makes steps alike
+    unjudged: str = ""  # why there is no verdict
+
+
+@dataclass(frozen=True)
+class PhaseTable:
+    """Phases with what users feel first before the others, and all steps together as the last row where there are several."""
+
+    unit: str
+    rows: list[PhaseRow]
+
+
+def phase_table(result: Result) -> PhaseTable:
+    """Write every compared phase: verdict, typical step on both sides, change, noise, what could have been seen."""
+    phases = [one for one in result.phases if one.typical is not None]
+    first = result.verdict_facts.phase
+    phases.sort(key=lambda one: (one.phase != first, -one.share))
+    sizes = [max(one.typical.baseline_ns, one.typical.candidate_ns) for one in phases if one.typical]
+    scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
+    rows = [_phase_row(one, one.typical, scale) for one in phases if one.typical]
+    if len(rows) != 1:
+        rows.append(_whole_row(result, scale))
+    return PhaseTable(scale.unit, rows)
+
+
+def _phase_row(phase: Phase, typical: Delta, scale: units.Scale) -> PhaseRow:
+    tail, start = phase.tail, phase.start
+    return PhaseRow(
+        phase=phase.phase,
+        verdict=VERDICTS[phase.verdict] if phase.verdict and phase.judged else None,
+        baseline=scale.number(typical.baseline_ns),
+        candidate=scale.number(typical.candidate_ns),
+        delta=scale.signed(typical.delta_ns),
+        percent=units.percent(typical.delta_ns, typical.baseline_ns),
+        half=scale.number((typical.ci_high_ns - typical.ci_low_ns) / 2),
+        floor="" if typical.noise_floor_ns is None else scale.number(typical.noise_floor_ns),
+        detectable=_part(typical.detectable_ns, typical.baseline_ns),
+        rare=f"{scale.signed(tail.delta_ns)} ± {scale.number((tail.ci_high_ns - tail.ci_low_ns) / 2)}"
+        if tail and (tail.baseline_ns or tail.candidate_ns)
+        else "",
+        start=scale.signed(start.delta_ns) if start else "",
+        host_speed=scale.signed(typical.host_speed_ns) if typical.host_speed_ns else "",
+        time=both_shares(phase.time_share) if phase.time_share else "",
+        steps=f"{phase.steps.baseline:,} + {phase.steps.candidate:,}" if phase.steps else "",
+        runs=f"{phase.runs.baseline} + {phase.runs.candidate}" if phase.runs else "",
+        matched=WORKLOADS.get(phase.workload, phase.workload),
+        unjudged="" if phase.judged else "too few steps",
     )
-    both = (
-        f"{one} of both sides'" if one == other else f"{one} of the baseline's and {other} of the candidate's"
+
+
+def _whole_row(result: Result, scale: units.Scale) -> PhaseRow:
+    step = result.step
+    return PhaseRow(
+        phase=WHOLE, verdict=None,
+        baseline=scale.number(step.baseline_ns), candidate=scale.number(step.candidate_ns),
+        delta=scale.signed(step.delta_ns), percent=units.percent(step.delta_ns, step.baseline_ns),
+        half=scale.number((step.ci_high_ns - step.ci_low_ns) / 2),
+        floor="" if step.noise_floor_ns is None else scale.number(step.noise_floor_ns),
+        detectable=_part(step.min_detectable_ns, step.baseline_ns), rare="", start="",
+        host_speed=scale.signed(step.host_speed_ns) if step.host_speed_ns else "", time=both_shares(step.time_share),
+        steps=f"{step.steps.baseline:,} + {step.steps.candidate:,}",
+        runs=f"{step.runs.baseline} + {step.runs.candidate}", matched="",
+    )  # fmt: skip
+
+
+def _part(ns: float | None, whole_ns: float) -> str:
+    return f"{100 * ns / whole_ns:.1f} %" if ns and whole_ns else ""
+
+
+def both_shares(shares: Shares) -> str:
+    """`71 %`, `71 -> 75 %`."""
+    one, other = (f"{100 * value:.0f}" for value in (shares.baseline, shares.candidate))
+    return f"{one} %" if one == other else f"{one} -> {other} %"
+
+
+def step_share(result: Result) -> str:
+    """How much of all step time the comparison speaks of; empty where it is nearly all."""
+    share = result.step.time_share
+    if min(share.baseline, share.candidate) >= 0.95:
+        return ""
+    return (
+        f"Compared: {100 * share.baseline:.0f} % of the baseline's and {100 * share.candidate:.0f} % of the"
+        " candidate's step time."
     )
-    return f"{both} step time, {steps}"
+
+
+# Findings.
+
+
+def held(result: Result, finding: Finding) -> str:
+    """`in all 5 of 5 runs`, `in 1 of 5 runs: B3`, `in 4 of 5 runs, not in B3`; empty with one run on a side."""
+    found, runs = finding.held, result.step.runs
+    if found is None or min(runs.baseline, runs.candidate) < 2:
+        return ""
+    mine = {run.name for run in result.inputs.candidate.runs}
+    odd = [run_name(one) for one in found.odd if one in mine]
+    text = f"in {found.candidate} of {runs.candidate} runs"
+    if found.candidate >= runs.candidate:
+        text = f"in all {runs.candidate} of {runs.candidate} runs"
+    elif 2 * found.candidate <= runs.candidate:
+        have = [run_name(run.name) for run in result.inputs.candidate.runs if run.name not in found.odd]
+        text += f": {', '.join(have)}" if have else ""
+    elif odd:
+        text += f", not in {', '.join(odd)}"
+    if found.baseline < runs.baseline:
+        before = [run_name(one) for one in found.odd if one not in mine]
+        text += f", and in {', '.join(before)} of the baseline" if before else ""
+    return text
+
+
+def explains(finding: Finding) -> str:
+    """What part of its phase's change a finding is; empty where that is no part: beyond 115 %, or against it."""
+    share = finding.share
+    if finding.level == "within_noise":
+        return ""
+    if share is None or not 0.005 <= share <= 1.15 or finding.where.rank is not None:
+        return ""
+    of = "what rare steps changed" if finding.part == "tail" else "the change"
+    return f"all of {of}" if share >= 0.85 else f"{units.share(share)} of {of}"
+
+
+def size(finding: Finding, scale: units.Scale) -> str:
+    """`+97.1 ± 2.3 us per generation step`."""
+    half = (finding.ci_high_ns - finding.ci_low_ns) / 2
+    per = {"": "per step", "step": "per step"}.get(
+        finding.where.phase or "", f"per {finding.where.phase} step"
+    )
+    if finding.part == "tail":
+        per = per.replace("per ", "per mean ")
+    return f"{scale.signed(finding.delta_ns)} ± {scale.number(half)} {scale.unit} {per}"
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """A row of what belongs to a finding. `what`: its cause; `follows`: not in the finding's size."""
+
+    what: str
+    delta: str
+    level: str
+    follows: bool
+
+
+def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
+    """Write what a finding nets and what follows from it, the largest first within each."""
+    rows = sorted(finding.parts, key=lambda one: (one.follows, -abs(one.delta_ns)))
+    return [
+        PartRow(part_named(one), scale.delta(one.delta_ns), LEVELS[one.level][0], one.follows) for one in rows
+    ]
+
+
+def places(finding: Finding) -> list[tuple[str, str]]:
+    """The parts of its place that its title and its size do not say."""
+    kernel = causes.CAUSES[finding.cause].kind == "kernel" or finding.cause in ("comm", "memcpy")
+    return [
+        (name, value)
+        for name, value in place(finding.where)
+        if value not in finding.title
+        and name != "phase"
+        and not (name == "kernel" and kernel)
+        and not (name == "range" and value.startswith(OUTSIDE))
+    ]
+
+
+def elsewhere(finding: Finding, scale: units.Scale) -> str:
+    """What the same cause does in other phases, beyond noise: `+88.0 us per mixed step (likely)`."""
+    said = [
+        f"{scale.delta(one.delta_ns)} per {'mean ' if one.part == 'tail' else ''}{one.phase} step ({LEVELS[one.level][0]})"
+        for one in finding.phases
+        if one.level != "within_noise"
+    ]
+    return "; ".join(said)
