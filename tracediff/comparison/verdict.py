@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (
+    Change,
     Delta,
     Launch,
     OddRun,
@@ -266,7 +267,7 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[
     start = None
     if one.steps.start_share:
         before, after = (float(one.start[at, STEP]) for at in (0, 1))
-        start = Delta(before, after, after - before, math.nan, math.nan)
+        start = Change(before, after, after - before)
     return {
         "verdict": verdict,
         "typical": delta_of(one.typical.estimate),

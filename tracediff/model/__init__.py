@@ -10,6 +10,7 @@ from __future__ import annotations
 from tracediff.model.causes import CATEGORIES, Cause
 from tracediff.model.common import (
     Captured,
+    Change,
     Check,
     Comparability,
     Coverage,
@@ -112,6 +113,7 @@ __all__ = [
     "Cause",
     "Check",
     "CommCallRow",
+    "Change",
     "Comparability",
     "Coverage",
     "Delta",

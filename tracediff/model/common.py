@@ -111,6 +111,14 @@ class Delta(msgspec.Struct, frozen=True):
     detectable_ns: float | None = None
 
 
+class Change(msgspec.Struct, frozen=True):
+    """A time on both sides that nothing is known of but its size, ns per step."""
+
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+
+
 class Shares(msgspec.Struct, frozen=True):
     """A part of something on both sides, 0 to 1."""
 
@@ -179,7 +187,7 @@ class Phase(msgspec.Struct, frozen=True):
     verdict: Verdict | None = None
     typical: Delta | None = None
     tail: Delta | None = None
-    start: Delta | None = None
+    start: Change | None = None
     share: float = 0.0  # of the compared steps
     start_share: float = 0.0  # of the phase's steps
     time_share: Shares | None = None  # of the time of all whole steps

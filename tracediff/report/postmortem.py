@@ -12,8 +12,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tracediff.errors import TracediffError
-from tracediff.model import Finding, Result, RunInput
-from tracediff.report import document, palette, sections, templates, units, waterfall, words
+from tracediff.model import Finding, FindingPart, PhaseDelta, Result, RunInput
+from tracediff.report import document, palette, phase_table, sections, templates, units, waterfall, words
 from tracediff.report.document import (
     Block,
     Code,
@@ -112,10 +112,11 @@ def _build(result: Result) -> list[Block]:
 
 
 def _opening(result: Result) -> list[Block]:
-    head = words.headline(result)
-    title = f"{words.VERDICTS[result.verdict].word}, step time {head.delta.signed} {head.delta.unit}"
-    if head.delta.percent != units.NOISE:
-        title += f" ({head.delta.percent})"
+    line = _leading(result)
+    title = words.VERDICTS[result.verdict].word
+    if result.verdict != "not_comparable":
+        step = f"{line.phase} step" if line.phase not in ("", "step") else "step"
+        title += f", {step} time {_delta(line)}"
     blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
     blanks += ["Began", "Detected", "Resolved"]
     return [
@@ -125,41 +126,65 @@ def _opening(result: Result) -> list[Block]:
 
 
 def _summary(result: Result) -> list[Block]:
-    head, step = words.headline(result), result.step
-    verdict = words.VERDICTS[result.verdict]
-    sure = [
-        f"{words.interval_name(result)} of the difference {head.interval}",
-        f"{head.runs} runs, {head.steps} steps",
-    ]
-    if step.p_value is not None:
-        sure.insert(1, f"p {units.probability(step.p_value)}")
+    verdict, said = words.VERDICTS[result.verdict], result.headline.text
     blocks: list[Block] = [
         Heading(2, "Summary"),
         Paragraph(
             [
-                Strong(f"{verdict.word}."), f" {verdict.meaning} A step of ", Code(result.inputs.candidate.label),
-                f" takes {head.candidate}, one of ", Code(result.inputs.baseline.label), f" {head.baseline}: {head.delta} (",
-                "; ".join(sure), ").",
+                Strong(f"{verdict.word}."), f" {said or verdict.meaning} Baseline ", Code(result.inputs.baseline.label), ", candidate ",
+                Code(result.inputs.candidate.label), ".",
             ]
         ),
-        Paragraph([result.verdict_reason]),
     ]  # fmt: skip
-    found = _sure_findings(result)
-    if found:
-        best = found[0]
-        scale = words.finding_scale(found)
-        share = "" if best.share is None else f", {units.share(best.share)} of the step's change"
-        blocks.append(
-            Paragraph(
-                [
-                    Strong("Largest cause: "),
-                    f"{best.title} ({scale.delta(best.delta_ns)} a step{share}; confidence {CONFIDENCE[best.level]}).",
-                ]
-            )
-        )
-    else:
-        blocks.append(Paragraph(["No cause could be told from noise."]))
+    if result.verdict_reason and result.verdict_reason != said:
+        blocks.append(Paragraph([result.verdict_reason]))
+    blocks.append(_phases(result))
+    if not _sure_findings(result):
+        blocks.append(Paragraph(["No cause is beyond noise."]))
     return [*blocks, Paragraph([Fill("What users noticed, in two sentences.")])]
+
+
+def _leading(result: Result) -> phase_table.PhaseLine:
+    """The row that the headline is of; the mean step where it is of none."""
+    rows = phase_table.lines(result)
+    return next(
+        (row for row in rows if row.kind == "typical" and row.phase == result.headline.phase), rows[-1]
+    )
+
+
+def _delta(line: phase_table.PhaseLine) -> str:
+    delta = units.delta(line.scale, line.change.delta_ns, line.base_ns, line.level)
+    return f"{delta.signed} {delta.unit}" + ("" if delta.percent == units.NOISE else f" ({delta.percent})")
+
+
+def _phases(result: Result) -> Table:
+    """The table of phases: the typical step, what rare steps and first steps add, and the mean step."""
+    rows: list[list[Span]] = []
+    for line in phase_table.lines(result):
+        scale, change = line.scale, line.change
+        shown = line.verdict if result.verdict != "not_comparable" else None
+        figures = [
+            f"{scale.number(change.baseline_ns)} → {scale.time(change.candidate_ns)}",
+            "" if not line.host_speed_ns else scale.delta(line.host_speed_ns),
+            scale.delta(change.delta_ns) if line.kind == "tail" else _delta(line),
+            "" if line.low_ns is None or line.high_ns is None else f"{scale.signed(line.low_ns)} to {scale.signed(line.high_ns)}",
+            *("" if ns is None else scale.time(ns) for ns in (line.noise_floor_ns, line.detectable_ns)),
+            line.time_share.replace("->", "→"),
+            line.steps,
+        ]  # fmt: skip
+        name = line.name if line.kind in ("typical", "mean") else f"{line.phase}: {line.name}"
+        rows.append([name, "" if shown is None else words.VERDICTS[shown].word, *map(Number, figures)])
+    header = [
+        "Phase",
+        "Verdict",
+        "Per step",
+        "Host speed",
+        "Delta",
+        "95 % interval",
+        "Noise floor",
+        "Smallest detectable",
+    ]
+    return Table([*header, "Of step time", "Steps"], rows)
 
 
 def _impact(result: Result) -> list[Block]:
@@ -176,21 +201,21 @@ def _impact(result: Result) -> list[Block]:
             )
         )  # fmt: skip
     blocks += figures
-    if step.baseline_ns > 0 and step.candidate_ns > 0:
-        before, after = 1e9 / step.baseline_ns, 1e9 / step.candidate_ns
+    equal = step.baseline_ns + step.delta_ns
+    if step.baseline_ns > 0 and equal > 0:
+        before, after = 1e9 / step.baseline_ns, 1e9 / equal
         change = units.percent(after - before, before)
         sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
         doubt = "" if sure else " This difference is not established (see the verdict)."
         blocks.append(
             Paragraph(
                 [
-                    f"By the mean step (of the workloads compared, at the baseline's mix) a rank does {before:,.1f} steps a second on"
-                    f" the baseline and {after:,.1f} on the candidate ({change}). Where "
-                    "serving is bound by the step, output tokens a second at the same batch change by as much, and time per output "
-                    f"token by {units.percent(step.delta_ns, step.baseline_ns)}.{doubt}"
+                    f"By the mean step (equal workload, equal host speed) a rank does {before:,.1f} steps per second on"
+                    f" the baseline and {after:,.1f} on the candidate ({change}). Where serving is bound by the step, output tokens"
+                    f" per second at the same batch change by as much.{doubt}"
                 ]
             )
-        )  # fmt: skip
+        )
     blocks += _tails(result)
     return [*blocks, Paragraph([Fill("Requests, users, hours and cost affected.")])]
 
@@ -306,15 +331,17 @@ def _changed(result: Result) -> list[Block]:
         ]
         low, high = books.ci_low.get(key), books.ci_high.get(key)
         interval = "" if low is None or high is None else f"{scale.signed(low)} to {scale.signed(high)}"
+        host = books.host_speed.get(key, 0.0)
         rows.append(
             [
-                palette.category(key).label, *map(Number, cells), Number(scale.signed(books.delta[key])), Number(interval),
+                palette.category(key).label, *map(Number, cells), Number(scale.signed(host) if host else ""),
+                Number(scale.signed(books.delta[key])), Number(interval),
                 words.LEVELS[level][0] if level else "",
             ]
         )  # fmt: skip
     header = [
         "Category",
-        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta", "95 % CI")),
+        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Host speed", "Delta", "95 % CI")),
         "Evidence",
     ]
     return [
@@ -344,32 +371,58 @@ def _causes(result: Result) -> list[Block]:
     scale = words.finding_scale(found)
     rows: list[list[Span]] = [
         [
-            Number(str(finding.rank)), words.sentence(finding.title), Number(scale.delta(finding.delta_ns)),
-            Number("" if finding.share is None else units.share(finding.share)),
+            Number(str(finding.rank)), words.sentence(finding.title), finding.where.phase or "", Number(scale.delta(finding.delta_ns)),
+            Number("" if finding.share is None else units.share(finding.share)), Number(_held(result, finding)),
             f"{CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
         ]
         for finding in found[:LISTED]
     ]  # fmt: skip
-    blocks.append(Table(["", "Cause", "A step", "Of the step's change", "Confidence"], rows))
-    # The parts of the mean over ranks: of a change on one rank alone, the finding's own size is that rank's.
-    parts = [finding.candidate_ns - finding.baseline_ns for finding in found if finding.cause != "batch_mix"]
-    explained = sum(parts)
     blocks.append(
-        Paragraph(
-            [
-                f"Together {scale.delta(explained)} of {scale.delta(result.step.delta_ns)} a step; the rest is spread over places "
-                "whose change cannot be told from noise."
-            ]
-        )
+        Table(["", "Cause", "Phase", "Per step", "Of the phase's change", "Held in runs", "Confidence"], rows)
     )
     for finding in found[:MOST]:
-        blocks += _cause(finding, scale, words.interval_name(result))
+        blocks += _cause(finding, scale, words.interval_name(result), _held(result, finding))
     if len(found) > MOST:
         blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
     return blocks
 
 
-def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
+def _held(result: Result, finding: Finding) -> str:
+    """In how many runs of each side the change holds."""
+    if finding.held is None:
+        return ""
+    runs = phase_table.runs_of(result, finding.where.phase)
+    return f"{finding.held.baseline} of {runs[0]} + {finding.held.candidate} of {runs[1]}"
+
+
+def _parts(finding: Finding, scale: units.Scale) -> list[Block]:
+    """What a cause nets, what follows from it, and the same cause in other phases."""
+    blocks: list[Block] = []
+    for follows, title in ((False, "Part"), (True, "Follows from it, not in its size")):
+        rows: list[list[Span]] = [
+            [
+                words.cause(part.cause), Code(" ".join(value for name, value in words.place(part.where) if name != "phase")),
+                *_sized(part, scale),
+            ]
+            for part in finding.parts
+            if part.follows == follows
+        ]  # fmt: skip
+        if rows:
+            blocks.append(Table([title, "", "Per step", "95 % interval", "Evidence"], rows))
+    elsewhere: list[list[Span]] = [
+        [f"{one.phase}, {phase_table.NAMES[one.part]}", *_sized(one, scale)] for one in finding.phases
+    ]
+    if elsewhere:
+        blocks.append(Table(["Same cause in", "Per step", "95 % interval", "Evidence"], elsewhere))
+    return blocks
+
+
+def _sized(one: FindingPart | PhaseDelta, scale: units.Scale) -> list[Span]:
+    interval = f"{scale.signed(one.ci_low_ns)} to {scale.signed(one.ci_high_ns)}"
+    return [Number(scale.delta(one.delta_ns)), Number(interval), words.LEVELS[one.level][0]]
+
+
+def _cause(finding: Finding, scale: units.Scale, interval: str, held: str) -> list[Block]:
     evidence = finding.evidence
     tests = (
         ""
@@ -378,7 +431,7 @@ def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
     )
     items: list[list[Span]] = [
         [
-            f"{words.both_sides(finding, scale, '→')} a step; {interval} of this difference "
+            f"{words.both_sides(finding, scale, '→')} per step; {interval} of this difference "
             f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
         ],
         [Strong(f"Confidence {CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],
@@ -393,18 +446,22 @@ def _cause(finding: Finding, scale: units.Scale, interval: str) -> list[Block]:
             ", ".join(map(scale.number, values))
             for values in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
         ]
-        items.append([f"Each run, {scale.unit} a step: baseline {runs[0]}; candidate {runs[1]}"])
+        items.append([f"Each run, {scale.unit} per step: baseline {runs[0]}; candidate {runs[1]}"])
     if evidence.count_baseline is not None and evidence.count_candidate is not None:
         items.append(
             [
                 f"{words.sentence(words.what_is_counted(finding))}: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
             ]
         )
+    if held:
+        odd = finding.held.odd if finding.held else []
+        items.append([f"Held in {held} runs", *([": not in ", Code(", ".join(odd))] if odd else [])])
     if finding.note:
         items.append([finding.note])
     if finding.next:
         items.append([Strong("Next: "), finding.next])
     blocks: list[Block] = [Heading(3, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
+    blocks += _parts(finding, scale)
     if evidence.moments:
         blocks += [Paragraph(["Where to look in Nsight Systems:"]), _moments(finding)]
     if evidence.sql:
@@ -581,12 +638,10 @@ def _measured(result: Result) -> list[Block]:
     compared = [stratum for stratum in result.strata if stratum.compared]
     items: list[list[Span]] = [
         [
-            "Steps are compared with steps of like workload, and their means weighted by the baseline's mix: "
+            "Steps are compared within their phase, at equal workload and at equal host speed: "
             f"{len(compared)} of {len(result.strata)} workloads were compared, {head.steps} steps."
         ],
-        [
-            "The unit of replication is the run: intervals resample runs, then steps; many places are corrected for (Benjamini-Hochberg)."
-        ],
+        ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
     ]
     if head.noise:
         items.append([f"Noise floor, {words.NOISE_FLOOR}: {head.noise}."])

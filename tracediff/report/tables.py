@@ -169,7 +169,7 @@ def _fields(struct: type[msgspec.Struct], two: bool) -> list[tuple[str, Any]]:
 
 
 def _accounting(books: Accounting | None) -> pl.DataFrame:
-    parts = ("baseline", "candidate", "delta", "ci_low", "ci_high")
+    parts = ("baseline", "candidate", "delta", "ci_low", "ci_high", "host_speed")
     hidden = ("hidden_baseline", "hidden_candidate")
     known = books.delta.keys() | books.baseline.keys() | books.candidate.keys() if books else set()
     columns: dict[str, Any] = {"category": [key for key in palette.order(set(known)) if key in known]}

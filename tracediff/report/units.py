@@ -132,6 +132,16 @@ def counted(value: float, noun: str) -> str:
     return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 
 
+def pair(baseline: int, candidate: int) -> str:
+    """Write a count of both sides: `264 + 286`."""
+    return f"{baseline:,} + {candidate:,}"
+
+
+def both_shares(baseline: float, candidate: float) -> str:
+    """Write a part of both sides: `51 %` where it is the same, else `51 % -> 12 %`."""
+    return " -> ".join(dict.fromkeys((share(baseline), share(candidate))))
+
+
 def size(value: int) -> str:
     """Write a file size in decimal units."""
     amount = float(value)

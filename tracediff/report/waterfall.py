@@ -1,4 +1,4 @@
-"""The step-time waterfall as data: baseline, one delta a category, candidate; adds up to the nanosecond."""
+"""The step-time waterfall as data: baseline, one delta per category, host speed, candidate; adds up to the nanosecond."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tracediff.model import Evidence, Result
 from tracediff.report import palette, templates, units, words
 
 NOT_CAPTURED = "not captured"
+HOST_SPEED = "host speed"
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -18,7 +19,7 @@ _FALLBACK = "host_work"
 class Bar:
     """One row. `start_ns` and `end_ns` are running totals: a delta starts where the row above ended."""
 
-    kind: Literal["baseline", "category", "residual", "candidate"]
+    kind: Literal["baseline", "category", "host_speed", "residual", "candidate"]
     key: str
     label: str
     start_ns: int
@@ -67,8 +68,8 @@ def build(result: Result) -> Waterfall:
     """Build the waterfall of a result.
 
     A category is shown with the accounting's own delta. One that only one side captured, and for which the
-    accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. What
-    the categories do not explain, which should be nothing, is a row.
+    accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. Deltas are at
+    equal host speed: what a slower or faster host made of the step is a row, and so is what nothing explains.
     """
     accounting = result.accounting
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
@@ -76,12 +77,12 @@ def build(result: Result) -> Waterfall:
     notes: dict[str, str] = {}
     for key in palette.order(baseline.keys() | candidate.keys()):
         if key in baseline and key in candidate:
-            deltas.setdefault(key, candidate[key] - baseline[key])
+            deltas.setdefault(key, candidate[key] - baseline[key] - accounting.host_speed.get(key, 0.0))
         elif key in baseline or key in candidate:
             side, other = ("baseline", "candidate") if key in baseline else ("candidate", "baseline")
             notes[key] = f"not captured on the {other}: its time there, if any, is in other categories"
             if key not in given:
-                extra = candidate.get(key, 0.0) - baseline.get(key, 0.0)
+                extra = candidate.get(key, 0.0) - baseline.get(key, 0.0) - accounting.host_speed.get(key, 0.0)
                 deltas[_FALLBACK] = deltas.get(_FALLBACK, 0.0) + extra
                 label = palette.category(key).label
                 notes[key] = f"captured on the {side} only: counted in {palette.category(_FALLBACK).label}"
@@ -103,12 +104,16 @@ def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> W
         label, level = palette.category(key).label, result.accounting.level.get(key)
         note = notes.get(key, "")
         bars.append(Bar("category", key, label, before, round(running), key in deltas, note, level))
+    host = math.fsum(result.accounting.host_speed.values())
+    if host:
+        running, before = running + host, round(running)
+        bars.append(Bar("host_speed", "host_speed", HOST_SPEED, before, round(running)))
     if abs(end - running) > max(0.5, 1e-9 * abs(end)):
         bars.append(Bar("residual", "unattributed", "not accounted for", round(running), round(end)))
     elif round(running) != round(end):  # a half that fell the other way: one nanosecond, kept on the last row
         bars[-1] = replace(bars[-1], end_ns=round(end))
     bars.append(Bar("candidate", "candidate", "candidate", 0, round(end)))
-    return Waterfall(bars, units.scale_for([start, end, *deltas.values()]))
+    return Waterfall(bars, units.scale_for([start, end, host, *deltas.values()]))
 
 
 OF_STEP = "of step"  # heads the percentages: of the baseline's step time, not of the row's own
@@ -153,7 +158,7 @@ def text_figure(waterfall: Waterfall, width: int = 36) -> str:
     names = max(len(line.label) for line in lines)
     values = max(len(line.value) for line in lines)
     percents = max(len(OF_STEP), *(len(line.percent) for line in lines))
-    rows = [f"{'':<{names}}  {'a step':>{values}}  {OF_STEP:>{percents}}"]
+    rows = [f"{'':<{names}}  {'per step':>{values}}  {OF_STEP:>{percents}}"]
     for line in lines:
         mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
         figure = " " * line.offset + mark * line.length
@@ -297,7 +302,7 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
         out.strokes.append(Stroke((x(tick), x(tick)), (_TOP, bottom), "--rule"))
         text = units.Scale(scale.unit, scale.factor, _decimals(tick, scale)).number(tick)
         out.write(x(tick), bottom + 10, text, "middle", size=_SMALL)
-    unit = f"{units.symbol(scale)} a step" + (", axis cut" if low > 0 else "")
+    unit = f"{units.symbol(scale)} per step" + (", axis cut" if low > 0 else "")
     out.write(layout.percent, bottom + 10, unit, size=_SMALL)
     for number, bar in enumerate(rows):
         middle = _TOP + _ROW * (number + 0.5)
@@ -315,7 +320,7 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
         out.boxes.append(
             Box(
                 start, middle - _BAR / 2, max(round(end - start, 2), 1.2), _BAR,
-                "--total" if total else palette.variable(bar.key), bar.level == "within_noise", total and low > 0,
+                _colour(bar), bar.level == "within_noise", total and low > 0,
             )
         )  # fmt: skip
         value = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
@@ -326,6 +331,13 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
             percent = units.delta(scale, bar.delta_ns, waterfall.bars[0].end_ns, bar.level).percent
             out.write(layout.percent, middle, percent)
     return out
+
+
+def _colour(bar: Bar) -> str:
+    """A variable of the palette."""
+    if bar.kind in ("baseline", "candidate"):
+        return "--total"
+    return "--host-speed" if bar.kind == "host_speed" else palette.variable(bar.key)
 
 
 def _decimals(ns: float, scale: units.Scale) -> int:
