@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tracediff.model import Change, Delta, Evidence, OddRun, Phase, Result, Step, Verdict
+from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
 from tracediff.report import units
 
 Kind = Literal["typical", "tail", "start", "mean"]
@@ -21,22 +21,17 @@ _UNSURE = ("no_change", "inconclusive", "not_comparable")
 
 @dataclass(frozen=True)
 class PhaseLine:
-    """One row. time_share: of both sides' step time; steps: of both sides; each only where it says something of this row."""
+    """One row; a text is '' where it says nothing of this row. time_share, steps, runs: of both sides."""
 
     phase: str
     kind: Kind
-    verdict: Verdict | None
     change: Delta | Change
-    low_ns: float | None
-    high_ns: float | None
-    noise_floor_ns: float | None
-    detectable_ns: float | None
-    host_speed_ns: float
-    p_value: float | None
-    level: Evidence | None  # None: not tested
-    time_share: str
-    steps: str
     scale: units.Scale  # of all rows of the phase
+    verdict: Verdict | None = None
+    level: Evidence | None = None  # None: not tested
+    time_share: str = ""
+    steps: str = ""
+    runs: str = ""
 
     @property
     def name(self) -> str:
@@ -44,25 +39,31 @@ class PhaseLine:
         return self.phase if self.kind == "typical" else NAMES[self.kind]
 
     @property
+    def measured(self) -> Delta | None:
+        """The change with its interval, where it has one."""
+        return self.change if isinstance(self.change, Delta) else None
+
+    @property
     def base_ns(self) -> float:
-        """What a percentage is of."""
-        return self.change.baseline_ns
+        """What percentages are of; 0: of nothing, as what rare steps add is no time of a step."""
+        return 0.0 if self.kind == "tail" else self.change.baseline_ns
 
 
 def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the compared phases in the order in which users feel them, each followed by its parts."""
-    compared = sorted((one for one in result.phases if one.typical is not None), key=_place)
-    out = [line for phase in compared for line in _of_phase(phase)]
+    out = [line for phase in sorted(result.phases, key=_place) for line in _of_phase(phase)]
     step = result.step
-    out.append(
-        PhaseLine(
-            "", "mean", None, Change(step.baseline_ns, step.candidate_ns, step.delta_ns), step.ci_low_ns, step.ci_high_ns,
-            step.noise_floor_ns, step.min_detectable_ns, step.host_speed_ns, step.p_value, _level(step),
-            units.both_shares(step.time_share.baseline, step.time_share.candidate), units.pair(step.steps.baseline, step.steps.candidate),
-            units.scale_for([step.baseline_ns, step.candidate_ns]),
-        )
+    mean = Delta(
+        step.baseline_ns, step.candidate_ns, step.delta_ns, step.ci_low_ns, step.ci_high_ns, step.host_speed_ns, step.p_value,
+        step.noise_floor_ns, step.min_detectable_ns,
     )  # fmt: skip
-    return out
+    return [
+        *out,
+        PhaseLine(
+            "", "mean", mean, units.scale_for([mean.baseline_ns, mean.candidate_ns]), None, _beyond(mean), _shares(step.time_share),
+            _pair(step.steps), _pair(step.runs),
+        ),
+    ]  # fmt: skip
 
 
 def odd_runs(result: Result) -> list[tuple[str, OddRun]]:
@@ -84,32 +85,32 @@ def _place(phase: Phase) -> tuple[int, str]:
 
 def _of_phase(phase: Phase) -> list[PhaseLine]:
     typical, tail, start = phase.typical, phase.tail, phase.start
-    assert typical is not None
-    share = phase.time_share
+    if typical is None:
+        return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
-    steps = "" if phase.steps is None else units.pair(phase.steps.baseline, phase.steps.candidate)
-    level: Evidence | None = "within_noise" if phase.verdict in _UNSURE else "likely"
+    level: Evidence = "within_noise" if phase.verdict in _UNSURE else "likely"
     out = [
-        _line(phase.phase, "typical", phase.verdict, typical, level, "" if share is None else units.both_shares(share.baseline, share.candidate), steps, scale)
+        PhaseLine(
+            phase.phase, "typical", typical, scale, phase.verdict, level, _shares(phase.time_share), _pair(phase.steps),
+            _pair(phase.runs),
+        )
     ]  # fmt: skip
-    if tail is not None and (tail.baseline_ns or tail.candidate_ns or tail.delta_ns):
-        inside = tail.ci_low_ns <= 0 <= tail.ci_high_ns
-        out.append(_line(phase.phase, "tail", None, tail, "within_noise" if inside else None, "", "", scale))
+    if tail is not None and (tail.baseline_ns or tail.candidate_ns):
+        out.append(PhaseLine(phase.phase, "tail", tail, scale, level=_beyond(tail)))
     if start is not None:
-        out.append(
-            PhaseLine(phase.phase, "start", None, start, *(None,) * 4, 0.0, None, None, "", f"{units.share(phase.start_share)} of steps", scale)
-        )  # fmt: skip
+        part = f"{units.share(phase.start_share)} of steps"
+        out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
 
 
-def _line(
-    phase: str, kind: Kind, verdict: Verdict | None, change: Delta, level: Evidence | None, time_share: str, steps: str, scale: units.Scale
-) -> PhaseLine:  # fmt: skip
-    return PhaseLine(
-        phase, kind, verdict, change, change.ci_low_ns, change.ci_high_ns, change.noise_floor_ns, change.detectable_ns,
-        change.host_speed_ns, change.p_value, level, time_share, steps, scale,
-    )  # fmt: skip
+def _beyond(change: Delta) -> Evidence | None:
+    """Within noise where the interval holds 0; else nothing was tested."""
+    return "within_noise" if change.ci_low_ns <= 0 <= change.ci_high_ns else None
 
 
-def _level(step: Step) -> Evidence | None:
-    return "within_noise" if step.ci_low_ns <= 0 <= step.ci_high_ns else None
+def _pair(of: Pair | None) -> str:
+    return "" if of is None else units.pair(of.baseline, of.candidate)
+
+
+def _shares(of: Shares | None) -> str:
+    return "" if of is None else units.both_shares(of.baseline, of.candidate)

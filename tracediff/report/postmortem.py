@@ -131,7 +131,7 @@ def _summary(result: Result) -> list[Block]:
         Heading(2, "Summary"),
         Paragraph(
             [
-                Strong(f"{verdict.word}."), f" {said or verdict.meaning} Baseline ", Code(result.inputs.baseline.label), ", candidate ",
+                Strong(said or f"{verdict.word}."), " Baseline ", Code(result.inputs.baseline.label), ", candidate ",
                 Code(result.inputs.candidate.label), ".",
             ]
         ),
@@ -161,17 +161,24 @@ def _phases(result: Result) -> Table:
     """The table of phases: the typical step, what rare steps and first steps add, and the mean step."""
     rows: list[list[Span]] = []
     for line in phase_table.lines(result):
-        scale, change = line.scale, line.change
+        scale, change, measured = line.scale, line.change, line.measured
         shown = line.verdict if result.verdict != "not_comparable" else None
+        host = measured.host_speed_ns if measured else 0.0
+        interval, floors = "", ["", ""]
+        if measured:
+            interval = f"{scale.signed(measured.ci_low_ns)} to {scale.signed(measured.ci_high_ns)}"
+            both = (measured.noise_floor_ns, measured.detectable_ns)
+            floors = ["" if ns is None else scale.time(ns) for ns in both]
         figures = [
             f"{scale.number(change.baseline_ns)} → {scale.time(change.candidate_ns)}",
-            "" if not line.host_speed_ns else scale.delta(line.host_speed_ns),
-            scale.delta(change.delta_ns) if line.kind == "tail" else _delta(line),
-            "" if line.low_ns is None or line.high_ns is None else f"{scale.signed(line.low_ns)} to {scale.signed(line.high_ns)}",
-            *("" if ns is None else scale.time(ns) for ns in (line.noise_floor_ns, line.detectable_ns)),
+            scale.delta(host) if host else "",
+            _delta(line) if line.base_ns else scale.delta(change.delta_ns),
+            interval,
+            *floors,
             line.time_share.replace("->", "→"),
             line.steps,
-        ]  # fmt: skip
+            line.runs,
+        ]
         name = line.name if line.kind in ("typical", "mean") else f"{line.phase}: {line.name}"
         rows.append([name, "" if shown is None else words.VERDICTS[shown].word, *map(Number, figures)])
     header = [
@@ -184,7 +191,7 @@ def _phases(result: Result) -> Table:
         "Noise floor",
         "Smallest detectable",
     ]
-    return Table([*header, "Of step time", "Steps"], rows)
+    return Table([*header, "Of step time", "Steps", "Runs"], rows)
 
 
 def _impact(result: Result) -> list[Block]:
