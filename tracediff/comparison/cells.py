@@ -123,13 +123,14 @@ class Part:
 
 @dataclass(frozen=True)
 class PhaseCells:
-    """The cells of one phase. start: (sides, cells) of its start, 0 where it has none."""
+    """The cells of one phase. start: (sides, cells) of its start, 0 where it has none; start_runs: of every run."""
 
     steps: PhaseSteps
     typical: Part
     tail: Part
     mean: Floats  # (sides, cells) of the whole phase, start included
     start: Floats
+    start_runs: list[Floats]
     run_numbers: tuple[Ints, Ints]  # of those of each side that have such steps
 
     @property
@@ -217,9 +218,14 @@ def _phase_cells(
     cells = len(layout.kinds)
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
-    start = np.zeros((len(frame.runs), cells))
+    start, start_runs = np.zeros((len(frame.runs), cells)), [np.zeros((many, cells)) for many in frame.runs]
     if phase.start_share:
-        start = frame.sums(table, phase.start, phase.klass * 0, variance=False).means[:, :cells]
+        of_start = frame.sums(table, phase.start, phase.klass * 0, variance=False)
+        start = of_start.means[:, :cells]
+        for side, own in enumerate(of_start.values):
+            # what a run without such steps would have taken, is the mean of its side
+            start_runs[side][:] = start[side]
+            start_runs[side][of_start.runs[side]] = own[:, :cells]
     larger = np.abs(typical.means[:2, :cells]).max(axis=0)
     rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
     relative, plus, slope = (
@@ -265,6 +271,7 @@ def _phase_cells(
         ),
         mean,
         start,
+        start_runs,
         (typical.runs[0], typical.runs[1]),
     )
     return cells_of, rest
@@ -309,7 +316,7 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
             middle = of_runs.mean(axis=0) if len(there) else np.zeros(cells)
             filled = np.repeat(middle[None], runs[side], axis=0)
             filled[there] = of_runs
-            values[side] += share * (ordinary * filled + found.steps.start_share * found.start[side])
+            values[side] += share * (ordinary * filled + found.steps.start_share * found.start_runs[side])
             variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
     sample = Sample((kept[0], kept[1]), None, (variance[0], variance[1]), kept[2] if len(runs) > 2 else None)

@@ -145,6 +145,7 @@ class Frame:
             -1, table.cells
         )
         means = of_class.reshape(len(self.runs), classes, table.cells).sum(axis=1)
+        of_class = of_class.astype(np.float64)  # of nothing at all, numpy counts in integers
         middle = np.divide(of_class, total[:, None], out=np.zeros_like(of_class), where=total[:, None] > 0)
         own = np.bincount(
             run[step] * table.cells + cell, weights=share, minlength=sum(self.runs) * table.cells
