@@ -81,7 +81,7 @@ def test_a_tiny_trace_by_hand(tmp_path):
     assert one["contents"]["steps"] == {"rule": "tensorrt-llm", "labels": 2, "processes": 1, "phases": True}
     assert not found["Python's GIL"]["captured"]
     assert found["Python's GIL"]["flag"] == "-t python-gil"
-    assert answers(one)["time of a step, closed accounting"]["yes"]
+    assert answers(one)["time per step, closed accounting"]["yes"]
     assert answers(one)["waiting for the GIL"] == {
         "question": "waiting for the GIL", "yes": False, "reason": "no Python's GIL: -t python-gil",
     }  # fmt: skip
@@ -129,8 +129,8 @@ def test_a_capture_of_the_host_alone(tmp_path):
     for number in range(4):
         trace.range(1, label(number), 1000 * number, 1000 * number + 900)
     (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
-    assert not answers(one)["time of a step, closed accounting"]["yes"]
-    assert answers(one)["host time of a step (--host-only)"]["yes"]
+    assert not answers(one)["time per step, closed accounting"]["yes"]
+    assert answers(one)["host time per step (--host-only)"]["yes"]
     assert one["next"] == f"tracediff show {tmp_path}/run.sqlite --host-only"
 
 

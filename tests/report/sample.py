@@ -66,6 +66,8 @@ LEVELS |= {"host_work": "confirmed", "gc": "confirmed", "graph_internal": "confi
 TOTAL_BASELINE = math.fsum(BASELINE.values())
 TOTAL_CANDIDATE = math.fsum(CANDIDATE.values())
 DELTA = TOTAL_CANDIDATE - TOTAL_BASELINE
+TAIL = CANDIDATE["gc"] - BASELINE["gc"]  # collections run in rare steps: the typical step has none
+TYPICAL = DELTA - TAIL
 
 SQL = """SELECT n.start, n.end - n.start AS duration
 FROM NVTX_EVENTS AS n JOIN StringIds AS s ON s.id = n.textId
@@ -112,7 +114,7 @@ def _finding(
         delta_ns=delta,
         ci_low_ns=delta - spread,
         ci_high_ns=delta + spread,
-        share=delta / DELTA,
+        share=delta / (TAIL if more.get("part") == "tail" else TYPICAL),
         title=title,
         where=where,
         baseline_ns=base,
@@ -140,34 +142,41 @@ def _findings() -> list[m.Finding]:
             "host_work",
             31_400.0,
             126_500.0,
-            "Host work in _schedule on the executor thread grew by 95.1 us a step",
+            "host work in _schedule",
             m.Where(range="_schedule", thread="executor", phase="generation"),
             next="Look at what _schedule does between its start and its end: sample it with py-spy.",
             evidence=m.FindingEvidence(SQL, moments, runs_b, runs_c, 1.0, 1.0),
+            held=m.Held(5, 5),
+            phases=[m.PhaseDelta("context", "typical", 88_000.0, 60_000.0, 116_000.0, "likely")],
         ),
         _finding(
             2,
             "gc",
             4_000.0,
             27_500.0,
-            "Python GC pauses on the executor thread kept the GPU idle 23.5 us a step more",
-            m.Where(thread="executor", range=SCRIPT),
+            f"Python GC in {SCRIPT}, in rare steps",
+            m.Where(thread="executor", range=SCRIPT, phase="generation"),
             next="gc.freeze() after warm-up, or TLLM_... thresholds; see the GC table for the generations.",
             evidence=m.FindingEvidence(
                 SQL, moments[:1], [3.9e3, 4.1e3, 4e3, 4e3, 4e3], [26e3, 29e3, 27e3, 28e3, 27.5e3], 0.04, 0.31
             ),
             spread=0.25,
+            part="tail",
+            facts=m.FindingFacts(rare=m.RareFact(0.0, 1.4, 28.0, 28.2, 0.0)),
+            held=m.Held(5, 5),
+            note="0 of about 28 steps per run have it on the baseline, 1.4 of 28 on the candidate.",
         ),
         _finding(
             3,
             "gil_wait",
             6_100.0,
             14_900.0,
-            f"GIL wait on the executor grew while await_response held it in {PIPE}",
-            m.Where(thread="executor", holder_thread="await_response", holder_range=PIPE),
+            f"GPU idle: the executor thread waits for the GIL, held by the await_response thread in {PIPE}",
+            m.Where(thread="executor", holder_thread="await_response", holder_range=PIPE, phase="generation"),
             next="Move the detokenisation of finished requests out of the worker process.",
             level="likely",
             q_value=0.06,
+            held=m.Held(5, 4, ["pr_r2.sqlite"]),
         ),
         _finding(
             4,
@@ -183,8 +192,8 @@ def _findings() -> list[m.Finding]:
             "launch_api",
             121_400.0,
             126_100.0,
-            "Launch calls took longer",
-            m.Where(api="cudaGraphLaunch", rank=0),
+            "launch overhead (time in cudaGraphLaunch), on rank 0 alone",
+            m.Where(api="cudaGraphLaunch", rank=0, phase="generation"),
             level="within_noise",
             q_value=0.61,
             spread=4.0,
@@ -194,8 +203,8 @@ def _findings() -> list[m.Finding]:
             "comm",
             41_200.0,
             44_000.0,
-            "All-reduce waits longer for rank 0",
-            m.Where(kernel="ncclDevKernel_AllReduce"),
+            "waiting for rank 0 in ncclDevKernel_AllReduce: 16 per step",
+            m.Where(kernel="ncclDevKernel_AllReduce", phase="generation"),
             level="within_noise",
             q_value=0.22,
             spread=1.4,
@@ -206,13 +215,28 @@ def _findings() -> list[m.Finding]:
             212_300.0,
             211_000.0,
             f"2 kernels became 1: {TICK} and {MENTION} are now {JINJA}",
-            m.Where(kernel=JINJA),
+            m.Where(kernel=JINJA, phase="generation"),
             level="exact",
+            held=m.Held(5, 5),
+            parts=_parts(),
             p_value=None,
             q_value=None,
             evidence=m.FindingEvidence(SQL, [], [], [], 16.0, 8.0),
             note=f"{ESCAPE} {CDATA} {MARKUP} {LINK}",
         ),
+    ]
+
+
+def _parts() -> list[m.FindingPart]:
+    """-4.4 and +3.1 us are the -1.3 us of the finding; what follows is not in them."""
+    rows: list[tuple[m.Cause, m.Where, float, m.Evidence, bool]] = [
+        ("kernel_fused", m.Where(kernel=f"{TICK} + {MENTION} -> {JINJA}"), -4_400.0, "exact", False),
+        ("kernel_time", m.Where(kernel=MARKUP), 3_100.0, "confirmed", False),
+        ("launch_latency", m.Where(range=SCRIPT, thread="executor"), -300.0, "likely", True),
+    ]
+    return [
+        m.FindingPart(cause, where, delta, delta - 200.0, delta + 200.0, level, follows)
+        for cause, where, delta, level, follows in rows
     ]
 
 
@@ -316,6 +340,25 @@ def _phase(phase: str, base: float, cand: float, steps: int) -> m.Phase:
     return m.Phase(phase, b, c, c.mean_ns - b.mean_ns, c.p50_ns - b.p50_ns, c.p99_ns - b.p99_ns)
 
 
+def _generation() -> m.Phase:
+    """The one phase that is compared: its typical step and what rare steps add make up the mean step."""
+    half = 18_000.0
+    typical = m.Delta(
+        TOTAL_BASELINE - BASELINE["gc"], TOTAL_CANDIDATE - CANDIDATE["gc"], TYPICAL, TYPICAL - half, TYPICAL + half,
+        0.0, 0.008, half, 31_000.0,
+    )  # fmt: skip
+    tail = m.Delta(
+        BASELINE["gc"], CANDIDATE["gc"], TAIL, TAIL - 5_900.0, TAIL + 5_900.0, 0.0, 0.012, 5_900.0, 9_000.0
+    )
+    start = m.Delta(9_800_000.0, 9_900_000.0, 100_000.0, math.nan, math.nan)
+    return msgspec.structs.replace(
+        _phase("generation", TOTAL_BASELINE, TOTAL_CANDIDATE, 145),
+        verdict="regressed", typical=typical, tail=tail, start=start, share=1.0, start_share=0.03,
+        time_share=m.Shares(0.677, 1.0), runs=m.Pair(5, 5), steps=m.Pair(117, 117), workload="ops", repeated=True, judged=True,
+        host_speed=1.01,
+    )  # fmt: skip
+
+
 def _gaps() -> list[m.GapRow]:
     def side(count: float, ns: float) -> m.GapSide:
         return m.GapSide(count, ns, ns / count, 0.8 * ns / count, 2.1 * ns / count)
@@ -362,7 +405,8 @@ def full() -> Result:
         42_000.0,
         "repeats",
         31_000.0,
-        "With 5 runs a side the smallest p is 0.008.",
+        "The smallest change these runs can detect is 3.0 % (80 % power).",
+        time_share=m.Shares(0.677, 1.0),
     )
     launch_b = m.LaunchSide(6.0, 1.0, 149.0, 0.966, 148_300.0, 127_100.0, 3_400.0, 2_900.0, 14_800.0)
     launch_c = m.LaunchSide(6.0, 1.0, 141.0, 0.964, 152_100.0, 131_500.0, 3_300.0, 2_850.0, 15_100.0)
@@ -374,11 +418,19 @@ def full() -> Result:
             {"steps": "generation", "noise": None, "seed": 7},
         ),
         verdict="regressed",
-        verdict_reason="Slower in every run, beyond the noise floor; 74 % of it is host work in _schedule.",
+        headline=m.Headline(
+            "Regressed: +106 us (+10.2 %) per generation step, all of it host work in _schedule.",
+            "host_work",
+            TYPICAL,
+            "confirmed",
+            "generation",
+        ),
+        verdict_reason="Host work in _schedule shows in all 5 of 5 runs. Rare steps add +23.5 us per mean step: Python GC.",
+        verdict_facts=m.VerdictFacts("phase", "generation"),
         step=step,
         phases=[
             _phase("context", 13.9e6, 14.0e6, 5),
-            _phase("generation", TOTAL_BASELINE, TOTAL_CANDIDATE, 145),
+            _generation(),
         ],
         accounting=m.Accounting(
             BASELINE,
@@ -597,7 +649,7 @@ def full() -> Result:
                 delta_ns=None,
                 weight=0.0,
                 compared=False,
-                reason="only in the baseline",
+                reason="baseline_only",
                 baseline_share=0.323,
                 candidate_share=0.0,  # 5 x 13.9 ms of 69.5 + 140 x 1.0386 ms
             ),
@@ -675,7 +727,10 @@ def minimal() -> Result:
         tool=m.Tool("tracediff", "0.1.0"),
         inputs=m.Inputs(_side("a", "a", 1), _side("b", "b", 1)),
         verdict="inconclusive",
-        verdict_reason="One run a side: run-to-run noise is unknown.",
+        headline=m.Headline(
+            "Inconclusive: no phase has enough matching steps on both sides.", "", 0.0, "within_noise", ""
+        ),
+        verdict_reason="With one run on a side the interval is too narrow: run-to-run noise is unknown.",
         step=m.Step(900_000.0, 900_000.0, 0.0, -4_000.0, 4_000.0, None, m.Pair(1, 1), m.Pair(29, 29)),
         phases=[],
         accounting=m.Accounting(accounting, dict(accounting), dict.fromkeys(accounting, 0.0), 0),

@@ -84,9 +84,8 @@ def lead(result: Result) -> Phase | None:
 
 
 def per_step(result: Result, phase: str) -> str:
-    """`per generation step`; `per step` where only one phase was compared."""
-    several = sum(one.verdict is not None for one in result.phases) > 1
-    return f"per {phase} step" if several and phase not in ("", "step") else "per step"
+    """`per generation step`; `per step` where there is only one phase."""
+    return f"per {phase} step" if len(result.phases) > 1 and phase not in ("", "step") else "per step"
 
 
 def graph_share(launch: Launch) -> str:

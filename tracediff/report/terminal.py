@@ -78,7 +78,9 @@ def _phases(result: Result, console: Console) -> None:
     wide = console.width >= WIDE
     console.print()
     header = [f"{table.unit} per step", "verdict", "baseline", "candidate"]
-    header += ["change", ""] * comparable + ["detectable", "rare steps add"] * (comparable and wide)
+    header += ["change", waterfall.OF_STEP] * comparable + ["detectable", "rare steps add"] * (
+        comparable and wide
+    )
     rows = []
     for row in table.rows:
         cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
