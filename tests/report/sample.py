@@ -350,7 +350,7 @@ def _generation() -> m.Phase:
     tail = m.Delta(
         BASELINE["gc"], CANDIDATE["gc"], TAIL, TAIL - 5_900.0, TAIL + 5_900.0, 0.0, 0.012, 5_900.0, 9_000.0
     )
-    start = m.Delta(9_800_000.0, 9_900_000.0, 100_000.0, math.nan, math.nan)
+    start = m.Change(9_800_000.0, 9_900_000.0, 100_000.0)
     return msgspec.structs.replace(
         _phase("generation", TOTAL_BASELINE, TOTAL_CANDIDATE, 145),
         verdict="regressed", typical=typical, tail=tail, start=start, share=1.0, start_share=0.03,

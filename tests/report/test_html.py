@@ -163,7 +163,7 @@ def test_the_first_screen_answers_the_question() -> None:
         "5 + 5",
     ):
         assert words in first, words
-    assert "Host work in _schedule on the executor thread grew by 95.1 µs a step" in first
+    assert "Host work in _schedule" in first
 
 
 def test_what_was_not_captured_is_said_and_never_zero() -> None:

@@ -39,25 +39,25 @@ def test_the_largest_come_first_and_the_others_are_summed_up() -> None:
     sizes = ((0.01, 0.02), (0.3, 0.0), (0.05, 0.05), (0.01, 0.01), (0.02, 0.004))
     texts = left_out(with_strata(*(stratum((10, 20), shares, "too thin") for shares in sizes)))
     assert texts[0] == (
-        "Left out of the comparison: 30 % of the baseline's and 0 % of the candidate's step time, 10 + 20 steps (mixed step: "
+        "Not compared: 30 % of the baseline's and 0 % of the candidate's step time, 10 + 20 steps (mixed step, "
         "4 context requests with 768 tokens and 12 generation requests): too thin."
     )
     assert "5.0 % of both sides' step time" in texts[1]
     assert len(texts) == 4
     # left over: 2 % and 1 % of the baseline, 0.4 % and 1 % of the candidate
     assert texts[3] == (
-        "Left out of the comparison: 3.0 % of the baseline's and 1.4 % of the candidate's step time, "
+        "Not compared: 3.0 % of the baseline's and 1.4 % of the candidate's step time, "
         "20 + 40 steps of 2 more workloads."
     )
 
 
 def test_a_result_that_knows_no_shares_tells_the_steps() -> None:
     (text,) = left_out(with_strata(stratum((1, 4), (None, None), "too thin")))
-    assert text.startswith("Left out of the comparison: 1 + 4 steps (mixed step")
+    assert text.startswith("Not compared: 1 + 4 steps (mixed step")
 
 
 def test_every_report_says_it() -> None:
-    said = "32 % of the baseline's and 0 % of the candidate's step time"
+    said = "Not compared: 32 % of the baseline's step time, 5 steps"
     out = StringIO()
     render_terminal(sample.full(), Console(file=out, width=300))
     assert said in out.getvalue()
@@ -80,7 +80,7 @@ def test_shares_of_the_step_time(tmp_path) -> None:
         sides.append(Side(name, [Run(name, [reduced(trace, place)])]))
     found = compare(*sides)
     (text,) = left_out(found)
-    assert text.endswith("only in the candidate.")
+    assert text.endswith("which the baseline never ran.")
     (row,) = [one for one in found.strata if not one.compared]
     others = [one for one in found.strata if one.compared]
     for side in ("baseline", "candidate"):

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from tests.report import sample
 from tests.report.golden import check
-from tracediff.model import GateOutcome, Gates, Note, Result
+from tracediff.model import GateOutcome, Gates, Headline, Note, Result
 from tracediff.report.markdown import LIMIT, MARKER, length, marker, render_markdown, report_link
 
 RESULTS = {
@@ -36,8 +36,13 @@ NASTY = [
 def test_the_comment_begins_with_its_marker_and_the_verdict(result: Result) -> None:
     lines = render_markdown(result).splitlines()
     assert lines[0] == MARKER
-    assert lines[1].startswith("## ")
-    assert "step time" in lines[1]
+    verdict = {
+        "regressed": "▲ Regressed",
+        "likely_regressed": "▲ Regressed",
+        "inconclusive": "? Inconclusive",
+    }
+    sign, text = verdict[result.verdict].split(" ", 1)
+    assert lines[1].startswith(f"## {'△' if result.verdict.startswith('likely') else sign} {text}: ")
 
 
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
@@ -85,8 +90,9 @@ def test_names_are_shown_literally() -> None:
 def test_the_numbers_are_the_results() -> None:
     text = render_markdown(sample.full())
     for figure in (
-        "1,038.6 us → 1,167.9 us",
-        "+129.3 us, +12.4 % slower",
+        "| generation | ▲ Regressed | 1,034.6 | 1,140.4 | +105.8 ± 18.0 | +10.2 % | 3.0 % | +23.5 ± 5.9 | 68 → 100 % |",
+        "1,038.6 us",
+        "1,167.9 us",
         "+97.2 us",
         "| 212.3 | 211.0 | -1.3 |",
     ):
@@ -176,7 +182,9 @@ def test_gates_are_told_first() -> None:
     ]
     text = render_markdown(msgspec.structs.replace(sample.full(), gates=Gates(gates)))
     assert text.index("exceeds") < text.index("Where the time")
-    cells = re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td>(.*?)</td>", GFM.render(text), re.DOTALL)[:3]
+    cells = re.findall(
+        r"<tr>\s*<td>(.*?)</td>\s*<td>(.*?)</td>", GFM.render(text[text.index("| Gate |") :]), re.DOTALL
+    )[:3]
     assert cells == [
         ("<code>step:+3%</code>", "<strong>failed</strong>"),
         ("<code>kernel:a|b:+3%</code>", "waived"),
@@ -195,7 +203,7 @@ def test_figures_of_a_benchmark_come_after_the_findings() -> None:
     ]
     kpi = msgspec.structs.replace(whole.kpi, rows=[*more, *whole.kpi.rows])
     text = render_markdown(msgspec.structs.replace(whole, kpi=kpi))
-    assert text.index("### Findings") < text.index("### Benchmark") < text.index("### Kernels")
+    assert text.index("### Causes") < text.index("### Benchmark") < text.index("### Kernels")
     assert "| output tokens/s, tok/s | 15,420 | 13,720 | -1700 | -11.0 % worse | 93 % |" in text
     assert "| inter-token latency p50, ms | 1.04 | 1.17 | +0.13 | +12.5 % worse | 101 % |" in text
     assert text.index("93 %") < text.index("more 0") < text.index("5 more figures") < text.index("more 8")
@@ -253,22 +261,24 @@ def test_the_report_is_linked() -> None:
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    assert "noise between runs left out" in render_markdown(sample.minimal())
-    assert "95 % CI of the delta: +110.9 to +150.4 us" in render_markdown(sample.full())
+    assert "too narrow: run-to-run noise is unknown" in render_markdown(sample.minimal())
+    assert "Typical steps, ± 95 % CI; 5 + 5 runs" in render_markdown(sample.full())
 
 
 def test_what_may_be_noise_is_folded() -> None:
     text = render_markdown(sample.full())
     shown, folded = text.split("<details>")[0], text.split("<details>")[1]
-    assert "Launch calls took longer" not in shown and "Launch calls took longer" in folded
+    noise = "launch overhead (time in cudaGraphLaunch)"
+    assert noise not in shown and noise in folded
     assert "**7. 2 kernels became 1" in shown  # its own number, whatever stands before it
 
 
 def test_sides_that_cannot_be_compared_get_no_delta_in_the_heading() -> None:
-    heading = render_markdown(msgspec.structs.replace(sample.full(), verdict="not_comparable")).splitlines()[
-        1
-    ]
-    assert heading == "## × Not comparable: step time 1,038.6 us and 1,167.9 us"
+    headline = Headline("Not comparable: other GPUs (gpu).", "", 0.0, "within_noise", "")
+    result = msgspec.structs.replace(sample.full(), verdict="not_comparable", headline=headline)
+    text = render_markdown(result)
+    assert text.splitlines()[1] == "## × Not comparable: other GPUs (gpu)"
+    assert "| generation |  | 1,034.6 | 1,140.4 |  |  |  |  |" in text and "+105.8" not in text
 
 
 def test_small_changes_are_counted_and_said() -> None:

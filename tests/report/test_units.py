@@ -47,10 +47,10 @@ def test_percent() -> None:
 
 def test_a_delta_within_noise_has_no_percentage() -> None:
     scale = units.Scale("us", 1_000, 1)
-    assert str(units.delta(scale, 4_700, 121_400, "within_noise")) == "+4.7 us (~) within noise"
-    assert str(units.delta(scale, 4_700, 121_400, "confirmed")) == "+4.7 us (+3.9 %) slower"
-    assert str(units.delta(scale, -4_700, 121_400)) == "-4.7 us (-3.9 %) faster"
-    assert str(units.delta(scale, 4_700, 0)) == "+4.7 us (?) slower"
+    assert str(units.delta(scale, 4_700, 121_400, "within_noise")) == "+4.7 us, within noise"
+    assert str(units.delta(scale, 4_700, 121_400, "confirmed")) == "+4.7 us (+3.9 %)"
+    assert str(units.delta(scale, -4_700, 121_400)) == "-4.7 us (-3.9 %)"
+    assert str(units.delta(scale, 4_700, 0)) == "+4.7 us (?)"
 
 
 def test_share_count_size_probability() -> None:
@@ -71,3 +71,18 @@ def test_share_count_size_probability() -> None:
     ]
     assert [units.size(v) for v in (12, 48_213_004, 5 * 10**12)] == ["12 B", "48.2 MB", "5.0 TB"]
     assert [units.probability(v) for v in (None, 1e-9, 0.0081)] == ["n/a", "<0.001", "0.008"]
+
+
+def test_numbers_in_sentences_have_three_digits_and_one_unit() -> None:
+    written = (0, 0.04, 0.943, 5.911, 9.996, 92.34, 99.96, 353.9, 1732.4)
+    assert [units.three_digits(value) for value in written] == [
+        "0", "0.040", "0.943", "5.91", "10.0", "92.3", "100", "354", "1,732",
+    ]  # fmt: skip
+    short, long = units.prose([92_340, -22_100]), units.prose([1_732_400, 89_600])
+    assert (short.signed(92_340), short.signed(-22_100), short.signed(0)) == ("+92.3 us", "-22.1 us", "0 us")
+    assert (long.signed(-1_732_400), long.size(89_600)) == ("-1.73 ms", "0.090 ms")
+
+
+def test_a_change_of_more_than_ten_times_is_a_factor() -> None:
+    assert units.change(110, 10) == "12x"
+    assert (units.change(92, 1_000), units.change(5, 0)) == ("+9.2 %", "")

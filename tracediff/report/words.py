@@ -372,7 +372,7 @@ def workload(stratum: Stratum, kind: str) -> str:
     return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
 
 
-def workload_name(stratum: Stratum) -> str:
+def workload_name(stratum: Stratum, between: str = ": ") -> str:
     """Say in words what the steps of a stratum have in common."""
     words = []
     if stratum.ctx_reqs not in ("0", "?"):
@@ -380,7 +380,7 @@ def workload_name(stratum: Stratum) -> str:
     if stratum.gen_reqs not in ("0", "?"):
         words.append(_of(stratum.gen_reqs, "generation request"))
     name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
-    return name + (f": {' and '.join(words)}" if words else "")
+    return name + (f"{between}{' and '.join(words)}" if words else "")
 
 
 def _of(label: str, noun: str) -> str:
@@ -397,7 +397,7 @@ def left_out(result: Result | Show) -> list[str]:
     size = _of_both if two else _of_one
     named = min(named, max(1, sum(_most_of(one) >= _WORTH_A_NAME for one in out)))
     texts = [
-        f"{size([one])} ({workload_name(one).replace(':', ',')}){REASONS.get(one.reason, f': {one.reason}')}"
+        f"{size([one])} ({workload_name(one, ', ')}){REASONS.get(one.reason, f': {one.reason}')}"
         for one in out[:named]
     ]
     if out[named:]:
