@@ -114,7 +114,7 @@ def measured(
     return Measured(
         sides[:2],  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), layout,  # type: ignore[arg-type]
-        [one for one, _ in found], cells._whole(found, frame, layout),
+        [one for one, _ in found], cells._whole(found, frame, layout), [],
     )  # fmt: skip
 
 

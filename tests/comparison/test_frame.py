@@ -286,7 +286,7 @@ def test_everything_closes(sides, speed: bool):
         means += one.steps.share * one.mean
         own = (1 - start) * (typical.delta + tail.delta) + start * (one.start[1] - one.start[0])
         delta += one.steps.share * own
-        host += one.steps.share * (1 - start) * typical.host_speed
+        host += one.steps.share * (1 - start) * (typical.host_speed + tail.host_speed)
     whole = found.whole
     assert (whole.baseline, whole.candidate) == (near(means[0]), near(means[1]))
     assert (whole.delta, whole.host_speed) == (near(delta), near(host))
