@@ -164,20 +164,18 @@ def _phases(result: Result) -> Table:
         scale, change, measured = line.scale, line.change, line.measured
         shown = line.verdict if result.verdict != "not_comparable" else None
         host = measured.host_speed_ns if measured else 0.0
-        interval, floors = "", ["", ""]
+        interval = least = ""
         if measured:
             interval = f"{scale.signed(measured.ci_low_ns)} to {scale.signed(measured.ci_high_ns)}"
-            both = (measured.noise_floor_ns, measured.detectable_ns)
-            floors = ["" if ns is None else scale.time(ns) for ns in both]
+            least = "" if measured.detectable_ns is None else scale.time(measured.detectable_ns)
         figures = [
             f"{scale.number(change.baseline_ns)} → {scale.time(change.candidate_ns)}",
             scale.delta(host) if host else "",
             _delta(line) if line.base_ns else scale.delta(change.delta_ns),
             interval,
-            *floors,
+            least,
             line.time_share.replace("->", "→"),
             line.steps,
-            line.runs,
         ]
         name = line.name if line.kind in ("typical", "mean") else f"{line.phase}: {line.name}"
         rows.append([name, "" if shown is None else words.VERDICTS[shown].word, *map(Number, figures)])
@@ -188,10 +186,9 @@ def _phases(result: Result) -> Table:
         "Host speed",
         "Delta",
         "95 % interval",
-        "Noise floor",
         "Smallest detectable",
     ]
-    return Table([*header, "Of step time", "Steps", "Runs"], rows)
+    return Table([*header, "Of step time", "Steps"], rows)
 
 
 def _impact(result: Result) -> list[Block]:
@@ -378,7 +375,7 @@ def _causes(result: Result) -> list[Block]:
     scale = words.finding_scale(found)
     rows: list[list[Span]] = [
         [
-            Number(str(finding.rank)), words.sentence(finding.title), finding.where.phase or "", Number(scale.delta(finding.delta_ns)),
+            Number(str(finding.rank)), words.sentence(finding.title), _phase(finding), Number(scale.delta(finding.delta_ns)),
             Number("" if finding.share is None else units.share(finding.share)), Number(_held(result, finding)),
             f"{CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
         ]
@@ -392,6 +389,12 @@ def _causes(result: Result) -> list[Block]:
     if len(found) > MOST:
         blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
     return blocks
+
+
+def _phase(finding: Finding) -> str:
+    """The phase of a cause, and whether it is in its rare steps."""
+    phase = finding.where.phase or ""
+    return f"{phase}, rare steps" if finding.part == "tail" else phase
 
 
 def _held(result: Result, finding: Finding) -> str:
