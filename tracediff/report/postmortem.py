@@ -177,10 +177,17 @@ def _phases(result: Result) -> Table:
             line.time_share.replace("->", "→"),
             line.steps,
         ]
-        name = line.name if line.kind in ("typical", "mean") else f"{line.phase}: {line.name}"
-        rows.append([name, "" if shown is None else words.VERDICTS[shown].word, *map(Number, figures)])
+        rows.append(
+            [
+                Code(line.phase) if line.phase else "",
+                phase_table.NAMES[line.kind],
+                "" if shown is None else words.VERDICTS[shown].word,
+                *map(Number, figures),
+            ]
+        )
     header = [
         "Phase",
+        "",
         "Verdict",
         "Per step",
         "Host speed",
@@ -375,14 +382,17 @@ def _causes(result: Result) -> list[Block]:
     scale = words.finding_scale(found)
     rows: list[list[Span]] = [
         [
-            Number(str(finding.rank)), words.sentence(finding.title), _phase(finding), Number(scale.delta(finding.delta_ns)),
+            Number(str(finding.rank)), words.sentence(finding.title), *_phase(finding), Number(scale.delta(finding.delta_ns)),
             Number("" if finding.share is None else units.share(finding.share)), Number(_held(result, finding)),
             f"{CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
         ]
         for finding in found[:LISTED]
     ]  # fmt: skip
     blocks.append(
-        Table(["", "Cause", "Phase", "Per step", "Of the phase's change", "Held in runs", "Confidence"], rows)
+        Table(
+            ["", "Cause", "Phase", "", "Per step", "Of the phase's change", "Held in runs", "Confidence"],
+            rows,
+        )
     )
     for finding in found[:MOST]:
         blocks += _cause(finding, scale, words.interval_name(result), _held(result, finding))
@@ -391,10 +401,9 @@ def _causes(result: Result) -> list[Block]:
     return blocks
 
 
-def _phase(finding: Finding) -> str:
-    """The phase of a cause, and whether it is in its rare steps."""
-    phase = finding.where.phase or ""
-    return f"{phase}, rare steps" if finding.part == "tail" else phase
+def _phase(finding: Finding) -> list[Span]:
+    """The phase of a cause, and in which of its steps."""
+    return [Code(finding.where.phase or ""), phase_table.NAMES[finding.part] if finding.where.phase else ""]
 
 
 def _held(result: Result, finding: Finding) -> str:
@@ -420,10 +429,10 @@ def _parts(finding: Finding, scale: units.Scale) -> list[Block]:
         if rows:
             blocks.append(Table([title, "", "Per step", "95 % interval", "Evidence"], rows))
     elsewhere: list[list[Span]] = [
-        [f"{one.phase}, {phase_table.NAMES[one.part]}", *_sized(one, scale)] for one in finding.phases
+        [Code(one.phase), phase_table.NAMES[one.part], *_sized(one, scale)] for one in finding.phases
     ]
     if elsewhere:
-        blocks.append(Table(["Same cause in", "Per step", "95 % interval", "Evidence"], elsewhere))
+        blocks.append(Table(["Same cause in", "", "Per step", "95 % interval", "Evidence"], elsewhere))
     return blocks
 
 
