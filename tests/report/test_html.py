@@ -9,7 +9,17 @@ import msgspec
 import pytest
 
 from tests.report import sample
-from tracediff.model import Headline, OffCpuRow, OsCallRow, Result, System
+from tracediff.model import (
+    FindingPart,
+    Headline,
+    OddRun,
+    OffCpuRow,
+    OsCallRow,
+    PhaseDelta,
+    Result,
+    System,
+    Where,
+)
 from tracediff.report.html import render_html, typography
 
 RESULTS = {
@@ -153,14 +163,13 @@ def test_the_first_screen_answers_the_question() -> None:
     text = " ".join("".join(Page(PAGES["full"]).text).split())
     first = text[: text.index("Each is one cause")]
     for words in (
-        "Regressed",
-        "mean step",
-        "1,038.6",
-        "1,167.9 µs",
-        "+129.3 µs",
-        "+12.4 %",
-        "slower",
+        "Regressed: +106 µs (+10.2 %) per generation step",
+        "1,034.6 → 1,140.4 µs +105.8 +10.2 % +87.8 to +123.8",
+        "rare steps add 4.0 → 27.5 µs +23.5",
+        "first steps 9,800.0 → 9,900.0 µs +100.0",
+        "mean step 1,038.6 → 1,167.9 µs +129.3",
         "5 + 5",
+        "90 % of the generation step's change",
     ):
         assert words in first, words
     assert "Host work in _schedule" in first
@@ -246,3 +255,60 @@ def test_raw_means_are_said_to_be_raw() -> None:
     mixed = msgspec.structs.replace(whole.findings[0], cause="batch_mix")
     page = render_html(msgspec.structs.replace(whole, findings=[mixed]))
     assert page.count("<span>raw means ") == 1 and "<span>raw means " not in render_html(whole)
+
+
+def test_host_speed_closes_the_accounting_of_the_page() -> None:
+    """The candidate's host work as before, but 10 us of it from a slower host."""
+    whole = sample.full()
+    books = msgspec.structs.replace(
+        whole.accounting,
+        host_speed={"host_work": 10_000.0},
+        delta=whole.accounting.delta | {"host_work": whole.accounting.delta["host_work"] - 10_000.0},
+    )
+    step = msgspec.structs.replace(whole.step, delta_ns=sample.DELTA - 10_000.0, host_speed_ns=10_000.0)
+    page = render_html(msgspec.structs.replace(whole, accounting=books, step=step))
+    section = page[page.index('<section id="accounting">') : page.index('<section id="steps">')]
+    row = Page(
+        next(row for row in section.split("<tr>") if "> host work</th>" in row).join(("<table><tr>", ""))
+    )
+    # baseline 55.7 + host speed 10.0 + delta 87.2 = candidate 152.9
+    assert row.values[""][:4] == [55_700.0, 152_900.0, 10_000.0, 87_200.0]
+    assert section.count("Host speed") == 1 and "Host speed" not in PAGES["full"].split("</header>")[1]
+
+
+def test_parts_follow_their_cause_and_what_is_not_in_its_size_is_apart() -> None:
+    whole = sample.full()
+    first = whole.findings[0]
+    inside = FindingPart(
+        "kernel_time", Where(kernel="silu"), 20_800.0, 20_000.0, 21_600.0, "confirmed", match="exact"
+    )
+    after = FindingPart(
+        "launch_api", Where(range=sample.SCRIPT), -4_000.0, -5_000.0, -3_000.0, "likely", follows=True
+    )
+    elsewhere = PhaseDelta("mixed", "tail", 7_000.0, -1_000.0, 15_000.0, "within_noise")
+    finding = msgspec.structs.replace(first, parts=[after, inside], phases=[elsewhere])
+    page = render_html(msgspec.structs.replace(whole, findings=[finding]))
+    text = " ".join("".join(Page(page).text).split())
+    parts = text[text.index("Parts of finding 1") :]
+    order = [
+        "silu",
+        "+20.8",
+        "Follows from it, not in its size",
+        sample.SCRIPT,
+        "\u22124.0",
+        "mixed",
+        "rare steps add",
+        "+7.0",
+    ]
+    places = [parts.index(word) for word in order]
+    assert places == sorted(places)
+
+
+def test_runs_that_lie_apart_are_listed() -> None:
+    whole = sample.full()
+    odd = OddRun("candidate", "pr_r3.sqlite", 310_000.0, "host_work", 290_000.0, 1.25)
+    phases = [msgspec.structs.replace(one, odd_runs=[odd] if one.typical else []) for one in whole.phases]
+    page = render_html(msgspec.structs.replace(whole, phases=phases))
+    text = " ".join("".join(Page(page[page.index('id="odd-runs"') - 4 :].split("</table>")[0]).text).split())
+    assert text.endswith("generationcandidatepr_r3.sqlite+310.0 host work+290.0+25.0 %yes")
+    assert 'id="odd-runs"' not in PAGES["full"]

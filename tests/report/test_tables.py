@@ -69,6 +69,28 @@ def test_what_was_not_captured_is_empty_and_not_zero() -> None:
     assert books["gil_wait"]["baseline_ns"] == "6100.0" and books["gil_wait"]["candidate_ns"] == ""
 
 
+def test_a_phase_is_a_row_with_its_typical_rare_and_first_steps() -> None:
+    whole = sample.full()
+    phases = tables.frames(whole)["phases"]
+    row = phases.row(by_predicate=pl.col("phase") == "generation", named=True)
+    assert (row["verdict"], row["steps_baseline"], row["share"]) == ("regressed", 117, 1.0)
+    assert row["typical_candidate_ns"] - row["typical_baseline_ns"] == pytest.approx(row["typical_delta_ns"])
+    assert (row["tail_delta_ns"], row["start_delta_ns"]) == (23_500.0, 100_000.0)
+    other = phases.row(by_predicate=pl.col("phase") == "context", named=True)
+    assert other["verdict"] is None and other["typical_delta_ns"] is None
+
+
+def test_parts_and_other_phases_belong_to_their_finding() -> None:
+    whole = sample.full()
+    frames = tables.frames(whole)
+    for name in ("parts", "phases"):
+        rows = [number for number, one in enumerate(whole.findings) for _ in getattr(one, name)]
+        assert rows and frames[f"findings_{name}"]["row"].to_list() == rows
+    assert {"cause", "where_kernel", "delta_ns", "level", "follows"} <= set(frames["findings_parts"].columns)
+    assert {"phase", "part", "delta_ns", "level"} <= set(frames["findings_phases"].columns)
+    assert {"held_baseline", "held_candidate", "part", "host_speed_ns"} <= set(frames["findings"].columns)
+
+
 def test_a_moment_belongs_to_its_finding() -> None:
     frames = tables.frames(sample.full())
     moments = frames["findings_evidence_moments"]

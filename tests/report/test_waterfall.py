@@ -61,6 +61,22 @@ def test_what_the_categories_do_not_explain_is_a_row() -> None:
     assert (bars[-2].kind, bars[-2].delta_ns, bars[-2].label) == ("residual", 500, "not accounted for")
 
 
+def test_a_slower_host_is_a_bar_of_its_own() -> None:
+    """10 us of the host work's 97.2 us, and -2 us of launch calls."""
+    result = sample.full()
+    host = {"host_work": 10_000.0, "launch_api": -2_000.0}
+    delta = {key: value - host.get(key, 0.0) for key, value in result.accounting.delta.items()}
+    accounting = msgspec.structs.replace(result.accounting, delta=delta, host_speed=host)
+    bars = waterfall.build(msgspec.structs.replace(result, accounting=accounting)).bars
+    assert [(bar.kind, bar.delta_ns) for bar in bars[-2:]] == [
+        ("host_speed", 8_000),
+        ("candidate", 1_167_900),
+    ]
+    assert bars[-2].end_ns == 1_167_900
+    assert {bar.key: bar.delta_ns for bar in bars}["host_work"] == 87_200
+    assert "host speed" not in waterfall.text_figure(waterfall.build(result))
+
+
 def test_a_category_of_one_side_only_is_not_compared() -> None:
     bars = {bar.key: bar for bar in waterfall.build(sample.one_sided()).bars}
     assert not bars["gil_wait"].captured
