@@ -22,7 +22,6 @@ TRIM = 0.1  # of the steps of a run, at either end
 SHARED = 0.3  # of each side's steps must be of classes that both sides have
 MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
 LEAST_FREEDOM = 10
-PRIOR = 4  # runs that the scatter of steps counts for
 
 
 @dataclass(frozen=True)
@@ -116,29 +115,11 @@ def variance_of_difference(steps: Steps, chosen: Bools, klass: Ints) -> float:
     return scatter * float((weight[mine] ** 2).sum())
 
 
-def variance_of_runs(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, int]:
-    """Variance of the difference of the sides that the scatter of their runs shows, and its degrees of freedom."""
-    chosen = chosen & (steps.side < 2)
-    weight = weights(steps, chosen, klass, class_shares(steps, chosen, klass))
-    code = klass * 2 + steps.side
-    total = np.bincount(code, weights=weight)
-    mean = np.bincount(code, weights=weight * steps.ns) / np.where(total > 0, total, 1.0)
-    apart = np.bincount(steps.run, weights=weight * (steps.ns - mean[code]))
-    squares, df, share = 0.0, 0, 0.0
-    for side in (0, 1):
-        runs = np.unique(steps.run[(weight > 0) & (steps.side == side)])
-        if not len(runs):
-            return np.inf, 0
-        squares += float(((len(runs) * apart[runs]) ** 2).sum())
-        df += len(runs) - 1
-        share += 1 / len(runs)
-    return (squares / df * share if df else 0.0), df
-
-
 def choose(steps: Steps, chosen: Bools, options: dict[str, Ints]) -> tuple[str, Ints]:
     """The workload under which the sides differ with the smallest error, and its classes.
 
-    The error is that of the scatter of runs within their sides, steadied by what the scatter of steps alone would give.
+    The error is what the scatter of steps within their classes would give: that of the runs, known from so few, would choose the
+    classes under which these runs happen to agree.
 
     An option counts where at least `SHARED` of each side's steps are of classes that both have: classes of one side alone would
     absorb what changed. The last of `options` is the one without classes, which always counts.
@@ -150,15 +131,7 @@ def choose(steps: Steps, chosen: Bools, options: dict[str, Ints]) -> tuple[str, 
             int(klass.max(initial=0)) >= MOST_CLASSES or min(shared(steps, chosen, klass)) < SHARED
         ):
             continue
-        of_steps = variance_of_difference(steps, chosen, klass)
-        of_runs, df = variance_of_runs(steps, chosen, klass)
-        variance = (
-            of_steps
-            if not df
-            else of_runs
-            if np.isinf(of_steps)
-            else (PRIOR * of_steps + df * of_runs) / (PRIOR + df)
-        )
+        variance = variance_of_difference(steps, chosen, klass)
         if best is None or variance <= best[0] * (1 + 1e-9):  # of equal ones the last: the simplest
             best = variance, name
     assert best is not None
