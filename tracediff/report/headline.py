@@ -17,6 +17,7 @@ HOST_SPEED = 0.03  # a host that is so much slower or faster is named
 _CERTAIN = ("exact", "confirmed")
 _SURE = (*_CERTAIN, "likely")
 _AGAINST = 0.25  # of a change: what goes the other way with this size is named
+WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence even where the step did not change
 _ODD_RUNS = 3
 
 
@@ -25,7 +26,7 @@ def headline(result: Result) -> Headline:
     facts = result.verdict_facts
     phase = lead(result)
     of = _typical(phase)
-    cause = _cause(result)
+    cause = _cause(result) or _worth_a_headline(result)
     level = cause.level if cause else "within_noise"
     delta = facts.carried_ns if facts.carried_ns is not None else of[0]
     text = f"{_verdict(result.verdict)}{_coverage(result)}"
@@ -39,11 +40,15 @@ def headline(result: Result) -> Headline:
     elif facts.basis == "identical":
         text += ": both sides are identical"
     elif facts.basis == "same":
-        text += f": {_only_host(result, phase)}" if facts.host and phase else f": {_every_phase(result)}"
+        text += (
+            f": {_only_host(result, phase)}"
+            if facts.host and phase
+            else f": {_every_phase(result)}{_yet(result)}"
+        )
     elif phase is None:
         text += ": no phase has enough matching steps on both sides"
     elif facts.basis == "scatter":
-        text += _scatter(result, phase)
+        text += _scatter(result, phase) + _yet(result)
     elif facts.basis == "part":
         text += _part(result, phase, cause)
     elif facts.basis == "rare":
@@ -203,6 +208,28 @@ def _often(count: float) -> str:
     return f"{count:.0f}" if abs(count - round(count)) < 0.05 or count >= 10 else f"{count:.1f}"
 
 
+def _worth_a_headline(result: Result) -> Finding | None:
+    """The first certain cause of a step that did not change for sure, where it or a part of it is 1 % of the step."""
+    if result.verdict_facts.basis not in ("same", "scatter") or result.verdict_facts.host:
+        return None
+    base = {one.phase: _typical(one)[1] for one in result.phases}
+    for one in result.findings:
+        if one.level in _CERTAIN and one.cause != "batch_mix":
+            largest = max(
+                abs(part) for part in (one.delta_ns, *(row.delta_ns for row in one.parts if not row.follows))
+            )
+            return one if largest >= WORTH * base.get(one.where.phase or "", math.inf) else None
+    return None
+
+
+def _yet(result: Result) -> str:
+    one = _worth_a_headline(result)
+    if one is None:
+        return ""
+    prose = units.prose([one.delta_ns, *(row.delta_ns for row in one.parts)])
+    return f"; certain is {_named(one, prose)}: {prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
+
+
 def _scatter(result: Result, phase: Phase) -> str:
     facts = result.verdict_facts
     if facts.host:
@@ -293,21 +320,22 @@ def _also_rare(result: Result, phase: Phase) -> str:
 def _certain(result: Result) -> str:
     """What is certain although the step's change is not."""
     rows = [one for one in result.findings if one.level in _CERTAIN and one.cause != "batch_mix"]
+    first = _worth_a_headline(result)
+    rows = [one for one in rows if one is not first]
     likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
-    word, rows = ("Certain", rows) if rows else ("Likely", likely)
+    word, rows = ("Certain" if first is None else "Also certain", rows) if rows else ("Likely", likely)
+    moved = " That time may only have moved to other causes." if result.verdict_facts.moved else ""
     if not rows:
-        return ""
+        return moved.strip()
     prose = units.prose([one.delta_ns for one in rows[:3]])
     said = [
-        f"{_named(one, prose)} ({prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
-        f"{' on average' if one.part == 'tail' else ''})"
+        f"{_named(one, prose)}: {prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
+        f"{' on average' if one.part == 'tail' else ''}"
         for one in rows[:3]
     ]
     text = f"{word}: {'; '.join(said)}"
     text += f"; {len(rows) - 3} more below." if len(rows) > 3 else "."
-    if result.verdict_facts.moved:
-        text += " That time may only have moved to other causes."
-    return text
+    return text + moved
 
 
 def _host_speed(result: Result, phase: Phase) -> str:

@@ -1,0 +1,359 @@
+"""The first sentence of a comparison and those after it, from facts that are made by hand; the sentences are written by hand too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tests.report import sample
+from tracediff import model as m
+from tracediff.companions.result import Result
+from tracediff.report import words
+from tracediff.report.headline import headline, reason
+from tracediff.report.phrases import power_note, with_words
+from tracediff.report.titles import named, title
+
+US = 1_000.0
+
+
+def delta(base: float, change: float, half: float, **more: Any) -> m.Delta:
+    """Times in us; `detectable_ns` is 1.5 times the half-width."""
+    return m.Delta(
+        base * US, (base + change) * US, change * US, (change - half) * US, (change + half) * US, detectable_ns=1.5 * half * US, **more
+    )  # fmt: skip
+
+
+def phase(name: str, typical: m.Delta, verdict: m.Verdict, **more: Any) -> m.Phase:
+    fields: dict[str, Any] = {"share": 0.5, "judged": True, "tail": delta(0.0, 0.0, 1.0)} | more
+    return m.Phase(name, None, verdict=verdict, typical=typical, **fields)
+
+
+def finding(cause: str, change: float, phase: str = "generation", **more: Any) -> m.Finding:
+    """A confirmed cause, us; `where`, `level`, `share` and the rest as given."""
+    where = msgspec.structs.replace(m.Where(**more.pop("where", {})), phase=phase)
+    fields: dict[str, Any] = {"level": "confirmed", "share": None, "held": m.Held(5, 5)} | more
+    return m.Finding(
+        rank=1, cause=cause, delta_ns=change * US, ci_low_ns=(change - 1) * US, ci_high_ns=(change + 1) * US, title="",
+        where=where, evidence=m.FindingEvidence("", []), next="", baseline_ns=0.0, candidate_ns=change * US, **fields,
+    )  # fmt: skip
+
+
+def result(
+    verdict: m.Verdict, facts: m.VerdictFacts, phases: list[m.Phase], findings: list[m.Finding], **more: Any
+) -> Result:
+    whole = sample.full()
+    step = msgspec.structs.replace(whole.step, time_share=more.pop("time_share", m.Shares(1.0, 1.0)))
+    step = msgspec.structs.replace(step, runs=more.pop("runs", m.Pair(5, 5)))
+    return msgspec.structs.replace(
+        whole, verdict=verdict, verdict_facts=facts, phases=phases, findings=findings, step=step, **more
+    )
+
+
+SCHEDULE = {"where": {"range": "_schedule", "thread": "executor"}}
+GENERATION = phase("generation", delta(1_000.0, 92.0, 8.0), "regressed")
+NOISY = phase("mixed", delta(5_000.0, 40.0, 400.0), "inconclusive")
+
+
+def test_regressed_by_one_cause_that_is_in_another_phase_too() -> None:
+    """88.6 of 92 us are all of it; mixed steps are too noisy for a verdict, not for the cause."""
+    cause = finding(
+        "host_work", 88.6, share=0.963, phases=[m.PhaseDelta("mixed", "typical", 88_000, 80_000, 96_000, "confirmed")], **SCHEDULE
+    )  # fmt: skip
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [cause])
+    found = headline(one)
+    assert found.text == "Regressed: +92.0 us (+9.2 %) per generation step, all of it host work in _schedule."
+    assert (found.cause, found.delta_ns, found.level, found.phase) == (
+        "host_work",
+        92_000,
+        "confirmed",
+        "generation",
+    )
+    assert reason(one) == (
+        "Host work in _schedule shows in all 5 of 5 runs."
+        " The same cause is +88.0 us per mixed step, whose total is too noisy for a verdict."
+    )
+
+
+def test_most_of_a_change_is_said_with_its_size() -> None:
+    wait = finding(
+        "gil_wait",
+        354.0,
+        "step",
+        share=0.827,
+        where={"thread": "loop", "holder_thread": "thread without ranges"},
+    )
+    one = result(
+        "regressed", m.VerdictFacts("phase", "step"), [phase("step", delta(5_944.0, 428.0, 109.0), "regressed")], [wait]
+    )  # fmt: skip
+    assert headline(one).text == (
+        "Regressed: +428 us (+7.2 %) per step, most of it (354 us) waiting for the GIL held by a thread without ranges."
+    )
+
+
+def test_what_goes_the_other_way_and_a_larger_estimate_that_is_unsure() -> None:
+    rows = [
+        finding("host_work", 150.0, share=1.63, **SCHEDULE),
+        finding("launch_api", -40.0, share=-0.43, where={"range": "forward"}),
+        finding("host_sync", 200.0, share=2.2, level="within_noise", where={"range": "sample"}),
+    ]
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], rows)
+    assert headline(one).text == (
+        "Regressed: +92.0 us (+9.2 %) per generation step; host work in _schedule: +150 us, while launch overhead in forward"
+        " goes the other way (-40.0 us); the largest estimate, GPU idle after synchronisation in sample (+200 us), is within noise."
+    )
+
+
+def test_a_change_without_a_certain_cause() -> None:
+    rows = [
+        finding("kernel_removed", 27.4, share=-0.09, where={"kernel": "gemm_a"}),
+        finding("host_work", -60.0, share=0.65, level="within_noise", **SCHEDULE),
+    ]
+    faster = phase("generation", delta(1_000.0, -92.0, 8.0), "improved")
+    one = result("improved", m.VerdictFacts("phase", "generation"), [faster, NOISY], rows)
+    assert headline(one).text == (
+        "Improved: -92.0 us (-9.2 %) per generation step, no cause of it is certain; the largest estimate,"
+        " host work in _schedule (-60.0 us), is within noise."
+    )
+    assert reason(one).startswith("Certain is only fewer launches of gemm_a: +27.4 us per generation step.")
+
+
+def test_certain_causes_carry_the_verdict_of_a_noisy_total() -> None:
+    noisy = phase("step", delta(4_000.0, -290.0, 650.0), "inconclusive")
+    cause = finding(
+        "host_work", 118.0, "step", share=-0.4, where={"range": "outside any range, between one and two"}
+    )
+    one = result("regressed", m.VerdictFacts("part", "step", 118_000.0), [noisy], [cause])
+    assert headline(one).text == (
+        "Regressed: un-annotated Python between one and two +118 us (+3.0 %) per step; the total, -290 us ± 650 us,"
+        " is too noisy to show it."
+    )
+
+
+def test_rare_steps() -> None:
+    collects = finding(
+        "gc", 5_900.0, part="tail", share=0.8, facts=m.FindingFacts(rare=m.RareFact(0.0, 5.0, 70.2, 69.8, 0.0)), **SCHEDULE
+    )  # fmt: skip
+    calm = phase("generation", delta(1_000.0, 1.0, 8.0), "no_change")
+    one = result("regressed", m.VerdictFacts("rare", "generation", 5_900_000.0), [calm, NOISY], [collects])
+    assert headline(one).text == (
+        "Regressed in rare steps: 5 of about 70 generation steps per run have Python GC in _schedule, none before;"
+        " +5.90 ms per mean step, the typical step is unchanged."
+    )
+
+
+def test_no_change() -> None:
+    """-7 of 1,000 us are -0.7 %, 24 us are 2.4 %."""
+    one = phase("generation", delta(1_000.0, -7.0, 24.0, host_speed_ns=-30_000.0), "no_change", share=0.6)
+    other = phase("mixed", delta(5_000.0, -130.0, 250.0), "no_change", share=0.4)
+    same = result("no_change", m.VerdictFacts("same", "generation"), [other, one], [])
+    assert headline(same).text == (
+        "No change found: generation -0.7 % ± 2.4 %, mixed -2.6 % ± 5.0 % at equal host speed."
+    )
+    assert reason(same) == ""
+
+
+def test_kernels_that_gain_as_much_as_others_lose() -> None:
+    parts = [
+        m.FindingPart(
+            "kernel_fused", m.Where(kernel="2 x gemm_a -> gemm_b"), -22_100, -22_600, -21_600, "exact"
+        ),
+        m.FindingPart(
+            "kernel_time", m.Where(kernel="silu -> slow_silu"), 20_800, 20_300, 21_300, "confirmed"
+        ),
+    ]
+    fused = finding(
+        "kernel_fused", -1.3, where={"kernel": "2 x gemm_a -> gemm_b"}, level="exact", parts=parts
+    )
+    calm = phase("generation", delta(1_000.0, -7.0, 24.0), "no_change")
+    one = result("no_change", m.VerdictFacts("same", "generation", moved=True), [calm, NOISY], [fused])
+    assert headline(one).text == (
+        "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %;"
+        " certain is kernels fused (-22.1 us, but +20.8 us in silu): -1.30 us per generation step."
+    )
+    assert headline(one).cause == "kernel_fused"
+    assert reason(one) == "That time may only have moved to other causes."
+    small = finding("host_work", 4.0, **SCHEDULE)
+    another = msgspec.structs.replace(one, findings=[small])
+    assert headline(another).text == "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %."
+    assert reason(another) == (
+        "Certain: host work in _schedule: +4.00 us per generation step."
+        " That time may only have moved to other causes."
+    )
+
+
+def test_identical() -> None:
+    one = result("no_change", m.VerdictFacts("identical"), [GENERATION], [])
+    assert headline(one).text == "No change found: both sides are identical."
+    assert reason(one) == ""
+
+
+def test_inconclusive_says_what_the_runs_could_have_shown() -> None:
+    """detectable is 1.5 * 22 of 1,000 us."""
+    noisy = phase("generation", delta(1_000.0, -9.0, 22.0), "inconclusive")
+    one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [noisy], [])
+    assert headline(one).text == (
+        "Inconclusive: generation -0.9 % ± 2.2 %; these runs can show a generation change of 3.3 % or more."
+    )
+
+
+def test_only_the_hosts_differ() -> None:
+    noisy = phase(
+        "generation", delta(1_000.0, 3.0, 10.0, host_speed_ns=72_000.0), "no_change", host_speed=1.08
+    )
+    one = result("no_change", m.VerdictFacts("same", "generation", host=True), [noisy], [])
+    assert headline(one).text == (
+        "No change found: the candidate's host was 8 % slower in every CUDA call (machine or contention);"
+        " at equal host speed generation +0.3 % ± 1.0 %."
+    )
+
+
+def test_another_speed_of_the_host_is_said_in_any_case() -> None:
+    fast = phase(
+        "generation", delta(1_000.0, 92.0, 8.0, host_speed_ns=-22_500.0), "regressed", host_speed=0.9
+    )
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [fast, NOISY], [])
+    assert reason(one) == (
+        "The candidate's host was 10 % faster in every CUDA call (machine or contention). Changes are at equal host speed:"
+        " -22.5 us per generation step is taken out."
+    )
+    near = msgspec.structs.replace(fast, host_speed=0.98)
+    assert reason(msgspec.structs.replace(one, phases=[near, NOISY])) == ""
+
+
+def test_not_comparable() -> None:
+    checks = [m.Check("gpu", "fail", "A100", "H200", "the sides ran on other GPUs")]
+    one = result(
+        "not_comparable",
+        m.VerdictFacts("checks"),
+        [GENERATION],
+        [],
+        comparability=m.Comparability(False, checks),
+    )
+    assert headline(one).text == "Not comparable: the sides ran on other GPUs (gpu)."
+    assert reason(one) == "gpu: A100 against H200."
+
+
+def test_a_comparison_of_the_smaller_part_says_so_first() -> None:
+    one = result(
+        "regressed",
+        m.VerdictFacts("phase", "generation"),
+        [GENERATION, NOISY],
+        [],
+        time_share=m.Shares(0.36, 0.9),
+    )
+    assert headline(one).text.startswith(
+        "Regressed in the compared part (36 % of the baseline's step time): +92.0 us"
+    )
+
+
+def test_one_run_a_side_is_likely_at_best() -> None:
+    likely = finding("host_work", 88.6, share=0.963, level="likely", held=m.Held(1, 1), **SCHEDULE)
+    slower = msgspec.structs.replace(GENERATION, verdict="likely_regressed")
+    facts = m.VerdictFacts("phase", "generation")
+    one = result("likely_regressed", facts, [slower, NOISY], [likely], runs=m.Pair(1, 1))
+    assert headline(one).text == (
+        "Likely regressed: +92.0 us (+9.2 %) per generation step, all of it host work in _schedule."
+    )
+    assert reason(one) == "With one run on a side the interval is too narrow: run-to-run noise is unknown."
+    two = result("likely_regressed", facts, [slower, NOISY], [likely], runs=m.Pair(2, 2))
+    assert reason(two).endswith("2 runs per side are too few to confirm it: record 5.")
+
+
+def test_a_likely_cause_of_a_certain_change_is_not_said_to_be_certain() -> None:
+    likely = finding("host_work", 88.6, share=0.963, level="likely", **SCHEDULE)
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [likely])
+    assert headline(one).text.endswith("per generation step, likely all of it host work in _schedule.")
+
+
+def test_graphs_that_no_longer_launch() -> None:
+    """920 + 410 of 1,700 us are 78 %."""
+    slower = phase("generation", delta(1_000.0, 1_700.0, 100.0), "regressed")
+    facts = m.VerdictFacts("phase", "generation", relaunched=m.Relaunched(1_330_000.0, 2))
+    side = sample.full().launch.candidate
+    launch = msgspec.structs.replace(
+        sample.full().launch, candidate=msgspec.structs.replace(side, graph_coverage=0.0)
+    )
+    one = result(
+        "regressed", facts, [slower, NOISY], [finding("host_work", 920.0, **SCHEDULE)], launch=launch
+    )
+    assert headline(one).text == (
+        "Regressed: +1.70 ms (+170 %) per generation step, most of it (1.33 ms) because CUDA graphs no longer launch the kernels."
+    )
+
+
+def test_a_rank_that_is_late_is_not_a_part_of_a_mean_over_ranks() -> None:
+    late = finding("host_work", 302.0, share=0.51, where={"range": "_schedule", "rank": 1})
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [late])
+    assert headline(one).text.endswith("per generation step; host work in _schedule on rank 1: +302 us.")
+
+
+def test_runs_that_lie_apart_are_named_with_their_difference() -> None:
+    odd = m.OddRun("candidate", "pr_r3.sqlite", 101_000.0, "host_work", 98_000.0, 1.08)
+    one = result(
+        "regressed", m.VerdictFacts("phase", "generation"), [msgspec.structs.replace(GENERATION, odd_runs=[odd]), NOISY], []
+    )  # fmt: skip
+    assert reason(one) == (
+        "Run pr_r3 of the candidate lies 101 us per generation step above the others: host work +98.0 us,"
+        " and its CUDA calls are 8 % slower."
+    )
+
+
+def test_in_how_many_runs_a_cause_holds() -> None:
+    """The candidate's runs are pr_r0 to pr_r4."""
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION], [])
+    every = [f"pr_r{number}.sqlite" for number in range(5)]
+    for held, said in (
+        (m.Held(5, 5), "in all 5 of 5 runs"),
+        (m.Held(5, 4, every[2:3]), "in 4 of 5 runs, not in pr_r2"),
+        (m.Held(5, 1, [*every[:3], every[4]]), "in 1 of 5 runs: pr_r3"),
+        (m.Held(4, 5, ["main_r1.sqlite"]), "in all 5 of 5 runs, and in main_r1 of the baseline"),
+    ):
+        assert words.held(one, finding("host_work", 1.0, held=held, **SCHEDULE)) == said
+    single = result("regressed", m.VerdictFacts(), [GENERATION], [], runs=m.Pair(1, 5))
+    assert words.held(single, finding("host_work", 1.0, **SCHEDULE)) == ""
+
+
+def test_titles() -> None:
+    wait = finding(
+        "gil_wait", 1.0, where={"thread": "executor", "holder_thread": "await", "holder_range": "send"}
+    )
+    assert title(wait) == "GPU idle: the executor thread waits for the GIL, held by the await thread in send"
+    assert named(wait) == "waiting for the GIL held by the await thread in send"
+    launch = finding("launch_api", 1.0, where={"range": "forward", "api": "cudaGraphLaunch"})
+    assert title(launch) == "launch overhead (time in cudaGraphLaunch) in forward"
+    copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
+    assert named(copy) == "memcpy HtoD -> cast"
+    many = finding(
+        "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="name")
+    )
+    assert title(many).startswith("kernel replaced: a + b + c + 2 more -> f")
+    assert named(many) == "a replaced kernel a + 4 more -> f"
+    assert title(finding("gc", 1.0, part="tail", **SCHEDULE)) == "Python GC in _schedule, in rare steps"
+
+
+def test_what_a_finding_explains_is_left_out_where_it_is_no_part() -> None:
+    shares = {0.9: "all of the change", 0.52: "52 % of the change", 1.3: "", -0.2: "", None: ""}
+    for share, said in shares.items():
+        assert words.explains(finding("host_work", 1.0, share=share, **SCHEDULE)) == said
+
+
+def test_what_these_runs_can_detect() -> None:
+    step = msgspec.structs.replace(
+        sample.full().step, baseline_ns=1e6, min_detectable_ns=48e3, runs_advised=9
+    )
+    assert power_note(step) == (
+        "The smallest change these runs can detect is 4.8 % (80 % power). For 2 % record 9 runs per side."
+    )
+
+
+def test_all_sentences_are_filled_in() -> None:
+    one = result(
+        "regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [finding("host_work", 88.6, share=0.96, **SCHEDULE)]
+    )  # fmt: skip
+    told = with_words(one)
+    assert (
+        told.headline.text.startswith("Regressed: +92.0 us")
+        and told.findings[0].title == "host work in _schedule"
+    )
+    assert told.findings[0].next.startswith("profile the Python code")
