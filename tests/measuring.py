@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -112,10 +113,18 @@ def measured(
     ]
     exact = {one.phase: np.zeros(kernels, np.bool_) for one in frame.phases}
     return Measured(
-        sides[:2],  # type: ignore[arg-type]
+        tuple(_Side([_Run(f"run {number}") for number in range(len(runs))]) for runs in sides[:2]),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), layout,  # type: ignore[arg-type]
         [one for one, _ in found], cells._whole(found, frame, layout), [],
     )  # fmt: skip
+
+
+class _Run(NamedTuple):
+    name: str
+
+
+class _Side(NamedTuple):
+    runs: list[_Run]
 
 
 class _Kernels:

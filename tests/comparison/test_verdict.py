@@ -1,0 +1,196 @@
+"""The verdict of phases and of the whole, by the number of runs and by what is sure."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.measuring import measured, step
+from tracediff.comparison.places import judge
+from tracediff.comparison.verdict import decide, judge_phases, odd_runs, phase_fields, step_of
+from tracediff.model import VerdictFacts
+
+US = 1_000.0
+OPPOSITE = {"regressed": "improved", "likely_regressed": "likely_improved"}
+
+
+def side(*runs: list[float], phase: str = "generation", steps: int = 12) -> list[list[dict]]:
+    """Runs of steps that all take so many us in each cell."""
+    return [[step(cells=[us * US for us in own], phase=phase) for _ in range(steps)] for own in runs]
+
+
+def verdict_of(found, *, comparable: bool = True):
+    return decide(found, judge(found), judge_phases(found), comparable=comparable)
+
+
+def of_host(baseline: list[float], candidate: list[float]):
+    """One place of host work, of so many us in each run, and 900 us of a kernel."""
+    return [side(*([own, 900.0] for own in runs)) for runs in (baseline, candidate)]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "verdict"),
+    [
+        # s0 of the step is 2.5 % + 0.5 us: 26 us and more
+        ([100, 101, 102, 103], [200, 201, 202, 203], "regressed"),  # P = 2 / 70
+        ([100, 101, 102, 201], [200, 202, 203, 204], "inconclusive"),  # P = 4 / 70
+        ([100, 101, 102], [200, 201, 202], "likely_regressed"),
+        ([100, 101], [250, 251], "likely_regressed"),
+        ([100], [500], "likely_regressed"),
+        ([100], [150], "inconclusive"),
+        ([100, 101, 102, 103], [100, 103, 102, 101], "no_change"),
+        ([100, 101, 102, 103], [102, 105, 104, 103], "no_change"),  # 2 us of 1,000
+    ],
+)
+def test_the_verdict_of_a_phase_follows_its_runs(baseline, candidate, verdict):
+    one, other = of_host(baseline, candidate)
+    forward, backward = measured(one, other, idle=1, kernels=1), measured(other, one, idle=1, kernels=1)
+    assert judge_phases(forward) == {"generation": verdict}
+    assert judge_phases(backward) == {"generation": OPPOSITE.get(verdict, verdict)}
+
+
+def test_less_than_half_a_percent_is_no_verdict():
+    """A step of 10 ms of kernels, whose runs agree to the ns: +40 us are seen, +60 us count."""
+
+    def kernels(us: float) -> list[list[dict]]:
+        return side(*[[us]] * 40)
+
+    for more, verdict in ((40.0, "no_change"), (60.0, "regressed")):
+        found = measured(kernels(10_000.0), kernels(10_000.0 + more), idle=0, kernels=1)
+        assert judge_phases(found)["generation"] == verdict
+
+
+def test_phases_are_dealt_out_together_and_the_first_leads():
+    """Mixed steps are wholly apart (2 of 70). Generation steps are as well but for one run a side: with the larger |t| of the two it has P = 4 / 70."""
+
+    def both(generation: list[float], mixed: list[float]) -> list[list[dict]]:
+        one = side(*([us] for us in generation))
+        return [
+            own + more for own, more in zip(one, side(*([us] for us in mixed), phase="mixed"), strict=True)
+        ]
+
+    found = measured(
+        both([1000, 1001, 1002, 1003], [5000, 5010, 5020, 5030]),
+        both([1000, 1003, 1002, 1001], [9000, 9010, 9020, 9030]),
+        idle=1,
+    )
+    assert judge_phases(found) == {"generation": "no_change", "mixed": "regressed"}
+    assert verdict_of(found) == ("regressed", VerdictFacts("phase", "mixed"))
+    found = measured(
+        both([2000, 2001, 2002, 2003], [5000, 5010, 5020, 5030]),
+        both([1000, 1003, 1002, 1001], [9000, 9010, 9020, 9030]),
+        idle=1,
+    )
+    assert verdict_of(found) == ("improved", VerdictFacts("phase", "generation"))
+
+
+# What carries the verdict where the step is unsure
+
+
+def large_step(host: float, other: float = 10.0) -> list[float]:
+    """9 ms of a kernel (s0 36 us), so many us in a place of host work, and in another."""
+    return [host, other, 9_000.0]
+
+
+def test_a_sure_part_carries_the_verdict():
+    """+120 us of 9.1 ms: s0 of the step is 230 us, so the step is unsure; the place is sure, and nothing can have moved against it."""
+    found = measured(side(*[large_step(50)] * 4), side(*[large_step(170)] * 4), idle=2, kernels=1)
+    assert judge_phases(found)["generation"] == "inconclusive"
+    verdict, facts = verdict_of(found)
+    assert (verdict, facts.basis, facts.phase) == ("regressed", "part", "generation")
+    assert facts.carried_ns == pytest.approx(120 * US)
+
+
+def test_of_three_runs_a_sure_part_is_likely():
+    found = measured(side(*[large_step(50)] * 3), side(*[large_step(170)] * 3), idle=2, kernels=1)
+    verdict, facts = verdict_of(found)
+    assert (verdict, facts.basis) == ("likely_regressed", "part")
+
+
+def test_time_that_may_only_have_moved_carries_nothing():
+    """Another place of 3 ms scatters by 180 us: it may have lost three quarters of the 120 us."""
+    one, other = (side(*[large_step(us, 3_000)] * 4) for us in (50, 170))
+    verdict, facts = verdict_of(measured(one, other, idle=2, kernels=1))
+    assert (verdict, facts.basis, facts.moved) == ("inconclusive", "scatter", True)
+
+
+def test_less_than_a_percent_carries_nothing():
+    found = measured(side(*[large_step(50)] * 4), side(*[large_step(135)] * 4), idle=2, kernels=1)
+    assert verdict_of(found)[0] != "regressed"
+
+
+def test_an_exact_count_whose_time_is_unsure_carries_nothing():
+    """A kernel of 1 us and one of 9 ms that scatters by 600 us: its count is exact, its +200 us are not."""
+    base = [[10.0, 9_000.0 + us] for us in (0, 1_200, 0, 1_200)]
+    after = [[10.0, 9_200.0 + us] for us in (0, 1_200, 0, 1_200)]
+    found = measured(side(*base), side(*after), idle=1, kernels=1)
+    found.kernels.exact["generation"][0] = True
+    (kernel,) = (one for one in judge(found).rows if one.place.kind == "kernels" and one.part == "typical")
+    assert kernel.level == "exact" and kernel.half > kernel.delta
+    assert verdict_of(found)[0] == "inconclusive"
+
+
+def test_rare_steps_carry_the_verdict_where_the_typical_step_does_not():
+    one, other = (side(*[large_step(50)] * 4, steps=24) for _ in range(2))
+    for steps in other:
+        steps[13]["cells"][0] += 40_000 * US
+    verdict, facts = verdict_of(measured(one, other, idle=2, kernels=1))
+    assert (verdict, facts.basis, facts.carried_ns) == ("regressed", "rare", pytest.approx(40_000 * US / 24))
+
+
+# What is no change
+
+
+def test_a_side_against_itself_is_identical():
+    one = of_host([100, 150, 200], [])[0]
+    assert verdict_of(measured(one, one, idle=1, kernels=1)) == ("no_change", VerdictFacts("identical"))
+
+
+def test_what_cannot_be_compared_has_no_verdict():
+    found = measured(*of_host([100] * 4, [300] * 4), idle=1, kernels=1)
+    assert verdict_of(found, comparable=False) == ("not_comparable", VerdictFacts("checks"))
+
+
+def test_a_slower_host_is_no_regression_and_said():
+    """All of 1 ms of host work takes 10 to 16 % longer on hosts that are 10 to 16 % slower; the usual slope is 0.9 of it."""
+
+    def on(*speeds: float) -> list[list[dict]]:
+        return [[step(cells=[1_000 * US * (1 + z), z]) for _ in range(12)] for z in speeds]
+
+    found = measured(on(-0.03, -0.01, 0.01, 0.03), on(0.1, 0.12, 0.14, 0.16), idle=1, speed=True)
+    verdict, facts = verdict_of(found)
+    assert verdict in ("no_change", "inconclusive") and facts.host
+    (phase,) = found.phases
+    # S_zz = 2 * 0.002: the slope is (0.004 * 1,000 + 0.05 * 0.9 * 1,065) / 0.054 = 961.6 us; of 130 us 125.0
+    assert phase.typical.estimate.host_speed[0] == pytest.approx(0.13 * 961.574 * US, rel=1e-4)
+    assert phase_fields(found, phase, "no_change")["host_speed"] == pytest.approx(1.1388, rel=1e-4)
+
+
+# Numbers of the result
+
+
+def test_the_step_of_the_result():
+    found = measured(*of_host([100, 101, 102, 103], [200, 201, 202, 203]), idle=1, kernels=1)
+    result = step_of(found, decided=True)
+    assert (result.baseline_ns, result.candidate_ns) == pytest.approx((1001.5 * US, 1101.5 * US))
+    assert result.delta_ns == pytest.approx(100 * US)
+    assert (result.runs.baseline, result.steps.candidate, result.runs_advised) == (4, 48, None)
+    assert (result.time_share.baseline, result.time_share.candidate) == (1, 1)
+
+
+def test_more_runs_are_advised_where_they_would_show_two_percent():
+    found = measured(*of_host([100, 200], [100, 200]), idle=1, kernels=1)
+    advised = step_of(found, decided=False).runs_advised
+    assert advised is not None and advised >= 5
+    calm = measured(side(*[[10_000.0]] * 12), side(*[[10_000.0]] * 12), idle=0, kernels=1)
+    assert step_of(calm, decided=False).runs_advised is None
+
+
+def test_one_run_that_lies_apart_is_named_and_two_are_not():
+    base = of_host([100, 101, 102, 103, 104], [])[0]
+    odd = of_host([100, 101, 102, 103, 400], [])[0]
+    (found,) = odd_runs(measured(base, odd, idle=1, kernels=1)).values()
+    assert (found.side, found.run, found.cause) == ("candidate", "run 4", "host_work")
+    assert found.delta_ns == pytest.approx((400 - 101.5) * US)
+    two = of_host([100, 101, 102, 400, 400], [])[0]
+    assert odd_runs(measured(base, two, idle=1, kernels=1)) == {}
+    assert odd_runs(measured(base[:4], odd[1:], idle=1, kernels=1)) == {}  # of four nobody is left out
