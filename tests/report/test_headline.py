@@ -357,3 +357,23 @@ def test_all_sentences_are_filled_in() -> None:
         and told.findings[0].title == "host work in _schedule"
     )
     assert told.findings[0].next.startswith("profile the Python code")
+
+
+def test_an_inconclusive_result_says_once_what_it_could_have_shown() -> None:
+    noisy = phase("generation", delta(1_000.0, -9.0, 22.0), "inconclusive")
+    one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [noisy], [])
+    one = msgspec.structs.replace(one, step=msgspec.structs.replace(one.step, runs_advised=12))
+    assert with_words(one).step.power_note == "For 2 % record 12 runs per side."
+
+
+def test_an_inconclusive_result_names_a_large_estimate_and_the_runs_that_make_it() -> None:
+    """99.2 of 1,000 us; of the candidate's runs only pr_r3 shows it. 19 us are less than 2 % of the step."""
+    noisy = phase("generation", delta(1_000.0, 100.0, 175.0), "inconclusive")
+    odd = m.Held(5, 1, ["pr_r0.sqlite", "pr_r1.sqlite", "pr_r2.sqlite", "pr_r4.sqlite"])
+    large = finding("host_work", 99.2, level="within_noise", held=odd, **SCHEDULE)
+    one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [noisy, NOISY], [large])
+    assert reason(one) == (
+        "The largest estimate is host work in _schedule: +99.2 us per generation step, in 1 of 5 runs: pr_r3."
+    )
+    small = finding("host_work", 19.0, level="within_noise", held=odd, **SCHEDULE)
+    assert reason(msgspec.structs.replace(one, findings=[small])) == ""

@@ -162,3 +162,36 @@ def test_benchmarks_with_nothing_in_common_are_not_passed_over() -> None:
     kpi = msgspec.structs.replace(result.kpi, rows=[], note="The sides come from different tools.")
     assert "different tools" in render(msgspec.structs.replace(result, kpi=kpi))
     assert "different tools" in render_markdown(msgspec.structs.replace(result, kpi=kpi))
+
+
+def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -> None:
+    """The finding's -1.3 us are -4.4 and +3.1 us; what follows from it is not in them."""
+    raw = io.StringIO()
+    render_terminal(sample.full(), Console(file=raw, width=200), top=10)
+    text = raw.getvalue()
+    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 of 5 runs; all of the change" in text
+    assert "elsewhere: +88.0 us per context step (likely)" in text
+    assert "part: -4.4 us `x` + @everyone -> {{7*7}}, exact" in text
+    assert "part: +3.1 us [red]not red[/red], confirmed" in text
+    assert "and so: -0.3 us launch latency in <script>alert(1)</script>, likely" in text
+    assert "+4.7 ± 18.8 us per generation step; within noise; 121.4 us -> 126.1 us" in text
+
+
+def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
+    whole = sample.full()
+    generation = whole.phases[1]
+    mixed = msgspec.structs.replace(
+        generation, phase="mixed", verdict="inconclusive", judged=False, share=0.1
+    )
+    lines = render(msgspec.structs.replace(whole, phases=[generation, mixed])).splitlines()
+    rows = [" ".join(line.split()) for line in lines if " ± " in line]
+    assert rows[:3] == [
+        "generation Regressed 1,034.6 1,140.4 +105.8 ± 18.0 +10.2 %",
+        "mixed too few steps 1,034.6 1,140.4 +105.8 ± 18.0 +10.2 %",
+        "all steps 1,038.6 1,167.9 +129.3 ± 19.8 +12.4 %",
+    ]
+
+
+def test_signs_of_sentences_are_ascii_where_the_terminal_has_no_more() -> None:
+    text = render(sample.minimal(), encoding="ascii")
+    assert "+/- 4.0" in text

@@ -18,6 +18,7 @@ _CERTAIN = ("exact", "confirmed")
 _SURE = (*_CERTAIN, "likely")
 _AGAINST = 0.25  # of a change: what goes the other way with this size is named
 WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence even where the step did not change
+ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
 _ODD_RUNS = 3
 
 
@@ -74,7 +75,7 @@ def reason(result: Result) -> str:
         if facts.basis != "rare" and phase:
             said.append(_also_rare(result, phase))
     elif facts.basis in ("same", "scatter"):
-        said.append(_certain(result))
+        said += [_certain(result), _estimate(result)]
     if phase:
         said.append(_host_speed(result, phase))
         said += _odd_runs(result)
@@ -336,6 +337,21 @@ def _certain(result: Result) -> str:
     text = f"{word}: {'; '.join(said)}"
     text += f"; {len(rows) - 3} more below." if len(rows) > 3 else "."
     return text + moved
+
+
+def _estimate(result: Result) -> str:
+    """The largest cause of an inconclusive result, and whether few runs make it."""
+    phase = lead(result)
+    if result.verdict_facts.basis != "scatter" or result.verdict_facts.host or phase is None:
+        return ""
+    rows = [one for one in _rows(result, phase.phase, "typical") if one.level == "within_noise"]
+    one = max(rows, key=lambda row: abs(row.delta_ns), default=None)
+    if one is None or abs(one.delta_ns) < ESTIMATE * _typical(phase)[1]:
+        return ""
+    prose = units.prose([one.delta_ns])
+    runs = words.held(result, one)
+    text = f"The largest estimate is {_named(one, prose)}: {prose.signed(one.delta_ns)} {per_step(result, phase.phase)}"
+    return f"{text}{f', {runs}' if runs else ''}."
 
 
 def _host_speed(result: Result, phase: Phase) -> str:

@@ -61,7 +61,7 @@ def _power(result: Result) -> str:
         return ""
     typical = phase.typical
     note = power_note(replace(step, baseline_ns=typical.baseline_ns, min_detectable_ns=typical.detectable_ns))
-    return note.partition(") ")[2] if facts.basis == "scatter" and not facts.host else note
+    return note.partition(" power). ")[2] if facts.basis == "scatter" and not facts.host else note
 
 
 def longest(step: int | None, cause: str) -> str:
