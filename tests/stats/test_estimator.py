@@ -19,6 +19,7 @@ from tracediff.stats.estimator import (
     detectable,
     estimate,
     holm,
+    paired,
     permutation_p,
     permuted_t,
     slopes,
@@ -293,6 +294,66 @@ def test_the_p_of_a_permutation_is_that_of_the_exchanged_sides(seed: int):
         for sample in (one, exchanged(one))
     ]
     assert p[0] == pytest.approx(p[1])
+
+
+# Pairs of runs that had the same requests
+
+
+def test_of_pairs_only_their_differences_scatter():
+    """Pairs 10 13, 50 52, 90 96: differences 3, 2, 6, squares about 11/3 are 26/3; half of them scatter, with 2 df.
+
+    s0 = 1: (4 + 13/3) / 6 = 25/18; error^2 = 25/18 * 2/3. Unpaired the runs scatter by some 40.
+    """
+    apart = Sample((column(10, 50, 90), column(13, 52, 96)))
+    found = estimate(paired(apart), NONE + 1, NONE)
+    assert (found.delta[0], found.df) == (pytest.approx(11 / 3), 6)
+    assert found.error[0] == pytest.approx(np.sqrt(25 / 18 * 2 / 3))
+    assert (found.baseline[0], found.candidate[0]) == (pytest.approx(50), pytest.approx(161 / 3))
+    assert estimate(apart, NONE + 1, NONE).error[0] > 20
+
+
+def test_without_usual_scatter_pairs_are_a_paired_t_test():
+    rng = np.random.default_rng(4)
+    common = rng.normal(0, 50, (6, 20))
+    one, other = common + rng.normal(10, 1, (6, 20)), common + rng.normal(10, 1, (6, 20))
+    found = estimate(paired(Sample((one, other))), np.zeros(20), np.zeros(20))
+    test = stats.ttest_rel(other, one)
+    assert found.delta / found.error == pytest.approx(test.statistic * np.sqrt((5 + PRIOR) / 5))
+
+
+def test_what_a_pair_has_in_common_is_no_host_speed():
+    """Both runs of a pair are 0.3 slower in z and 100 in time; within pairs 0.1 of z costs 4. S_zy = 2 * 0.05 * 2 * ..., by differences."""
+    z = (np.array([0.0, 0.3]), np.array([0.1, 0.2]))
+    y = (column(100, 200), column(104, 196))
+    # differences of z: 0.1, -0.1; of time: 4, -4. Half of sum dz dy = 0.4, half of sum dz^2 = 0.01
+    assert slopes(paired(Sample(y, z)), np.array([20.0]), {})[0] == pytest.approx(
+        (0.4 + 0.05 * 20) / (0.01 + 0.05)
+    )
+
+
+def test_pairs_are_dealt_out_pair_by_pair():
+    dealt = splits((6, 6), pairs=True)
+    assert dealt.shape == (64, 12) and len({tuple(one) for one in dealt.tolist()}) == 64
+    assert dealt[0].tolist() == [False] * 6 + [True] * 6
+    assert (dealt[:, :6] != dealt[:, 6:]).all()
+    # all six differences have one sign: 2 of 64
+    one = paired(Sample((column(0, 10, 20, 30, 40, 50), column(1, 12, 21, 33, 41, 52))))
+    assert permutation_p(permuted_t(one, NONE + 1, NONE, {}, dealt))[0] == pytest.approx(2 / 64)
+
+
+def test_every_split_of_pairs_is_what_an_estimate_of_it_would_say():
+    rng = np.random.default_rng(5)
+    values, speed = rng.normal(100, 10, (2, 4, 2)), rng.normal(0, 0.2, (2, 4))
+    usual, scatter = np.array([50.0, np.nan]), np.array([2.0, 3.0])
+    dealt = splits((4, 4), pairs=True)
+    whole = paired(Sample((values[0], values[1]), (speed[0], speed[1])))
+    t = permuted_t(whole, scatter, usual, {}, dealt)
+    for row, kept in zip(t, dealt[:, 4:], strict=True):
+        one, other = (np.where(kept[:, None], values[at], values[1 - at]) for at in (0, 1))
+        z = tuple(np.where(kept, speed[at], speed[1 - at]) for at in (0, 1))
+        sample = paired(Sample((one, other), z))  # type: ignore[arg-type]
+        found = estimate(sample, scatter, slopes(sample, usual, {}))
+        assert row == pytest.approx(np.abs(found.delta) / found.error)
 
 
 # Corrections and power
