@@ -1,4 +1,4 @@
-"""Means of a side and the bootstrap interval: hand-checked values, symmetries, coverage."""
+"""The bootstrap interval: hand-checked values, symmetries, coverage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.stats.bootstrap import RunSteps, bootstrap_ci, run_values, side_means
+from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
 
 ONE = {0: 1.0}
 
@@ -29,38 +29,13 @@ def covered(low: np.ndarray, high: np.ndarray, truth: float = 0.0) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-# Means
-
-
-def test_the_run_is_the_unit_whatever_its_number_of_steps():
-    assert side_means([run(10.0), run(20.0, 20.0, 20.0)], ONE) == [15.0]
-
-
-def test_strata_are_weighted_by_the_mix_given():
-    runs = [RunSteps({7: np.array([[10.0, 1.0], [30.0, 1.0]]), 9: np.array([[100.0, 5.0]])})]
-    assert side_means(runs, {7: 0.75, 9: 0.25}).tolist() == [40.0, 2.0]
-
-
-def test_a_run_without_a_stratum_takes_the_mean_of_the_side():
-    whole = RunSteps({0: np.array([[10.0]]), 1: np.array([[100.0]])})
-    part = RunSteps({0: np.array([[20.0]]), 1: np.empty((0, 1))})
-    weights = {0: 0.5, 1: 0.5}
-    assert run_values([whole, part], weights).tolist() == [[55.0], [60.0]]
-    assert side_means([whole, part], weights).tolist() == [57.5]
-
-
-def test_strata_without_weight_are_left_out():
-    runs = [RunSteps({0: np.array([[10.0]]), 1: np.array([[999.0]])})]
-    assert side_means(runs, ONE) == side_means(runs, {0: 1.0, 2: 0.0}) == [10.0]
-
-
 def test_a_stratum_or_run_that_cannot_be_weighted_is_refused():
     with pytest.raises(ValueError, match="stratum 3 has a weight"):
-        side_means([run(1.0)], {3: 1.0})
+        bootstrap_ci([run(1.0)], [run(1.0)], {3: 1.0})
     with pytest.raises(ValueError, match=r"runs \[1\] have no step"):
-        run_values([run(1.0), RunSteps({5: np.array([[1.0]])})], ONE)
+        bootstrap_ci([run(1.0), RunSteps({5: np.array([[1.0]])})], [run(1.0)], ONE)
     with pytest.raises(ValueError, match="stratum"):
-        side_means([run(1.0)], {})
+        bootstrap_ci([run(1.0)], [run(1.0)], {})
     with pytest.raises(ValueError, match="same cells"):
         RunSteps({0: np.zeros((3, 2)), 1: np.zeros((3, 1))})
     with pytest.raises(ValueError, match="same cells"):

@@ -97,23 +97,6 @@ def _weighted(means: Mapping[int, Floats], weights: Weights) -> Floats:
     return total
 
 
-def side_means(runs: Sequence[RunSteps], weights: Weights) -> Floats:
-    """Return the mean of a side, (cells,), ns: the weighted sum over strata of the mean of the runs' means.
-
-    The run is the unit of replication: a run with more steps of a stratum counts no more than another.
-    """
-    return _weighted(_means(runs, weights).side, weights)
-
-
-def run_values(runs: Sequence[RunSteps], weights: Weights) -> Floats:
-    """Return one value a run, (runs, cells), ns: its strata's means under the weights.
-
-    Where a run has no steps of a stratum the side's mean stands in; so the mean over runs is `side_means`.
-    """
-    means = _means(runs, weights)
-    return np.stack([_weighted(_filled(means, position), weights) for position in range(len(runs))])
-
-
 def _filled(means: _Means, position: int) -> dict[int, Floats]:
     return {stratum: means.by_run[stratum].get(position, side) for stratum, side in means.side.items()}
 

@@ -1,6 +1,6 @@
 """Run-level tests, multiple testing, noise floors and power.
 
-All work on one value a run, as `bootstrap.run_values` gives them.
+All work on one value a run.
 Times are ns a step. A result that too few runs cannot give is nan in an array and None for a single number.
 """
 
