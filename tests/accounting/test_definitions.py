@@ -34,8 +34,8 @@ TABLES = {
 
 
 def _marked(path: Path) -> ParameterSet:
-    """Pairs and bundles hold many captures of one kind: they are looked at where there is time."""
-    many = path.is_relative_to(FIXTURES / "pairs") or path.is_relative_to(FIXTURES / "bundles")
+    """Some folders hold many captures of one kind: they are looked at where there is time."""
+    many = any(path.is_relative_to(FIXTURES / folder) for folder in ("pairs", "bundles", "traffic"))
     name = str(path.relative_to(FIXTURES)).partition(".")[0]
     return pytest.param(path, id=name, marks=[pytest.mark.slow] if many else [])
 

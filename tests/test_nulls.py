@@ -1,0 +1,87 @@
+"""Sure means sure, on recordings under load: nothing sure of one program, and planted causes found first with their size."""
+
+from __future__ import annotations
+
+import tomllib
+
+import polars as pl
+import pytest
+
+from benchmarks.scoreboard import Score, score
+from benchmarks.splits import HOST, Planted, compared, place_for, planted, program, sizes, splits, statements
+from tests.tiny import FIXTURES
+from tracediff.accounting.reduction import Reduction
+from tracediff.model import CATEGORIES
+
+FOLDER = FIXTURES / "traffic"
+PAIRS = {
+    pair["name"]: pair for pair in tomllib.loads((FOLDER / "truth.toml").read_text(encoding="utf-8"))["pair"]
+}
+
+
+@pytest.fixture(scope="module")
+def baseline():
+    return program(str(FOLDER / "baseline")).runs
+
+
+def test_runs_are_dealt_out_once():
+    assert sizes(5) == [(2, 3), (2, 2), (1, 1)]
+    assert sizes(10) == [(5, 5), (4, 4), (3, 3), (2, 2), (1, 1)]
+    assert len(splits(5, (2, 3), 99)) == 10  # 5 over 2
+    assert len(splits(5, (2, 2), 99)) == 15  # 5 over 2, 3 over 2, halved
+    assert sorted(splits(3, (1, 1), 99)) == [((0,), (1,)), ((0,), (2,)), ((1,), (2,))]
+    assert splits(5, (2, 3), 4) == splits(5, (2, 3), 99)[:4]
+
+
+def test_nothing_sure_of_one_program(baseline):
+    """All ten ways to deal five runs out to two and three."""
+    said = {split: statements(compared(baseline, split)) for split in splits(5, (2, 3), 10)}
+    assert len(said) == 10
+    assert [one for found in said.values() for one in found] == []
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_change_that_is_put_in_keeps_the_books_closed(baseline, spread):
+    thread, place = place_for(baseline, "generation")
+    change = Planted("generation", 10_007, thread, place, spread)
+    before, after = baseline[0].parts[0], planted(baseline[0], change).parts[0]
+    generation = pl.Series(before.periods["phase"] == "generation")
+    longer = _lengths(after) - _lengths(before)
+    assert longer.filter(generation).to_list() == [10_007] * int(generation.sum())
+    assert set(longer.filter(~generation)) == {0}
+    assert (after.periods.select(pl.sum_horizontal(CATEGORIES)).to_series() == _lengths(after)).all()
+    grown = {
+        cause: int((_idle(after, cause) - _idle(before, cause)).sum()) for cause in HOST
+    }  # fmt: skip
+    assert sum(grown.values()) == 10_007 * generation.sum()
+    assert all(grown.values()) if spread else grown["host_work"] == 10_007 * generation.sum()
+    # the pieces of idle time say the same as the steps
+    assert (_idle(after, "host_work") == after.periods["host_work"]).all()
+
+
+def _lengths(part: Reduction) -> pl.Series:
+    return part.periods["end_ns"] - part.periods["start_ns"]
+
+
+def _idle(part: Reduction, cause: str) -> pl.Series:
+    ns = part.idle.filter(pl.col("cause") == cause).group_by("period").agg(pl.col("ns").sum())
+    return part.periods.join(ns, on="period", how="left", maintain_order="left")["ns"].fill_null(0)
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def scored(request, baseline) -> Score:
+    return score(PAIRS[request.param], baseline, program(str(FOLDER / request.param)).runs)
+
+
+def test_the_planted_causes_are_first(scored):
+    ranks = [one.rank for one in scored.found]
+    assert sorted(ranks) == [1, 2], scored.first
+
+
+def test_the_planted_sizes_are_in_the_intervals(scored):
+    for one in scored.found:
+        assert abs(one.ns - one.planted_ns) <= one.half, one
+
+
+def test_the_verdict_is_that_of_the_planted_causes(scored):
+    assert scored.verdict == scored.pair["verdict"] == "regressed"
