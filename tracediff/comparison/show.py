@@ -40,6 +40,7 @@ from tracediff.model import (
     KernelStratum,
     Moment,
     Note,
+    PhaseTimes,
     Stratum,
     Tool,
 )
@@ -107,7 +108,7 @@ def show(side: Side, options: Options | None = None) -> Show:
         idle_left_out=idle_left_out,
         idle_left_out_ns=idle_left_out_ns,
         kernels=[row for _, row in kernel_list],
-        phases=tables.phases(steps),
+        phases=[PhaseTimes(one.phase, one.baseline) for one in tables.phases(steps)],
         strata=_stratum_rows(strata),
         ranges=ranges,
         gaps=gaps,

@@ -169,7 +169,18 @@ class PhaseSide(msgspec.Struct, frozen=True):
     run_means_ns: list[float]  # one a run, for plots
 
 
-class Phase(msgspec.Struct, frozen=True):
+class PhaseTimes(msgspec.Struct, frozen=True):
+    """One phase: step times of all its whole steps."""
+
+    phase: str
+    baseline: PhaseSide | None
+    candidate: PhaseSide | None = ABSENT
+    delta_mean_ns: float | None = ABSENT
+    delta_p50_ns: float | None = ABSENT
+    delta_p99_ns: float | None = ABSENT
+
+
+class Phase(PhaseTimes, frozen=True):
     """One phase: its distribution, its verdict, and what changed in its typical step, its rare steps (tail) and its start.
 
     Typical and tail add up to the mean of all steps but the start; typical_ns of the whole is weighted by share, see `Result.step`.
@@ -178,12 +189,6 @@ class Phase(msgspec.Struct, frozen=True):
     judged: enough steps to say anything. host_speed: time of a CUDA call on the candidate to that on the baseline.
     """
 
-    phase: str
-    baseline: PhaseSide | None
-    candidate: PhaseSide | None = ABSENT
-    delta_mean_ns: float | None = ABSENT
-    delta_p50_ns: float | None = ABSENT
-    delta_p99_ns: float | None = ABSENT
     verdict: Verdict | None = None
     typical: Delta | None = None
     tail: Delta | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tracediff.model.common import ABSENT, Coverage, Note, Phase, StepSample, Stratum, Tool
+from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
 from tracediff.model.result import (
     GapRow,
     Gc,
@@ -133,7 +133,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     idle_left_out: int = 0  # smaller rows
     idle_left_out_ns: float = 0.0  # of these together, ns per step
     kernels: list[ShowKernel]
-    phases: list[Phase]
+    phases: list[PhaseTimes]
     strata: list[Stratum]  # `compared`: in the mean
     ranges: list[RangeRow]
     gaps: list[GapRow]

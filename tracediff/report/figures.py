@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracediff.model import Phase, Result
+from tracediff.model import PhaseTimes, Result
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import palette, units
@@ -125,7 +125,7 @@ class Strip:
     left_out: int
 
 
-def phase_strip(result: Result | Show, phase: Phase, width: float = 900.0) -> Strip | None:
+def phase_strip(result: Result | Show, phase: PhaseTimes, width: float = 900.0) -> Strip | None:
     """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
     groups: list[tuple[str, str, float, list[int]]] = []
     for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):

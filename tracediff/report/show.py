@@ -170,7 +170,7 @@ def detail_tables(report: Show) -> list[TableOf]:
                     row.phase, units.count(row.baseline.steps),
                     *_time(s, row.baseline.mean_ns, row.baseline.p50_ns, row.baseline.p90_ns, row.baseline.p99_ns),
                 ],
-                "phases", lambda row: [row.baseline.p50_ns, row.baseline.mean_ns], on_terminal=False,
+                "phases", lambda row: [row.baseline.p50_ns, row.baseline.mean_ns],
             ),
             TableOf(
                 "Step time by workload", ("Workload", "Steps", "Mean, {}", "Of the time", "In the mean"), "pfffp", report.strata,
