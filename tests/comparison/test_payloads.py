@@ -141,11 +141,11 @@ def test_both_sides_in_every_report(tmp_path):
     assert (call.baseline_bytes, call.candidate_bytes) == (2000, 6000)
     assert (call.baseline_bytes_per_call, call.candidate_bytes_per_call) == (1000, 3000)
     text = terminal(render_terminal, result)
-    assert "33 (32 to 34), 2 a step -> 65 (64 to 66), 2 a step" in text
+    assert "33 (32 to 34), 2 per step -> 65 (64 to 66), 2 per step" in text
     assert (
         "2.0 kB (1.0 kB a call)" in text and "6.0 kB (3.0 kB a call)" in text and "--include-json" not in text
     )
-    assert "| 33 (32 to 34), 2 a step | 65 (64 to 66), 2 a step |" in render_markdown(result)
+    assert "| 33 (32 to 34), 2 per step | 65 (64 to 66), 2 per step |" in render_markdown(result)
     assert 'data-name="payloads"' in render_html(result)
 
 
@@ -158,17 +158,17 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
     assert (call.baseline_bytes, call.candidate_bytes) == (None, None)
     for text in (terminal(render_terminal, result), render_markdown(result), render_html(result)):
         assert "nsys export --include-json=true" in " ".join(text.split())
-    assert "none -> 65 (64 to 66), 2 a step" in terminal(render_terminal, result)
+    assert "none -> 65 (64 to 66), 2 per step" in terminal(render_terminal, result)
 
 
 def test_one_side_shows_them(tmp_path):
     report = show(side("a", stepping(32, 1000), tmp_path))
     (row,) = report.system.payloads
     assert (row.range, row.baseline.mean, row.baseline.sum_per_step) == ("forward", 33, 66)
-    assert "33 (32 to 34), 2 a step" in terminal(render_show_terminal, report)
+    assert "33 (32 to 34), 2 per step" in terminal(render_show_terminal, report)
     markdown = render_show_markdown(report)
     assert (
-        "| `forward` | `executor` | 33 (32 to 34), 2 a step |" in markdown
+        "| `forward` | `executor` | 33 (32 to 34), 2 per step |" in markdown
         and "2.0 kB (1.0 kB a call)" in markdown
     )
     assert 'data-name="payloads"' in render_show_html(report)

@@ -91,7 +91,7 @@ def lead(result: Result) -> Phase | None:
 
 def per_step(result: Result, phase: str) -> str:
     """`per generation step`; `per step` where there is only one phase."""
-    return f"per {phase} step" if len(result.phases) > 1 and phase not in ("", "step") else "per step"
+    return words.per_step(phase if len(result.phases) > 1 else "")
 
 
 def graph_share(launch: Launch) -> str:

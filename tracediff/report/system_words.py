@@ -54,7 +54,7 @@ def tables(system: System, limit: int) -> list[Table]:
         units.scale_for([ns for row in rows for ns in (row.baseline_ns, row.candidate_ns)])
         for rows in (work, calls)
     ]
-    sides = ("Baseline, a step", "Candidate, a step")
+    sides = ("Baseline, per step", "Candidate, per step")
     found = [
         Table(
             ("Host work in", "of it", *sides),
@@ -63,7 +63,7 @@ def tables(system: System, limit: int) -> list[Table]:
                  *(Number(NOT_CAPTURED if ns is None else scales[0].time(ns)) for ns in (row.baseline_ns, row.candidate_ns))]
                 for row in work
             ],
-            title="Host work by call (a step)",
+            title="Host work by call (per step)",
         ),
         Table(
             ("Call", "Thread", *sides),
@@ -74,7 +74,7 @@ def tables(system: System, limit: int) -> list[Table]:
                 for row in calls
             ],
             note=[text] if (text := no_bytes(system.comm_calls)) else (),
-            title="Calls of MPI and NCCL (host, a step)",
+            title="Calls of MPI and NCCL (host, per step)",
         ),
         Table(
             ("Payload of range", "Thread", "Baseline, mean", "Candidate, mean"),
@@ -87,7 +87,7 @@ def tables(system: System, limit: int) -> list[Table]:
         Table(
             ("Memory", *sides),
             [row for row in memory if row[1] != row[2] or not row[1].startswith(_NONE)],
-            title="CUDA's memory (a step)",
+            title="CUDA's memory (per step)",
         ),
     ]  # fmt: skip
     return [table for table in found if table.rows]
@@ -143,7 +143,7 @@ def payload_side(side: PayloadSide | None) -> str:
     if side is None:
         return _NONE
     spread = "" if side.min == side.max else f" ({number(side.min)} to {number(side.max)})"
-    return f"{number(side.mean)}{spread}, {units.count(side.count_per_step)} a step"
+    return f"{number(side.mean)}{spread}, {units.count(side.count_per_step)} per step"
 
 
 def number(value: float) -> str:
@@ -246,7 +246,7 @@ def _sampled(side: GpuSamplingSide | None, a_step: float | None) -> str:
     if not side.told or side.interval_ns is None:
         return "not shown: the export does not say which of the sampled GPUs this device is"
     gpu = "" if side.gpu is None else f"GPU {side.gpu} of nsys, "
-    said = f"{gpu}a sample each {side.interval_ns / 1e3:.1f} us, {units.count(a_step or 0.0)} a step"
+    said = f"{gpu}a sample each {side.interval_ns / 1e3:.1f} us, {units.count(a_step or 0.0)} per step"
     if side.unread_metrics:
         said += f"; metrics in other units than % and MHz, not read: {side.unread_metrics}"
     return said

@@ -42,7 +42,7 @@ def title(finding: Finding) -> str:
         text += f", on rank {finding.where.rank} alone"
     if finding.facts.counted_calls:
         before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-        text += f": {before:.4g} -> {after:.4g} synchronising calls per step"
+        text += f": {_count(before or 0.0)} -> {_count(after or 0.0)} synchronising calls per step"
     return text
 
 
@@ -124,7 +124,7 @@ def _kernel(finding: Finding) -> str:
     return (
         text
         if facts.hidden_ns is None
-        else f"{text}, {facts.hidden_ns / 1e3:.1f} us of it hidden behind kernels"
+        else f"{text}, another {facts.hidden_ns / 1e3:,.0f} us hidden behind kernels"
     )
 
 

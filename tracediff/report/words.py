@@ -599,12 +599,13 @@ def explains(finding: Finding) -> str:
 def size(finding: Finding, scale: units.Scale) -> str:
     """`+97.1 ± 2.3 us per generation step`."""
     half = (finding.ci_high_ns - finding.ci_low_ns) / 2
-    per = {"": "per step", "step": "per step"}.get(
-        finding.where.phase or "", f"per {finding.where.phase} step"
-    )
-    if finding.part == "tail":
-        per = per.replace("per ", "per mean ")
+    per = per_step(finding.where.phase or "", finding.part)
     return f"{scale.signed(finding.delta_ns)} ± {scale.number(half)} {scale.unit} {per}"
+
+
+def per_step(phase: str, part: str = "typical") -> str:
+    """`per generation step`, `per mean generation step` of what rare steps add, `per step` where steps have no phase."""
+    return " ".join(["per", *["mean"] * (part == "tail"), *[phase] * (phase not in ("", "step")), "step"])
 
 
 @dataclass(frozen=True)
@@ -641,7 +642,7 @@ def places(finding: Finding) -> list[tuple[str, str]]:
 def elsewhere(finding: Finding, scale: units.Scale) -> str:
     """What the same cause does in other phases, beyond noise: `+88.0 us per mixed step (likely)`."""
     said = [
-        f"{scale.delta(one.delta_ns)} per {'mean ' if one.part == 'tail' else ''}{one.phase} step ({LEVELS[one.level][0]})"
+        f"{scale.delta(one.delta_ns)} {per_step(one.phase, one.part)} ({LEVELS[one.level][0]})"
         for one in finding.phases
         if one.level != "within_noise"
     ]
