@@ -17,8 +17,8 @@ def plain(value):
 
 
 # Sentences, and what is relative to the baseline.
-TEXTS = ("title", "note", "next", "message", "power_note", "verdict_reason", "runs_advised")
-_SIGNED_DICTS = ("delta", "ci_low", "ci_high")  # of the accounting: category -> ns
+TEXTS = ("title", "text", "note", "next", "message", "power_note", "verdict_reason", "runs_advised")
+_SIGNED_DICTS = ("delta", "ci_low", "ci_high", "host_speed")  # of the accounting: category -> ns
 
 
 def swapped(value, name: str = ""):
@@ -33,6 +33,8 @@ def swapped(value, name: str = ""):
     if isinstance(value, list):
         return [swapped(one, name) for one in value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name == "host_speed":  # a ratio
+            return 1 / value
         return -value if _signed(name) else value
     if isinstance(value, str) and name in ("side", "verdict", "cause", "match"):
         return SWAPPED.get(value, value)
@@ -40,7 +42,11 @@ def swapped(value, name: str = ""):
 
 
 def _signed(name: str) -> bool:
-    return name.startswith(("delta", "ci_")) or name in ("batch_mix_ns", "speed_ns", "outlier")
+    return (
+        name.startswith(("delta", "ci_"))
+        or name.endswith("delta_ns")
+        or name in ("batch_mix_ns", "speed_ns", "host_speed_ns", "carried_ns", "outlier")
+    )
 
 
 def _partner(key: str) -> str:

@@ -77,7 +77,11 @@ def without_texts(value):
     """Leave out sentences, ranks, and places to jump to: they may name the other side first."""
     if isinstance(value, dict):
         left_out = (*TEXTS, "moments", "inputs", "rank_order")
-        return {key: without_texts(one) for key, one in value.items() if key not in left_out}
+        return {
+            key: sorted(one) if key == "odd" else without_texts(one)  # runs of either side, by name
+            for key, one in value.items()
+            if key not in left_out
+        }
     return [without_texts(one) for one in value] if isinstance(value, list) else value
 
 
@@ -117,6 +121,7 @@ def test_rows_sum_to_their_totals(pair, compared):
         ("baseline", step.baseline_ns),
         ("candidate", step.candidate_ns),
         ("delta", step.delta_ns),
+        ("host_speed", step.host_speed_ns),
     ):
         assert sum(getattr(books, side).values()) == pytest.approx(total, abs=1e-3)
     for side in ("baseline", "candidate"):
@@ -125,7 +130,10 @@ def test_rows_sum_to_their_totals(pair, compared):
         assert rows == pytest.approx(busy, rel=1e-9)
     kernel_delta = sum(row.delta_ns for row in result.kernels)
     assert kernel_delta == pytest.approx(sum(books.delta[name] for name in BUSY), abs=1e-3)
-    assert step.delta_ns == pytest.approx(step.candidate_ns - step.baseline_ns, abs=1e-6)
+    assert step.delta_ns + step.host_speed_ns == pytest.approx(step.candidate_ns - step.baseline_ns, abs=1e-6)
+    for name, delta in books.delta.items():
+        moved = books.candidate.get(name, 0.0) - books.baseline.get(name, 0.0)
+        assert delta + books.host_speed[name] == pytest.approx(moved, abs=1e-6)
 
 
 def test_gap_rows_sum_to_the_idle_time(pair, compared):
