@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,6 +37,7 @@ from tracediff.execution.sides import Run
 PAGE, KEPT = ROOT / "docs/nulls.md", ROOT / "benchmarks/nulls.json"
 BEGIN, END = "<!-- nulls: python -m benchmarks.nulls -->", "<!-- /nulls -->"
 PARTS = (0.01, 0.02, 0.05, 0.1)  # of the phase's step: changes that are put in
+CAN = 3  # runs a side from which anything but a count can be sure
 LIKELY = ("likely_regressed", "likely_improved")
 Row = dict[str, Any]
 Split = tuple[Numbers, Numbers]
@@ -65,7 +67,12 @@ def _options() -> argparse.ArgumentParser:
         metavar="FOLDER[=REGEX]",
         help="runs of one program, or 'FILES*'; REGEX: its step labels",
     )
-    say("--splits", type=int, default=40, help="at most so many of each size; a seeded sample of more")
+    say(
+        "--splits",
+        type=int,
+        default=40,
+        help="at most so many of each size, a seeded sample of more; a quarter with fewer than 3 runs a side",
+    )
     say("--power", type=int, default=6, help="splits that changes are put into")
     say("--kept", type=Path, default=KEPT, help="JSON; programs measured before stay in it")
     say("--out", type=Path, nargs="?", const=PAGE, help="write the tables into this page, docs/nulls.md")
@@ -74,7 +81,12 @@ def _options() -> argparse.ArgumentParser:
 
 def _measured(one: Program, chosen: argparse.Namespace) -> Row:
     began = time.monotonic()
-    tasks = [split for size in sizes(len(one.runs)) for split in splits(len(one.runs), size, chosen.splits)]
+    many = len(one.runs)
+    tasks = [
+        split
+        for size in sizes(many)
+        for split in splits(many, size, chosen.splits if min(size) >= CAN else chosen.splits // 4)
+    ]
     os.environ["POLARS_MAX_THREADS"] = "1"  # of the workers
     with ProcessPoolExecutor(2, get_context("spawn"), _keep, (one.runs,)) as workers:
         found = []
@@ -164,9 +176,11 @@ def _power(split: Split, change: Planted, part: float) -> Row:
 
 def tables(known: dict[str, Row]) -> list[str]:
     """The tables of the page, in Markdown."""
-    nulls = [(name, row["runs"], one) for name, row in known.items() for one in row["nulls"]]
+    nulls = [one for row in known.values() for one in row["nulls"]]
+    able = [one for one in nulls if min(map(len, one["split"])) >= CAN]
     lines = [
-        f"{len(nulls)} splits of {len(known)} programs; {_share(nulls, lambda one: one[2]['sure'])} with any sure statement.",
+        f"{len(nulls)} splits of {len(known)} programs: {_share(nulls)} have any sure statement. Of the {len(able)} with {CAN} runs a side"
+        f" or more, {_share(able)}.",
         "",
         "| program | runs | sides | splits | any sure | any likely | phase | 95 % interval covers | half of it | smallest detectable |",
         "|-|-|-|-|-|-|-|-|-|-|",
@@ -192,8 +206,8 @@ def tables(known: dict[str, Row]) -> list[str]:
                 cells = [phase, f"{covered} of {len(mine)}", _percent(widths), _percent(least)]
                 lines.append(f"| {' | '.join(head + cells)} |")
                 head = [""] * len(head)
+    lines += ["", *_false(known), ""]
     lines += [
-        "",
         "| program | sides | change | of the step | splits | place sure | or likely | its interval holds it | first | phase regressed | or likely | its interval holds it |",
         "|-|-|-|-|-|-|-|-|-|-|-|-|",
     ]
@@ -204,6 +218,18 @@ def tables(known: dict[str, Row]) -> list[str]:
                 if rows:
                     lines.append(_power_line(name, rows))
     return lines
+
+
+def _false(known: dict[str, Row]) -> list[str]:
+    """Every sure statement, all false, without its numbers."""
+    said = Counter(
+        (name, re.sub(r": .*", "", text))
+        for name, row in known.items()
+        for one in row["nulls"]
+        for text in one["sure"]
+    )
+    head = ["| program | a false statement | splits |", "|-|-|-|"]
+    return head + [f"| {name} | {text} | {many} |" for (name, text), many in said.most_common()]
 
 
 def _power_line(name: str, rows: list[Row]) -> str:
@@ -232,9 +258,9 @@ def _power_line(name: str, rows: list[Row]) -> str:
     return f"| {' | '.join(head + cell + verdict)} |"
 
 
-def _share(rows: Iterable[Any], of: Callable[[Any], object]) -> str:
-    found = [bool(of(one)) for one in rows]
-    return f"{sum(found)} ({sum(found) / max(len(found), 1):.1%})".replace("%", " %")
+def _share(rows: list[Row]) -> str:
+    some = sum(bool(one["sure"]) for one in rows)
+    return f"{some} ({some / max(len(rows), 1):.1%})".replace("%", " %")
 
 
 def _count(rows: list[Row], key: str) -> str:
