@@ -21,7 +21,7 @@ WRITTEN = {"out.html", "out.md", "out.json", *(f"tables/{name}" for name in file
 
 def test_every_format_and_the_saved_report_the_same(run, good, tmp_path) -> None:
     code, out, err = run("show", good, *WORDS)
-    assert code == 0 and out.startswith("good  707.0 us a step")
+    assert code == 0 and out.startswith("good  707.0 us per step")
     assert [line for line in err.splitlines() if line.startswith("wrote ")] == [
         f"wrote {path} ({option.removeprefix('--')})" for option, path in FORMATS.items()
     ]
@@ -41,7 +41,7 @@ def test_a_folder_of_runs_with_a_label_and_figures(run, tmp_path) -> None:
         serving(steps=6, schedule_us=schedule_us).write(tmp_path / "runs" / f"run{number}.sqlite")
     kpi = FIXTURES / "kpi" / "serving_summary.json"
     code, out, _ = run("show", "main=runs", "--json", "a.json", "--kpi", kpi)
-    assert code == 0 and out.startswith("main  717.0 us a step")
+    assert code == 0 and out.startswith("main  717.0 us per step")
     assert (
         "2 runs, 12 steps" in out
         and "standard deviation 14.1 us over 2 runs (707.0 to 727.0 us)" in " ".join(out.split())

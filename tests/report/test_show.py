@@ -125,7 +125,7 @@ def test_the_terminal(width: int) -> None:
     text = terminal(report, width)
     lines = text.splitlines()
     mean = report.step.mean_ns / US
-    assert lines[0].startswith(f"tp2_strag_1  {mean:,.1f} us a step")
+    assert lines[0].startswith(f"tp2_strag_1  {mean:,.1f} us per step")
     step = next(line for line in lines if line.startswith("  step "))
     assert step.split()[1:] == [f"{mean:,.3f}", "us", "100.00", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",

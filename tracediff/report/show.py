@@ -64,7 +64,7 @@ def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
     return TableOf(
         "Kernels with the most time",
-        ("Kernel", "Category", "Count a step", "{} a step", "% of the step", "Each"),
+        ("Kernel", "Category", "Count per step", "{} per step", "% of the step", "Each"),
         "npffff",
         [row for row in report.kernels if row.baseline],
         lambda row, s: [
@@ -83,7 +83,7 @@ def detail_tables(report: Show) -> list[TableOf]:
         table
         for table in (
             TableOf(
-                "CUDA calls", ("Call", "Kind", "Calls a step", "Host {} a step"), "npff", report.launch.apis,
+                "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", report.launch.apis,
                 lambda row, s: [row.api, row.kind, units.count(row.baseline_calls), s.number(row.baseline_ns)],
                 "launch.apis", lambda row: [row.baseline_ns],
             ),
@@ -93,12 +93,12 @@ def detail_tables(report: Show) -> list[TableOf]:
                 "gil.rows", lambda row: [row.baseline_hold_ns, row.baseline_wait_ns],
             ),
             TableOf(
-                "GIL waits by holder, per step", ("Waiter", "Holder", "Holder's range", "{} a step"), "nnnf", report.gil.matrix,
+                "GIL waits by holder, per step", ("Waiter", "Holder", "Holder's range", "{} per step"), "nnnf", report.gil.matrix,
                 lambda row, s: [row.waiter, row.holder, row.holder_range or "-", *_time(s, row.baseline_ns)],
                 "gil.matrix", lambda row: [row.baseline_ns], on_terminal=False,
             ),
             TableOf(
-                "Python garbage collection, per step", ("Thread", "Generation", "Pauses a step", "{} a step", "Exposed, {}"), "npfff",
+                "Python garbage collection, per step", ("Thread", "Generation", "Pauses per step", "{} per step", "Exposed, {}"), "npfff",
                 report.gc.rows,
                 lambda row, s: [
                     row.thread, row.generation, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns, row.baseline_exposed_ns)
@@ -106,19 +106,19 @@ def detail_tables(report: Show) -> list[TableOf]:
                 "gc.rows", lambda row: [row.baseline_ns, row.baseline_exposed_ns],
             ),
             TableOf(
-                "Response path", ("Stage", "Thread", "Host {} a step", "Keeps up"), "pnfp",
+                "Response path", ("Stage", "Thread", "Host {} per step", "Keeps up"), "pnfp",
                 [row for row in report.response_path if row.baseline_ns is not None],
                 lambda row, s: [row.stage, row.thread, *_time(s, row.baseline_ns), _yes(row.keeps_up_baseline)],
                 "response_path", lambda row: [row.baseline_ns],
             ),
             TableOf(
-                "Host work by call", ("Range", "Thread", "What", "{} a step"), "nnnf",
+                "Host work by call", ("Range", "Thread", "What", "{} per step"), "nnnf",
                 system.host_work,
                 lambda row, s: [row.range or "-", row.thread, system_words.what(row.kind, row.call), *_time(s, row.baseline_ns)],
                 "system.host_work", lambda row: [row.baseline_ns],
             ),
             TableOf(
-                "Calls of MPI and NCCL", ("Call", "Library", "Thread", "Calls a step", "Host {} a step", "Bytes a step"), "npnfff",
+                "Calls of MPI and NCCL", ("Call", "Library", "Thread", "Calls per step", "Host {} per step", "Bytes per step"), "npnfff",
                 system.comm_calls,
                 lambda row, s: [
                     row.call, row.library, row.thread, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns),
@@ -127,12 +127,12 @@ def detail_tables(report: Show) -> list[TableOf]:
                 "system.comm_calls", lambda row: [row.baseline_ns],
             ),
             TableOf(  # threads that wait for work are in OS calls all the time: not on the terminal
-                "OS calls", ("Call", "Thread", "Calls a step", "Host {} a step"), "nnff", system.os_calls,
+                "OS calls", ("Call", "Thread", "Calls per step", "Host {} per step"), "nnff", system.os_calls,
                 lambda row, s: [row.call, row.thread, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns)],
                 "system.os_calls", lambda row: [row.baseline_ns], on_terminal=False,
             ),
             TableOf(
-                "Time on no CPU", ("Thread", "Times a step", "{} a step"), "nff", system.off_cpu,
+                "Time on no CPU", ("Thread", "Times per step", "{} per step"), "nff", system.off_cpu,
                 lambda row, s: [row.thread, units.count(row.baseline_count or 0.0), *_time(s, row.baseline_ns)],
                 "system.off_cpu", lambda row: [row.baseline_ns], on_terminal=False,
             ),
@@ -240,7 +240,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     """Print the report; `top` is how many rows of a list are shown."""
     report = neutral(report)
     books = show_words.books(report)
-    print_line(console, (report.input.label, "bold"), "  ", (f"{books.step} a step", "bold cyan"), indent=0)
+    print_line(console, (report.input.label, "bold"), "  ", (f"{books.step} per step", "bold cyan"), indent=0)
     if show_words.captured(report, "kernels"):
         print_line(console, f"GPU busy {books.busy}, idle {books.idle}")
     print_line(console, (f"{show_words.runs(report)}; {show_words.spread(report)}", "dim"))
@@ -290,7 +290,7 @@ def _accounting(report: Show, books: show_words.Books, console: Console) -> None
         if row.hidden_ns
     ]
     if hidden:
-        print_line(console, (f"hidden behind GPU work: {', '.join(hidden)} a step", "dim"))
+        print_line(console, (f"hidden behind GPU work: {', '.join(hidden)} per step", "dim"))
 
 
 def _idle(report: Show, console: Console, top: int) -> None:

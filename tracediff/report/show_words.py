@@ -173,7 +173,7 @@ def elsewhere(cause: IdleCause) -> list[tuple[str, str]]:
 
 def facts(cause: IdleCause) -> list[str]:
     """How often, on which rank, and where its longest piece is."""
-    return [f"{units.count(cause.count_per_step)} a step", *filter(None, (on_rank(cause), longest(cause)))]
+    return [f"{units.count(cause.count_per_step)} per step", *filter(None, (on_rank(cause), longest(cause)))]
 
 
 def launches(report: Show) -> str:
@@ -194,7 +194,7 @@ def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
         return ""
-    return f"mostly on rank {cause.on_rank}: {units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)} a step there"
+    return f"mostly on rank {cause.on_rank}: {units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)} per step there"
 
 
 def longest(cause: IdleCause) -> str:
