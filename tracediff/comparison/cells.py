@@ -93,6 +93,7 @@ class Part:
             None if variance is None else (added(variance[0][None])[0], added(variance[1][None])[0]),
             None if self.sample.more is None else added(self.sample.more),
             self.sample.paired,
+            self.sample.step_df,
         )
         scatter = np.sqrt(added(self.scatter[None] ** 2)[0])
         slope = added(np.nan_to_num(self.slope)[None])[0]
@@ -235,14 +236,18 @@ def _phase_cells(
     scatter = relative * larger + plus
     if not phase.judged:
         scatter = np.maximum(scatter, _UNKNOWN * larger)
-    usual = slope * typical.means[:2, :cells].mean(axis=0)
+    # of the smaller side: what one side has more is the change, and need not move with the host's speed
+    usual = slope * np.abs(typical.means[:2, :cells]).min(axis=0)
     usual[[*layout.sums()]] = 0.0  # the sum of their parts
-    usual_tail = slope * (rest.means - typical.means)[:2, :cells].mean(axis=0)
+    usual_tail = slope * np.abs(rest.means - typical.means)[:2, :cells].min(axis=0)
     usual_tail[[*layout.sums()]] = 0.0
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
-    sample = Sample(_of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells))
+    step_df = float(max(min(phase.steps[:2]) - 1, 1))
+    sample = Sample(
+        _of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells), step_df=step_df
+    )
     sample = _paired(frame, sample)
     found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
     tail_values = [
@@ -254,6 +259,7 @@ def _phase_cells(
         speed,
         _variances(rest, cells),
         tail_values[2] if len(tail_values) > 2 else None,
+        step_df=step_df,
     )
     tail = _paired(frame, tail)
     tail_scatter = plus + _TAIL * tail_mean
@@ -319,7 +325,10 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
             values[side] += share * (ordinary * filled + found.steps.start_share * found.start_runs[side])
             variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
-    sample = Sample((kept[0], kept[1]), None, (variance[0], variance[1]), kept[2] if len(runs) > 2 else None)
+    sample = Sample(
+        (kept[0], kept[1]), None, (variance[0], variance[1]), kept[2] if len(runs) > 2 else None,
+        step_df=float(max(sum(min(one.steps.steps[:2]) - 1 for one, _ in phases), 1)),
+    )  # fmt: skip
     found_all = estimate(_paired(frame, sample), np.sqrt(scatter2), np.zeros(cells))
     return replace(
         found_all, baseline=means[0], candidate=means[1], delta=means[1] - means[0] - host, host_speed=host

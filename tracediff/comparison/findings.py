@@ -113,16 +113,23 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if not np.isnan(one.q) and abs(one.delta) >= MATERIAL * one.phase.step_ns
+        if not np.isnan(one.q) and (_material(one) or one.level == "exact")
     ]
     candidates = _merged(candidates, facts.phase)
     candidates = with_consequences(with_synchronisation(candidates, launch.apis))
+    candidates = [
+        one for one in candidates if _material(one.judged) or any(part.follows for part in one.parts)
+    ]
     candidates.sort(key=_order)
     findings = [_finding(one, measured) for one in candidates[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)
     findings += mix_finding(measured, mix, strata)
     findings, relaunched = launched_otherwise(findings, launch)
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)], relaunched
+
+
+def _material(one: Judgement) -> bool:
+    return abs(one.delta) >= MATERIAL * one.phase.step_ns
 
 
 def _order(one: Candidate) -> tuple[float, float, str, str]:

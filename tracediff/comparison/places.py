@@ -3,6 +3,7 @@
 | runs a side | a place is |
 | 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
 | 3, or up to 5 pairs | confirmed: q < .01, likely: q < .05 |
+| in rare steps | confirmed: q < .01 as well |
 | 1 or 2 | likely at best: q < .05 |
 exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
 """
@@ -22,6 +23,7 @@ from tracediff.stats.tests import benjamini_hochberg
 
 MATERIAL = 0.001
 PERMUTE, FEW = 4, 3
+STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
 _LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 
 
@@ -157,12 +159,14 @@ def _levels(
         own = permutation_p(part.grouped_t(passed, dealt))
         sure = {int(at): bool(value <= 0.05) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
-        confirmed = sure[at] if dealt is not None else runs >= FEW and q[at] < 0.01
+        # rare steps are few: their mean is further from normal than that of typical ones
+        strict = part.name == "tail" or dealt is None
+        confirmed = runs >= FEW and sure.get(at, True) and (not strict or q[at] < STRICT)
         levels[at] = "confirmed" if confirmed else "likely"
     if part.name == "typical" and phase.steps.repeated:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
-        for at in np.flatnonzero(large).tolist():
-            if places[at].kind == "kernels" and any(certain[cell - first] for cell in places[at].cells):
+        for at, place in enumerate(places):
+            if place.kind == "kernels" and any(certain[cell - first] for cell in place.cells):
                 levels[at] = "exact"
     return levels

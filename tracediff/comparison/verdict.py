@@ -1,7 +1,7 @@
 """The verdict of each phase and of the whole; report/phrases.py writes the sentences.
 
 | runs a side | a phase is called |
-| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .04, own t test p < .05, 0.5 % of its step |
+| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03, own t test p < .05, 0.5 % of its step |
 | 3 | likely: p < .02 after Holm's correction for the phases |
 | 1 or 2 | likely: p < .05, the scatter of the steps and the usual scatter of runs added |
 
@@ -42,7 +42,7 @@ SAME = 0.01  # a delta within this part of the step, and an interval within thre
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
-JOINT, HOLM, ALPHA = 0.04, 0.02, 0.05
+JOINT, HOLM, ALPHA = 0.03, 0.02, 0.05
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
@@ -209,7 +209,7 @@ def delta_of(found: Estimate, cell: int = STEP) -> Delta:
         host_speed_ns=float(found.host_speed[cell]),
         p_value=float(found.p[cell]),
         noise_floor_ns=half,
-        detectable_ns=float(detectable(np.array([error]), found.df)[0]) if error else 0.0,
+        detectable_ns=float(detectable(np.array([error]), found.df[[cell]])[0]) if error else 0.0,
     )
 
 
@@ -245,14 +245,14 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
 def _runs_advised(measured: Measured) -> int | None:
     """Runs a side with which the main phase would show a change of 2 %."""
     judged = in_order([one for one in measured.phases if one.steps.judged])
-    if not judged:
+    if not judged or min(judged[0].runs) < FEW:  # how far runs are apart is not known
         return 5
     one = judged[0]
     error, runs = float(one.typical.estimate.error[STEP]), one.runs
     wanted = WANTED * one.step_ns
     per_run = error / math.sqrt(1 / runs[0] + 1 / runs[1])
     for many in range(5, 51):
-        df = 4 + 2 * many - 2
+        df = np.array([4.0 + 2 * many - 2])
         if float(detectable(np.array([per_run * math.sqrt(2 / many)]), df)[0]) <= wanted:
             return many if many > min(runs) else None
     return 51

@@ -40,7 +40,7 @@ class Sample:
 
     speed: host speed of each run, log ratio to the mean, a side; None where it was not measured. step_variance: of each side's
     mean, from the scatter of its steps, (cells,). more: further runs of the baseline's program, (runs, cells), which tell of the
-    scatter alone. paired: run k of one side had the same requests as run k of the other, see `paired`.
+    scatter alone. step_df: degrees of freedom of step_variance. paired: run k of one side had the same requests as run k of the other, see `paired`.
     """
 
     values: tuple[Floats, Floats]
@@ -48,6 +48,7 @@ class Sample:
     step_variance: tuple[Floats, Floats] | None = None
     more: Floats | None = None
     paired: bool = False
+    step_df: float = 0.0
 
     @property
     def runs(self) -> tuple[int, int]:
@@ -66,7 +67,7 @@ class Estimate:
     half: Floats
     error: Floats  # standard error of delta
     p: Floats
-    df: float
+    df: Floats
     values: tuple[Floats, Floats]  # (runs, cells), host speed taken out
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> Estimate:
@@ -74,7 +75,7 @@ class Estimate:
         at = np.asarray(index, np.intp)
         return replace(
             self,
-            **{name: getattr(self, name)[at] for name in ("baseline", "candidate", "delta", "host_speed", "half", "error", "p")},
+            **{name: getattr(self, name)[at] for name in ("baseline", "candidate", "delta", "host_speed", "half", "error", "p", "df")},
             values=(self.values[0][:, at], self.values[1][:, at]),
         )  # fmt: skip
 
@@ -116,17 +117,21 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
     adjusted = _adjusted(sample, slope)
     squares, df = _squares(adjusted, sample, slope)
     variance = (PRIOR * usual_scatter**2 + squares) / (PRIOR + df)
-    error = np.sqrt(
-        _error2(sample, variance, usual_scatter) + np.where(slope != 0, variance * _lever(sample), 0.0)
-    )
-    freedom = float(PRIOR + df)
+    of_steps = _of_steps(sample)
+    of_runs = _of_runs(sample, variance, usual_scatter) + _of_slope(sample, variance, slope)
+    error2 = of_runs + of_steps
+    freedom = np.full(len(raw), float(PRIOR + df))
+    if of_steps.any():  # Satterthwaite (1946)
+        spread = of_runs**2 / freedom + of_steps**2 / max(sample.step_df, 1.0)
+        freedom = np.where(spread > 0, error2**2 / np.where(spread > 0, spread, 1.0), freedom)
+    error = np.sqrt(error2)
     delta = raw - slope * gap
     return Estimate(
         baseline=one.mean(axis=0),
         candidate=other.mean(axis=0),
         delta=delta,
         host_speed=slope * gap,
-        half=float(stdtrit(freedom, 0.975)) * error,
+        half=stdtrit(freedom, 0.975) * error,
         error=error,
         p=2 * stdtr(freedom, -_t(delta, error)),
         df=freedom,
@@ -134,13 +139,21 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
     )
 
 
-def _lever(sample: Sample) -> float:
-    """What an uncertain slope adds to the error, as a part of the variance of a run."""
+def _of_slope(sample: Sample, variance: Floats, slope: Floats) -> Floats:
+    """What an uncertain slope adds to the variance of delta: only the time that both sides have may move with the host."""
     if sample.speed is None:
-        return 0.0
+        return np.zeros(len(slope))
     gap = float(sample.speed[1].mean() - sample.speed[0].mean())
     squares = [float(((one - one.mean()) ** 2).sum()) for one in sample.speed]
-    return gap**2 / (squares[0] + squares[1] + RIDGE)
+    lever = gap**2 / (squares[0] + squares[1] + RIDGE)
+    return np.asarray(np.where(slope != 0, variance * lever * _common(sample.values) ** 2, 0.0))
+
+
+def _common(values: tuple[Floats, Floats]) -> Floats:
+    """The smaller side's mean to the larger's, 0 to 1."""
+    one, other = (np.abs(side.mean(axis=0)) for side in values)
+    larger = np.maximum(one, other)
+    return np.divide(np.minimum(one, other), larger, out=np.zeros(len(larger)), where=larger > 0)
 
 
 def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
@@ -163,15 +176,19 @@ def _squares(values: tuple[Floats, Floats], sample: Sample, slope: Floats) -> tu
     return squares, df - (len(values[0]) - 1 if sample.paired else 0)
 
 
-def _error2(sample: Sample, variance: Floats, usual: Floats) -> Floats:
+def _of_runs(sample: Sample, variance: Floats, usual: Floats) -> Floats:
+    """The variance of delta from that of a run."""
     runs = sample.runs
-    if min(runs) > FEW_RUNS or sample.step_variance is None:
-        return variance * (1 / runs[0] + 1 / runs[1])
-    least = usual**2 * (LONE_RUN if min(runs) == 1 else 1.0)
-    return sum(
-        (np.maximum(variance, least) / many + steps for many, steps in zip(runs, sample.step_variance, strict=True)),
-        start=np.zeros(len(variance)),
-    )  # fmt: skip
+    if min(runs) <= FEW_RUNS and sample.step_variance is not None:
+        variance = np.maximum(variance, usual**2 * (LONE_RUN if min(runs) == 1 else 1.0))
+    return variance * (1 / runs[0] + 1 / runs[1])
+
+
+def _of_steps(sample: Sample) -> Floats:
+    """The variance of delta from the scatter of steps: of few runs, which may agree by chance."""
+    if min(sample.runs) > FEW_RUNS or sample.step_variance is None:
+        return np.zeros(sample.values[0].shape[1])
+    return sample.step_variance[0] + sample.step_variance[1]
 
 
 def splits(runs: tuple[int, int], *, pairs: bool = False, seed: int = 0) -> Bools:
@@ -212,6 +229,7 @@ class _Within:
     squares: Floats
     products: Floats
     speed_squares: Floats
+    common: Floats
 
 
 def _within(sample: Sample, groups: Bools) -> _Within:
@@ -223,7 +241,10 @@ def _within(sample: Sample, groups: Bools) -> _Within:
     apart, fast = values - middle, (speed - speed.mean())[:, None]  # without a common part, nothing cancels
     high, low = other @ apart, (1 - other) @ apart
     quick, slow = other @ fast, (1 - other) @ fast
+    means = np.abs(middle + high / many[0]), np.abs(middle + low / many[1])
+    larger = np.maximum(*means)
     return _Within(
+        common=np.divide(np.minimum(*means), larger, out=np.zeros_like(larger), where=larger > 0),
         delta=high / many[0] - low / many[1],
         gap=quick / many[0] - slow / many[1],
         squares=np.maximum((apart**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0),
@@ -248,7 +269,7 @@ def permuted_t(
         df += len(sample.more) - 1
     variance = (PRIOR * usual_scatter**2 + np.maximum(squares, 0.0)) / (PRIOR + df)
     many = groups[0].sum(), (~groups[0]).sum()
-    lever = np.where(slope != 0, found.gap**2 / (found.speed_squares + RIDGE), 0.0)
+    lever = np.where(slope != 0, found.gap**2 / (found.speed_squares + RIDGE) * found.common**2, 0.0)
     error = np.sqrt(variance * (1 / many[0] + 1 / many[1] + lever))
     return _t(found.delta - slope * found.gap, error)
 
@@ -272,7 +293,7 @@ def permutation_p(t: Floats) -> Floats:
     return np.asarray((~(t < t[0] * (1 - 1e-9))).mean(axis=0))  # what is unknown is no evidence
 
 
-def detectable(error: Floats, df: float, power: float = 0.8, alpha: float = 0.05) -> Floats:
+def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
     """The change that such a standard error shows with the given power, from the noncentral t distribution."""
     from scipy.special import nctdtrinc, stdtrit
 
