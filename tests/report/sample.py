@@ -730,7 +730,7 @@ def minimal() -> Result:
         headline=m.Headline(
             "Inconclusive: no phase has enough matching steps on both sides.", "", 0.0, "within_noise", ""
         ),
-        verdict_reason="With one run on a side the interval is too narrow: run-to-run noise is unknown.",
+        verdict_reason="With one run on a side run-to-run noise is not measured: the interval assumes the usual one.",
         step=m.Step(900_000.0, 900_000.0, 0.0, -4_000.0, 4_000.0, None, m.Pair(1, 1), m.Pair(29, 29)),
         phases=[],
         accounting=m.Accounting(accounting, dict(accounting), dict.fromkeys(accounting, 0.0), 0),

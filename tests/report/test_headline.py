@@ -255,7 +255,10 @@ def test_one_run_a_side_is_likely_at_best() -> None:
     assert headline(one).text == (
         "Likely regressed: +92.0 us (+9.2 %) per generation step, all of it host work in _schedule."
     )
-    assert reason(one) == "With one run on a side the interval is too narrow: run-to-run noise is unknown."
+    assert (
+        reason(one)
+        == "With one run on a side run-to-run noise is not measured: the interval assumes the usual one."
+    )
     two = result("likely_regressed", facts, [slower, NOISY], [likely], runs=m.Pair(2, 2))
     assert reason(two).endswith("2 runs per side are too few to confirm it: record 5.")
 

@@ -261,7 +261,7 @@ def test_the_report_is_linked() -> None:
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    assert "too narrow: run-to-run noise is unknown" in render_markdown(sample.minimal())
+    assert "run-to-run noise is assumed, not measured" in render_markdown(sample.minimal())
     assert "Typical steps, ± 95 % CI; 5 + 5 runs" in render_markdown(sample.full())
 
 

@@ -403,7 +403,7 @@ def _few_runs(result: Result) -> str:
     if result.verdict_facts.basis == "identical":
         return ""
     if runs == 1:
-        return "With one run on a side the interval is too narrow: run-to-run noise is unknown."
+        return "With one run on a side run-to-run noise is not measured: the interval assumes the usual one."
     if runs < 4 and result.verdict in ("likely_regressed", "likely_improved"):
         return f"{runs} runs per side are too few to confirm it: record 5."
     return ""
