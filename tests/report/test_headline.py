@@ -313,6 +313,15 @@ def test_in_how_many_runs_a_cause_holds() -> None:
         (m.Held(4, 5, ["main_r1.sqlite"]), "in all 5 of 5 runs, and in main_r1 of the baseline"),
     ):
         assert words.held(one, finding("host_work", 1.0, held=held, **SCHEDULE)) == said
+    apart = m.OddRun("candidate", "pr_r4.sqlite", 400_000.0, "host_work", 400_000.0, left_out=True)
+    less = msgspec.structs.replace(GENERATION, runs=m.Pair(5, 4), odd_runs=[apart])
+    without = msgspec.structs.replace(one, phases=[less])
+    assert (
+        words.held(without, finding("host_work", 1.0, held=m.Held(5, 4), **SCHEDULE)) == "in all 4 of 4 runs"
+    )
+    few = finding("host_work", 1.0, held=m.Held(5, 1, every[1:4]), **SCHEDULE)
+    assert words.held(without, few) == "in 1 of 4 runs: pr_r0"
+    assert reason(without).endswith("above the others: host work +400 us; it is left out.")
     single = result("regressed", m.VerdictFacts(), [GENERATION], [], runs=m.Pair(1, 5))
     assert words.held(single, finding("host_work", 1.0, **SCHEDULE)) == ""
 

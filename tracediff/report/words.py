@@ -566,7 +566,8 @@ def step_share(result: Result) -> str:
 
 def held(result: Result, finding: Finding) -> str:
     """`in all 5 of 5 runs`, `in 1 of 5 runs: B3`, `in 4 of 5 runs, not in B3`; empty with one run on a side."""
-    found, runs = finding.held, result.step.runs
+    phase = next((one for one in result.phases if one.phase == finding.where.phase), None)
+    found, runs = finding.held, (phase and phase.runs) or result.step.runs  # less those that are left out
     if found is None or min(runs.baseline, runs.candidate) < 2:
         return ""
     mine = {run.name for run in result.inputs.candidate.runs}
@@ -575,7 +576,12 @@ def held(result: Result, finding: Finding) -> str:
     if found.candidate >= runs.candidate:
         text = f"in all {runs.candidate} of {runs.candidate} runs"
     elif 2 * found.candidate <= runs.candidate:
-        have = [run_name(run.name) for run in result.inputs.candidate.runs if run.name not in found.odd]
+        out = {one.run for row in result.phases for one in row.odd_runs if one.left_out}
+        have = [
+            run_name(run.name)
+            for run in result.inputs.candidate.runs
+            if run.name not in found.odd and run.name not in out
+        ]
         text += f": {', '.join(have)}" if have else ""
     elif odd:
         text += f", not in {', '.join(odd)}"
