@@ -63,9 +63,3 @@ def test_it_is_no_comment_and_its_version_is_its_own(run, good, tmp_path) -> Non
     (tmp_path / "d.json").write_text(json.dumps(data | {"tomorrow": 1}))
     assert run("report", "d.json", "-q", "--json", "e.json")[0] == 0
     assert (tmp_path / "e.json").read_bytes() == (tmp_path / "a.json").read_bytes()
-
-
-def test_more_steps_in_the_mean_where_fewer_are_enough(run, tmp_path) -> None:
-    capture = FIXTURES / "demo/graph_gc"
-    assert "29 of 30 steps" in run("show", capture)[1]
-    assert "1 run, 30 steps" in run("show", capture, "--min-steps", 1)[1]

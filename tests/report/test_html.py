@@ -167,7 +167,7 @@ def test_the_first_screen_answers_the_question() -> None:
         "1,034.6 → 1,140.4 µs +105.8 +10.2 % +87.8 to +123.8",
         "rare steps add 4.0 → 27.5 µs +23.5",
         "first steps 9,800.0 → 9,900.0 µs +100.0",
-        "mean step 1,038.6 → 1,167.9 µs +129.3",
+        "all steps 1,038.6 → 1,167.9 µs +129.3",
         "5 + 5",
         "90 % of the generation step's change",
     ):

@@ -108,7 +108,7 @@ def test_the_numbers_are_the_results(result: Result) -> None:
         if finding.level != "within_noise":
             assert f"Cause {finding.rank}: " in text
     if result.step.delta_ns:
-        assert "| mean step |  | 1,038.6 → 1,167.9 us |" in text and "+129.3 us" in text
+        assert "| all steps |  | 1,038.6 → 1,167.9 us |" in text and "+129.3 us" in text
         # 1e9 / 1,038,600 and 1e9 / 1,167,900
         assert "962.8 steps per second on the baseline and 856.2 on the candidate (-11.1 %)" in text
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
-from tracediff.report import units
+from tracediff.report import units, words
 
 Kind = Literal["typical", "tail", "start", "mean"]
 NAMES: dict[Kind, str] = {
     "typical": "typical step",
     "tail": "rare steps add",
     "start": "first steps",
-    "mean": "mean step",
+    "mean": words.WHOLE,
 }
-ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 _UNSURE = ("no_change", "inconclusive", "not_comparable")
 
 
@@ -32,6 +31,7 @@ class PhaseLine:
     time_share: str = ""
     steps: str = ""
     runs: str = ""
+    unjudged: str = ""  # why there is no verdict
 
     @property
     def name(self) -> str:
@@ -50,8 +50,8 @@ class PhaseLine:
 
 
 def lines(result: Result) -> list[PhaseLine]:
-    """Return the rows: the compared phases in the order in which users feel them, each followed by its parts."""
-    out = [line for phase in sorted(result.phases, key=_place) for line in _of_phase(phase)]
+    """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
+    out = [line for phase in _ordered(result) for line in _of_phase(phase)]
     step = result.step
     mean = Delta(
         step.baseline_ns, step.candidate_ns, step.delta_ns, step.ci_low_ns, step.ci_high_ns, step.host_speed_ns, step.p_value,
@@ -68,7 +68,7 @@ def lines(result: Result) -> list[PhaseLine]:
 
 def odd_runs(result: Result) -> list[tuple[str, OddRun]]:
     """Runs apart from the others of their side, each with its phase."""
-    return [(phase.phase, run) for phase in sorted(result.phases, key=_place) for run in phase.odd_runs]
+    return [(phase.phase, run) for phase in _ordered(result) for run in phase.odd_runs]
 
 
 def runs_of(result: Result, phase: str | None) -> tuple[int, int]:
@@ -78,9 +78,9 @@ def runs_of(result: Result, phase: str | None) -> tuple[int, int]:
     return pair.baseline, pair.candidate
 
 
-def _place(phase: Phase) -> tuple[int, str]:
-    known = phase.phase in ORDER
-    return (ORDER.index(phase.phase) if known else len(ORDER)), phase.phase
+def _ordered(result: Result) -> list[Phase]:
+    first = result.verdict_facts.phase
+    return sorted(result.phases, key=lambda one: (one.phase != first, -one.share))
 
 
 def _of_phase(phase: Phase) -> list[PhaseLine]:
@@ -88,11 +88,12 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     if typical is None:
         return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
-    level: Evidence = "within_noise" if phase.verdict in _UNSURE else "likely"
+    verdict = phase.verdict if phase.judged else None
+    level: Evidence = "within_noise" if verdict is None or verdict in _UNSURE else "likely"
     out = [
         PhaseLine(
-            phase.phase, "typical", typical, scale, phase.verdict, level, _shares(phase.time_share), _pair(phase.steps),
-            _pair(phase.runs),
+            phase.phase, "typical", typical, scale, verdict, level, _shares(phase.time_share), _pair(phase.steps),
+            _pair(phase.runs), "" if phase.judged else words.TOO_FEW,
         )
     ]  # fmt: skip
     if tail is not None and (tail.baseline_ns or tail.candidate_ns):

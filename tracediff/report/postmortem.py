@@ -181,7 +181,7 @@ def _phases(result: Result) -> Table:
             [
                 Code(line.phase) if line.phase else "",
                 phase_table.NAMES[line.kind],
-                "" if shown is None else words.VERDICTS[shown].word,
+                line.unjudged if shown is None else words.VERDICTS[shown].word,
                 *map(Number, figures),
             ]
         )

@@ -454,6 +454,7 @@ WORKLOADS = {
     "copies": "the same number of copies", "none": "any steps of the phase", "": "",
 }  # fmt: skip
 WHOLE = "all steps"
+TOO_FEW = "too few steps"
 
 
 @dataclass(frozen=True)
@@ -521,7 +522,7 @@ def _phase_row(phase: Phase, typical: Delta, scale: units.Scale) -> PhaseRow:
         steps=f"{phase.steps.baseline:,} + {phase.steps.candidate:,}" if phase.steps else "",
         runs=f"{phase.runs.baseline} + {phase.runs.candidate}" if phase.runs else "",
         matched=WORKLOADS.get(phase.workload, phase.workload),
-        unjudged="" if phase.judged else "too few steps",
+        unjudged="" if phase.judged else TOO_FEW,
     )
 
 
