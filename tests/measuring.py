@@ -21,7 +21,7 @@ Runs = Sequence[Sequence[dict]]
 def step(ns: float = 0, *, ops: int = 1, phase: str = "generation", new: bool = False, **columns) -> dict:
     """One step. ops: the key of what it launched. columns: `ctx_tokens`, `rank`, ...; `cells`: ns of each cell by its number."""
     row = {
-        "ns": ns, "op_key": ops, "phase": phase, "new_kernel": new, "rank": 0, "part": 0, "device": 0,
+        "ns": ns, "op_key": ops, "phase": phase, "start_up": new, "rank": 0, "part": 0, "device": 0,
         "ctx_reqs": 0, "ctx_tokens": None, "gen_reqs": 4, "copies": 2,
     }  # fmt: skip
     return row | columns

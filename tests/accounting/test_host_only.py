@@ -55,7 +55,7 @@ def test_a_step_is_all_of_the_time_to_the_next_label(tmp_path):
     assert len(reduction.kernels) == len(reduction.transitions) == 0
     assert reduction.launch["kernels"].to_list() == reduction.launch["calls"].to_list() == [0]
     assert "[step]" not in reduction.apis["api"].to_list()
-    columns = reduction.periods.select("op_key", "ops", "copies", "new_kernel")
+    columns = reduction.periods.select("op_key", "ops", "copies", "start_up")
     assert columns.rows() == [(0, 0, 0, True)] + [(0, 0, 0, False)] * 4
     assert columns.schema["op_key"] == pl.UInt64
     assert len(reduction.host_speed) == 0

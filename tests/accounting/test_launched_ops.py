@@ -83,14 +83,14 @@ def test_numbers_of_ops_and_copies(tmp_path):
 def test_the_first_step_and_steps_with_a_new_name_are_new(tmp_path):
     """Another grid of a known kernel is none, nor is a copy, nor a name seen before."""
     periods = reduced(steps("a", "a", "a b", "a2", "a copy", "b", "a"), tmp_path).periods
-    assert periods["new_kernel"].to_list() == [True, False, True, False, False, False]
+    assert periods["start_up"].to_list() == [True, False, True, False, False, False]
 
 
 def test_what_ran_before_the_first_whole_step_is_known(tmp_path):
     warm = TraceBuilder().process(100).api(100, "cudaLaunchKernel", -90, -80, corr=8000)
     warm.kernel(8000, -70, -50, "b", pid=100)
     periods = reduced(steps("a", "a b", "a c", "a", trace=warm), tmp_path).periods
-    assert periods["new_kernel"].to_list() == [True, False, True]
+    assert periods["start_up"].to_list() == [True, False, True]
 
 
 def test_devices_of_a_rank_know_the_same_kernels(tmp_path):
@@ -98,7 +98,7 @@ def test_devices_of_a_rank_know_the_same_kernels(tmp_path):
     trace = steps("a", "a b", "a c", "a", "a")
     steps("a", "a c", "a b", "d", "a", trace=trace, device=1)
     periods = reduced(trace, tmp_path).periods
-    new = {device: mine["new_kernel"].to_list() for (device,), mine in periods.group_by("device")}
+    new = {device: mine["start_up"].to_list() for (device,), mine in periods.group_by("device")}
     assert new == {0: [True, True, False, False], 1: [True, True, False, True]}
 
 
@@ -106,7 +106,7 @@ def test_each_rank_has_first_occurrences_of_its_own(tmp_path):
     trace = steps("a", "a b", "a", "a")
     steps("a", "a", "a b", "a", trace=trace.process(200), pid=200)
     periods = reduced(trace, tmp_path).periods
-    new = {rank: mine["new_kernel"].to_list() for (rank,), mine in periods.group_by("rank")}
+    new = {rank: mine["start_up"].to_list() for (rank,), mine in periods.group_by("rank")}
     assert new == {0: [True, True, False], 1: [True, False, True]}
 
 

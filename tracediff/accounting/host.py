@@ -53,6 +53,7 @@ def host_tables(
         "ranges": frame(db, sql("accounting/host_ranges")),
         "apis": frame(db, sql("accounting/host_apis")),
         "host_speed": _of_all_devices(frame(db, sql("accounting/host_speed")), periods),
+        "start": _of_all_devices(frame(db, sql("accounting/host_start")), periods),
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),
@@ -63,15 +64,15 @@ def host_tables(
     return found
 
 
-def _of_all_devices(speed: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """The rows of the first device's periods for the periods of the same steps on each device of the rank."""
     step = periods.select("period", "pid", "step")
     return (
-        speed.rename({"period": "first"})
+        table.rename({"period": "first"})
         .join(step.rename({"period": "first"}), on="first")
         .join(step, on=["pid", "step"])
-        .select("period", "api", "count", "log_ns")
-        .sort("period", "api")
+        .select(table.columns)
+        .sort(table.columns[:2])
     )
 
 

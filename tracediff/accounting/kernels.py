@@ -139,7 +139,7 @@ def _hash(*identity: object) -> int:
 
 
 def new_kernels(timeline: Timeline, swept: list[Sweep]) -> pl.Series:
-    """new_kernel of `Reduction.periods`. Ops before the first whole period count as seen."""
+    """start_up of `Reduction.periods`. Ops before the first whole period count as seen."""
     is_kernel = timeline.keys["kind"].to_numpy() == _KERNEL
     name_of = timeline.keys["name"].rank("dense").to_numpy().astype(np.int64) - 1
     seen: dict[tuple[int, int], tuple[int, int]] = {}  # rank, name -> start of its first op, period or -1
@@ -161,7 +161,7 @@ def new_kernels(timeline: Timeline, swept: list[Sweep]) -> pl.Series:
         before += len(unit.step)
     column = np.concatenate(new)
     column[[period for _, period in seen.values() if period >= 0]] = True
-    return pl.Series("new_kernel", column)
+    return pl.Series("start_up", column)
 
 
 def common_sequences(

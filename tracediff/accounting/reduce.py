@@ -92,6 +92,10 @@ def reduce_capture(
     periods = periods.with_columns(
         pl.Series(name, idle.causes[:, number]) for number, name in enumerate(IDLE)
     )
+    host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)
+    periods = periods.with_columns(
+        start_up=pl.col("start_up") | pl.col("period").is_in(host.pop("start")["period"].implode())
+    )
     return Reduction(
         name=capture.name,
         fingerprint=capture.fingerprint,
@@ -120,7 +124,7 @@ def reduce_capture(
         collectives=collectives,
         sampled=sampled,
         **kernels,
-        **host_tables(capture, timeline, periods, windows, gil, places, threads, hosts),
+        **host,
         **system_tables(capture, trace, windows, threads, host_work),
         payloads=payload_table(capture, windows, places, threads),
         **metric_tables(capture, timeline.units, periods),

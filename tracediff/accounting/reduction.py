@@ -80,8 +80,8 @@ class Reduction:
     periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
                start_ns, end_ns, and a column of ns for each category of the accounting; of the ops that start in it
                ops (how many), copies (those of them that are memcpy or memset), op_key (hash of the multiset of their names,
-               grids, blocks and kinds, equal in all exports) and new_kernel (a kernel's name occurs for the first time on
-               the rank in the capture, or the period is the first of its rank and device)
+               grids, blocks and kinds, equal in all exports) and start_up (a kernel's name occurs for the first time on
+               the rank in the capture, CUDA graphs are made or code is loaded, or the period is the first of its rank and device)
     cells      what a piece of idle time is, a row a number: cause, under (the cause had the GIL not been traced), thread,
                place, holder, holder_place, copy (launch_api inside a call that copies)
     idle_ns    period, cell (row of `cells`) -> ns, count

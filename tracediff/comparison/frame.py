@@ -280,7 +280,7 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
 def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
     steps, notes = frame.steps, []
-    start = mine & steps["new_kernel"].to_numpy()
+    start = mine & steps["start_up"].to_numpy()
     again = mine & ~start & steps["again"].to_numpy()
     rest = mine & ~start
     side = steps["side"].to_numpy()

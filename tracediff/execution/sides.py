@@ -105,7 +105,7 @@ def side_input(side: Side) -> SideInput:
 
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number,
-    stratum (of its part), op_key, copies, new_kernel, time by busy category.
+    stratum (of its part), op_key, copies, start_up, time by busy category.
     """
     frames = []
     for number, side in enumerate(sides):
@@ -126,7 +126,7 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
                         "stratum",
                         "op_key",
                         "copies",
-                        "new_kernel",
+                        "start_up",
                         *BUSY,
                     )
                 )

@@ -153,7 +153,7 @@ def _common(values: tuple[Floats, Floats]) -> Floats:
     """The smaller side's mean to the larger's, 0 to 1."""
     one, other = (np.abs(side.mean(axis=0)) for side in values)
     larger = np.maximum(one, other)
-    return np.divide(np.minimum(one, other), larger, out=np.zeros(len(larger)), where=larger > 0)
+    return np.asarray(np.divide(np.minimum(one, other), larger, out=np.zeros(len(larger)), where=larger > 0))
 
 
 def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
