@@ -125,7 +125,9 @@ class MeasureRequest(ReadRequest):
         metavar="FROM-TO",
     )
     ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST")
-    min_steps: int = option(MIN_STEPS, "Steps per run that a workload needs to be measured.", minimum=1)
+    min_steps: int = option(
+        MIN_STEPS, "Steps per run that a phase needs on both sides to be judged.", minimum=1
+    )
     cache: bool = option(
         True, "Read everything anew, and keep nothing (see `tracediff cache`).", name="--no-cache"
     )

@@ -90,8 +90,10 @@ def unranked(content: dict) -> dict:
     content = without_texts(content)
     for finding in content["findings"]:
         del finding["rank"]
-        if finding["where"]["kernel"]:  # `a -> b` or `b -> a`
-            finding["where"]["kernel"] = sorted(finding["where"]["kernel"].split(" -> "))
+        finding["held"] = finding["held"] and {**finding["held"], "odd": sorted(finding["held"]["odd"])}
+        for one in (finding, *finding["parts"]):
+            if one["where"]["kernel"]:  # `a -> b` or `b -> a`
+                one["where"]["kernel"] = sorted(one["where"]["kernel"].split(" -> "))
     return {
         key: sorted_rows(value) if isinstance(value, list) and value and isinstance(value[0], dict) else value
         for key, value in content.items()
@@ -105,10 +107,11 @@ def test_swapping_the_sides_negates_every_delta(pair, compared):
         assert close(one[key], other[key]) == [], key
 
 
-def test_a_swapped_title_says_the_opposite(compared):
+def test_a_swapped_headline_says_the_opposite(compared):
     forward, backward = compared("graph_a1", "graph_sleep"), compared("graph_sleep", "graph_a1")
-    more, less = forward.findings[0].title, backward.findings[0].title
-    assert more.startswith("more ") and less == "less " + more.removeprefix("more ")
+    assert forward.headline.text.startswith("Likely regressed: +")
+    assert backward.headline.text.startswith("Likely improved: -")
+    assert forward.findings[0].title == backward.findings[0].title
 
 
 # Rows sum to totals
@@ -130,10 +133,26 @@ def test_rows_sum_to_their_totals(pair, compared):
         assert rows == pytest.approx(busy, rel=1e-9)
     kernel_delta = sum(row.delta_ns for row in result.kernels)
     assert kernel_delta == pytest.approx(sum(books.delta[name] for name in BUSY), abs=1e-3)
-    assert step.delta_ns + step.host_speed_ns == pytest.approx(step.candidate_ns - step.baseline_ns, abs=1e-6)
+    # at equal host speed: what a slower host costs is apart, in the step and in every category
+    assert step.delta_ns + step.host_speed_ns == pytest.approx(step.candidate_ns - step.baseline_ns, abs=1e-3)
+    assert sum(books.host_speed.values()) == pytest.approx(step.host_speed_ns, abs=1e-3)
     for name, delta in books.delta.items():
-        moved = books.candidate.get(name, 0.0) - books.baseline.get(name, 0.0)
-        assert delta + books.host_speed[name] == pytest.approx(moved, abs=1e-6)
+        apart = books.candidate.get(name, 0.0) - books.baseline.get(name, 0.0)
+        assert delta + books.host_speed[name] == pytest.approx(apart, abs=1e-3), name
+
+
+def test_phases_sum_to_the_step(pair, compared):
+    """Typical, tail and start of every phase, each as often as it occurs."""
+    result = compared(*pair)
+    compared_phases = [one for one in result.phases if one.share]
+    assert sum(one.share for one in compared_phases) == pytest.approx(1)
+    for field in ("baseline_ns", "candidate_ns", "delta_ns"):
+        total = 0.0
+        for one in compared_phases:
+            rest = getattr(one.typical, field) + getattr(one.tail, field)
+            first = getattr(one.start, field) if one.start else 0.0
+            total += one.share * ((1 - one.start_share) * rest + one.start_share * first)
+        assert total == pytest.approx(getattr(result.step, field), abs=1e-3), field
 
 
 def test_gap_rows_sum_to_the_idle_time(pair, compared):
@@ -167,17 +186,19 @@ def test_gap_rows_that_are_left_out_are_counted(side_of, monkeypatch):
 
 
 def test_idle_findings_are_parts_of_their_category(pair, compared):
-    """Findings may leave out what is too small to say; they never exceed their category by more than that."""
+    """Findings may leave out what is too small to say, and first steps; they differ from their category by no more than that."""
     result = compared(*pair)
+    often = {one.phase: one.share * (1 - one.start_share) for one in result.phases if one.share}
     small = 0.05 * max(result.step.baseline_ns, result.step.candidate_ns)
     for cause in CATEGORIES[3:]:
-        mine = [
-            one
-            for one in result.findings
-            if one.cause == cause and one.share is not None and one.where.rank is None
-        ]
-        delta = result.accounting.delta.get(cause, 0.0)
-        assert abs(sum(one.delta_ns for one in mine) - delta) <= small, cause
+        total = 0.0
+        for one in result.findings:
+            if one.cause == cause and one.where.rank is None:
+                total += often[one.where.phase] * one.delta_ns
+                total += sum(often[other.phase] * other.delta_ns for other in one.phases)
+            follow = [part for part in one.parts if part.follows and part.cause == cause]
+            total += sum(often[part.where.phase] * part.delta_ns for part in follow)
+        assert abs(total - result.accounting.delta.get(cause, 0.0)) <= small, cause
 
 
 # Order of runs
@@ -256,26 +277,31 @@ def test_the_same_program_never_changed(baseline, candidate, compared):
 
 
 @pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
-def test_garbage_collection_is_found(baseline, compared):
+def test_garbage_collection_is_found(baseline, compared, reduction_of):
     first = compared(baseline, "graph_gc").findings[0]
     assert (first.cause, first.where.range, first.where.thread) == ("gc", "_schedule", "executor")
-    assert first.delta_ns == pytest.approx(12.76e6, rel=0.01)
+    # the baseline never collects: what the typical step and rare ones gain is what a step of the capture collects, without its first
+    steps = reduction_of("graph_gc").periods.sort("start_ns").filter(phase="generation")
+    (tail,) = [one for one in first.phases if (one.phase, one.part) == ("generation", "tail")]
+    assert first.part == "typical"
+    assert first.delta_ns + tail.delta_ns == pytest.approx(steps["gc"][1:].mean())
 
 
-@pytest.mark.parametrize("baseline", ["graph_a1", GRAPH])
-def test_a_change_beyond_all_noise_is_likely_whatever_the_repeats_of_the_baseline(baseline, compared):
+def test_repeats_of_the_baseline_make_a_large_change_no_less_sure(compared):
     """Sixteen times slower: knowing the baseline's own noise must not make it less sure."""
-    result = compared(baseline, "graph_gc")
-    assert result.verdict == "likely_regressed"
-    assert result.findings[0].level == "likely"
+    alone, repeated = (compared(baseline, "graph_gc").phases[0] for baseline in ("graph_a1", GRAPH))
+    assert alone.phase == repeated.phase == "generation"
+    assert repeated.typical.p_value < alone.typical.p_value
 
 
 @pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
 def test_sleeping_is_found(baseline, compared):
+    """Two milliseconds more; part of that is called the host's, which slept and was slow in every call after it."""
     result = compared(baseline, "graph_sleep")
     first = result.findings[0]
     assert (first.cause, first.where.range) == ("host_work", "_schedule")
-    assert 2.0e6 < first.delta_ns < 2.2e6
+    assert 2.0e6 < first.delta_ns + first.host_speed_ns < 2.2e6
+    assert 0 < first.ci_low_ns < 2.0e6 < first.ci_high_ns
     assert result.verdict == "likely_regressed"
 
 
@@ -290,18 +316,30 @@ def test_eager_to_graph_is_explained_by_launching_and_the_host(compared):
     assert result.verdict in ("improved", "likely_improved")
 
 
-@pytest.mark.parametrize(("baseline", "candidate"), [(GRAPH, FUSED), ("graph_a2", "graph_fused_3")])
-def test_fusion_is_found(baseline, candidate, compared):
-    result = compared(baseline, candidate)
-    first = result.findings[0]
-    assert first.cause == "kernel_fused"
-    # eight layers: two GEMMs become one
+def test_fusion_is_found(compared):
+    """Eight layers: two GEMMs become one. What follows them lost its vectorised kernels, so that the block gains next to nothing."""
+    first = compared(GRAPH, FUSED).findings[0]
+    assert (first.cause, first.level, first.where.phase) == ("kernel_fused", "exact", "generation")
     assert (first.evidence.count_baseline, first.evidence.count_candidate) == pytest.approx((16, 8))
-    kernels = [
-        sum(getattr(row, side).count_per_step for row in result.kernels if getattr(row, side))
-        for side in ("baseline", "candidate")
-    ]
-    assert kernels[0] - kernels[1] == pytest.approx(149 - 141)
-    split = compared(candidate, baseline).findings[0]
+    rows = [part for part in first.parts if not part.follows]
+    assert sorted(part.match for part in rows) == ["fused", "sequence", "sequence"]
+    assert sum(part.delta_ns for part in rows) == pytest.approx(first.delta_ns)
+    assert [part.cause for part in first.parts if part.follows] == ["graph_internal"]
+    split = compared(FUSED, GRAPH).findings[0]
     assert split.cause == "kernel_split"
     assert (split.evidence.count_baseline, split.evidence.count_candidate) == pytest.approx((8, 16))
+
+
+@pytest.mark.parametrize(("baseline", "candidate"), [(GRAPH, FUSED), ("graph_a2", "graph_fused_3")])
+def test_fused_kernels_are_a_row_of_the_table(baseline, candidate, compared):
+    rows = compared(baseline, candidate).kernels
+    fused = [row for row in rows if row.match == "fused"]
+    assert fused and all(
+        row.baseline.count_per_step == pytest.approx(2 * row.candidate.count_per_step) for row in fused
+    )
+    kernels = [
+        sum(getattr(row, side).count_per_step for row in rows if getattr(row, side))
+        for side in ("baseline", "candidate")
+    ]
+    # a generation step launches 8 GEMMs fewer, the one mixed step of 30 fuses 32 more
+    assert kernels[0] - kernels[1] == pytest.approx((29 * 8 + 8 + 32) / 30)
