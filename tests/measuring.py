@@ -41,7 +41,9 @@ def table(*sides: Runs) -> pl.DataFrame:
         for number, steps in enumerate(runs)
         for period, row in enumerate(steps)
     ]
-    return pl.DataFrame(rows, schema_overrides={"ctx_tokens": pl.Int64})
+    return pl.DataFrame(
+        rows, schema_overrides=dict.fromkeys(("ctx_reqs", "ctx_tokens", "gen_reqs"), pl.Int64)
+    )
 
 
 def framed(*sides: Runs, min_steps: int = 3) -> Frame:

@@ -90,7 +90,6 @@ def unranked(content: dict) -> dict:
     content = without_texts(content)
     for finding in content["findings"]:
         del finding["rank"]
-        finding["held"] = finding["held"] and {**finding["held"], "odd": sorted(finding["held"]["odd"])}
         for one in (finding, *finding["parts"]):
             if one["where"]["kernel"]:  # `a -> b` or `b -> a`
                 one["where"]["kernel"] = sorted(one["where"]["kernel"].split(" -> "))

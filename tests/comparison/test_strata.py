@@ -1,95 +1,92 @@
-"""Strata: exact before bucket before phase, what is left out and why, and the mix decomposition by hand."""
+"""Strata: exact workloads before powers of two, what is not compared and why, and the mix of steps by hand."""
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tracediff.comparison.strata import build_strata
-
-SCHEMA = {
-    "side": pl.Int64,
-    "phase": pl.String,
-    "ctx_reqs": pl.Int64,
-    "ctx_tokens": pl.Int64,
-    "gen_reqs": pl.Int64,
-    "ns": pl.Int64,
-}
+from tests.measuring import framed, run, step
+from tracediff.comparison.strata import Strata, build_strata, mix, notes_of
+from tracediff.errors import TracediffError
 
 
-def gen(side: int, requests: int, *times: int) -> list[tuple]:
+def gen(requests: int, *ns: float, **columns) -> list[dict]:
     """Generation steps of so many requests."""
-    return [(side, "generation", 0, 0, requests, ns) for ns in times]
+    return run(*ns, gen_reqs=requests, ctx_tokens=0, **columns)
 
 
-def ctx(side: int, tokens: int | None, *times: int) -> list[tuple]:
+def ctx(tokens: int | None, *ns: float) -> list[dict]:
     """Context steps of one request with so many tokens."""
-    return [(side, "context", 1, tokens, 0, ns) for ns in times]
+    return run(*ns, phase="context", ctx_reqs=1, ctx_tokens=tokens, gen_reqs=0, ops=2)
 
 
-def strata(*groups: list[tuple], runs=(1, 1), **options):
-    rows = [row for group in groups for row in group]
-    return build_strata(pl.DataFrame(rows, schema=SCHEMA, orient="row"), runs, **options)
+def strata(baseline: list[dict], candidate: list[dict], min_steps: int = 3) -> Strata:
+    """Of one run per side."""
+    return build_strata(framed([baseline], [candidate], min_steps=min_steps), min_steps)
 
 
-def row(found, *, phase: str = "generation", **shape: str):
-    (only,) = [
-        one
-        for one in found.rows
-        if one.phase == phase and all(getattr(one, name) == text for name, text in shape.items())
-    ]
-    return only
+def warned(*sides: list[list[dict]]) -> list[str]:
+    return [note.slug for note in notes_of(framed(*sides), 3)]
 
 
-def test_exact_strata():
-    # 6 steps of 4 requests and 3 of 8 on each side: weights by the baseline's steps, 6/9 and 3/9
-    found = strata(
-        gen(0, 4, *[100] * 6), gen(0, 8, *[200] * 3), gen(1, 4, *[110] * 3), gen(1, 8, *[190] * 6),
-    )  # fmt: skip
-    four, eight = row(found, gen_reqs="4"), row(found, gen_reqs="8")
+def only(found: Strata, **shape: str):
+    (row,) = [one for one in found.rows if all(getattr(one, name) == text for name, text in shape.items())]
+    return row
+
+
+SIX_FOURS = gen(4, *[100] * 6) + gen(8, *[200] * 3)
+SIX_EIGHTS = gen(4, *[110] * 3) + gen(8, *[190] * 6)
+
+
+def test_exact_workloads_stand_alone():
+    found = strata(SIX_FOURS, SIX_EIGHTS)
+    four, eight = only(found, gen_reqs="4"), only(found, gen_reqs="8")
     assert (four.level, four.baseline_ns, four.candidate_ns, four.delta_ns) == ("exact", 100, 110, 10)
     assert (eight.level, eight.baseline_steps, eight.candidate_steps, eight.delta_ns) == ("exact", 3, 6, -10)
-    assert (four.weight, eight.weight) == pytest.approx((6 / 9, 3 / 9))
     # of the step time: 6 x 100 of 600 + 600, and 3 x 110 of 330 + 1140
     assert (four.baseline_share, four.candidate_share) == pytest.approx((0.5, 330 / 1470))
     assert (eight.baseline_share, eight.candidate_share) == pytest.approx((0.5, 1140 / 1470))
-    assert sum(found.weights.values()) == pytest.approx(1)
-    assert found.warnings == []
+    # typical steps are those whose ops ran before, all but the first: 5 and 3 of 8, 2 and 6 of 8. Overlap weights:
+    # 5 * 2 / (5 + 2) to 3 * 6 / (3 + 6), so 10/7 to 2
+    assert (four.weight, eight.weight) == pytest.approx((5 / 12, 7 / 12))
+    assert warned([SIX_FOURS], [SIX_EIGHTS]) == []
 
 
 def test_mix_by_hand():
-    # shares of the baseline 6/9, 3/9; of the candidate 3/9, 6/9. Means 100, 200 and 110, 190.
-    found = strata(
-        gen(0, 4, *[100] * 6), gen(0, 8, *[200] * 3), gen(1, 4, *[110] * 3), gen(1, 8, *[190] * 6),
-    ).mix  # fmt: skip
-    assert found.baseline_raw_ns == pytest.approx((600 + 600) / 9)
-    assert found.candidate_raw_ns == pytest.approx((330 + 1140) / 9)
-    # mix: (3/9 - 6/9) * (100 + 110) / 2 + (6/9 - 3/9) * (200 + 190) / 2 = -35 + 65
-    assert found.batch_mix_ns == pytest.approx(30)
-    # speed: (6/9 + 3/9) / 2 * 10 + (3/9 + 6/9) / 2 * -10 = 0
-    assert found.speed_ns == pytest.approx(0)
-    assert found.batch_mix_ns + found.speed_ns == pytest.approx(
-        found.candidate_raw_ns - found.baseline_raw_ns
-    )
+    frame = framed([SIX_FOURS], [SIX_EIGHTS])
+    # at equal workload: 5/12 x 100 + 7/12 x 200 and 5/12 x 110 + 7/12 x 190
+    found = mix(frame.steps, 1900 / 12, 1880 / 12)
+    assert (found.baseline_raw_ns, found.candidate_raw_ns) == pytest.approx((1200 / 9, 1470 / 9))
+    assert found.speed_ns == pytest.approx(-20 / 12)
+    # the rest of the raw difference of 30
+    assert found.batch_mix_ns == pytest.approx(30 + 20 / 12)
 
 
-def test_mix_of_a_stratum_on_one_side_only():
-    # 3 steps of 4 requests on both sides (100, 130); the candidate has 3 context steps of 700 besides.
-    # shares 1, 0 and 0.5, 0.5; the context's mean stands for both sides
-    found = strata(gen(0, 4, 100, 100, 100), gen(1, 4, 130, 130, 130), ctx(1, 64, 700, 700, 700))
-    # mix: (0.5 - 1) * 115 + 0.5 * 700 = 292.5; speed: 0.75 * 30 + 0.25 * 0 = 22.5; raw 100 -> 415
-    assert (found.mix.batch_mix_ns, found.mix.speed_ns) == pytest.approx((292.5, 22.5))
-    assert (found.mix.baseline_raw_ns, found.mix.candidate_raw_ns) == pytest.approx((100, 415))
-    context = row(found, phase="context")
-    assert (context.compared, context.weight, context.reason) == (False, 0.0, "only in the candidate")
-    assert context.baseline_ns is None and context.delta_ns is None
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_phase_of_one_side_is_listed_with_the_side(side: int):
+    both = gen(4, 10, 10, 10)
+    sides = [both, both]
+    sides[side] = both + ctx(64, 90, 90, 90)
+    row = only(strata(*sides), phase="context")
+    assert (row.compared, row.weight) == (False, 0.0)
+    assert row.reason == ("baseline_only", "candidate_only")[side]
+    assert (row.baseline_ns, row.candidate_ns)[1 - side] is None and row.delta_ns is None
 
 
-def test_one_side_only_is_listed_with_the_side():
-    found = strata(gen(0, 4, 1, 1, 1), gen(1, 4, 1, 1, 1), ctx(0, 64, 9, 9, 9))
-    assert row(found, phase="context").reason == "only in the baseline"
+def test_irregular_steps_are_listed_and_not_compared():
+    steps = gen(4, 10, 10, 10) + run(50, 60, 70, phase="irregular")
+    row = only(strata(steps, steps), phase="irregular")
+    assert (row.compared, row.weight, row.reason) == (False, 0.0, "irregular")
+
+
+def test_steps_that_launch_what_the_other_side_never_launched():
+    """Eight steps with the same ops on both sides; three more, five times as long, with ops of that side alone."""
+    one, other = (gen(4, *[100] * 8) + gen(4, *[500] * 3, ops=ops) for ops in (2, 3))
+    compared, left = sorted(strata(one, other).rows, key=lambda row: not row.compared)
+    assert (compared.baseline_steps, compared.candidate_steps, compared.weight) == (8, 8, pytest.approx(1))
+    assert (left.baseline_steps, left.candidate_steps, left.weight) == (3, 3, 0.0)
+    assert (compared.reason, left.reason) == ("", "other_ops")
 
 
 @pytest.mark.parametrize(
@@ -97,130 +94,96 @@ def test_one_side_only_is_listed_with_the_side():
     # powers of two: 1 | 2 | 3-4 | 5-8 | 9-16 | 17-32
     [(3, 4, "3-4"), (5, 8, "5-8"), (9, 16, "9-16"), (17, 31, "17-31")],
 )
-def test_sizes_of_one_bucket_are_pooled(one, other, span):
-    found = strata(gen(0, one, 10, 10, 10), gen(1, other, 12, 12, 12))
-    (pooled,) = found.rows
-    assert (pooled.level, pooled.gen_reqs, pooled.compared, pooled.delta_ns) == ("bucket", span, True, 2)
-    assert found.warnings == []
+def test_sizes_of_one_power_of_two_are_one_row(one: int, other: int, span: str):
+    (row,) = strata(gen(one, 10, 10, 10), gen(other, 12, 12, 12)).rows
+    assert (row.level, row.gen_reqs, row.compared, row.delta_ns) == ("bucket", span, True, 2)
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, 2), (2, 3), (4, 5), (8, 9), (16, 17)])
-def test_sizes_of_two_buckets_meet_in_their_phase_only_and_that_is_said(one, other):
-    found = strata(gen(0, one, 10, 10, 10), gen(1, other, 12, 12, 12))
-    (pooled,) = found.rows
-    assert (pooled.level, pooled.gen_reqs) == ("phase", f"{one}-{other}")
-    assert [note.slug for note in found.warnings] == ["coarse-strata"]
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    # far enough apart for another half of an octave, 4 to 5.6 and so on: then nothing says that they are alike
+    [(1, 2, True), (2, 3, True), (4, 6, True), (4, 5, False), (8, 9, False), (8, 17, True)],
+)
+def test_other_sizes_are_compared_in_their_phase_and_that_is_said(one: int, other: int, said: bool):
+    sides = gen(one, 10, 10, 10), gen(other, 12, 12, 12)
+    rows = strata(*sides).rows
+    assert [(row.gen_reqs, row.compared, row.weight) for row in rows] == [
+        (str(one), True, 0.5),
+        (str(other), True, 0.5),
+    ]
+    assert warned(*([side] for side in sides)) == ["coarse-strata"] * said
 
 
-def test_exact_first_then_the_bucket_of_the_rest():
-    # 5 requests on both sides: exact. 6 on one, 7 on the other: the rest of the bucket 5-8.
-    found = strata(
-        gen(0, 5, 10, 10, 10), gen(0, 6, 20, 20, 20), gen(1, 5, 11, 11, 11), gen(1, 7, 23, 23, 23),
-    )  # fmt: skip
+def test_exact_first_then_the_power_of_two_of_the_rest():
+    found = strata(gen(5, 10, 10, 10) + gen(6, 20, 20, 20), gen(5, 11, 11, 11) + gen(7, 23, 23, 23))
     assert {(one.level, one.gen_reqs, one.delta_ns) for one in found.rows} == {
         ("exact", "5", 1),
         ("bucket", "6-7", 3),
     }
 
 
-def test_a_phase_that_is_compared_takes_no_strays():
-    # 64 requests on one side only cannot be compared; the phase is, by its 4-request steps
-    found = strata(gen(0, 4, 1, 1, 1), gen(1, 4, 2, 2, 2), gen(0, 64, 9, 9, 9), gen(1, 500, 9, 9, 9))
-    assert {(one.gen_reqs, one.compared) for one in found.rows} == {
-        ("4", True),
-        ("64", False),
-        ("500", False),
-    }
+def test_a_workload_is_exact_where_every_run_could_have_it_often_enough():
+    """Three steps per run: with two runs of the baseline six, and five are too few."""
+    other = [gen(4, 2, 2, 2)]
+    for last, level in ((2, "bucket"), (3, "exact")):
+        (row,) = build_strata(framed([gen(4, 1, 1, 1), gen(4, *[1] * last)], other), 3).rows
+        assert row.level == level and row.compared
 
 
-def test_phases_never_meet():
-    found = strata(gen(0, 4, 1, 1, 1), ctx(1, 4, 2, 2, 2))
-    assert found.weights == {} and not any(one.compared for one in found.rows)
-
-
-def test_thin_strata_are_left_out_and_say_so():
-    found = strata(gen(0, 4, 1, 1, 1), gen(1, 4, 2, 2, 2), ctx(0, 64, 50, 50), ctx(1, 64, 60))
-    context = row(found, phase="context")
-    assert not context.compared and context.weight == 0
-    assert context.reason.startswith("fewer than 3 steps a run")
-    assert (context.baseline_ns, context.candidate_ns) == (50, 60)
-    assert (
-        strata(gen(0, 4, 1, 1, 1), gen(1, 4, 2, 2, 2), ctx(0, 64, 50), ctx(1, 64, 60), min_steps=1).warnings
-        == []
-    )
-
-
-def test_steps_are_counted_by_run():
-    # 3 steps a run: with 2 runs of the baseline, 6; five are too thin, and nothing else is there: said
-    thin = strata(gen(0, 4, *[1] * 5), gen(1, 4, *[2] * 3), runs=(2, 1))
-    assert [note.slug for note in thin.warnings] == ["thin-strata"]
-    assert strata(gen(0, 4, *[1] * 6), gen(1, 4, *[2] * 3), runs=(2, 1)).warnings == []
-
-
-def test_when_all_is_thin_all_is_compared_and_said():
-    found = strata(gen(0, 4, 10), gen(1, 4, 12))
-    assert [one.compared for one in found.rows] == [True]
-    assert [note.slug for note in found.warnings] == ["thin-strata"]
+def test_too_few_steps_are_compared_and_said():
+    few, enough = gen(4, 10, 10), gen(4, 10, 10, 10)
+    assert [one.compared for one in strata(few, few).rows] == [True]
+    assert warned([few], [few]) == warned([few], [enough]) == ["thin-strata"]
+    assert warned([enough], [enough]) == []
 
 
 def test_labels_without_tokens_on_one_side():
-    # the baseline's older labels know no tokens: 64 and 128 are one stratum on both sides
-    found = strata(ctx(0, None, 10, 10, 10), ctx(1, 64, 11, 11, 11), ctx(1, 128, 14, 14, 14))
-    (only,) = found.rows
-    assert (only.ctx_tokens, only.compared, only.candidate_steps, only.delta_ns) == ("?", True, 6, 2.5)
-    assert [note.slug for note in found.warnings] == ["label-generation"]
+    """The baseline's older labels know no tokens: 64 and 128 are one workload on both sides."""
+    sides = ctx(None, 10, 10, 10), ctx(64, 11, 11, 11) + ctx(128, 14, 14, 14)
+    (row,) = strata(*sides).rows
+    assert (row.ctx_tokens, row.compared, row.candidate_steps, row.delta_ns) == ("?", True, 6, 2.5)
+    assert warned(*([side] for side in sides)) == ["label-generation"]
 
 
-def test_unlabelled_steps_are_one_stratum():
-    rows = [(side, "step", None, None, None, 10 + side) for side in (0, 1) for _ in range(3)]
-    (only,) = strata(rows).rows
-    assert (only.phase, only.level, only.delta_ns, only.weight) == ("step", "exact", 1, 1.0)
+def test_unlabelled_steps_are_one_row():
+    one, other = (run(*[ns] * 3, phase="step", ctx_reqs=None, gen_reqs=None) for ns in (10, 11))
+    (row,) = strata(one, other).rows
+    assert (row.phase, row.level, row.delta_ns, row.weight) == ("step", "exact", 1, pytest.approx(1))
 
 
-step_rows = st.lists(
-    st.tuples(
-        st.integers(0, 1), st.sampled_from(["generation", "context", "mixed"]), st.integers(0, 2),
-        st.sampled_from([0, 64, 100, 4000]), st.integers(0, 40), st.integers(1, 1000),
+steps = st.lists(
+    st.builds(
+        step,
+        st.integers(1, 1000), ops=st.integers(1, 3), phase=st.sampled_from(["generation", "context", "mixed"]),
+        ctx_reqs=st.integers(0, 2), ctx_tokens=st.sampled_from([0, 64, 100, 4000]), gen_reqs=st.integers(0, 40),
     ),
-    min_size=1, max_size=60,
+    min_size=1, max_size=30,
 )  # fmt: skip
 
 
-def both_sides(rows) -> bool:
-    return {one[0] for one in rows} == {0, 1}
+def listed(one: list[dict], other: list[dict], min_steps: int) -> Strata:
+    try:
+        return strata(one, other, min_steps)
+    except TracediffError:  # no phase that both sides have
+        assume(False)
+        raise
 
 
-@given(step_rows.filter(both_sides), st.integers(1, 4))
-def test_swapping_the_sides_negates_the_mix(rows, min_steps):
-    there = strata(rows, min_steps=min_steps)
-    back = strata([(1 - one[0], *one[1:]) for one in rows], min_steps=min_steps)
-    assert back.mix.batch_mix_ns == pytest.approx(-there.mix.batch_mix_ns, abs=1e-6)
-    assert back.mix.speed_ns == pytest.approx(-there.mix.speed_ns, abs=1e-6)
-    difference = there.mix.candidate_raw_ns - there.mix.baseline_raw_ns
-    assert there.mix.batch_mix_ns + there.mix.speed_ns == pytest.approx(difference, abs=1e-6)
+@settings(max_examples=50)
+@given(steps, steps, st.integers(1, 4))
+def test_every_step_is_in_one_row_and_exchanged_sides_exchange_the_rows(one, other, min_steps):
+    found = listed(one, other, min_steps)
+    assert sum(row.baseline_steps for row in found.rows) == len(one)
+    assert sum(row.candidate_steps for row in found.rows) == len(other)
+    assert sum(row.weight for row in found.rows) == pytest.approx(1)
+    assert all(row.compared == (row.weight > 0) == (not row.reason) for row in found.rows)
+    assert found.steps["row"].value_counts().height == len(found.keys) == len(found.rows)
 
-    def shapes(found, sign):
+    def shapes(rows, sign):
         return sorted(
-            (
-                *(one.phase, one.ctx_reqs, one.ctx_tokens, one.gen_reqs, one.level, one.compared),
-                round(sign * (one.delta_ns or 0.0), 6) + 0.0,
-            )
-            for one in found.rows
-        )
+            (row.phase, row.ctx_reqs, row.ctx_tokens, row.gen_reqs, row.level, row.compared, round(row.weight, 9),
+             round(sign * (row.delta_ns or 0.0), 6) + 0.0)
+            for row in rows
+        )  # fmt: skip
 
-    assert shapes(there, 1) == shapes(back, -1)
-
-
-@given(step_rows.filter(both_sides), st.integers(1, 4))
-def test_every_step_is_in_one_row(rows, min_steps):
-    found = strata(rows, min_steps=min_steps)
-    for side, name in ((0, "baseline_steps"), (1, "candidate_steps")):
-        assert sum(getattr(one, name) for one in found.rows) == sum(one[0] == side for one in rows)
-    compared = [one for one in found.rows if one.compared]
-    assert all(one.baseline_steps and one.candidate_steps for one in compared)
-    assert all(bool(one.reason) != one.compared for one in found.rows)
-    assert len(found.members) == len({one[1:5] for one in rows})
-    if compared:
-        assert sum(one.weight for one in compared) == pytest.approx(1)
-        total = sum(one.baseline_steps for one in compared)
-        assert all(one.weight == pytest.approx(one.baseline_steps / total) for one in compared)
+    assert shapes(found.rows, 1) == shapes(listed(other, one, min_steps).rows, -1)
