@@ -27,6 +27,7 @@ class Scatter:
 _GPU = Scatter(0.004, 50, None)
 _HOST = Scatter(0.06, 500, 0.9)
 _WAIT = Scatter(0.2, 1_000, 0.0)
+_GRAPH = Scatter(0.2, 1_000, None)  # between nodes of a graph: it differs from process to process
 _PEER = Scatter(0.2, 1_000, None)  # a collective waits for another rank
 STEP = Scatter(0.025, 500, None)  # the whole step; its slope is the sum of those of its parts
 
@@ -66,7 +67,7 @@ CAUSES: dict[str, Row] = {
         Row("memcpy", "busy", "kernels", needs="kernels"),
         Row("launch_latency", "idle", "calls", "cu%Launch%", "kernels", _WAIT, follows=("kernels", "syncs", "graphs")),
         Row("dependency", "idle", "calls", "cu%Launch%", "kernels", _WAIT, follows=("syncs", "graphs")),
-        Row("graph_internal", "idle", "calls", "cu%Launch%", "kernels", _GPU, follows=("kernels", "syncs", "graphs")),
+        Row("graph_internal", "idle", "calls", "cu%Launch%", "kernels", _GRAPH, follows=("kernels", "syncs", "graphs")),
         Row("launch_api", "idle", "calls", "cu%Launch%", "cuda_api", _HOST, True, ("kernels", "syncs", "graphs")),
         Row("host_sync", "idle", "calls", "cu%Synchronize%", "cuda_api", _WAIT, True),
         Row("host_api", "idle", "calls", "cu%", "cuda_api", _HOST, True, ("kernels", "graphs")),
