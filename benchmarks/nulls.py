@@ -52,7 +52,8 @@ def main() -> None:
     for word in chosen.programs:
         one = program(word)
         known[one.name] = _measured(one, chosen)
-        chosen.kept.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in known.items())
+        chosen.kept.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     print(*tables(known), sep="\n")
     if chosen.out:
         fill(chosen.out, BEGIN, END, tables(known))
@@ -119,10 +120,10 @@ def null_of(split: Split) -> Row:
         "phases": [
             {
                 "phase": one.phase,
-                "step": one.typical.baseline_ns,
-                "delta": one.typical.delta_ns,
-                "half": (one.typical.ci_high_ns - one.typical.ci_low_ns) / 2,
-                "detectable": one.typical.detectable_ns,
+                "step": round(one.typical.baseline_ns),
+                "delta": round(one.typical.delta_ns),
+                "half": round((one.typical.ci_high_ns - one.typical.ci_low_ns) / 2),
+                "detectable": round(one.typical.detectable_ns or 0),
             }
             for one in result.phases
             if one.typical is not None and one.judged
