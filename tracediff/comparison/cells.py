@@ -23,7 +23,8 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.model.causes import STEP as USUAL_STEP
-from tracediff.stats.estimator import Estimate, Sample, estimate, paired, permuted_t, slopes, splits
+from tracediff.stats.estimator import FEW_RUNS, Estimate, Sample, estimate, paired, permuted_t, slopes, splits
+from tracediff.stats.workload import TRIMMED_VARIANCE
 
 
 class IdleKey(NamedTuple):
@@ -178,6 +179,7 @@ class Measured:
 
 STEP = 0  # the cell of the whole step
 _LEAST_DEALT, _LEAST_PAIRS = 4, 6  # runs a side, and pairs, from which a permutation can reach 5 %
+_TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 
@@ -244,10 +246,10 @@ def _phase_cells(
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
+    one, other = _variances(typical, cells)
+    of_steps = TRIMMED_VARIANCE * one, TRIMMED_VARIANCE * other
     step_df = float(max(min(phase.steps[:2]) - 1, 1))
-    sample = Sample(
-        _of_sides(typical, cells), speed, _variances(typical, cells), _more(typical, cells), step_df=step_df
-    )
+    sample = Sample(_of_sides(typical, cells), speed, of_steps, _more(typical, cells), step_df=step_df)
     sample = _paired(frame, sample)
     found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
     tail_values = [
@@ -262,7 +264,8 @@ def _phase_cells(
         step_df=step_df,
     )
     tail = _paired(frame, tail)
-    tail_scatter = plus + _TAIL * tail_mean
+    # of few runs, the scatter of steps says itself how much rare ones vary
+    tail_scatter = plus + (_TAIL if min(tail.runs) > FEW_RUNS else _TAIL_OF_FEW) * tail_mean
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
     cells_of = PhaseCells(
         phase,

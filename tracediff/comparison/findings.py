@@ -115,12 +115,11 @@ def find(
         for one in judged.rows
         if not np.isnan(one.q) and (_material(one) or one.level == "exact")
     ]
-    candidates = _merged(candidates, facts.phase)
     candidates = with_consequences(with_synchronisation(candidates, launch.apis))
     candidates = [
         one for one in candidates if _material(one.judged) or any(part.follows for part in one.parts)
     ]
-    candidates.sort(key=_order)
+    candidates = sorted(_merged(candidates, facts.phase), key=_order)
     findings = [_finding(one, measured) for one in candidates[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)
     findings += mix_finding(measured, mix, strata)
@@ -449,7 +448,7 @@ def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
             if one.judged.phase.steps.phase == phase
             and one.judged.part == "typical"
             and one not in own
-            and one.level in _SURE
+            and abs(one.judged.delta) > one.judged.half
             and _follows(one, change, ops, copies=copies)
         ]
         out = _as_parts(out, main, followers)
@@ -513,7 +512,7 @@ def with_synchronisation(candidates: list[Candidate], apis: list[ApiRow]) -> lis
         and (one.where.range, one.where.thread, one.where.phase)
         == (main.where.range, main.where.thread, main.where.phase)
         and "syncs" in CAUSES[one.cause].follows
-        and one.level in _SURE
+        and abs(one.judged.delta) > one.judged.half
         and abs(one.judged.delta) <= _AFTER_SYNC_NS * abs(after - before)
     ]
     counted = replace(main, count=(before, after), facts=main.with_facts(counted_calls=True))

@@ -300,7 +300,8 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     if not all((eligible & (side == one)).any() for one in sides):  # nothing but the start
         rest, start, eligible, judged = mine, np.zeros_like(mine), mine, False
     judged = judged and enough(eligible, np.zeros_like(mine))
-    typical = trimmed(every, eligible)
+    ranks = steps["rank"].to_numpy().astype(np.int64)
+    typical = trimmed(replace(every, run=every.run * (int(ranks.max(initial=0)) + 1) + ranks), eligible)
     options = _workloads(steps, mine)
     workload, klass = "none", options["none"]
     if len(sides) > 1:

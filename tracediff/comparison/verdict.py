@@ -136,13 +136,16 @@ def decide(
                 if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
                     continue
                 carried = _carried(one, judged, part, sure)
+                if not certain and basis == "rare":
+                    carried = carried or _rare_total(one)
                 if carried:
                     verdict = wanted[0] if carried > 0 else wanted[1]
                     return verdict, VerdictFacts(basis, one.steps.phase, carried)
     main = phases[0].steps.phase if phases else ""
     moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
     host = any(_only_host(one) for one in phases[:1])
-    if phases and (_same(measured.whole) or all(verdicts[one.steps.phase] == "no_change" for one in phases)):
+    quiet = all(verdicts[one.steps.phase] == "no_change" and _quiet(one) for one in phases)
+    if phases and (_same(measured.whole) or quiet):
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
     return "inconclusive", VerdictFacts("scatter", main, host=host, moved=moved)
 
@@ -165,6 +168,19 @@ def _carried(phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str]
         if (one.delta - one.half if total > 0 else -one.delta - one.half) <= -AGAINST * abs(total)
     ]
     return None if against else total
+
+
+def _rare_total(phase: PhaseCells) -> float | None:
+    """What rare steps add to a phase, of few runs, whose causes are too many to test."""
+    found = phase.tail.estimate
+    delta = float(found.delta[STEP])
+    few = min(phase.runs) <= FEW
+    return delta if few and found.p[STEP] < ALPHA and abs(delta) >= CARRIES * phase.step_ns else None
+
+
+def _quiet(phase: PhaseCells) -> bool:
+    """Whether rare steps, too, are about the same."""
+    return abs(float(phase.tail.estimate.delta[STEP])) <= 3 * SAME * phase.step_ns
 
 
 def _same(whole: Estimate) -> bool:
