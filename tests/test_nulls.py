@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 
 import polars as pl
 import pytest
 
-from benchmarks.scoreboard import Score, score
+from benchmarks import nulls
+from benchmarks.scoreboard import Found, Score, score
 from benchmarks.splits import HOST, Planted, compared, place_for, planted, program, sizes, splits, statements
 from tests.tiny import FIXTURES
 from tracediff.accounting.reduction import Reduction
@@ -85,3 +87,42 @@ def test_the_planted_sizes_are_in_the_intervals(scored):
 
 def test_the_verdict_is_that_of_the_planted_causes(scored):
     assert scored.verdict == scored.pair["verdict"] == "regressed"
+
+
+@pytest.mark.parametrize(
+    ("ns", "half", "met"),
+    [(114.0, 1.0, True), (116.0, 1.0, False), (116.0, 17.0, True), (-100.0, 1.0, False), (None, None, False)],
+)
+def test_a_size_is_met_within_15_percent_or_inside_the_interval(ns, half, met):
+    assert Found("host_work", "", 100.0, ns, half).met is met
+
+
+def test_few_runs_need_not_be_sure():
+    pair = {"verdict": "regressed"}
+    assert Score(pair, "likely_regressed", "", "", None, [], [], 3).right
+    assert not Score(pair, "likely_regressed", "", "", None, [], [], 4).right
+    assert Score({"verdict": "no_change"}, "inconclusive", "", "", None, [], [], 5).right
+    assert not Score({"verdict": "no_change"}, "improved", "", "", None, [], [], 5).right
+
+
+def test_splits_that_can_be_sure_are_counted_apart():
+    """Of two splits one has three runs a side, and says something; its interval does not hold 0, the other's does."""
+    phase = {"phase": "step", "step": 1000, "delta": 30, "half": 20, "detectable": 40}
+    sure = {"split": [[0, 1, 2], [3, 4, 5]], "sure": ["step regressed: +30"], "likely": [], "phases": [phase]}
+    few = {
+        "split": [[0], [1]],
+        "sure": [],
+        "likely": ["x"],
+        "phases": [{**phase, "half": 60, "detectable": 80}],
+    }
+    lines = nulls.tables({"some": {"runs": 6, "nulls": [sure, few], "power": []}})
+    assert "2 splits of 1 programs: 1 (50.0 %) have any sure statement" in lines[0]
+    assert "Of the 1 with 3 runs a side or more, 1 (100.0 %)" in lines[0]
+    assert "| some | 6 | 3v3 | 1 | 1 | 0 | step | 0 of 1 | 2.0 % | 4.0 % |" in lines
+    assert "| some | 6 | 1v1 | 1 | 0 | 1 | step | 1 of 1 | 6.0 % | 8.0 % |" in lines
+    assert "| some | step regressed | 1 |" in lines
+
+
+def test_the_page_shows_what_was_kept():
+    page = nulls.PAGE.read_text(encoding="utf-8")
+    assert "\n".join(nulls.tables(json.loads(nulls.KEPT.read_text(encoding="utf-8")))) in page
