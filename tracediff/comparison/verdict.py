@@ -1,7 +1,8 @@
 """The verdict of each phase and of the whole; report/phrases.py writes the sentences.
 
 | runs a side | a phase is called |
-| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03, own t test p < .05, 0.5 % of its step |
+| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03, own t test p < .05, 0.5 % of its step; phases
+  after the first need P <= .015, and are called likely up to .03 |
 | 3 | likely: p < .02 after Holm's correction for the phases |
 | 1 or 2 | likely: p < .05, the scatter of the steps and the usual scatter of runs added |
 
@@ -42,7 +43,7 @@ SAME = 0.01  # a delta within this part of the step, and an interval within thre
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
-JOINT, HOLM, ALPHA = 0.03, 0.02, 0.05
+JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
@@ -67,19 +68,22 @@ def judge_phases(measured: Measured) -> dict[str, Verdict]:
     corrected = holm([float(one.typical.estimate.p[STEP]) for one in judged])
     verdicts: dict[str, Verdict] = {one.steps.phase: "inconclusive" for one in measured.phases}
     for one, adjusted in zip(judged, corrected, strict=True):
-        verdicts[one.steps.phase] = _phase_verdict(one, joint.get(one.steps.phase, 1.0), adjusted)
+        verdicts[one.steps.phase] = _phase_verdict(
+            one, joint.get(one.steps.phase, 1.0), adjusted, main=one is in_order(judged)[0]
+        )
     return verdicts
 
 
-def _phase_verdict(one: PhaseCells, joint: float, adjusted: float) -> Verdict:
+def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool) -> Verdict:
     found, runs = one.typical.estimate, min(one.runs)
     delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
     if abs(delta) >= LEAST * one.step_ns:
         # so few pairs that dealing them out shows nothing are judged as three runs are, and sure where they are four or more
         passed = adjusted < HOLM if one.typical.dealt() is None else joint <= JOINT and p < ALPHA
-        if runs >= PERMUTE and passed:
+        # steps that users feel less are fewer and less alike: alone they decide only where that is far from chance
+        if runs >= PERMUTE and passed and (main or joint <= ALONE):
             return "regressed" if delta > 0 else "improved"
-        if (runs == FEW and passed) or (runs < FEW and p < ALPHA):
+        if (runs >= FEW and passed) or (runs < FEW and p < ALPHA):
             return "likely_regressed" if delta > 0 else "likely_improved"
     limit = SAME * one.step_ns
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
