@@ -209,7 +209,9 @@ def test_reports(comparison, tmp_path):
 
 
 def test_a_representation_in_one_line(comparison):
-    assert repr(comparison).startswith("<Comparison: likely_regressed; ") and "\n" not in repr(comparison)
+    assert repr(comparison).startswith(f"<Comparison: {comparison.verdict}; ") and "\n" not in repr(
+        comparison
+    )
 
 
 def test_a_bundle_stands_alone():

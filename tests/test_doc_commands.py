@@ -56,18 +56,22 @@ def test_the_page_of_the_command_line_is_current():
     assert PAGE.read_text(encoding="utf-8") == render()
 
 
-@pytest.mark.parametrize(
-    ("candidate", "verdict", "first"),
-    [
-        ("graph_a/graph_a3", "inconclusive", ("launch_api", 61.1, "within_noise")),
-        ("graph_gc/graph_gc", "likely_regressed", ("gc", 12764.2, "likely")),
-        ("graph_fused/graph_fused_1", "inconclusive", ("kernel_fused", -20.4, "exact")),
-    ],
-)
-def test_what_the_comparison_with_other_tools_says_of_this_one(candidate, verdict, first):
-    """docs/comparison.md states these: one program against itself, garbage collection, two GEMMs fused."""
+def _demo(candidate: str):
     demo = ROOT / "fixtures" / "demo"
-    result = tracediff.compare(demo / "graph_a/graph_a1.sqlite.xz", demo / f"{candidate}.sqlite.xz").result
-    finding = result.findings[0]
-    assert result.verdict == verdict
-    assert (finding.cause, round(finding.delta_ns / 1e3, 1), finding.level) == first
+    return tracediff.compare(demo / "graph_a/graph_a1.sqlite.xz", demo / f"{candidate}.sqlite.xz").result
+
+
+def test_what_the_comparison_with_other_tools_says_of_this_one():
+    """docs/comparison.md states these: one program against itself, garbage collection, two GEMMs fused."""
+    assert _demo("graph_a/graph_a3").verdict == "inconclusive"
+    collecting = _demo("graph_gc/graph_gc")
+    first = collecting.findings[0]
+    (rare,) = first.phases
+    assert (collecting.verdict, first.cause, first.where.range) == ("likely_regressed", "gc", "_schedule")
+    assert round((first.delta_ns + rare.delta_ns) / 1e6, 1) == 13.2
+    (row,) = [
+        one
+        for one in _demo("graph_fused/graph_fused_1").kernels
+        if one.match == "fused" and round(one.baseline.count_per_step) == 16
+    ]
+    assert round(row.candidate.count_per_step) == 8 and round(row.delta_ns / 1e3) == -20

@@ -20,39 +20,30 @@ def result():
     return lambda one, other: compare(sides[one], sides[other])
 
 
-def test_a_collection_every_fifth_step_is_not_in_every_step(result):
-    found = result("graph_a1", "graph_gc")
-    assert "It is not in every step: the median generation step changed by" in found.verdict_reason
-
-
-def test_two_milliseconds_in_every_step_are(result):
-    found = result("graph_a1", "graph_sleep")
-    assert found.verdict == "likely_regressed"
-    assert "not in every step" not in found.verdict_reason
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "said"), [("eager_a1", "graph_a1", "0 -> 100 %"), ("graph_a1", "eager_a1", "100 -> 0 %")]
-)
-def test_another_way_of_launching_is_named(result, one, other, said):
-    found = result(one, other)
-    assert (
-        f"({said} of them)" in found.verdict_reason
-        and "Kernels launched by CUDA graphs:" not in found.verdict_reason
-    )
-
-
 @pytest.mark.parametrize(("one", "other"), [("eager_a1", "graph_a1"), ("graph_a1", "eager_a1")])
-def test_graphs_lead_and_gather_what_comes_of_them(result, one, other):
+def test_another_way_of_launching_is_named(result, one, other):
+    """Where findings come of it, the verdict has them and their sum; else that the launches changed."""
     found = result(one, other)
-    group = [finding for finding in found.findings if "CUDA graphs" in finding.note]
-    assert [finding.rank for finding in group] == list(range(1, len(group) + 1)) and len(group) > 3
-    assert {finding.where.range for finding in group} == {"[Executor] _forward_step"}
-    together = sum(finding.delta_ns for finding in group) / 1e3
-    assert f"{together:+,.1f} us in {len(group)} findings" in found.verdict_reason
-    assert abs(together) > 0.9 * abs(found.step.delta_ns) / 1e3
-    now = "CUDA graphs launch the kernels now" if other == "graph_a1" else "CUDA graphs no longer launch"
-    assert found.verdict_reason.index(now) < found.verdict_reason.index("Largest part:")
+    facts, launch = found.verdict_facts, found.launch
+    # mixed steps launch their kernels one by one
+    shares = sorted([launch.baseline.graph_coverage, launch.candidate.graph_coverage])
+    assert shares[0] == 0 and 0.9 < shares[1] < 1
+    assert facts.graph_coverage is (facts.relaunched is None)
+    if facts.relaunched:
+        group = [finding for finding in found.findings if finding.facts.relaunched]
+        assert [finding.rank for finding in group] == list(range(1, len(group) + 1))
+        assert {finding.where.range for finding in group} == {"[Executor] _forward_step"}
+        assert facts.relaunched.findings == len(group)
+        assert facts.relaunched.delta_ns == pytest.approx(sum(finding.delta_ns for finding in group))
+
+
+def test_graphs_lead_and_gather_what_comes_of_them(compared):
+    found = compared(("eager_a1", "eager_a2"), ("graph_a1", "graph_a2", "graph_a3"))
+    assert found.verdict == "likely_improved" and found.verdict_facts.relaunched is not None
+    assert found.findings[0].facts.relaunched
+    assert {"launch_api", "host_work"} <= {one.cause for one in found.findings if one.facts.relaunched}
+    assert found.verdict_facts.relaunched.delta_ns < -1_000_000
+    assert "because CUDA graphs launch the kernels now" in found.headline.text
 
 
 def test_nothing_is_gathered_where_nothing_moved(result):

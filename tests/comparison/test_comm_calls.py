@@ -125,8 +125,8 @@ def test_calls_bytes_and_host_time_of_a_step_on_both_sides(tmp_path):
     result = compare(one, other)
     (row,) = result.system.comm_calls
     assert (row.library, row.call, row.thread) == ("MPI", MPI, "executor")
-    assert (row.baseline_count, row.candidate_count) == (1, 3)
-    assert (row.baseline_bytes, row.candidate_bytes) == (1000, 3000)
+    assert (row.baseline_count, row.candidate_count) == pytest.approx((1, 3))
+    assert (row.baseline_bytes, row.candidate_bytes) == pytest.approx((1000, 3000))
     assert (row.baseline_ns, row.candidate_ns) == (pytest.approx(19_500), pytest.approx(58_500))
     (work,) = [part for part in result.system.host_work if part.kind == "mpi_call"]
     assert (work.range, work.call, work.baseline_off_cpu_ns) == ("_schedule", MPI, None)
@@ -154,7 +154,8 @@ def test_a_side_without_them_is_not_captured_and_said(tmp_path):
 def test_one_side_shows_them(tmp_path):
     report = show(side("one", stepping(3), tmp_path))
     (call,) = report.system.comm_calls
-    assert (call.library, call.call, call.baseline_count, call.baseline_bytes) == ("MPI", MPI, 3, 3000)
+    assert (call.library, call.call) == ("MPI", MPI)
+    assert (call.baseline_count, call.baseline_bytes) == pytest.approx((3, 3000))
     assert call.baseline_ns == pytest.approx(58_500)
     ((kind, ns),) = [(row.kind, row.baseline_ns) for row in report.system.host_work if row.call == MPI]
     assert kind == "mpi_call" and ns == pytest.approx(58_500)
@@ -187,10 +188,10 @@ def test_one_side_shows_os_calls_switches_and_memory(tmp_path):
         trace.memory(at + 20 * US, 512).memory(at + 30 * US, 512, freed=True)
     report = show(side("one", trace, tmp_path))
     (call,) = report.system.os_calls
-    assert (call.call, call.baseline_count) == ("read", 1)
+    assert (call.call, call.baseline_count) == ("read", pytest.approx(1))
     assert call.baseline_ns == pytest.approx(10 * US)
     (off,) = report.system.off_cpu
-    assert (off.baseline_count, off.baseline_ns) == (1, pytest.approx(6 * US))
+    assert (off.baseline_count, off.baseline_ns) == pytest.approx((1, 6 * US))
     ((ns, off_ns),) = [
         (row.baseline_ns, row.baseline_off_cpu_ns) for row in report.system.host_work if row.call == "read"
     ]

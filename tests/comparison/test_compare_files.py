@@ -166,16 +166,19 @@ def test_another_mix_of_batches_is_no_change_of_speed(tmp_path):
     assert strata["4"].baseline_ns == pytest.approx(2_000_000 / 12)
     assert strata["4"].candidate_ns == pytest.approx(200_000)
     assert strata["8"].delta_ns == pytest.approx(0, abs=1e-6)
-    # at the baseline's mix (12 : 4) the delta is 12/16 of 33.33 us
-    assert result.step.delta_ns == pytest.approx(0.75 * (200_000 - 2_000_000 / 12))
+    # The first of the 16 steps is the start, equal on both sides. Of the 15 others, the typical ones are all but the fastest, 150,
+    # and the slowest, the last of 8 requests: few 10 + 3 of 4 and 8 requests, many 2 + 11. Overlap weights of the two workloads:
+    # 10 * 2 / 12 to 3 * 11 / 14. Means of 4 requests without the start: (10 * 150 + 350) / 11 and (2 * 150 + 350) / 3
+    four = (20 / 12) / (20 / 12 + 33 / 14)
+    assert strata["4"].weight == pytest.approx((15 * four + 1) / 16)
+    delta = 15 / 16 * four * (650_000 / 3 - 1_850_000 / 11)
+    assert result.step.delta_ns == pytest.approx(delta)
     # raw means: few (2000 + 1400) / 16 = 212.5 us, many (800 + 4200) / 16 = 312.5 us
     assert (result.mix.baseline_raw_ns, result.mix.candidate_raw_ns) == pytest.approx((212_500, 312_500))
-    # Kitagawa: shares of 4 requests 0.75 -> 0.25, of 8 0.25 -> 0.75; means of both sides (183.33, 350)
-    mix = -0.5 * (166_666.67 + 200_000) / 2 + 0.5 * 350_000
-    assert result.mix.batch_mix_ns == pytest.approx(mix, abs=1)
-    assert result.mix.batch_mix_ns + result.mix.speed_ns == pytest.approx(100_000)
+    # what is not in the means of equal workload is the mix
+    assert (result.mix.speed_ns, result.mix.batch_mix_ns) == pytest.approx((delta, 100_000 - delta))
     (finding,) = [one for one in result.findings if one.cause == "batch_mix"]
-    assert finding.delta_ns == pytest.approx(mix, abs=1) and finding.share is None
+    assert finding.delta_ns == pytest.approx(100_000 - delta) and finding.share is None
     assert result.verdict != "regressed"
 
 
@@ -183,8 +186,8 @@ def test_no_steps_of_like_workload(tmp_path):
     small, large = (
         runs_of(tmp_path, name, (100,), gen=gen, jitter_us=0) for name, gen in (("s", 4), ("l", 64))
     )
-    result = compare(small, large)  # one phase on both sides: pooled by phase, and said
-    assert [row.level for row in result.strata if row.compared] == ["phase"]
+    result = compare(small, large)  # one phase on both sides: compared as such, and said
+    assert [(row.gen_reqs, row.compared) for row in result.strata] == [("4", True), ("64", True)]
     assert "coarse-strata" in [note.slug for note in result.warnings]
     with pytest.raises(TracediffError) as raised:
         compare(small, contexts(tmp_path))

@@ -80,11 +80,18 @@ def test_numbers_of_a_finding_agree_with_each_other(pair, compared):
         assert bool(one.next) == (advised and result.verdict != "not_comparable"), one.title
         if one.share is None:
             continue
-        assert one.delta_ns == pytest.approx(one.candidate_ns - one.baseline_ns, abs=1e-6)
-        assert one.share == pytest.approx(one.delta_ns / result.step.delta_ns)
+        (phase,) = [phase for phase in result.phases if phase.phase == one.where.phase]
+        changed = phase.typical if one.part == "typical" else phase.tail
+        if one.where.rank is None:  # else it is of that rank, and the phase of the mean one
+            assert one.delta_ns + one.host_speed_ns == pytest.approx(
+                one.candidate_ns - one.baseline_ns, abs=1e-6
+            )
+            assert one.share == pytest.approx(one.delta_ns / changed.delta_ns)
         assert one.ci_low_ns <= one.delta_ns <= one.ci_high_ns
-        assert one.evidence.runs_baseline_ns == pytest.approx([one.baseline_ns])
-        assert one.evidence.runs_candidate_ns == pytest.approx([one.candidate_ns])
+        # one run a side, each as if its host had the speed of both sides' middle
+        (before,), (after,) = one.evidence.runs_baseline_ns, one.evidence.runs_candidate_ns
+        assert after - before == pytest.approx(one.delta_ns)
+        assert after + before == pytest.approx(one.candidate_ns + one.baseline_ns)
 
 
 # Names taken from a trace into SQL

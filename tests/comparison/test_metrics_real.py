@@ -52,8 +52,8 @@ class Recorded:
             (metric, self.gpu),
         ).fetchall()
 
-    def steps(self) -> list[tuple[int, int]]:
-        """From first work to first work, of steps without context requests; the last label has no end."""
+    def steps(self, *, generation: bool = False) -> list[tuple[int, int]]:
+        """From first work to first work, of all steps or those without context requests; the last label has no end."""
         labels = sorted(
             (start, bool(int(found[1])))
             for start, text in self.db.execute(
@@ -75,7 +75,7 @@ class Recorded:
             if step >= 0:
                 firsts[step] = min(firsts[step], began)
         ends = zip(firsts, firsts[1:], labels, strict=False)
-        return [(int(start), int(end)) for start, end, (_, context) in ends if not context]
+        return [(int(start), int(end)) for start, end, (_, context) in ends if not (generation and context)]
 
     def parts(self, metric: str) -> dict[str, list[int]]:
         """Samples of the steps: all, those in kernels for 95 % of the time around them, those with 5 % of any work."""
@@ -146,8 +146,9 @@ def rows_of(result) -> dict:
 def test_steps_are_those_of_a_plain_loop(opened, name):
     reduction, recorded, _ = opened(name)
     periods = reduction.periods.filter(reduction.periods["phase"] == "generation").sort("start_ns")
-    assert periods.select("start_ns", "end_ns").rows() == recorded.steps()
-    assert len(recorded.steps()) == (99 if name == "metrics_steps" else 29)
+    steps = recorded.steps(generation=True)
+    assert periods.select("start_ns", "end_ns").rows() == steps
+    assert len(steps) == (99 if name == "metrics_steps" else 29)
 
 
 @pytest.mark.parametrize("metric", [SMS, DRAM, CLOCK, ENGINE])
@@ -162,7 +163,7 @@ def test_means_of_both_sides(opened, compared, pair, metric):
         assert (counted.busy_samples, counted.idle_samples, counted.refused_samples) == (
             len(wanted["busy"]), len(wanted["idle"]), 0,
         )  # fmt: skip
-        assert counted.samples_per_step == pytest.approx(len(wanted["steps"]) / 29)
+        assert counted.samples_per_step == pytest.approx(len(wanted["steps"]) / 30)
         for part, values in wanted.items():
             mean = getattr(getattr(row, part), side)
             if len(values) < 20:
@@ -178,7 +179,7 @@ def test_what_was_planted_is_in_the_metrics(opened, compared):
     attention = []
     for name in ("metrics_plain", "metrics_slow"):
         recorded = opened(name)[1]
-        within = recorded.steps()
+        within = recorded.steps(generation=True)
         found = [
             end - start
             for start, end in recorded.db.execute(
@@ -192,9 +193,10 @@ def test_what_was_planted_is_in_the_metrics(opened, compared):
         attention.append(sum(found) / 29)
     first = result.findings[0]
     assert first.where.kernel.startswith("cudnn_generated_fort_native_sdpa_sm8")  # shortened in the middle
-    # time that two kernels share is divided between them: some nanoseconds of a step
-    assert (first.baseline_ns, first.candidate_ns) == pytest.approx(tuple(attention), rel=1e-4)
-    assert first.delta_ns > 0.9 * result.step.delta_ns > 0.9 * 150_000
+    # the typical steps are not all: the slowest and fastest tenth is left out
+    assert (first.baseline_ns, first.candidate_ns) == pytest.approx(tuple(attention), rel=0.01)
+    assert first.delta_ns == pytest.approx(attention[1] - attention[0], rel=0.01)
+    assert first.delta_ns > 150_000
     rows = rows_of(result)
     assert rows[DRAM].steps.delta > 5 and rows[DRAM].busy.delta > 5  # percent of the peak
     assert (
@@ -213,7 +215,9 @@ def test_collections_leave_the_gpu_idle(opened, compared):
     result = compared("metrics_plain", "metrics_gc")
     first = result.findings[0]
     assert (first.cause, first.where.range) == ("host_work", "_schedule")
-    assert 0.85 * 6 * 4_879_691 / 29 < first.delta_ns < 6 * 4_879_691 / 29
+    rare = sum(one.delta_ns for one in first.phases if one.phase == "generation")
+    together = first.delta_ns + rare + first.host_speed_ns  # of the 28 steps after the first
+    assert 0.85 * 6 * 4_879_691 / 29 < together < 6 * 4_879_691 / 28
     rows = rows_of(result)
     assert rows[SMS].candidate.idle_samples > 200 > 20 > rows[SMS].baseline.idle_samples
     assert rows[SMS].idle.candidate < 1 and rows[SMS].steps.candidate < 0.6 * rows[SMS].steps.baseline

@@ -136,10 +136,12 @@ def test_both_sides_in_every_report(tmp_path):
     (row,) = result.system.payloads
     assert (row.range, row.thread, row.delta_mean) == ("forward", "executor", 32)
     assert (row.baseline.mean, row.baseline.min, row.baseline.max) == (33, 32, 34)
-    assert (row.candidate.count_per_step, row.candidate.sum_per_step, row.candidate.mean) == (2, 130, 65)
+    assert (row.candidate.count_per_step, row.candidate.sum_per_step, row.candidate.mean) == pytest.approx(
+        (2, 130, 65)
+    )
     (call,) = result.system.comm_calls
-    assert (call.baseline_bytes, call.candidate_bytes) == (2000, 6000)
-    assert (call.baseline_bytes_per_call, call.candidate_bytes_per_call) == (1000, 3000)
+    assert (call.baseline_bytes, call.candidate_bytes) == pytest.approx((2000, 6000))
+    assert (call.baseline_bytes_per_call, call.candidate_bytes_per_call) == pytest.approx((1000, 3000))
     text = terminal(render_terminal, result)
     assert "33 (32 to 34), 2 per step -> 65 (64 to 66), 2 per step" in text
     assert (
@@ -164,7 +166,7 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
 def test_one_side_shows_them(tmp_path):
     report = show(side("a", stepping(32, 1000), tmp_path))
     (row,) = report.system.payloads
-    assert (row.range, row.baseline.mean, row.baseline.sum_per_step) == ("forward", 33, 66)
+    assert (row.range, row.baseline.mean, row.baseline.sum_per_step) == ("forward", 33, pytest.approx(66))
     assert "33 (32 to 34), 2 per step" in terminal(render_show_terminal, report)
     markdown = render_show_markdown(report)
     assert (

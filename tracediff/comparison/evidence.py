@@ -22,10 +22,6 @@ WHERE s.value IN ({names})
 GROUP BY 1, 2, 3, 4 ORDER BY launches DESC;"""
 _COPIES = """SELECT copyKind, count(*) AS copies, sum(bytes) AS bytes, sum("end" - start) AS ns
 FROM CUPTI_ACTIVITY_KIND_MEMCPY GROUP BY copyKind ORDER BY ns DESC;"""
-_WINDOW = """SELECT n.start, n."end", coalesce(n.text, s.value) AS label
-FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
-WHERE n.start BETWEEN {start} AND {end} AND n."end" IS NOT NULL
-ORDER BY n.start;"""
 LABELS = """SELECT coalesce(n.text, s.value) AS label, count(*) AS steps
 FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
 WHERE coalesce(n.text, s.value) LIKE '%_forward_step%'
@@ -61,8 +57,3 @@ def range_sql(place: str) -> str:
     if place == STEP_PLACE:  # labels of several generations are called so
         pattern = f"%{pattern}%"
     return _RANGES.format(test=f"LIKE {quoted(pattern)} ESCAPE '\\'")
-
-
-def window_sql(start_ns: int, end_ns: int) -> str:
-    """The ranges that begin in a window of the trace's time."""
-    return _WINDOW.format(start=start_ns, end=end_ns)

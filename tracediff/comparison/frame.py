@@ -34,7 +34,6 @@ from tracediff.stats.workload import (
 from tracediff.trace.workloads import IRREGULAR
 
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
-_UNKNOWN = 0.25  # of a phase's time: what it may vary from run to run where its steps are too few to say
 
 
 class Values(NamedTuple):
