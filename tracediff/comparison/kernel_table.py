@@ -128,9 +128,9 @@ def _certain(
             for number, key in enumerate(groups.tolist())
             if key % 2 == 0 and key + 1 in set(groups.tolist())
         ]
-        if not both:
+        one, other = (np.array([pair[at] for pair in both], np.intp) for at in (0, 1))
+        if min(steps[one].sum(), steps[other].sum()) < _LEAST_STEPS:
             continue
-        one, other = (np.array([pair[at] for pair in both]) for at in (0, 1))
         if apart:
             found = (most[one] < least[other]) | (most[other] < least[one])
         else:

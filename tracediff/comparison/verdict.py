@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (
@@ -308,13 +309,15 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[
 
 _ODD = 6.0  # robust standard deviations from the other runs of its side
 _ODD_PART = 0.03  # of the step, at least
-_LEAST_LEFT = 4  # runs of a side, without the one that is left out
+_ODD_SPEED = 0.4  # log ratio: a host half as fast again is no longer taken out by a slope
+_LEAST_LEFT = 4  # runs of a side that stay for each one that is left out
 
 
 def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
     """Runs whose typical step, in the phase that users feel first, lies apart from the others of their side: (side, run) -> what is odd.
 
-    The speed of its host is taken out before. One run of a side at most: with two, nobody can say which runs are odd.
+    The speed of its host is taken out before, where that is not far off itself. One run of five at most: with more, nobody can say
+    which are odd.
     """
     judged = in_order([one for one in measured.phases if one.steps.judged])
     if not judged:
@@ -327,26 +330,35 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
         own = values[side]
         if len(own) <= _LEAST_LEFT:
             continue
-        apart = own - np.array([np.median(np.delete(own, run, axis=0), axis=0) for run in range(len(own))])
-        far = np.flatnonzero(np.abs(apart[:, STEP]) > max(_ODD * spread, _ODD_PART * one.step_ns))
-        if len(far) != 1:
+        apart, slower = _from_others(own), np.zeros(len(own))
+        if speed is not None:
+            slower = _from_others(speed[side][:, None])[:, 0]
+        far = np.abs(apart[:, STEP]) > max(_ODD * spread, _ODD_PART * one.step_ns)
+        far |= np.abs(slower) > _ODD_SPEED
+        if far.sum() > len(own) // (_LEAST_LEFT + 1):
             continue
-        run = int(far[0])
-        sign = np.sign(apart[run, STEP])
-        most = max(CATEGORIES, key=lambda category: apart[run, measured.layout.categories[category]] * sign)
-        number = int(one.run_numbers[side][run])
-        found[side, number] = OddRun(
-            SIDES[side],
-            measured.sides[side].runs[number].name,
-            float(apart[run, STEP]),
-            most,
-            float(apart[run, measured.layout.categories[most]]),
-            None
-            if speed is None
-            else math.exp(float(speed[side][run] - np.median(np.delete(speed[side], run)))),
-            left_out=True,
-        )
+        for run in np.flatnonzero(far).tolist():
+            sign = np.sign(apart[run, STEP])
+            cells = measured.layout.categories
+            most = max(CATEGORIES, key=lambda name, run=run, sign=sign: apart[run, cells[name]] * sign)  # type: ignore[misc]
+            number = int(one.run_numbers[side][run])
+            found[side, number] = OddRun(
+                SIDES[side],
+                measured.sides[side].runs[number].name,
+                float(apart[run, STEP]),
+                most,
+                float(apart[run, cells[most]]),
+                None if speed is None else math.exp(float(slower[run])),
+                left_out=True,
+            )
     return found
+
+
+def _from_others(values: Floats) -> Floats:
+    """How far each run is from the median of the others, (runs, cells)."""
+    return values - np.array(
+        [np.median(np.delete(values, run, axis=0), axis=0) for run in range(len(values))]
+    )
 
 
 def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, Verdict]) -> list[Phase]:
