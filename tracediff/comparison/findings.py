@@ -117,7 +117,9 @@ def find(
     ]
     candidates = with_consequences(with_synchronisation(candidates, launch.apis))
     candidates = [
-        one for one in candidates if _material(one.judged) or any(part.follows for part in one.parts)
+        one
+        for one in candidates
+        if _material(one.judged) or any(part.follows for part in one.parts) or _cancels(one)
     ]
     candidates = sorted(_merged(candidates, facts.phase), key=_order)
     findings = [_finding(one, measured) for one in candidates[:_MOST]]
@@ -129,6 +131,12 @@ def find(
 
 def _material(one: Judgement) -> bool:
     return abs(one.delta) >= MATERIAL * one.phase.step_ns
+
+
+def _cancels(one: Candidate) -> bool:
+    """Whether counted kernels change by much more than their sum says."""
+    least = MATERIAL * one.judged.phase.step_ns
+    return one.level == "exact" and any(abs(part.delta_ns) >= least for part in one.parts)
 
 
 def _order(one: Candidate) -> tuple[float, float, str, str]:
@@ -149,7 +157,11 @@ def _merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     out = []
     for group in by_place.values():
         group.sort(key=_order)
-        own = [one for one in group if one.judged.phase.steps.phase == first and one.explained > 0]
+        own = [
+            one
+            for one in group
+            if one.judged.phase.steps.phase == first and (one.explained > 0 or one.level in _SURE)
+        ]
         lead = (own or group)[0]
         rest = [
             PhaseDelta(

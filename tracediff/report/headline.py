@@ -10,7 +10,7 @@ from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Ve
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.report import units, words
 from tracediff.report.causes import CAUSES
-from tracediff.report.titles import named, part_named, run_name
+from tracediff.report.titles import joined, named, run_name, spoken
 
 SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
 HOST_SPEED = 0.03  # a host that is so much slower or faster is named
@@ -19,7 +19,9 @@ _SURE = (*_CERTAIN, "likely")
 _AGAINST = 0.25  # of a change: what goes the other way with this size is named
 WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence even where the step did not change
 ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
+_SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
+_FIRST = ("generation", "step")  # phases that users feel before the others
 
 
 def headline(result: Result) -> Headline:
@@ -68,8 +70,15 @@ def reason(result: Result) -> str:
     phase, cause = lead(result), _cause(result)
     said = []
     if facts.basis in ("phase", "part", "rare"):
+        if phase:
+            said.append(_felt_first(result, phase))
         if cause and facts.relaunched is None:
-            said += [_against(result, cause), _held(result, cause), *_elsewhere(result, cause)]
+            said += [
+                _against(result, cause),
+                _themselves(cause),
+                _held(result, cause),
+                *_elsewhere(result, cause),
+            ]
         if facts.graph_coverage:
             said.append(f"{relaunched(result.launch)} ({graph_share(result.launch)} of them).")
         if facts.basis != "rare" and phase:
@@ -107,10 +116,12 @@ def relaunched(launch: Launch) -> str:
 
 
 def detectable(phase: Phase | None) -> str:
-    """The smallest change that these runs can show, in percent; empty where it is not known."""
+    """The smallest change that these runs can show, in percent, a time beyond 100 %; empty where it is not known."""
     typical = phase.typical if phase else None
     if typical is None or not typical.detectable_ns or not typical.baseline_ns:
         return ""
+    if typical.detectable_ns > typical.baseline_ns:
+        return units.prose([typical.detectable_ns]).size(typical.detectable_ns)
     return f"{100 * typical.detectable_ns / typical.baseline_ns:.1f} %"
 
 
@@ -120,13 +131,13 @@ def detectable(phase: Phase | None) -> str:
 def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
     delta, base = _typical(phase)
     prose = units.prose([delta])
-    text = f": {_change(delta, base, prose)} {per_step(result, phase.phase)}"
+    text = f": {_change(delta, base, prose, _half(phase))} {per_step(result, phase.phase)}"
     facts = result.verdict_facts
     if facts.relaunched is not None:
         return (
             f"{text}, {_of_it(facts.relaunched.delta_ns, delta, prose)} because {relaunched(result.launch)}"
         )
-    if cause is None or cause.delta_ns * delta < 0:
+    if cause is None or _time(cause) * delta < 0:
         rows = [one for one in _rows(result, phase.phase, "typical") if one.delta_ns * delta > 0]
         largest = max(rows, key=lambda one: abs(one.delta_ns), default=None)
         return f"{text}, no cause of it is certain" + (f"; {_largest(largest, prose)}" if largest else "")
@@ -136,29 +147,51 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
 def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
     """What part of a change a cause is, what goes the other way, and a larger estimate that is not certain."""
     rows = _rows(result, phase, cause.part)
-    hedge = f"{'likely ' if cause.level == 'likely' and result.verdict in ('regressed', 'improved') else ''}"
-    share = cause.share
+    size = _time(cause)
+    share = size / total if total else 0.0
+    verdict = result.verdict in ("regressed", "improved")
+    doubt = _mostly_doubtful(cause) or (cause.level == "likely" and verdict)
+    hedge = "likely " if doubt and verdict else ""
+    of = ""
     if cause.where.rank is not None:  # the size is of that rank, the total of all
-        text = f"; {hedge}{_named(cause, prose)} on rank {cause.where.rank}: {prose.signed(cause.delta_ns)}"
-    elif share is not None and 0 < share <= 1.15:
-        text = f", {hedge}{_of_it(cause.delta_ns, total, prose, share)} {_named(cause, prose)}"
+        text = f"; {hedge}{_named(cause, prose)} on rank {cause.where.rank}: {prose.signed(size)}"
+    elif share <= 1.15:
+        text = f", {hedge}{_of_it(size, total, prose, sure=not _mostly_doubtful(cause))} from {_named(cause, prose)}"
+        of = _second(rows, cause, total, prose, _CERTAIN if verdict else _SURE) if share <= 0.5 else ""
     else:
-        text = f"; {hedge}{_named(cause, prose)}: {prose.signed(cause.delta_ns)}"
+        text = f"; {hedge}{_named(cause, prose)} alone: {prose.signed(size)}"
+    text += of
     against = [
         one
         for one in rows
-        if one.level in _SURE and one.delta_ns * total < 0 and abs(one.delta_ns) >= _AGAINST * abs(total)
+        if one.level in _SURE and _time(one) * total < 0 and abs(_time(one)) >= _AGAINST * abs(total)
     ]
     if against:
-        together = math.fsum(one.delta_ns for one in against)
-        more = f" and {len(against) - 1} more go" if len(against) > 1 else " goes"
-        text += f", while {_named(against[0], prose)}{more} the other way ({prose.signed(together)})"
+        together = math.fsum(_time(one) for one in against)
+        more = f" and {len(against) - 1} more" if len(against) > 1 else ""
+        go = "go" if more or _plural(against[0]) else "goes"
+        text += f", while {_named(against[0], prose)}{more} {go} the other way ({prose.signed(together)})"
     unsure = max(
         (one for one in rows if one.level == "within_noise"), key=lambda one: abs(one.delta_ns), default=None
     )
-    if unsure and abs(unsure.delta_ns) > abs(cause.delta_ns):
+    if unsure and abs(unsure.delta_ns) > abs(size):
         text += f"; {_largest(unsure, prose)}"
     return text
+
+
+def _second(
+    rows: list[Finding], cause: Finding, total: float, prose: units.Prose, levels: tuple[str, ...]
+) -> str:
+    """The next sure cause of a change of which the first explains less than half."""
+    along = [
+        one
+        for one in rows
+        if one.level in levels and one is not cause and one.where.rank is None and _time(one) * total > 0
+    ]
+    one = max(along, key=lambda row: abs(_time(row)), default=None)
+    if one is None or abs(_time(one)) < 0.1 * abs(total):
+        return ""
+    return f", {prose.size(_time(one))} from {_named(one, prose)}"
 
 
 def _largest(one: Finding, prose: units.Prose) -> str:
@@ -171,36 +204,49 @@ def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
     carried = result.verdict_facts.carried_ns or 0.0
     prose = units.prose([carried, delta, half])
     per = per_step(result, phase.phase)
-    if cause and abs(cause.delta_ns - carried) <= 0.15 * abs(carried):
-        text = f": {_named(cause, prose)} {_change(cause.delta_ns, base, prose)} {per}"
+    if cause and abs(_time(cause) - carried) <= 0.15 * abs(carried):
+        text = f" by {_named(cause, prose)}: {_change(_time(cause), base, prose)} {per}"
     else:
         text = f": certain causes add up to {_change(carried, base, prose)} {per}"
-        text += f", {_of_it(cause.delta_ns, carried, prose)} {_named(cause, prose)}" if cause else ""
+        text += f", {_of_it(_time(cause), carried, prose)} from {_named(cause, prose)}" if cause else ""
     return f"{text}; the total, {prose.signed(delta)} ± {prose.size(half)}, is too noisy to show it"
 
 
 def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
     carried = result.verdict_facts.carried_ns or 0.0
     prose = units.prose([carried])
-    unchanged = {"no_change": "the typical step is unchanged"}.get(
-        str(phase.verdict), "the typical step is within noise"
-    )
-    steps = "steps" if phase.phase == "step" else f"{phase.phase} steps"
-    text = " in rare steps: "
-    rare = cause.facts.rare if cause else None
-    if cause and rare:
-        some, of = rare.candidate_steps, rare.candidate_of
-        if rare.baseline_steps > rare.candidate_steps:
-            some, of = rare.baseline_steps, rare.baseline_of
-            text += f"{_often(rare.candidate_steps)} of about {of:.0f} {steps} per run have"
-            before = f"{_often(some)} before"
-        else:
-            text += f"{_often(some)} of about {of:.0f} {steps} per run have"
-            before = f"{_often(rare.baseline_steps)} before"
-        text += f" {_named(cause, prose)}, {before}; "
-    elif cause:
-        text += f"{_named(cause, prose)}; "
-    return f"{text}{prose.signed(carried)} per mean step, {unchanged}"
+    text = f" in rare steps: {prose.signed(carried)} per mean step"
+    if cause:
+        text += (
+            f", {_of_it(_time(cause), carried, prose)} from {_named(cause, prose)}{_in_steps(phase, cause)}"
+        )
+    else:
+        rows = [one for one in _rows(result, phase.phase, "tail") if one.delta_ns * carried > 0]
+        one = max(rows, key=lambda row: abs(row.delta_ns), default=None)
+        text += ", no cause of it is certain"
+        if one:
+            text += f"; the largest estimate is {_named(one, prose)} ({prose.signed(one.delta_ns)})"
+            text += _in_steps(phase, one).replace(" (", ", ").removesuffix(")")
+    return f"{text}; the typical {_step(phase)} {'is unchanged' if _unchanged(phase) else 'does not change beyond noise'}"
+
+
+def _in_steps(phase: Phase, cause: Finding) -> str:
+    """` (in 5 of about 70 generation steps per run, none before)`: how many steps have far more of the cause than usual."""
+    rare = cause.facts.rare
+    if rare is None:
+        return ""
+    place = "in" if cause.cause in ("gc", "gil_wait") else "long in"
+    before, after = _often(rare.baseline_steps), _often(rare.candidate_steps)
+    return f" ({place} {after} of about {rare.candidate_of:.0f} {_step(phase)}s per run, {before} before)"
+
+
+def _step(phase: Phase) -> str:
+    return "step" if phase.phase == "step" else f"{phase.phase} step"
+
+
+def _unchanged(phase: Phase) -> bool:
+    """Whether the typical step is known to be about the same."""
+    return phase.verdict == "no_change" and _half(phase) <= _SAME * _typical(phase)[1]
 
 
 def _often(count: float) -> str:
@@ -216,10 +262,7 @@ def _worth_a_headline(result: Result) -> Finding | None:
     base = {one.phase: _typical(one)[1] for one in result.phases}
     for one in result.findings:
         if one.level in _CERTAIN and one.cause != "batch_mix":
-            largest = max(
-                abs(part) for part in (one.delta_ns, *(row.delta_ns for row in one.parts if not row.follows))
-            )
-            return one if largest >= WORTH * base.get(one.where.phase or "", math.inf) else None
+            return one if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf) else None
     return None
 
 
@@ -228,7 +271,13 @@ def _yet(result: Result) -> str:
     if one is None:
         return ""
     prose = units.prose([one.delta_ns, *(row.delta_ns for row in one.parts)])
-    return f"; certain is {_named(one, prose)}: {prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
+    per = per_step(result, one.where.phase or "")
+    net = _net(one, prose)
+    return (
+        f"; certain: {named(one)} {net} {per}"
+        if net
+        else f"; certain: {named(one)} {prose.signed(one.delta_ns)} {per}"
+    )
 
 
 def _scatter(result: Result, phase: Phase) -> str:
@@ -255,14 +304,18 @@ def _every_phase(result: Result, first: str = "", *, equal: bool = True) -> str:
     )
     if not phases:
         return "no phase has enough matching steps"
-    said = [
-        f"{one.phase} {units.percent(one.typical.delta_ns, one.typical.baseline_ns)} ±"
-        f" {100 * _half(one) / one.typical.baseline_ns:.1f} %"
-        for one in phases
-        if one.typical and one.typical.baseline_ns
-    ]
+    said = [f"{one.phase} {_with_interval(one)}" for one in phases if _typical(one)[1]]
     adjusted = any(one.typical and one.typical.host_speed_ns for one in phases)
     return ", ".join(said) + (" at equal host speed" if equal and adjusted else "")
+
+
+def _with_interval(phase: Phase) -> str:
+    """`-0.7 % ± 2.4 %`; times where the interval is wider than the step itself."""
+    (delta, base), half = _typical(phase), _half(phase)
+    if half > base:
+        prose = units.prose([delta, half])
+        return f"{prose.signed(delta)} ± {prose.size(half)}"
+    return f"{units.percent(delta, base)} ± {100 * half / base:.1f} %"
 
 
 def _coverage(result: Result) -> str:
@@ -284,29 +337,64 @@ def _against(result: Result, cause: Finding) -> str:
     if result.verdict_facts.basis != "phase" or cause.delta_ns * _typical(phase)[0] >= 0:
         return ""
     prose = units.prose([cause.delta_ns])
-    word = "Certain" if cause.level in _CERTAIN else "Likely"
+    word = "certain" if cause.level in _CERTAIN else "likely"
     per = per_step(result, cause.where.phase or "")
-    return f"{word} is only {_named(cause, prose)}: {prose.signed(cause.delta_ns)} {per}."
+    return f"Only {_named(cause, prose)} {'are' if _plural(cause) else 'is'} {word}: {prose.signed(_time(cause))} {per}."
+
+
+def _felt_first(result: Result, lead: Phase) -> str:
+    """What a certain change of kernels does in the phase that users feel first, where the verdict is of another."""
+    phase = next((one for one in result.phases if one.phase in _FIRST and one.judged), None)
+    if phase is None or phase.typical is None or phase.phase == lead.phase:
+        return ""
+    rows = [
+        one
+        for one in _rows(result, phase.phase, "typical")
+        if one.level in _CERTAIN
+        and ROWS[one.cause].kind != "idle"
+        and _largest_part(one) >= WORTH * _typical(phase)[1]
+    ]
+    if not rows:
+        return ""
+    prose = units.prose([phase.typical.delta_ns, *(part.delta_ns for part in rows[0].parts)])
+    state = "is unchanged" if _unchanged(phase) else "shows no certain change"
+    of = f"{prose.signed(phase.typical.delta_ns)} ± {prose.size(_half(phase))}"
+    if phase.verdict not in ("no_change", "inconclusive"):
+        state = f"has {words.VERDICTS[phase.verdict].word.lower()}" if phase.verdict else state
+    text = _net(rows[0], prose) or prose.signed(rows[0].delta_ns)
+    return f"{phase.phase.capitalize()} {state} ({of} per step): {named(rows[0])} {text}."
+
+
+def _themselves(cause: Finding) -> str:
+    """Of kernels that are named with what follows from them, what got faster and what slower."""
+    rows = [one.delta_ns for one in cause.parts if not one.follows]
+    net = _net(cause, units.prose(rows)) if _follows(cause) else ""
+    return f"The kernels themselves: {net}." if net else ""
 
 
 def _held(result: Result, cause: Finding) -> str:
-    """In how many runs a change holds."""
-    runs = words.held(result, cause)
-    subject = named(cause) if ROWS[cause.cause].kind == "idle" else "this change of kernels"
-    return f"{subject[:1].upper()}{subject[1:]} shows {runs}." if runs else ""
+    """In how many runs a change holds, where it is not in all of them; kernels are counted, their time is small."""
+    runs, found = result.step.runs, cause.held
+    if found is None or ROWS[cause.cause].kind != "idle":
+        return ""
+    text = words.held(result, cause)
+    if text.startswith("in all") and "baseline" not in text:
+        return ""
+    subject = named(cause)
+    return f"{subject[:1].upper()}{subject[1:]} shows {text}." if text and runs else ""
 
 
 def _elsewhere(result: Result, cause: Finding) -> list[str]:
-    """What the same cause does in other phases, where that is certain."""
+    """What the same cause does for certain in other phases, whose total cannot show it."""
     said = []
-    for one in cause.phases:
+    for one in cause.phases if cause.where.rank is None else []:
         if one.level not in _CERTAIN or one.part != "typical" or one.phase == cause.where.phase:
             continue
         prose = units.prose([one.delta_ns])
         text = f"The same cause is {prose.signed(one.delta_ns)} per {one.phase} step"
         other = next((row for row in result.phases if row.phase == one.phase), None)
-        noisy = other is not None and other.verdict == "inconclusive"
-        said.append(f"{text}, whose total is too noisy for a verdict." if noisy else f"{text}.")
+        if other is not None and other.verdict == "inconclusive":
+            said.append(f"{text}, whose total is too noisy for a verdict.")
     return said
 
 
@@ -325,7 +413,8 @@ def _certain(result: Result) -> str:
     rows = [one for one in rows if one is not first]
     likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
     word, rows = ("Certain" if first is None else "Also certain", rows) if rows else ("Likely", likely)
-    moved = " That time may only have moved to other causes." if result.verdict_facts.moved else ""
+    known = bool(rows and word != "Likely") or first is not None
+    moved = " That time may only have moved to other causes." if result.verdict_facts.moved and known else ""
     if not rows:
         return moved.strip()
     prose = units.prose([one.delta_ns for one in rows[:3]])
@@ -361,8 +450,8 @@ def _host_speed(result: Result, phase: Phase) -> str:
     moved = phase.typical.host_speed_ns if phase.typical else 0.0
     prose = units.prose([moved])
     return (
-        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention). Changes are at equal host speed:"
-        f" {prose.signed(moved)} {per_step(result, phase.phase)} is taken out."
+        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention);"
+        f" its {prose.signed(moved)} {per_step(result, phase.phase)} is taken out."
     )
 
 
@@ -386,7 +475,7 @@ def _odd_runs(result: Result) -> list[str]:
         where = "above" if one.delta_ns > 0 else "below"
         text = (
             f"Run {run_name(one.run)} of the {one.side} lies {prose.size(one.delta_ns)} {per_step(result, phase.phase)}"
-            f" {where} the others: {_category(one.cause)} {prose.signed(one.cause_ns)}"
+            f" {where} the others at equal host speed: {_category(one.cause)} {prose.signed(one.cause_ns)}"
         )
         if one.host_speed is not None and abs(math.log(one.host_speed)) > HOST_SPEED:
             text += (
@@ -459,37 +548,87 @@ def _half(phase: Phase) -> float:
     return (phase.typical.ci_high_ns - phase.typical.ci_low_ns) / 2 if phase.typical else 0.0
 
 
-def _change(delta: float, base: float, prose: units.Prose) -> str:
-    part = units.change(delta, base)
+def _change(delta: float, base: float, prose: units.Prose, half: float = 0.0) -> str:
+    """`+92.0 us (+9.2 %)`; no percentage where the interval is wider than the step itself."""
+    part = units.change(delta, base) if half <= base else ""
     return prose.signed(delta) + (f" ({part})" if part else "")
 
 
-def _of_it(part: float, whole: float, prose: units.Prose, share: float | None = None) -> str:
-    """`all of it`, `most of it (354 us)`, `52.1 us of it`."""
-    share = part / whole if share is None and whole else share or 0.0
-    if 0.85 <= share <= 1.15:
+def _of_it(part: float, whole: float, prose: units.Prose, *, sure: bool = True) -> str:
+    """`all of it`, `most of it (354 us)`, `52.1 us of it`; nothing that is not sure is all of it."""
+    share = part / whole if whole else 0.0
+    if 0.85 <= share <= 1.15 and sure:
         return "all of it"
-    return f"most of it ({prose.size(part)})" if 0.5 < share < 0.85 else f"{prose.size(part)} of it"
+    return f"most of it ({prose.size(part)})" if 0.5 < share <= 1.15 else f"{prose.size(part)} of it"
+
+
+def _follows(finding: Finding) -> float:
+    """Time of what follows from a cause, where it goes the same way, ns per step."""
+    after = math.fsum(one.delta_ns for one in finding.parts if one.follows)
+    return after if after * finding.delta_ns > 0 else 0.0
+
+
+def _time(finding: Finding) -> float:
+    """Time that a cause explains: its own and what follows from it, ns per step."""
+    return finding.delta_ns + _follows(finding)
+
+
+def _mostly_doubtful(finding: Finding) -> bool:
+    """Whether most of what a cause explains is within noise by itself."""
+    unsure = [one.delta_ns for one in finding.parts if one.follows and one.level == "within_noise"]
+    return bool(_follows(finding)) and abs(math.fsum(unsure)) > 0.5 * abs(_time(finding))
 
 
 def _named(finding: Finding, prose: units.Prose) -> str:
-    """A cause in a sentence; of kernels that replace others, what got faster and what slower."""
+    """A cause in a sentence: with what follows from it, or of kernels that replace others what got faster and what slower."""
     text = named(finding)
-    name = CAUSES[finding.cause].name
+    if abs(_follows(finding)) > 0.1 * abs(_time(finding)):
+        return f"{text} and {_consequence(finding)}"
+    net = _net(finding, prose)
+    return f"{text} ({net})" if net else text
+
+
+def _consequence(finding: Finding) -> str:
+    causes = {one.cause for one in finding.parts if one.follows}
+    if not finding.cause.startswith("kernel") or "graph_internal" in causes:
+        return "what follows"
+    return "the launches that they save" if _time(finding) < 0 else "their launches"
+
+
+def _plural(finding: Finding) -> bool:
+    return bool(_follows(finding)) or finding.cause in (
+        "kernel_fused",
+        "kernel_split",
+        "kernel_added",
+        "kernel_removed",
+    )
+
+
+def _net(finding: Finding, prose: units.Prose) -> str:
+    """`-22.1 us, but +20.8 us in mul and silu`; empty where nothing much goes against what the change is about."""
     own = [one for one in finding.parts if not one.follows]
     less = [one for one in own if one.delta_ns < 0]
     more = [one for one in own if one.delta_ns > 0]
     if not less or not more:
-        return text
+        return ""
     down, up = (math.fsum(one.delta_ns for one in side) for side in (less, more))
     if min(-down, up) < _AGAINST * max(-down, up):
-        return text
-    mine = next(
-        (one for one in own if one.cause == finding.cause), finding
-    )  # what the change is about comes first
-    first, second = ((more, up), (less, down)) if mine.delta_ns > 0 else ((less, down), (more, up))
-    against = max(second[0], key=lambda one: abs(one.delta_ns))
-    return f"{name} ({prose.signed(first[1])}, but {prose.signed(second[1])} in {part_named(against, short=True)})"
+        return ""
+    mine = next((one for one in own if one.cause == finding.cause), own[0])
+    first, second, others = (up, down, less) if mine.delta_ns > 0 else (down, up, more)
+    sizes: dict[str, float] = {}
+    for one in others:
+        name = spoken(one.where.kernel or "") or CAUSES[one.cause].name
+        sizes[name] = sizes.get(name, 0.0) + abs(one.delta_ns)
+    names = sorted(sizes, key=lambda name: -sizes[name])
+    return f"{prose.signed(first)}, but {prose.signed(second)} in {joined(names)}"
+
+
+def _largest_part(finding: Finding) -> float:
+    """The size of a cause, or of the largest row that it nets, ns per step."""
+    return max(
+        abs(one) for one in (finding.delta_ns, *(row.delta_ns for row in finding.parts if not row.follows))
+    )
 
 
 def _category(key: str) -> str:

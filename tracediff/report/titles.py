@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tracediff.kernels.categories import category
 from tracediff.model import Finding, FindingPart
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
@@ -11,8 +12,9 @@ from tracediff.report.causes import CAUSES
 from tracediff.report.escape import shorten
 
 OUTSIDE = "outside any range"
-_LONGEST = 44  # characters of a kernel in a sentence
+_LONGEST = 30  # characters of a kernel in a sentence
 _NAMED = 3  # kernels of a side in a title
+_SPOKEN = 2  # kernels in a sentence
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # Titles of kernels where both sides are matched in a certain way, else that of the cause.
 _MATCHED = {
@@ -21,14 +23,18 @@ _MATCHED = {
     ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
 }
 _IN_SENTENCES = {
-    "kernel_fused": "fused kernels ({kernel})",
-    "kernel_split": "a split kernel ({kernel})",
+    "kernel_fused": "fused {kernels}",
+    "kernel_split": "split {kernels}",
     "kernel_added": "more launches of {kernel}",
     "kernel_removed": "fewer launches of {kernel}",
-    "kernel_time": "{change} kernel {kernel}",
-    "memcpy": "{kernel}",
-    "comm": "communication {kernel}",
+    "kernel_time": "{change} {kernels}",
+    "memcpy": "{new}{kernel}",
+    "comm": "communication ({kernel})",
 }
+# What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
+_GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
+_AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
+_KINDS = {"gemm": "GEMM", "attention": "attention", "communication": "NCCL"}
 
 
 def title(finding: Finding) -> str:
@@ -52,32 +58,65 @@ def named(finding: Finding) -> str:
     if finding.cause == "gil_wait":
         return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
     if ROWS[finding.cause].kind == "idle":
-        return _idle_of(finding)
+        return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
         return "different batch mix"
+    kernel = spoken(where.kernel or "")
     if facts.late_rank is not None:
-        return f"waiting for rank {where.rank} in {where.kernel or 'communication'}"
-    kernel = _kernels(where.kernel or "", _LONGEST, 1)
+        return f"waiting for rank {where.rank} in {kernel or 'communication'}"
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return f"{'the new' if facts.match == 'added' else 'the removed'} kernel {kernel}"
     text = _IN_SENTENCES.get(finding.cause, "{kernel}")
     slower = "slower" if finding.delta_ns > 0 else "faster"
     return text.format(
         kernel=kernel,
-        change="a replaced" if facts.match not in ("", "exact") else f"the {slower}",
+        kernels="GEMMs"
+        if kernel == "GEMM"
+        else f"kernels ({kernel})"
+        if " " in kernel
+        else f"{kernel} kernels",
+        change="replaced" if facts.match not in ("", "exact") else slower,
+        new="a new " if finding.evidence.count_baseline == 0 else "",
     )
 
 
-def part_named(part: FindingPart, *, short: bool = False) -> str:
-    """A row of what belongs to a finding, by its cause and its place; `short`: in a sentence."""
+def spoken(text: str) -> str:
+    """Kernels in a sentence, those of the baseline where both sides are called otherwise: `GEMM`, `mul and silu`."""
+    names = list(dict.fromkeys(_brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
+    return joined(names)
+
+
+def joined(names: list[str]) -> str:
+    """`a`, `a and b`, `a, b and 3 more`."""
+    if len(names) > _SPOKEN + 1:
+        names = [*names[:_SPOKEN], f"{len(names) - _SPOKEN} more"]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _brief(name: str) -> str:
+    """What a kernel does: `GEMM` of those with a generated name, `silu`, else its name without arguments of its template."""
+    name = re.sub(r"^\d+ x ", "", _COPY.sub(r"\1", name))
+    function, _, arguments = name.partition("<")
+    word = function
+    if arguments and _GENERIC.search(function):
+        types = re.findall(r"[A-Za-z_]\w*", arguments)
+        word = types[-1] if types else function
+        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _AFFIXES.sub("", word)).lower()
+    word = _AFFIXES.sub("", word) or function
+    kind = _KINDS.get(category(name))
+    if kind and (len(word) > 20 or word.startswith("nvjet")):
+        return kind
+    return shorten(word, _LONGEST)
+
+
+def part_named(part: FindingPart) -> str:
+    """A row of what belongs to a finding, by its cause and its place."""
     where = part.where
     if ROWS[part.cause].kind == "idle":
         return _idle(
             part.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
             where.api or "", copies=False, host_only=False,
         )  # fmt: skip
-    if short:
-        return _kernels((where.kernel or "").partition(" -> ")[0], _LONGEST, 1) or CAUSES[part.cause].name
     return _kernels(where.kernel or "") or CAUSES[part.cause].name
 
 
@@ -141,7 +180,7 @@ def _idle(
 ) -> str:
     """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in."""
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return f"un-annotated Python {place.removeprefix(OUTSIDE).removeprefix(', ')}".rstrip()
+        return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     text = CAUSES[cause].title.format(
         idle="" if host_only else "GPU idle: ",
         thread=_the_thread(thread) if thread else "the host",
@@ -157,11 +196,12 @@ def _idle(
     return " ".join(text.split()) if not place else text
 
 
-def _idle_of(finding: Finding) -> str:
+def _idle_of(finding: Finding, *, short: bool = False) -> str:
+    """`short`: in a sentence, where the range says enough of the place."""
     where = finding.where
     return _idle(
-        finding.cause, where.range or "", where.thread or "", where.holder_thread or "",
-        where.holder_range or "", where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only,
+        finding.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
+        "" if short and where.range else where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only,
     )  # fmt: skip
 
 
@@ -170,14 +210,19 @@ def _holder(thread: str, place: str) -> str:
     return (_the_thread(thread) if thread else "a thread that was not recorded") + at
 
 
-def _kernels(text: str, longest: int = 0, most: int = _NAMED) -> str:
-    """Kernels of both sides, of many the first `most`; `longest`: characters of each name, 0: any number."""
+def _between(place: str) -> str:
+    """`between one step N and the next` where both ranges are called the same."""
+    one, _, other = place.removeprefix("between ").partition(" and ")
+    return f"between one {one} and the next" if place.startswith("between ") and one == other else place
+
+
+def _kernels(text: str) -> str:
+    """Kernels of both sides, of many the first."""
     sides = []
     for side in text.split(" -> "):
         names = [_COPY.sub(r"\1", name) for name in side.split(" + ")]
-        names = [shorten(name, longest) for name in names] if longest else names
-        more = len(names) - most
-        sides.append(" + ".join(names if more <= 1 else [*names[:most], f"{more} more"]))
+        more = len(names) - _NAMED
+        sides.append(" + ".join(names if more <= 1 else [*names[:_NAMED], f"{more} more"]))
     return " -> ".join(sides)
 
 
