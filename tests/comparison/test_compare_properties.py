@@ -279,18 +279,18 @@ def test_the_same_program_never_changed(baseline, candidate, compared):
 def test_garbage_collection_is_found(baseline, compared, reduction_of):
     first = compared(baseline, "graph_gc").findings[0]
     assert (first.cause, first.where.range, first.where.thread) == ("gc", "_schedule", "executor")
-    # the baseline never collects: what the typical step and rare ones gain is what a step of the capture collects, without its first
+    # the baseline never collects, the candidate in six of thirty steps: what rare steps gain is the mean of all but the first
     steps = reduction_of("graph_gc").periods.sort("start_ns").filter(phase="generation")
-    (tail,) = [one for one in first.phases if (one.phase, one.part) == ("generation", "tail")]
-    assert first.part == "typical"
-    assert first.delta_ns + tail.delta_ns == pytest.approx(steps["gc"][1:].mean())
+    assert (first.where.phase, first.part) == ("generation", "tail")
+    typical = sum(one.delta_ns for one in first.phases if one.phase == "generation")
+    assert first.delta_ns + typical == pytest.approx(steps["gc"][1:].mean())
 
 
 def test_repeats_of_the_baseline_make_a_large_change_no_less_sure(compared):
     """Sixteen times slower: knowing the baseline's own noise must not make it less sure."""
     alone, repeated = (compared(baseline, "graph_gc").phases[0] for baseline in ("graph_a1", GRAPH))
     assert alone.phase == repeated.phase == "generation"
-    assert repeated.typical.p_value < alone.typical.p_value
+    assert repeated.tail.p_value <= alone.tail.p_value
 
 
 @pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
@@ -317,15 +317,17 @@ def test_eager_to_graph_is_explained_by_launching_and_the_host(compared):
 
 def test_fusion_is_found(compared):
     """Eight layers: two GEMMs become one. What follows them lost its vectorised kernels, so that the block gains next to nothing."""
-    first = compared(GRAPH, FUSED).findings[0]
-    assert (first.cause, first.level, first.where.phase) == ("kernel_fused", "exact", "generation")
-    assert (first.evidence.count_baseline, first.evidence.count_candidate) == pytest.approx((16, 8))
-    rows = [part for part in first.parts if not part.follows]
-    assert sorted(part.match for part in rows) == ["fused", "sequence", "sequence"]
-    assert sum(part.delta_ns for part in rows) == pytest.approx(first.delta_ns)
-    assert [part.cause for part in first.parts if part.follows] == ["graph_internal"]
-    split = compared(FUSED, GRAPH).findings[0]
-    assert split.cause == "kernel_split"
+    (fused,) = [one for one in compared(GRAPH, FUSED).findings if one.cause == "kernel_fused"]
+    assert (fused.level, fused.where.phase) == ("exact", "generation")
+    assert (fused.evidence.count_baseline, fused.evidence.count_candidate) == pytest.approx((16, 8))
+    rows = [part for part in fused.parts if not part.follows]
+    assert [(part.match, part.delta_ns > 0) for part in rows] == [
+        ("fused", False),
+        ("sequence", True),
+        ("sequence", True),
+    ]
+    assert sum(part.delta_ns for part in rows) == pytest.approx(fused.delta_ns)
+    (split,) = [one for one in compared(FUSED, GRAPH).findings if one.cause == "kernel_split"]
     assert (split.evidence.count_baseline, split.evidence.count_candidate) == pytest.approx((8, 16))
 
 
