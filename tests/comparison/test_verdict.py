@@ -60,7 +60,7 @@ def test_less_than_half_a_percent_is_no_verdict():
 
 
 def test_phases_are_dealt_out_together_and_the_first_leads():
-    """Mixed steps are wholly apart (2 of 70). Generation steps are as well but for one run a side: with the larger |t| of the two it has P = 4 / 70."""
+    """Mixed steps are wholly apart: 2 of 70 of four runs, which is likely in a phase that is not the first; 2 of 252 of five is sure."""
 
     def both(generation: list[float], mixed: list[float]) -> list[list[dict]]:
         one = side(*([us] for us in generation))
@@ -68,11 +68,16 @@ def test_phases_are_dealt_out_together_and_the_first_leads():
             own + more for own, more in zip(one, side(*([us] for us in mixed), phase="mixed"), strict=True)
         ]
 
-    found = measured(
+    four = (
         both([1000, 1001, 1002, 1003], [5000, 5010, 5020, 5030]),
         both([1000, 1003, 1002, 1001], [9000, 9010, 9020, 9030]),
-        idle=1,
     )
+    assert judge_phases(measured(*four, idle=1)) == {"generation": "no_change", "mixed": "likely_regressed"}
+    five = (
+        both([1000, 1001, 1002, 1003, 1004], [5000, 5010, 5020, 5030, 5040]),
+        both([1000, 1003, 1002, 1001, 1004], [9000, 9010, 9020, 9030, 9040]),
+    )
+    found = measured(*five, idle=1)
     assert judge_phases(found) == {"generation": "no_change", "mixed": "regressed"}
     assert verdict_of(found) == ("regressed", VerdictFacts("phase", "mixed"))
     found = measured(
@@ -160,8 +165,8 @@ def test_a_slower_host_is_no_regression_and_said():
     verdict, facts = verdict_of(found)
     assert verdict in ("no_change", "inconclusive") and facts.host
     (phase,) = found.phases
-    # S_zz = 2 * 0.002: the slope is (0.004 * 1,000 + 0.05 * 0.9 * 1,065) / 0.054 = 961.6 us; of 130 us 125.0
-    assert phase.typical.estimate.host_speed[0] == pytest.approx(0.13 * 961.574 * US, rel=1e-4)
+    # S_zz = 2 * 0.002: the slope is (0.004 * 1,000 + 0.05 * 0.9 * 1,000) / 0.054 = 907.4 us, the smaller side's; of 130 us 118.0
+    assert phase.typical.estimate.host_speed[0] == pytest.approx(0.13 * 907.407 * US, rel=1e-4)
     assert phase_fields(found, phase, "no_change")["host_speed"] == pytest.approx(1.1388, rel=1e-4)
 
 

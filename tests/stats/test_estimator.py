@@ -93,25 +93,51 @@ def test_without_usual_scatter_and_slope_it_is_student_with_more_freedom():
 
 
 def test_an_uncertain_slope_adds_to_the_error():
-    """Residuals at slope 40: 106, 118 and 114, 122: squares 72 + 32, 2 df; s0 = 1: (4 + 104) / 6 = 18. Gap 0.1: + 0.01 / 0.09."""
+    """Residuals at slope 40: 106, 118 and 114, 122: squares 72 + 32, 2 df; s0 = 1: (4 + 104) / 6 = 18. Gap 0.1: 0.01 / 0.09.
+
+    The means are 110 and 120: of the larger one (110 / 120)^2 may move with the host.
+    """
     found = estimate(HOST, NONE + 1, np.array([40.0]))
-    assert found.error[0] == pytest.approx(np.sqrt(18 * (1 / 2 + 1 / 2 + 0.01 / 0.09)))
+    assert found.error[0] == pytest.approx(np.sqrt(18 * (1 / 2 + 1 / 2 + 0.01 / 0.09 * (11 / 12) ** 2)))
     without = estimate(HOST, NONE + 1, NONE)  # no slope, nothing to be uncertain of: squares 200 + 128
     assert without.error[0] == pytest.approx(np.sqrt((4 + 328) / 6))
+
+
+def test_what_one_side_alone_has_cannot_move_with_the_host():
+    """Nothing on the baseline, 100 and 102 on the candidate, gap 0.1: squares 2, 2 df, s0 = 1: (4 + 2) / 6 = 1, and nothing for the slope."""
+    one_sided = Sample((column(0, 0), column(100, 102)), (np.array([0.0, 0.0]), np.array([0.1, 0.1])))
+    assert estimate(one_sided, NONE + 1, np.array([40.0])).error[0] == pytest.approx(1)
+    # both have the same: all of it may, S_zz = 0: 0.01 / 0.05
+    both = Sample((column(100, 102), column(100, 102)), one_sided.speed)
+    assert estimate(both, NONE + 1, np.array([40.0])).error[0] == pytest.approx(np.sqrt((4 + 4) / 6 * 1.2))
 
 
 def test_two_runs_that_agree_by_chance_have_the_usual_scatter_and_that_of_their_steps():
     """Runs 10, 10 and 14, 14; s0 = 3: the moderated variance 36 / 6 = 6 is less than 9, so 9 / 2 a side; the steps add 1 and 2."""
     steps = np.array([1.0]), np.array([2.0])
-    found = estimate(Sample((column(10, 10), column(14, 14)), step_variance=steps), NONE + 3, NONE)
+    found = estimate(
+        Sample((column(10, 10), column(14, 14)), step_variance=steps, step_df=11), NONE + 3, NONE
+    )
     assert found.error[0] == pytest.approx(np.sqrt(9 / 2 + 1 + 9 / 2 + 2))
+    # 9 of the runs with 4 + 2 degrees of freedom, 3 of the steps with 11: 12^2 / (81 / 6 + 9 / 11) = 144 / 14.318
+    assert found.df[0] == pytest.approx(10.057, abs=1e-3)
+    assert found.p[0] == pytest.approx(2 * stats.t.sf(4 / np.sqrt(12), 144 / (81 / 6 + 9 / 11)))
+
+
+def test_cells_have_their_own_freedom():
+    """The steps of the second cell do not scatter: 4 + 2."""
+    steps = np.array([1.0, 0.0]), np.array([2.0, 0.0])
+    values = np.array([[10.0, 5.0]] * 2), np.array([[14.0, 5.0]] * 2)
+    found = estimate(Sample(values, step_variance=steps, step_df=11), np.array([3.0, 3.0]), np.zeros(2))
+    assert found.df == pytest.approx([144 / (81 / 6 + 9 / 11), 6])
 
 
 def test_with_one_run_a_side_the_usual_variance_counts_more():
     steps = np.array([1.0]), np.array([2.0])
-    found = estimate(Sample((column(10), column(14, 14)), step_variance=steps), NONE + 3, NONE)
+    found = estimate(Sample((column(10), column(14, 14)), step_variance=steps, step_df=2), NONE + 3, NONE)
     assert found.error[0] == pytest.approx(np.sqrt(LONE_RUN * 9 + 1 + LONE_RUN * 9 / 2 + 2))
-    assert found.df == PRIOR + 1
+    # 30.375 of the runs with 4 + 1 degrees of freedom, 3 of the steps with 2
+    assert found.df[0] == pytest.approx(33.375**2 / (30.375**2 / (PRIOR + 1) + 9 / 2))
 
 
 def test_from_three_runs_on_the_steps_say_nothing():
@@ -200,7 +226,8 @@ def test_exchanging_the_sides_changes_every_sign_and_nothing_else(sample: Sample
     one, other = found_of(sample), found_of(exchanged(sample))
     assert (one.delta == -other.delta).all() and (one.host_speed == -other.host_speed).all()
     assert one.baseline.tolist() == other.candidate.tolist()
-    assert (one.half.tolist(), one.p.tolist(), one.df) == (other.half.tolist(), other.p.tolist(), other.df)
+    assert (one.half.tolist(), one.p.tolist()) == (other.half.tolist(), other.p.tolist())
+    assert one.df.tolist() == other.df.tolist()
 
 
 @given(samples())
