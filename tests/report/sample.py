@@ -419,7 +419,7 @@ def full() -> Result:
         ),
         verdict="regressed",
         headline=m.Headline(
-            "Regressed: +106 us (+10.2 %) per generation step, all of it host work in _schedule.",
+            "Regressed: +106 us (+10.2 %) per generation step, all of it from host work in _schedule.",
             "host_work",
             TYPICAL,
             "confirmed",

@@ -80,7 +80,9 @@ def runner(line: str) -> tuple[str, dict[str, str], str]:
 def test_annotations() -> None:
     lines = [runner(line) for line in render_annotations(gated(*GATES, notes=("a waiver is not needed",)))]
     assert [line[0] for line in lines] == ["notice", "error", "warning", "warning", "warning", "warning"]
-    assert lines[0][2].startswith("Regressed: +106 us (+10.2 %) per generation step, all of it host work")
+    assert lines[0][2].startswith(
+        "Regressed: +106 us (+10.2 %) per generation step, all of it from host work"
+    )
     assert lines[1][1] == {"title": "tracediff gate step:+5%: failed"}
     assert lines[1][2].startswith("+12.4 % is beyond +5 % ")
     assert lines[3][1]["title"].endswith("waived") and "2027-01-31: known" in lines[3][2]

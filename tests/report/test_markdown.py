@@ -90,7 +90,7 @@ def test_names_are_shown_literally() -> None:
 def test_the_numbers_are_the_results() -> None:
     text = render_markdown(sample.full())
     for figure in (
-        "| generation | ▲ Regressed | 1,034.6 | 1,140.4 | +105.8 ± 18.0 | +10.2 % | 3.0 % | +23.5 ± 5.9 | 68 → 100 % |",
+        "| generation | ▲ Regressed | 1,034.6 | 1,140.4 | +105.8 ± 18.0 | +10.2 % | 3.0 % | +23.5 ± 5.9 | 68 % → 100 % |",
         "1,038.6 us",
         "1,167.9 us",
         "+97.2 us",

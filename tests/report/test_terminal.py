@@ -68,7 +68,7 @@ def test_the_verdict_is_a_word_and_the_numbers_are_the_results() -> None:
     text = render(sample.full())
     first, second, *_ = text.splitlines()
     assert f"{first} {second}" == (
-        "▲ Regressed: +106 us (+10.2 %) per generation step, all of it host work in _schedule."
+        "▲ Regressed: +106 us (+10.2 %) per generation step, all of it from host work in _schedule."
     )
     (row,) = [line for line in text.splitlines() if line.startswith("  generation  ")]
     assert row.split() == [

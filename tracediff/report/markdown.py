@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
-from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
+from tracediff.report import names, phase_table, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
 from tracediff.report.escape import (
     Markdown,
@@ -90,7 +90,7 @@ def cut_to_limit(text: str) -> str:
 
 def _render(result: Result, budget: _Budget, top: int, first: str, link: str) -> str:
     figure = waterfall.build(result)
-    phases = words.phase_table(result)
+    phases = phase_table.table(result)
     gates = result.gates.outcomes if result.gates else []
     sure = [finding for finding in result.findings if finding.level != "within_noise"]
     more = sure[budget.findings :] + [f for f in result.findings if f.level == "within_noise"]

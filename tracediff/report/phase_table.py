@@ -1,4 +1,7 @@
-"""The table of phases as data: the typical step of each phase, what rare steps add to its mean, its start, then the mean step."""
+"""The table of phases as data: the typical step of each phase, what rare steps add to its mean, its start, then the mean step.
+
+`lines` has a row for each of these, for pages; `table` one for each phase, in words and in one unit, for the terminal and Markdown.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,67 @@ def lines(result: Result) -> list[PhaseLine]:
             _pair(step.steps), _pair(step.runs),
         ),
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A phase, or all compared steps together, in words without unit; empty where it does not apply."""
+
+    phase: str
+    verdict: words.VerdictWords | None
+    baseline: str  # of the typical step
+    candidate: str
+    delta: str
+    percent: str
+    half: str  # of the 95 % interval
+    detectable: str  # smallest change that these runs can show, in percent
+    rare: str  # what rare steps add to the change of the mean
+    host_speed: str  # taken out of delta
+    time: str  # of all step time, both sides
+    unjudged: str  # why there is no verdict
+
+
+@dataclass(frozen=True)
+class PhaseTable:
+    """Phases in the order of `lines`, and all steps together as the last row where there are several."""
+
+    unit: str
+    rows: list[PhaseRow]
+
+
+def table(result: Result) -> PhaseTable:
+    """Return a row for each phase: verdict, typical step on both sides, change, interval, what could have been seen."""
+    every = lines(result)
+    rare = {line.phase: line.measured for line in every if line.kind == "tail"}
+    main = [line for line in every if line.kind == "typical"]
+    sizes = [max(line.change.baseline_ns, line.change.candidate_ns) for line in main]
+    scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
+    shown = main if len(main) == 1 else [*main, every[-1]]
+    return PhaseTable(scale.unit, [_row(line, rare.get(line.phase), scale) for line in shown])
+
+
+def _row(line: PhaseLine, rare: Delta | None, scale: units.Scale) -> PhaseRow:
+    found = line.measured
+    assert found is not None  # typical steps and the mean step have an interval
+    least = found.detectable_ns
+    return PhaseRow(
+        phase=line.name,
+        verdict=words.VERDICTS[line.verdict] if line.verdict else None,
+        baseline=scale.number(found.baseline_ns),
+        candidate=scale.number(found.candidate_ns),
+        delta=scale.signed(found.delta_ns),
+        percent=units.percent(found.delta_ns, found.baseline_ns),
+        half=scale.number(_half(found)),
+        detectable=f"{100 * least / found.baseline_ns:.1f} %" if least and found.baseline_ns else "",
+        rare=f"{scale.signed(rare.delta_ns)} ± {scale.number(_half(rare))}" if rare else "",
+        host_speed=scale.signed(found.host_speed_ns) if found.host_speed_ns else "",
+        time=line.time_share,
+        unjudged=line.unjudged,
+    )
+
+
+def _half(found: Delta) -> float:
+    return (found.ci_high_ns - found.ci_low_ns) / 2
 
 
 def odd_runs(result: Result) -> list[tuple[str, OddRun]]:

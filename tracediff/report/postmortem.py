@@ -662,8 +662,6 @@ def _measured(result: Result) -> list[Block]:
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
     ]
-    if head.noise:
-        items.append([f"Noise floor, {words.NOISE_FLOOR}: {head.noise}."])
     items += [[note] for note in (step.power_note, words.mix_note(result), *left_out(result)) if note]
     items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]

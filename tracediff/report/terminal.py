@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Finding, Result, Section, System
-from tracediff.report import names, rank_words, sections, system_words, units, waterfall, words
+from tracediff.report import names, phase_table, rank_words, sections, system_words, units, waterfall, words
 from tracediff.report.console import (
     TONES,
     WIDE,
@@ -73,7 +73,7 @@ def _verdict(result: Result, console: Console) -> None:
 
 def _phases(result: Result, console: Console) -> None:
     """Print a row for each phase: verdict, typical step of both sides, change, what these runs could have shown."""
-    table = words.phase_table(result)
+    table = phase_table.table(result)
     comparable = result.verdict != "not_comparable"
     wide = console.width >= WIDE
     console.print()

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import (
-    Delta,
     Evidence,
     Finding,
     GapRow,
     KernelRow,
-    Phase,
     RangeRow,
     Result,
-    Shares,
     SideInput,
     Stratum,
     Verdict,
@@ -231,7 +228,6 @@ class Headline:
     interval: str
     runs: str
     steps: str
-    noise: str
     detectable: str
     scale: units.Scale
 
@@ -241,7 +237,6 @@ def headline(result: Result) -> Headline:
     step = result.step
     scale = units.scale_for([step.baseline_ns, step.candidate_ns])
     level: Evidence | None = "within_noise" if result.verdict in ("no_change", "inconclusive") else None
-    noise = "" if step.noise_floor_ns is None else scale.time(step.noise_floor_ns)
     return Headline(
         baseline=scale.time(step.baseline_ns),
         candidate=scale.time(step.candidate_ns),
@@ -249,21 +244,9 @@ def headline(result: Result) -> Headline:
         interval=f"{scale.signed(step.ci_low_ns)} to {scale.signed(step.ci_high_ns)} {scale.unit}",
         runs=f"{step.runs.baseline} + {step.runs.candidate}",
         steps=f"{step.steps.baseline:,} + {step.steps.candidate:,}",
-        noise=noise,
         detectable="" if step.min_detectable_ns is None else scale.time(step.min_detectable_ns),
         scale=scale,
     )
-
-
-def noise_floor(result: Result) -> str:
-    """Say what the noise floor of the mean step is; empty where it is not known."""
-    step, scale = result.step, headline(result).scale
-    if step.noise_floor_ns is None:
-        return ""
-    return f"noise floor {scale.time(step.noise_floor_ns)}: {NOISE_FLOOR}"
-
-
-NOISE_FLOOR = "identical runs differ by up to this much"
 
 
 _RUNS_NAMED = 8
@@ -447,7 +430,7 @@ def _of_both(strata: Sequence[Stratum]) -> str:
     return f"{' and '.join(f'{share} of {whose}' for share, whose in parts)} step time, {steps}"
 
 
-# The phases of a comparison as rows of a table.
+# Phases. Their table is report/phase_table.py.
 
 WORKLOADS = {
     "ops": "the same GPU work", "requests": "the same number of requests", "tokens": "similar numbers of tokens",
@@ -455,100 +438,6 @@ WORKLOADS = {
 }  # fmt: skip
 WHOLE = "all steps"
 TOO_FEW = "too few steps"
-
-
-@dataclass(frozen=True)
-class PhaseRow:
-    """A phase, or all compared steps together, in words; empty where it does not apply."""
-
-    phase: str
-    verdict: VerdictWords | None
-    baseline: str  # of the typical step, without unit like all times here
-    candidate: str
-    delta: str
-    percent: str
-    half: str  # of the 95 % interval
-    floor: str  # identical runs differ by up to this much
-    detectable: str  # smallest change that these runs can show, in percent
-    rare: str  # what rare steps add to the change of the mean
-    start: str  # change of first occurrences
-    host_speed: str  # taken out of delta
-    time: str  # of all step time, both sides
-    steps: str
-    runs: str
-    matched: str  # what makes steps alike
-    unjudged: str = ""  # why there is no verdict
-
-
-@dataclass(frozen=True)
-class PhaseTable:
-    """Phases with what users feel first before the others, and all steps together as the last row where there are several."""
-
-    unit: str
-    rows: list[PhaseRow]
-
-
-def phase_table(result: Result) -> PhaseTable:
-    """Write every compared phase: verdict, typical step on both sides, change, noise, what could have been seen."""
-    phases = [one for one in result.phases if one.typical is not None]
-    first = result.verdict_facts.phase
-    phases.sort(key=lambda one: (one.phase != first, -one.share))
-    sizes = [max(one.typical.baseline_ns, one.typical.candidate_ns) for one in phases if one.typical]
-    scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
-    rows = [_phase_row(one, one.typical, scale) for one in phases if one.typical]
-    if len(rows) != 1:
-        rows.append(_whole_row(result, scale))
-    return PhaseTable(scale.unit, rows)
-
-
-def _phase_row(phase: Phase, typical: Delta, scale: units.Scale) -> PhaseRow:
-    tail, start = phase.tail, phase.start
-    return PhaseRow(
-        phase=phase.phase,
-        verdict=VERDICTS[phase.verdict] if phase.verdict and phase.judged else None,
-        baseline=scale.number(typical.baseline_ns),
-        candidate=scale.number(typical.candidate_ns),
-        delta=scale.signed(typical.delta_ns),
-        percent=units.percent(typical.delta_ns, typical.baseline_ns),
-        half=scale.number((typical.ci_high_ns - typical.ci_low_ns) / 2),
-        floor="" if typical.noise_floor_ns is None else scale.number(typical.noise_floor_ns),
-        detectable=_part(typical.detectable_ns, typical.baseline_ns),
-        rare=f"{scale.signed(tail.delta_ns)} ± {scale.number((tail.ci_high_ns - tail.ci_low_ns) / 2)}"
-        if tail and (tail.baseline_ns or tail.candidate_ns)
-        else "",
-        start=scale.signed(start.delta_ns) if start else "",
-        host_speed=scale.signed(typical.host_speed_ns) if typical.host_speed_ns else "",
-        time=both_shares(phase.time_share) if phase.time_share else "",
-        steps=f"{phase.steps.baseline:,} + {phase.steps.candidate:,}" if phase.steps else "",
-        runs=f"{phase.runs.baseline} + {phase.runs.candidate}" if phase.runs else "",
-        matched=WORKLOADS.get(phase.workload, phase.workload),
-        unjudged="" if phase.judged else TOO_FEW,
-    )
-
-
-def _whole_row(result: Result, scale: units.Scale) -> PhaseRow:
-    step = result.step
-    return PhaseRow(
-        phase=WHOLE, verdict=None,
-        baseline=scale.number(step.baseline_ns), candidate=scale.number(step.candidate_ns),
-        delta=scale.signed(step.delta_ns), percent=units.percent(step.delta_ns, step.baseline_ns),
-        half=scale.number((step.ci_high_ns - step.ci_low_ns) / 2),
-        floor="" if step.noise_floor_ns is None else scale.number(step.noise_floor_ns),
-        detectable=_part(step.min_detectable_ns, step.baseline_ns), rare="", start="",
-        host_speed=scale.signed(step.host_speed_ns) if step.host_speed_ns else "", time=both_shares(step.time_share),
-        steps=f"{step.steps.baseline:,} + {step.steps.candidate:,}",
-        runs=f"{step.runs.baseline} + {step.runs.candidate}", matched="",
-    )  # fmt: skip
-
-
-def _part(ns: float | None, whole_ns: float) -> str:
-    return f"{100 * ns / whole_ns:.1f} %" if ns and whole_ns else ""
-
-
-def both_shares(shares: Shares) -> str:
-    """`71 %`, `71 -> 75 %`."""
-    one, other = (f"{100 * value:.0f}" for value in (shares.baseline, shares.candidate))
-    return f"{one} %" if one == other else f"{one} -> {other} %"
 
 
 def step_share(result: Result) -> str:
