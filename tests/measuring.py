@@ -46,9 +46,9 @@ def table(*sides: Runs) -> pl.DataFrame:
     )
 
 
-def framed(*sides: Runs, min_steps: int = 3) -> Frame:
-    """The frame of sides of runs of steps."""
-    return build_frame(table(*sides), tuple(len(runs) for runs in sides), min_steps)
+def framed(*sides: Runs, min_steps: int = 3, paired: bool = False) -> Frame:
+    """The frame of sides of runs of steps. paired: run k of both sides had the same requests."""
+    return build_frame(table(*sides), tuple(len(runs) for runs in sides), min_steps, paired=paired)
 
 
 def steps_of(frame: Frame) -> CellSums:
@@ -71,7 +71,12 @@ FIRST = len(CATEGORIES) + 1  # the first idle cell
 
 
 def measured(
-    *sides: Runs, idle: int, kernels: int = 0, speed: bool = False, blocks: Sequence[int] = ()
+    *sides: Runs,
+    idle: int,
+    kernels: int = 0,
+    speed: bool = False,
+    blocks: Sequence[int] = (),
+    paired: bool = False,
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
@@ -80,7 +85,7 @@ def measured(
     for runs in sides:
         for one in (row for steps in runs for row in steps):
             one["ns"] = float(sum(one["cells"][: idle + kernels]))
-    frame = framed(*sides)
+    frame = framed(*sides, paired=paired)
     order = {
         (side, number, period): row["cells"]
         for side, runs in enumerate(sides)

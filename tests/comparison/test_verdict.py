@@ -48,6 +48,26 @@ def test_the_verdict_of_a_phase_follows_its_runs(baseline, candidate, verdict):
     assert judge_phases(backward) == {"generation": OPPOSITE.get(verdict, verdict)}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "verdict"),
+    [
+        (3, "likely_regressed"),
+        (4, "regressed"),
+        (6, "regressed"),
+        (7, "regressed"),  # 2 of 128 ways
+    ],
+)
+def test_pairs_are_judged_by_their_differences(pairs: int, verdict: str):
+    """Requests that take 500 to 1,100 us of a step, and 200 us more: runs are far apart, pairs are not."""
+    requests = [500 + 100 * at for at in range(pairs)]
+    one, other = (
+        side(*([100.0 + more, float(us)] for us in requests)) for more in (0, 200)
+    )  # host work, and a kernel
+    assert judge_phases(measured(one, other, idle=1, kernels=1, paired=True)) == {"generation": verdict}
+    if pairs < 7:
+        assert judge_phases(measured(one, other, idle=1, kernels=1)) != {"generation": "regressed"}
+
+
 def test_less_than_half_a_percent_is_no_verdict():
     """A step of 10 ms of kernels, whose runs agree to the ns: +40 us are seen, +60 us count."""
 

@@ -178,7 +178,10 @@ class Measured:
 
 
 STEP = 0  # the cell of the whole step
-_LEAST_DEALT, _LEAST_PAIRS = 4, 6  # runs a side, and pairs, from which a permutation can reach 5 %
+_LEAST_DEALT, _LEAST_PAIRS = (
+    4,
+    7,
+)  # runs a side, and pairs, from which a permutation can reach 3 % (2 of 70, 2 of 128)
 _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say

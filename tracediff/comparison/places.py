@@ -2,7 +2,7 @@
 
 | runs a side | a place is |
 | 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
-| 3, or up to 5 pairs | confirmed: q < .01, likely: q < .05 |
+| 3, or up to 6 pairs | confirmed: q < .01, likely: q < .05 |
 | in rare steps | confirmed: q < .01 as well |
 | 1 or 2 | likely at best: q < .05 |
 exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
