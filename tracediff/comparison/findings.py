@@ -139,10 +139,11 @@ def _cancels(one: Candidate) -> bool:
     return one.level == "exact" and any(abs(part.delta_ns) >= least for part in one.parts)
 
 
-def _order(one: Candidate) -> tuple[float, float, str, str]:
-    """The most explained time first; of what may all be noise, the largest."""
+def _order(one: Candidate) -> tuple[float, bool, float, str, str]:
+    """The most explained time first; of what may all be noise, what is counted, then the largest."""
     return (
         -one.explained,
+        one.level == "within_noise",
         -abs(one.judged.delta) * one.judged.phase.steps.share,
         one.cause,
         repr(one.where),
@@ -802,7 +803,7 @@ def off_path_notes(
         notes.append(
             Note(
                 "off-path-change",
-                f"the {thread.role} thread spends {one / 1e3:,.1f} -> {other / 1e3:,.1f} us a step in its ranges{where};"
+                f"the {thread.role} thread spends {one / 1e3:,.1f} -> {other / 1e3:,.1f} us per step in its ranges{where};"
                 " it launches no GPU work, so this changes the step only through what waits for it",
             )
         )
