@@ -91,6 +91,7 @@ class Candidate:
     elsewhere: tuple[PhaseDelta, ...] = ()
     level: str = ""
     explained: float = 0.0  # what of its time survives its uncertainty, with that of what follows from it
+    differs: bool = False  # other numbers of kernels in every step
     of_rank: RankSize | None = None  # where one rank alone changed
 
     def with_facts(self, **facts: object) -> FindingFacts:
@@ -113,7 +114,7 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if not np.isnan(one.q) and (_material(one) or one.level == "exact")
+        if not np.isnan(one.q) and (_material(one) or describe.differs(one))
     ]
     candidates = with_consequences(with_synchronisation(candidates, launch.apis))
     candidates = [
@@ -193,6 +194,13 @@ class _Describe:
         self._idle = layout.idle_rows.with_columns(
             phase=measured.frame.steps["phase"].gather(layout.idle_rows["step"])
         )
+
+    def differs(self, one: Judgement) -> bool:
+        """Whether every typical step launches another number of some kernel of the place."""
+        if one.place.kind != "kernels" or one.part != "typical":
+            return False
+        counts = self._m.kernels.differs[one.phase.steps.phase]
+        return any(counts[self._row[cell]] for cell in one.place.cells)
 
     def __call__(self, one: Judgement) -> Candidate:
         return self._of_idle(one) if one.place.kind == "idle" else self._of_kernels(one)
@@ -282,6 +290,7 @@ class _Describe:
             parts=parts,
             level=one.level,
             explained=one.score,
+            differs=self.differs(one),
         )
 
     def _of_row(
@@ -440,7 +449,7 @@ def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
         one
         for one in candidates
         if one.count
-        and one.level in _SURE
+        and (one.level in _SURE or one.differs)
         and (one.where.kernel and one.cause != "comm")
         and one.count[0] != one.count[1]
     ]
@@ -513,7 +522,9 @@ def with_synchronisation(candidates: list[Candidate], apis: list[ApiRow]) -> lis
     syncs = [
         one
         for one in candidates
-        if one.cause == "host_sync" and one.level in _SURE and one.judged.delta * (after - before) > 0
+        if one.cause == "host_sync"
+        and abs(one.judged.delta) > one.judged.half
+        and one.judged.delta * (after - before) > 0
     ]
     if abs(after - before) < 0.5 or not syncs:
         return candidates

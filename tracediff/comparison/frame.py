@@ -49,7 +49,7 @@ class PhaseSteps:
     """The steps of one phase. typical, rest, start: what each row of `Frame.steps` counts for in the mean of its side.
 
     klass: the workload of each row. share: of the phase among all compared steps; start_share: of its start. workload: what the
-    classes are (ops, requests, tokens, copies, none). judged: enough steps to say anything. repeated: the typical steps had been
+    classes are (ops, requests, tokens, copies, none). steady: half of them launch what others do. judged: enough steps to say anything. repeated: the typical steps had been
     launched before; False where there are too few such steps.
     """
 
@@ -63,6 +63,7 @@ class PhaseSteps:
     workload: str
     judged: bool
     repeated: bool
+    steady: bool
     steps: tuple[int, ...]  # with a weight among the typical ones, a side
 
     @cached_property
@@ -329,9 +330,23 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         workload=workload,
         judged=judged,
         repeated=repeated,
+        steady=_steady(every, typical & (side < 2), options["ops"]),
         steps=tuple(int(((typical_weight > 0) & (side == one)).sum()) for one in range(len(frame.runs))),
     )
     return found, notes
+
+
+def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:
+    """Whether half of the typical steps of each side launch the same ops as steps of other runs, of one run as other steps."""
+    for side in np.unique(steps.side[typical]):
+        mine = typical & (steps.side == side)
+        runs = steps.run[mine]
+        of = runs if len(np.unique(runs)) > 1 else np.arange(len(runs))
+        pairs = np.unique(np.stack([ops[mine], of]), axis=1)[0]
+        often = np.bincount(pairs, minlength=int(ops.max(initial=0)) + 1) > 1
+        if often[ops[mine]].mean() < 0.5:
+            return False
+    return True
 
 
 def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:

@@ -35,7 +35,7 @@ class KernelCells:
 
     values: side, run, part, period, row, count, wall_ns, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per
-    step of it. exact: phase -> whether the count of each row differs for certain (see `_certain`).
+    step of it. differs: phase -> whether the count of each row differs in every step; exact: and that can be no chance.
     """
 
     matching: Matching
@@ -46,6 +46,7 @@ class KernelCells:
     walls: Floats
     hidden: Floats
     of_phase: dict[str, Floats]
+    differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     shapes: dict[
         tuple[str, str, str], tuple[int | None, int | None]
@@ -77,7 +78,11 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         walls,
         walls - shares,
         {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
-        {one.phase: _certain(frame, one, step, row, count, size) for one in frame.phases},
+        {one.phase: _differs(frame, one, step, row, count, size, 1) for one in frame.phases},
+        {
+            one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) & _enough(frame, one)
+            for one in frame.phases
+        },
         {
             (found["name"], found["grid"] or "", found["block"] or ""): (
                 found["registers"],
@@ -90,15 +95,20 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     )
 
 
-def _certain(
-    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int
-) -> npt.NDArray[np.bool_]:
-    """Rows whose count differs for certain.
+def _enough(frame: Frame, phase: PhaseSteps) -> bool:
+    """Whether there are so many runs and steps that a count can be no chance."""
+    return min(frame.runs[:2]) >= _LEAST_RUNS and min(phase.steps[:2]) >= _LEAST_STEPS
 
-    No step of one side has a count that a step of the other has; or in every equal workload (the same labels) of both sides it is
-    the same in all steps of a side and differs between the sides.
+
+def _differs(
+    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int, least_steps: int
+) -> npt.NDArray[np.bool_]:
+    """Rows whose count differs in every step.
+
+    No step of one side has a count that a step of the other has; or in every equal workload (the same labels) of both sides, which
+    have at least so many steps a side, it is the same in all steps of a side and differs between the sides.
     """
-    if len(frame.runs) < 2 or min(frame.runs[:2]) < _LEAST_RUNS or min(phase.steps[:2]) < _LEAST_STEPS:
+    if len(frame.runs) < 2:
         return np.zeros(size, np.bool_)
     side = frame.steps["side"].to_numpy()
     compared = (phase.rest > 0) & (side < 2)
@@ -129,7 +139,7 @@ def _certain(
             if key % 2 == 0 and key + 1 in set(groups.tolist())
         ]
         one, other = (np.array([pair[at] for pair in both], np.intp) for at in (0, 1))
-        if min(steps[one].sum(), steps[other].sum()) < _LEAST_STEPS:
+        if min(steps[one].sum(), steps[other].sum()) < least_steps:
             continue
         if apart:
             found = (most[one] < least[other]) | (most[other] < least[one])

@@ -136,10 +136,10 @@ def judge(measured: Measured) -> Judged:
 def _p(places: list[Place], phase: PhaseCells, part: Part) -> Floats:
     """The p value of every place; nan where the phase cannot be judged, or has nothing of the place.
 
-    Where steps launch what none before them did, which kernels they launch is a matter of their shapes: no test of kernels there.
+    Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there.
     """
     there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
-    if not phase.steps.repeated:
+    if not phase.steps.steady:
         there &= np.array([place.kind != "kernels" for place in places])
     return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
 
@@ -163,7 +163,7 @@ def _levels(
         strict = part.name == "tail" or dealt is None
         confirmed = runs >= FEW and sure.get(at, True) and (not strict or q[at] < STRICT)
         levels[at] = "confirmed" if confirmed else "likely"
-    if part.name == "typical" and phase.steps.repeated:
+    if part.name == "typical" and phase.steps.steady:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
         for at, place in enumerate(places):

@@ -45,6 +45,7 @@ LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
+ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
@@ -128,7 +129,7 @@ def decide(
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     phases = in_order([one for one in measured.phases if one.steps.judged])
-    if not measured.whole.delta.any() and not measured.whole.host_speed.any():
+    if not any((np.abs(one) > ROUNDING).any() for one in (measured.whole.delta, measured.whole.host_speed)):
         return "no_change", VerdictFacts("identical")
     for wanted in _VERDICTS:
         for one in phases:
@@ -179,7 +180,7 @@ def _rare_total(phase: PhaseCells) -> float | None:
     """What rare steps add to a phase, of few runs, whose causes are too many to test."""
     found = phase.tail.estimate
     delta = float(found.delta[STEP])
-    few = min(phase.runs) <= FEW
+    few = min(phase.runs) < FEW
     return delta if few and found.p[STEP] < ALPHA and abs(delta) >= CARRIES * phase.step_ns else None
 
 
@@ -356,8 +357,8 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
 
 def _from_others(values: Floats) -> Floats:
     """How far each run is from the median of the others, (runs, cells)."""
-    return values - np.array(
-        [np.median(np.delete(values, run, axis=0), axis=0) for run in range(len(values))]
+    return np.asarray(
+        [own - np.median(np.delete(values, run, axis=0), axis=0) for run, own in enumerate(values)]
     )
 
 
