@@ -165,6 +165,18 @@ def test_rare_steps_carry_the_verdict_where_the_typical_step_does_not():
 # What is no change
 
 
+def test_rare_steps_do_not_make_the_typical_step_known():
+    """Two runs a side know a step of 1,000 us to some 6 %. One step of 24 stops for 200 ms, which makes the mean 9 ms."""
+    one, other = (side([100, 900], [101, 900], steps=24) for _ in range(2))
+    for steps in other:
+        steps[13]["cells"][0] += 200_000 * US
+    found = measured(one, other, idle=1, kernels=1)
+    (phase,) = found.phases
+    half = float(phase.typical.estimate.half[0])
+    assert 30 * US < half < 90 * US and phase.step_ns > 9_000 * US
+    assert judge_phases(found)["generation"] == "inconclusive"
+
+
 def test_a_side_against_itself_is_identical():
     one = of_host([100, 150, 200], [])[0]
     assert verdict_of(measured(one, one, idle=1, kernels=1)) == ("no_change", VerdictFacts("identical"))

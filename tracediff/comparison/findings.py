@@ -120,9 +120,9 @@ def find(
     candidates = [
         one
         for one in candidates
-        if _material(one.judged) or any(part.follows for part in one.parts) or _cancels(one)
+        if _material(one.judged) or any(part.follows for part in one.parts) or cancels(one)
     ]
-    candidates = sorted(_merged(candidates, facts.phase), key=_order)
+    candidates = sorted(merged(candidates, facts.phase), key=_order)
     findings = [_finding(one, measured) for one in candidates[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)
     findings += mix_finding(measured, mix, strata)
@@ -134,7 +134,7 @@ def _material(one: Judgement) -> bool:
     return abs(one.delta) >= MATERIAL * one.phase.step_ns
 
 
-def _cancels(one: Candidate) -> bool:
+def cancels(one: Candidate) -> bool:
     """Whether counted kernels change by much more than their sum says."""
     least = MATERIAL * one.judged.phase.step_ns
     return one.level == "exact" and any(abs(part.delta_ns) >= least for part in one.parts)
@@ -151,7 +151,7 @@ def _order(one: Candidate) -> tuple[float, bool, float, str, str]:
     )
 
 
-def _merged(candidates: list[Candidate], first: str) -> list[Candidate]:
+def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     """One candidate for each place: in the phase of the verdict where it is more than noise there, else where it explains most."""
     by_place: dict[Any, list[Candidate]] = {}
     for one in candidates:

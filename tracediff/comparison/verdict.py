@@ -87,7 +87,8 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool
             return "regressed" if delta > 0 else "improved"
         if (runs >= FEW and passed) or (runs < FEW and p < ALPHA):
             return "likely_regressed" if delta > 0 else "likely_improved"
-    limit = SAME * one.step_ns
+    # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
+    limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
 
 

@@ -1,0 +1,55 @@
+"""Which candidates become findings, and which of one place leads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.measuring import measured, step
+from tracediff.comparison.findings import Candidate, cancels, merged
+from tracediff.comparison.places import Judgement, Place
+from tracediff.model import Evidence, FindingFacts, FindingPart, Where
+
+US = 1_000.0
+PHASES = {
+    one.steps.phase: one
+    for one in measured(
+        *([[step(cells=[1_000 * US], phase=phase) for phase in ("generation", "mixed") * 12]] * 2 for _ in range(2)), idle=1
+    ).phases
+}  # fmt: skip
+"""Steps of 1 ms."""
+
+
+def candidate(phase: str, part: str, delta: float, half: float, level: Evidence, **more) -> Candidate:
+    """Kernels at one place, us."""
+    runs = np.zeros(2), np.zeros(2)
+    judged = Judgement(
+        Place("kernels", (30,)), PHASES[phase], part, 0.0, 0.0, delta * US, half * US, 0.0, 0.1, 0.1, level, runs, half * US
+    )  # fmt: skip
+    return Candidate("kernel_fused", Where(kernel="a -> b"), judged, "", FindingFacts(), level=level, **more)
+
+
+def row(delta: float) -> FindingPart:
+    return FindingPart("kernel_time", Where(kernel="a"), delta * US, delta * US, delta * US, "exact")
+
+
+def test_counted_kernels_are_a_finding_though_their_rows_cancel():
+    """A thousandth of a step of 1 ms is 1 us."""
+    both = (row(-20.8), row(20.1))
+    assert cancels(candidate("generation", "typical", -0.7, 0.8, "exact", parts=both))
+    assert not cancels(candidate("generation", "typical", -0.7, 0.8, "within_noise", parts=both))
+    assert not cancels(candidate("generation", "typical", -0.1, 0.8, "exact", parts=(row(-0.9), row(0.8))))
+
+
+def test_what_is_counted_in_the_phase_of_the_verdict_leads():
+    """Its time is unsure, and that of the rare steps and of the other phase larger."""
+    counted = candidate("mixed", "typical", -2.0, 6.5, "exact")
+    rows = [
+        candidate("mixed", "tail", 15.4, 22.9, "within_noise"),
+        counted,
+        candidate("generation", "typical", -30.0, 1.0, "exact", explained=20.0 * US),
+    ]
+    (lead,) = merged(rows, "mixed")
+    assert lead.judged is counted.judged
+    assert [(one.phase, one.part) for one in lead.elsewhere] == [("generation", "typical"), ("mixed", "tail")]
+    (lead,) = merged(rows, "context")  # in none of its own: where it explains most
+    assert lead.judged.phase.steps.phase == "generation"
