@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.measuring import FIRST, measured, step
+from tests.measuring import FIRST, framed, measured, step
+from tracediff.comparison.kernel_table import _certain
 from tracediff.comparison.places import Judged, judge, places_of
 
 US = 1_000.0
@@ -136,3 +137,63 @@ def test_exchanging_the_sides_changes_signs_alone():
         assert (left.delta, left.half, left.p, left.q, left.level) == (
             -right.delta, right.half, right.p, right.q, right.level,
         )  # fmt: skip
+
+
+# Rare steps
+
+
+def stops(*tails: float, speed: float | None = None) -> list[list[dict]]:
+    """Runs of 24 steps of 50 us, of which one stops: so many us per mean step. speed: of their host."""
+    host = [] if speed is None else [speed]
+    return [[step(cells=[(50 + 24 * us * (at == 13)) * US, *host]) for at in range(24)] for us in tails]
+
+
+def test_rare_steps_need_a_stricter_q():
+    """s0 is 30 % of X. Tails of 0.3, 0.5, 1.5, 1.7 X: SS = 1.48 X^2, s^2 = (0.36 + 1.48) / 10 X^2, t = 1 / sqrt(0.092) = 3.3 with 10 df."""
+    unit = 100_000.0
+    wide = judge(measured(stops(0, 0, 0, 0), stops(0.3 * unit, 0.5 * unit, 1.5 * unit, 1.7 * unit), idle=1))
+    (rare,) = (one for one in wide.rows if one.part == "tail")
+    assert rare.p == pytest.approx(2 * stats.t.sf(1 / np.sqrt(0.092), 10), rel=1e-3)
+    assert 0.01 < rare.q < 0.05 and rare.level == "likely"
+    near = judge(measured(stops(0, 0, 0, 0), stops(0.9 * unit, unit, unit, 1.1 * unit), idle=1))
+    (rare,) = (one for one in near.rows if one.part == "tail")
+    assert rare.q < 0.01 and rare.level == "confirmed"
+
+
+@pytest.mark.parametrize(("runs", "relative"), [(1, 0.1), (2, 0.1), (3, 0.3), (4, 0.3)])
+def test_rare_steps_scatter_by_their_time(runs: int, relative: float):
+    """And 1 us, for the time is host work."""
+    found = measured(stops(*[500.0] * runs), stops(*[800.0] * runs), idle=1)
+    assert found.phases[0].tail.scatter[FIRST] == pytest.approx((relative * 800 + 1) * US)
+
+
+def test_rare_steps_too_are_compared_at_equal_host_speed():
+    """Hosts of one speed a side, 0.1 apart: the slope is the usual one, 0.9 of the smaller tail: 90 us of 100."""
+    found = measured(stops(*[1_000.0] * 4, speed=0.0), stops(*[1_100.0] * 4, speed=0.1), idle=1, speed=True)
+    tail = found.phases[0].tail.estimate
+    assert tail.host_speed[FIRST] == pytest.approx(90 * US)
+    assert tail.delta[FIRST] == pytest.approx(10 * US)
+
+
+# Counts that differ for certain
+
+
+@pytest.mark.parametrize(("common", "certain"), [(6, False), (7, True)])
+def test_a_count_that_is_constant_in_equal_workloads_needs_twenty_steps_of_them(common: int, certain: bool):
+    """Three runs: of 8 requests 12 ops on the baseline and 14 on the candidate; of 4 and 16, which one side alone has, 20 and 10.
+
+    So the counts of all steps overlap, 10 to 14 and 12 to 20, and 18 or 21 steps a side are of equal workload.
+    """
+
+    def runs(others: int) -> list[list[dict]]:
+        return [[step(100, gen_reqs=8 if at < common else others) for at in range(20)] for _ in range(3)]
+
+    frame = framed(runs(4), runs(16))
+    (phase,) = frame.phases
+    assert min(phase.steps) >= 20
+    requests, late = frame.steps["gen_reqs"].to_numpy(), frame.steps["side"].to_numpy()
+    count = np.select([requests == 4, requests == 16], [20.0, 10.0], 12.0 + 2 * late)
+    every = np.arange(len(count))
+    assert _certain(frame, phase, every, every * 0, count, 1).tolist() == [certain]
+    count[0] = 13  # one of the baseline's equal steps has another
+    assert _certain(frame, phase, every, every * 0, count, 1).tolist() == [False]

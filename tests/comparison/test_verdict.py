@@ -231,3 +231,78 @@ def test_one_run_that_lies_apart_is_named_and_two_are_not():
     two = of_host([100, 101, 102, 400, 400], [])[0]
     assert odd_runs(measured(base, two, idle=1, kernels=1)) == {}
     assert odd_runs(measured(base[:4], odd[1:], idle=1, kernels=1)) == {}  # of four nobody is left out
+
+
+def test_a_run_on_a_host_half_as_slow_again_is_left_out():
+    """Nothing but a kernel, so its time is the same: log ratios of 0.41 and 0.39, 1.5 times slower and a bit less."""
+
+    def on(*speeds: float) -> list[list[dict]]:
+        return [[step(cells=[1_000 * US, z]) for _ in range(12)] for z in speeds]
+
+    base = on(0, 0, 0, 0, 0)
+    (found,) = odd_runs(measured(base, on(0, 0, 0, 0, 0.41), idle=0, kernels=1, speed=True)).values()
+    assert (found.side, found.run, found.delta_ns) == ("candidate", "run 4", 0)
+    assert found.host_speed == pytest.approx(1.507, abs=1e-3)
+    assert odd_runs(measured(base, on(0, 0, 0, 0, 0.39), idle=0, kernels=1, speed=True)) == {}
+
+
+@pytest.mark.parametrize(("odd", "left_out"), [(1, 1), (2, 2), (3, 0)])
+def test_of_ten_runs_two_may_be_odd(odd: int, left_out: int):
+    base = [100.0 + at for at in range(10)]
+    one, other = of_host(base, base[odd:] + [400.0] * odd)
+    assert len(odd_runs(measured(one, other, idle=1, kernels=1))) == left_out
+
+
+# Rare steps
+
+
+def test_of_few_runs_all_that_rare_steps_add_may_be_likely():
+    """Five steps of 24 stop for 1 ms, each in a place of its own: five events of a run tell more than one each of five places."""
+
+    def runs(stop: float) -> list[list[dict]]:
+        at = {4: 1, 8: 2, 12: 3, 16: 4, 20: 5}
+        return [
+            [
+                step(cells=[900 * US, *(stop * US * (at.get(number) == place) for place in range(1, 6))])
+                for number in range(24)
+            ]
+            for _ in range(2)
+        ]
+
+    found = measured(runs(0), runs(1_000), idle=6)
+    assert judge_phases(found)["generation"] in ("no_change", "inconclusive")
+    assert {one.level for one in judge(found).rows} == {"within_noise"}
+    verdict, facts = verdict_of(found)
+    assert (verdict, facts.basis) == ("likely_regressed", "rare")
+    assert facts.carried_ns == pytest.approx(5_000 * US / 24)
+
+
+@pytest.mark.parametrize(("stop", "verdict"), [(2_400, "no_change"), (4_800, "inconclusive")])
+def test_no_change_is_said_only_where_rare_steps_are_quiet(stop: float, verdict: str):
+    """One step of the 96 of four runs stops: 25 or 50 us per mean step of 1,000. 30 us are quiet."""
+    one, other = (side(*[[0.0, 1_000.0]] * 4, steps=24) for _ in range(2))
+    other[0][13]["cells"][0] = stop * US
+    found = measured(one, other, idle=1, kernels=1)
+    assert judge_phases(found) == {"generation": "no_change"}
+    assert verdict_of(found)[0] == verdict
+
+
+# Pairs
+
+
+def test_a_phase_that_a_run_lacks_is_not_compared_by_pairs():
+    def run(own: float, context: bool) -> list[dict]:
+        rows = side([own])[0]
+        return rows + side([own], phase="context")[0] * context
+
+    one = [run(100, True), run(200, True), run(300, True)]
+    other = [run(110, True), run(210, True), run(310, False)]
+    found = measured(one, other, idle=1, paired=True)
+    by_phase = {phase.steps.phase: phase.typical for phase in found.phases}
+    assert by_phase["generation"].sample.paired and not by_phase["context"].sample.paired
+    # every pair differs by 10; the runs keep the means of their sides, 200 and 210
+    assert [values[:, 0].tolist() for values in by_phase["generation"].sample.values] == [
+        pytest.approx([200 * US] * 3),
+        pytest.approx([210 * US] * 3),
+    ]
+    assert by_phase["generation"].estimate.df[0] == 4 + 2
