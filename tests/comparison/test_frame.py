@@ -64,6 +64,24 @@ def test_repeated_steps_need_their_least_number_a_run(again: int, repeated: bool
     assert phase.repeated is repeated
 
 
+@pytest.mark.parametrize(
+    ("keys", "steady"),
+    [
+        ([[1, 1, 1, 1], [1, 1, 1, 1]], True),
+        ([[1, 1, 1, 1], [2, 2, 2, 2]], False),  # each run launches its own
+        ([[1, 1, 2, 2], [1, 1, 3, 3]], True),  # half of the steps: 1 2 and 1 3
+        ([[1, 2, 2, 1], [1, 3, 3, 1]], False),
+        ([[0, 1, 1, 2, 3, 4]], True),  # of one run: what other steps launch, 1 1 of 1 1 2 3
+        ([[1, 2, 3, 4]], False),
+    ],
+)
+def test_steps_are_steady_where_half_launch_what_other_runs_do(keys: list[list[int]], steady: bool):
+    """All steps are equally long: of four the middle two are typical, of six the middle four."""
+    side = [[step(10, ops=key) for key in own] for own in keys]
+    (phase,) = framed(side, side, min_steps=20).phases  # so many repeat on no side: all steps count
+    assert not phase.repeated and phase.steady is steady
+
+
 def test_nothing_but_first_steps_is_shown_and_not_judged():
     one = [step(100 + at, new=True, ops=at) for at in range(6)]
     (phase,) = (frame := framed([one], [one])).phases

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.measuring import FIRST, framed, measured, step
-from tracediff.comparison.kernel_table import _certain
+from tracediff.comparison.kernel_table import _differs
 from tracediff.comparison.places import Judged, judge, places_of
 
 US = 1_000.0
@@ -194,6 +194,7 @@ def test_a_count_that_is_constant_in_equal_workloads_needs_twenty_steps_of_them(
     requests, late = frame.steps["gen_reqs"].to_numpy(), frame.steps["side"].to_numpy()
     count = np.select([requests == 4, requests == 16], [20.0, 10.0], 12.0 + 2 * late)
     every = np.arange(len(count))
-    assert _certain(frame, phase, every, every * 0, count, 1).tolist() == [certain]
+    assert _differs(frame, phase, every, every * 0, count, 1, 20).tolist() == [certain]
+    assert _differs(frame, phase, every, every * 0, count, 1, 1).tolist() == [True]  # in every step there is
     count[0] = 13  # one of the baseline's equal steps has another
-    assert _certain(frame, phase, every, every * 0, count, 1).tolist() == [False]
+    assert _differs(frame, phase, every, every * 0, count, 1, 20).tolist() == [False]
