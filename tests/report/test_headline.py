@@ -384,6 +384,11 @@ def test_runs_that_lie_apart_are_named_with_their_difference() -> None:
         "Run pr_r3 of the candidate lies 101 us per generation step above the others at equal host speed: host work +98.0 us,"
         " and its CUDA calls are 8 % slower."
     )
+    slow = m.OddRun("baseline", "main_r1.sqlite", 9_700.0, "launch_api", 11_900.0, 2.36, left_out=True)
+    phases = [msgspec.structs.replace(GENERATION, odd_runs=[slow]), NOISY]
+    assert reason(msgspec.structs.replace(one, phases=phases)) == (
+        "Run main_r1 of the baseline is left out: its CUDA calls are 136 % slower than those of the other runs."
+    )
 
 
 def test_in_how_many_runs_a_cause_holds() -> None:

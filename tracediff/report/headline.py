@@ -21,6 +21,7 @@ WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence
 ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
 _SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
+_FAR_SPEED = 0.4  # log ratio: a run whose host is so much slower or faster is apart for that alone
 _FIRST = ("generation", "step")  # phases that users feel before the others
 
 
@@ -460,7 +461,12 @@ def _speed_words(phase: Phase) -> str:
     speed = phase.host_speed
     if speed is None or abs(math.log(speed)) <= HOST_SPEED:
         return ""
-    return f"the candidate's host was {100 * abs(speed - 1):.0f} % {'slower' if speed > 1 else 'faster'}"
+    return f"the candidate's host was {_slower(speed)}"
+
+
+def _slower(speed: float) -> str:
+    """`8 % slower` of a ratio of times."""
+    return f"{100 * abs(speed - 1):.0f} % {'slower' if speed > 1 else 'faster'}"
 
 
 def _odd_runs(result: Result) -> list[str]:
@@ -471,6 +477,12 @@ def _odd_runs(result: Result) -> list[str]:
             found.setdefault((one.side, one.run), (phase, one))
     said = []
     for phase, one in list(found.values())[:_ODD_RUNS]:
+        if one.host_speed is not None and abs(math.log(one.host_speed)) > _FAR_SPEED:
+            text = (
+                f"Run {run_name(one.run)} of the {one.side} {'is left out' if one.left_out else 'lies apart'}"
+            )
+            said.append(f"{text}: its CUDA calls are {_slower(one.host_speed)} than those of the other runs.")
+            continue
         prose = units.prose([one.delta_ns, one.cause_ns])
         where = "above" if one.delta_ns > 0 else "below"
         text = (
@@ -478,10 +490,7 @@ def _odd_runs(result: Result) -> list[str]:
             f" {where} the others at equal host speed: {_category(one.cause)} {prose.signed(one.cause_ns)}"
         )
         if one.host_speed is not None and abs(math.log(one.host_speed)) > HOST_SPEED:
-            text += (
-                f", and its CUDA calls are {100 * abs(one.host_speed - 1):.0f} %"
-                f" {'slower' if one.host_speed > 1 else 'faster'}"
-            )
+            text += f", and its CUDA calls are {_slower(one.host_speed)}"
         said.append(f"{text}{'; it is left out' if one.left_out else ''}.")
     more = len(found) - _ODD_RUNS
     return [*said, f"{more} more runs lie apart."] if more > 0 else said
