@@ -106,7 +106,8 @@ class StandardisedMeans:
         joined = table.join(self._factor, on=_STRATUM, how="inner", maintain_order="left")
         return (
             joined.group_by("side", *by, maintain_order=True)
-            .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum() for value in values))
+            # nine digits: what is once in every step is 1, whatever the weights add up to
+            .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum().round(9) for value in values))
             .sort("side", *by)
         )
 

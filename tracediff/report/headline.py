@@ -67,7 +67,9 @@ def reason(result: Result) -> str:
     facts = result.verdict_facts
     if facts.basis == "checks":
         failed = [one for one in result.comparability.checks if one.status == "fail"]
-        return " ".join(f"{one.name}: {one.baseline} against {one.candidate}." for one in failed)
+        return " ".join(
+            f"{one.name}: {one.baseline} against {one.candidate}: {one.message.rstrip('.')}." for one in failed
+        )
     phase, cause = lead(result), _cause(result)
     said = []
     if facts.basis in ("phase", "part", "rare"):
