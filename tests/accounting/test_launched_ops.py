@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
@@ -100,6 +101,24 @@ def test_devices_of_a_rank_know_the_same_kernels(tmp_path):
     periods = reduced(trace, tmp_path).periods
     new = {device: mine["start_up"].to_list() for (device,), mine in periods.group_by("device")}
     assert new == {0: [True, True, False, False], 1: [True, True, False, True]}
+
+
+@pytest.mark.parametrize(
+    ("call", "start"),
+    [
+        ("cudaGraphInstantiate_v12000", True),
+        ("cuStreamBeginCapture_v2", True),
+        ("cuModuleLoadData", True),
+        ("cudaLibraryLoadData", True),
+        ("cudaGraphLaunch", False),
+        ("cudaModuleUnload", False),
+    ],
+)
+def test_making_a_graph_and_loading_code_is_part_of_the_start(tmp_path, call: str, start: bool):
+    """In the third step, which launches what all do."""
+    trace = steps("a", "a", "a", "a", "a")
+    trace.api(100, call, 2_900, 2_905)
+    assert reduced(trace, tmp_path).periods["start_up"].to_list() == [True, False, start, False]
 
 
 def test_each_rank_has_first_occurrences_of_its_own(tmp_path):
