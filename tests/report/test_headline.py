@@ -201,6 +201,20 @@ def test_rare_steps() -> None:
     )
 
 
+def test_rare_steps_of_the_phase_that_users_feel_first() -> None:
+    """The verdict is of mixed steps; 9 us are less than a hundredth of a generation step."""
+    slower = phase("mixed", delta(4_600.0, 727.0, 387.0), "likely_regressed")
+    calm = phase("generation", delta(1_000.0, 1.0, 34.0), "inconclusive")
+    rows = [finding("gc", 226.0, part="tail", level="likely", **SCHEDULE)]
+    one = result("likely_regressed", m.VerdictFacts("phase", "mixed"), [slower, calm], rows)
+    assert headline(one).text == (
+        "Likely regressed: +727 us (+15.8 %) per mixed step, no cause of it is certain."
+    )
+    assert reason(one) == "Rare generation steps add +226 us per mean step, likely: Python GC in _schedule."
+    small = [finding("gc", 9.0, part="tail", level="likely", **SCHEDULE)]
+    assert reason(msgspec.structs.replace(one, findings=small)) == ""
+
+
 def test_rare_steps_without_a_certain_cause() -> None:
     """One run a side: the interval of the typical step is a quarter of it, so nobody knows that it is unchanged."""
     rare = m.FindingFacts(rare=m.RareFact(0.0, 6.0, 28.0, 28.0, 0.0))

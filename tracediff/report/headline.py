@@ -68,7 +68,8 @@ def reason(result: Result) -> str:
     if facts.basis == "checks":
         failed = [one for one in result.comparability.checks if one.status == "fail"]
         return " ".join(
-            f"{one.name}: {one.baseline} against {one.candidate}: {one.message.rstrip('.')}." for one in failed
+            f"{one.name}: {one.baseline} against {one.candidate}: {one.message.rstrip('.')}."
+            for one in failed
         )
     phase, cause = lead(result), _cause(result)
     said = []
@@ -401,12 +402,25 @@ def _elsewhere(result: Result, cause: Finding) -> list[str]:
     return said
 
 
-def _also_rare(result: Result, phase: Phase) -> str:
-    rows = [one for one in _rows(result, phase.phase, "tail") if one.level in _CERTAIN]
-    if not rows:
-        return ""
-    prose = units.prose([rows[0].delta_ns])
-    return f"Rare steps add {prose.signed(rows[0].delta_ns)} per mean step: {_named(rows[0], prose)}."
+def _also_rare(result: Result, lead: Phase) -> str:
+    """What rare steps add for sure: those of the phase of the verdict, else of the phase that users feel first."""
+    first = next((one for one in result.phases if one.phase in _FIRST and one.judged), None)
+    for phase in (lead, first):
+        if phase is None:
+            continue
+        levels = _CERTAIN if phase is lead else _SURE
+        rows = [
+            one
+            for one in _rows(result, phase.phase, "tail")
+            if one.level in levels and (phase is lead or abs(one.delta_ns) >= WORTH * _typical(phase)[1])
+        ]
+        if rows:
+            prose = units.prose([rows[0].delta_ns])
+            steps = "steps" if phase is lead else f"{_step(phase)}s"
+            likely = ", likely" if rows[0].level == "likely" else ""
+            size = prose.signed(rows[0].delta_ns)
+            return f"Rare {steps} add {size} per mean step{likely}: {_named(rows[0], prose)}."
+    return ""
 
 
 def _certain(result: Result) -> str:
