@@ -50,11 +50,15 @@ def test_it_ends_when_the_step_has_changed(stand_ins: StandIns) -> None:  # noqa
     assert [call["args"][0][0] for call in stand_ins.calls("program")] == list("bccbbccb")  # A B B A goes on
     assert "after 4 pairs: step +" in done.stderr
     assert done.stderr.count("going on") == 2
-    # the estimate is that of the comparison
+    # the estimate is that of the comparison, whose generation steps alone are enough to be judged, with the host's speed in it
     compared = CliRunner().invoke(cli, ["compare", "bundle", "--json", "out.json", "--quiet"])
     assert compared.exit_code == 0, compared.output
     result = json.loads(Path("out.json").read_text())
-    assert found["looks"][-1]["delta_ns"] == pytest.approx(result["step"]["delta_ns"], abs=0.1)
+    (typical,) = (phase["typical"] for phase in result["phases"] if phase["judged"])
+    assert found["looks"][-1]["baseline_ns"] == pytest.approx(typical["baseline_ns"], abs=0.1)
+    assert found["looks"][-1]["delta_ns"] == pytest.approx(
+        typical["delta_ns"] + typical["host_speed_ns"], abs=0.1
+    )
     (note,) = [one["message"] for one in result["warnings"] if one["slug"] == "adaptive-runs"]
     assert "(step:0.1%), 4 of them" in note
 

@@ -60,7 +60,8 @@ def test_one_outlying_run_of_five_hides_no_change(baseline, candidate, side, apa
     first = result.findings[0]
     assert (first.cause, first.level, first.where.range) == ("host_work", "confirmed", "_schedule")
     assert first.delta_ns == pytest.approx(30_000, abs=3_000)
-    assert first.ci_low_ns > 20_000 and first.ci_high_ns < 40_000
+    # five calm runs a side know it to 11 us, for host work usually scatters by more than these runs do; nine to 13
+    assert first.ci_low_ns > 17_000 and first.ci_high_ns < 43_500
     assert result.verdict == "regressed"
     (odd,) = result.phases[0].odd_runs
     assert (odd.side, odd.run[-1], odd.cause, odd.left_out) == (side, "4", "host_work", True)
@@ -106,7 +107,11 @@ def test_a_category_that_was_not_captured_is_absent(tmp_path):
     assert {row.cause for row in one_side.gaps} == {"host_work", "launch_api", "launch_latency"}
     # the side that traced it still says what it saw: 20 us of waiting, all of them with the device idle
     (row,) = one_side.gil.rows
-    assert (row.baseline_wait_ns, row.candidate_wait_ns, row.candidate_exposed_ns) == (None, 20_000, 20_000)
+    assert (row.baseline_wait_ns, row.candidate_wait_ns, row.candidate_exposed_ns) == (
+        None,
+        20_000,
+        pytest.approx(20_000),
+    )
     assert one_side.accounting.hidden_candidate["gil_wait"] == 0
     assert "gil_wait" not in one_side.accounting.hidden_baseline
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measuring import framed, measured, run, step, steps_of, table
-from tracediff.comparison.frame import CellSums, Values, build_frame, values_of_steps
+from tracediff.comparison.frame import CellSums, Values, build_frame
 from tracediff.errors import TracediffError
 
 
@@ -258,16 +258,6 @@ def test_rows_of_one_step_and_cell_are_added_up():
     assert sums.means == pytest.approx(np.array([[0, 3], [2, 0]]))
     # the step with 9 and two with nothing: w = 1/3, squares 36 + 9 + 9 = 54, times 3 / 2
     assert sums.variance[0][1] == pytest.approx(54 / 9 * 3 / 2)
-
-
-def test_a_column_of_steps_as_a_cell():
-    frame = framed([run(10, 20, 30)], [run(40, 50, 60)])
-    found = values_of_steps(frame, frame.steps.filter(pl.col("ns") > 25), cell=2)
-    assert (found.step.tolist(), found.cell.tolist(), found.ns.tolist()) == (
-        [2, 3, 4, 5],
-        [2] * 4,
-        [30, 40, 50, 60],
-    )
 
 
 # Properties

@@ -150,18 +150,24 @@ def test_one_program_under_two_profilers_gets_no_verdict():
         assert {row.match for row in found.kernels} <= {"exact", "name", "template"}
 
 
-def test_a_repeat_is_no_change():
+def test_a_repeat_shows_no_change():
+    """One run a side cannot exclude a change of 1 %."""
     found = result("graph_base", "graph_base2")
-    assert found.verdict == "no_change"
+    assert found.verdict in ("no_change", "inconclusive")
     assert {one.level for one in found.findings} <= {"within_noise"}
     assert all(row.level == "within_noise" for row in found.kernels)
 
 
 def test_sixteen_more_layer_norms_are_found_first():
-    """Their own time, from the JSON: the layer norms of the 24 steps of generation, one side less the other."""
-    first = result("graph_base", "graph_more").findings[0]
+    """Their own time, from the JSON: the layer norms of the 24 steps of generation, one side less the other.
+
+    The finding is of typical steps, and theirs are as long as those of the others to 1 %.
+    """
+    found = result("graph_base", "graph_more")
+    first = found.findings[0]
     assert first.cause == "kernel_added"
-    assert first.level == "exact"
+    assert first.level == "likely"  # one run a side
+    assert "vectorized_layer_norm" in found.verdict_reason
     assert "vectorized_layer_norm_kernel" in first.where.kernel
     assert (first.evidence.count_baseline, first.evidence.count_candidate) == (16, 32)
     means = []
@@ -182,7 +188,8 @@ def test_sixteen_more_layer_norms_are_found_first():
             )
             / len(generation)
         )  # fmt: skip
-    assert first.delta_ns == pytest.approx(means[1] - means[0], abs=1)
+    assert first.delta_ns == pytest.approx(means[1] - means[0], rel=0.01)
+    assert 0 < first.ci_low_ns < means[1] - means[0] < first.ci_high_ns
 
 
 def contexts(name: str) -> int:
@@ -204,7 +211,10 @@ def test_a_sleep_is_found_first_where_it_is():
 
 
 def test_collections_are_found_first():
-    """One of the six is before the first whole step; five fall into the 24 steps of generation, exposed to the ns."""
+    """One of the six is before the first whole step; five fall into the 24 steps of generation, exposed to the ns.
+
+    Rare steps are those after the first, whose kernels are new: 5 pauses in 23 steps.
+    """
     found = result("graph_base", "graph_gc")
     assert found.verdict == "likely_regressed"
     first = found.findings[0]
@@ -216,14 +226,20 @@ def test_collections_are_found_first():
         if event["name"] == "Python GC" and begins[0][0] < event["begin"] < begins[-1][0]
     ]
     assert len(pauses) == 5
-    assert first.delta_ns == pytest.approx(sum(pauses) / 24, abs=1)
+    assert first.part == "tail"
+    assert first.delta_ns == pytest.approx(sum(pauses) / 23, abs=1)
+    assert first.ci_low_ns > 0
+    assert "Python GC in _schedule" in found.headline.text
 
 
 def test_a_loop_with_profiler_steps_finds_the_longer_sleep():
     found = result("loop_a", "loop_b")
     assert found.verdict in ("inconclusive", "likely_regressed")
-    first = found.findings[0]
-    assert (first.cause, first.where.range) == ("host_work", "<built-in function sleep>")
+    # both collect, for 40 and 57 ms: no time of it survives its uncertainty, and the sleep is the first that is not through zero
+    (slept,) = (one for one in found.findings if one.where.range == "<built-in function sleep>")
+    assert slept.cause == "host_work" and slept.ci_low_ns > 0
+    assert [one.rank for one in found.findings if one.ci_low_ns > 0 or one.ci_high_ns < 0] == [slept.rank]
+    assert "<built-in function sleep>" in found.verdict_reason
     sleeps = []
     for name in ("loop_a", "loop_b"):
         numbers = [number for _, number in labels(name, PROFILER_STEP)]
@@ -234,14 +250,16 @@ def test_a_loop_with_profiler_steps_finds_the_longer_sleep():
             if event["cat"] == "python_function" and event["name"] == "<built-in function sleep>"
         ]
         sleeps.append(sum(lengths) / len(lengths))
-    assert first.delta_ns == pytest.approx(sleeps[1] - sleeps[0], rel=0.02)
+    assert slept.delta_ns == pytest.approx(sleeps[1] - sleeps[0], rel=0.02)
 
 
 def test_moments_count_from_the_earliest_event_as_viewers_do():
     """The longest sleep of the candidate lies where the finding says; there is no export of nsys to ask in SQL."""
-    first = result("loop_a", "loop_b").findings[0]
-    assert first.evidence.sql == ""
-    (moment,) = (one for one in first.evidence.moments if one.side == "candidate")
+    (slept,) = (
+        one for one in result("loop_a", "loop_b").findings if one.where.range == "<built-in function sleep>"
+    )
+    assert slept.evidence.sql == ""
+    (moment,) = (one for one in slept.evidence.moments if one.side == "candidate")
     earliest = min(event["begin"] for event in events("loop_b"))
     sleeps = [
         (event["begin"] - earliest, event["end"] - earliest)

@@ -27,17 +27,20 @@ def test_kernels_of_a_workload_add_up_to_its_gpu_time() -> None:
                 assert total == pytest.approx(busy, rel=0.01)
 
 
-def test_the_compared_stratum_is_the_row() -> None:
-    """With one compared stratum a row's own numbers are those of that stratum."""
+def test_strata_by_their_weight_are_the_row() -> None:
+    """With all strata compared, a row's own numbers are the means of its strata, each by its share of the steps."""
     result = result_of("graph, gc")
-    (compared,) = [number for number, stratum in enumerate(result.strata) if stratum.compared]
+    assert [stratum.compared for stratum in result.strata] == [True, True]
+    assert [stratum.weight for stratum in result.strata] == pytest.approx([29 / 30, 1 / 30])
     checked = 0
     for row in result.kernels:
-        for part in row.strata:
-            if part.stratum == compared and row.baseline and row.candidate:
-                # both sides' runs have as many steps each, so the mean of steps is the mean of runs
-                assert part.baseline_ns == pytest.approx(row.baseline.ns_per_step)
-                assert part.candidate_ns == pytest.approx(row.candidate.ns_per_step)
-                assert part.baseline_count == pytest.approx(row.baseline.count_per_step)
-                checked += 1
+        if row.baseline and row.candidate and row.strata:
+
+            def mean(column: str, parts=row.strata) -> float:
+                return sum(result.strata[part.stratum].weight * getattr(part, column) for part in parts)
+
+            assert row.baseline.ns_per_step == pytest.approx(mean("baseline_ns"))
+            assert row.candidate.ns_per_step == pytest.approx(mean("candidate_ns"))
+            assert row.baseline.count_per_step == pytest.approx(mean("baseline_count"))
+            checked += 1
     assert checked > 5

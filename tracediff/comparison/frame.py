@@ -222,11 +222,6 @@ class CellSums:
         )
 
 
-def values_of_steps(frame: Frame, steps: pl.DataFrame, column: str = "ns", cell: int = 0) -> Values:
-    """A column of a table of steps (side, run, part, period, ...) as the values of one cell."""
-    return Values(frame.index.rows(steps), np.full(len(steps), cell), steps[column].to_numpy())
-
-
 def build_frame(
     steps: pl.DataFrame,
     runs: tuple[int, ...],

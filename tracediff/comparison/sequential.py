@@ -88,7 +88,9 @@ def look(baseline: Floats, candidate: Floats, *, wanted: float, relative: bool, 
 
 
 def step_times(baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
-    """The mean typical step of each run of both sides, ns: at equal workload, phases weighted by their share.
+    """The mean typical step of each run of both sides, ns: at equal workload, the phases that can be judged weighted by their share.
+
+    A phase of a few steps a run (one prefill) would widen the interval and say nothing; it counts where there is no other.
 
     Raises `TracediffError`: no-common-strata, run-without-steps.
     """
@@ -105,11 +107,13 @@ def step_times(baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
         1,
     )
     times = [np.zeros(many) for many in frame.runs]
-    for phase in frame.phases:
+    phases = [phase for phase in frame.phases if phase.judged] or frame.phases
+    whole = sum(phase.share for phase in phases)
+    for phase in phases:
         found = frame.sums(table, phase.typical, phase.klass, variance=False)
         for side, values in enumerate(found.values):
             # what a run without such steps would have taken, is the mean of its side
             own = np.full(frame.runs[side], found.means[side, 0])
             own[found.runs[side]] = values[:, 0]
-            times[side] += phase.share * own
+            times[side] += phase.share / whole * own
     return times[0], times[1]

@@ -223,7 +223,7 @@ class Stratum(msgspec.Struct, frozen=True, kw_only=True):
     ctx_reqs: str
     ctx_tokens: str
     gen_reqs: str
-    level: Literal["exact", "bucket", "phase", "all"]
+    level: Literal["exact", "bucket"]
     baseline_steps: int
     candidate_steps: int = ABSENT
     baseline_ns: float | None

@@ -222,7 +222,6 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     candidate_without_gc: bool = False
     delta_all_ranks_ns: float | None = None  # mean over all ranks, where one rank alone changed
     counted_calls: bool = False  # the counts are of synchronising calls
-    follows_syncs: bool = False  # more or fewer synchronising calls expose it
     late_rank: WaitFact | None = None  # the finding's rank comes last
     shares: list[PhaseShare] = []  # phases whose share of the steps changed
     rare: RareFact | None = None

@@ -100,8 +100,6 @@ def _note(finding: Finding, launch: Launch) -> str:
         notes.append(f"Matched by {facts.match}, confidence {facts.confidence:.2f}.")
     if facts.rare is not None:
         notes.append(_rare(finding))
-    if facts.follows_syncs:
-        notes.append("The GPU is empty after each synchronising call: this follows from their number.")
     if facts.allocations:
         said = (
             f"{one.baseline.allocations_per_step:.2f} -> {one.candidate.allocations_per_step:.2f} allocations of"
