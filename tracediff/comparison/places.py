@@ -4,7 +4,7 @@
 | 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
 | 3, or up to 6 pairs | confirmed: q < .01, likely: q < .05 |
 | in rare steps | confirmed: q < .01 as well |
-| 1 or 2 | likely at best: q < .05 |
+| 1 or 2 | likely at best: q < .05, or p < .01 and 5 % of the step |
 exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
 """
 
@@ -22,6 +22,7 @@ from tracediff.stats.estimator import permutation_p
 from tracediff.stats.tests import benjamini_hochberg
 
 MATERIAL = 0.001
+LARGE = 0.05  # of the step
 PERMUTE, FEW = 4, 3
 STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
 _LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
@@ -152,7 +153,12 @@ def _levels(
     if not phase.steps.judged:
         return levels
     large = np.abs(part.estimate.delta) >= MATERIAL * phase.step_ns
-    passed = np.flatnonzero(large & (q < 0.05))  # nan compares false
+    among = q < 0.05  # nan compares false
+    if runs < FEW:  # so few places are this large that their number needs no correction
+        among |= (
+            (np.abs(part.estimate.delta) >= LARGE * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
+        )
+    passed = np.flatnonzero(large & among)
     sure: dict[int, bool] = {}
     dealt = part.dealt()
     if dealt is not None and len(passed):

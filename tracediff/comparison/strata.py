@@ -32,6 +32,10 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     steps = frame.steps.with_columns(weight=pl.Series(frame.weight)).filter(pl.col("side") < 2)
     side = pl.col("side")
     often = [(side == number).sum().over(SHAPE) >= min_steps * frame.runs[number] for number in range(sides)]
+    left_out = pl.any_horizontal(
+        [pl.lit(False), *((side == one) & (pl.col("run") == run) for one, run in frame.left_out)]
+    )
+    steps = steps.filter(~left_out)  # said of the run as a whole
     steps = steps.with_columns(exact=pl.all_horizontal(often), compared=pl.col("weight") > 0)
     name = pl.concat_str(
         [

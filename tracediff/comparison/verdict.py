@@ -1,10 +1,10 @@
 """The verdict of each phase and of the whole; report/phrases.py writes the sentences.
 
 | runs a side | a phase is called |
-| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03, own t test p < .05, 0.5 % of its step; phases
-  after the first need P <= .015, and are called likely up to .03 |
+| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03 (.015 in phases after the first), own t test p < .05,
+  0.5 % of its step |
 | 3 | likely: p < .02 after Holm's correction for the phases |
-| 1 or 2 | likely: p < .05, the scatter of the steps and the usual scatter of runs added |
+| 1 or 2 | likely: p < .05 (.01 in phases after the first), the scatter of the steps and the usual scatter of runs added |
 
 The whole follows from the phases, the one that users feel first; then from sure causes, where nothing else can have moved the other
 way; then from rare steps.
@@ -43,8 +43,11 @@ FEW = 3
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
+CARRIES_ALONE = 0.05  # the same of a phase after the first
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
+FEW_ALONE = 0.01  # p of a phase after the first, with one or two runs a side
+RARE = 0.05  # p of what rare steps add, with one or two runs a side
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
@@ -85,7 +88,7 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool
         # steps that users feel less are fewer and less alike: alone they decide only where that is far from chance
         if runs >= PERMUTE and passed and (main or joint <= ALONE):
             return "regressed" if delta > 0 else "improved"
-        if (runs >= FEW and passed) or (runs < FEW and p < ALPHA):
+        if (runs == FEW and passed) or (runs < FEW and p < (ALPHA if main else FEW_ALONE)):
             return "likely_regressed" if delta > 0 else "likely_improved"
     # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
     limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))
@@ -133,21 +136,23 @@ def decide(
     if not any((np.abs(one) > ROUNDING).any() for one in (measured.whole.delta, measured.whole.host_speed)):
         return "no_change", VerdictFacts("identical")
     for wanted in _VERDICTS:
-        for one in phases:
-            if verdicts[one.steps.phase] in wanted:
-                return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
         certain = wanted[0] == "regressed"
         sure = ("exact", "confirmed") if certain else ("exact", "confirmed", "likely")
-        for basis, part in _CARRY:
-            for one in phases:
-                if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
-                    continue
-                carried = _carried(one, judged, part, sure)
+        for (
+            one
+        ) in phases:  # what users feel first decides first, in its typical steps, in causes, in rare steps
+            if verdicts[one.steps.phase] in wanted:
+                return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
+            if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
+                continue
+            for basis, part in _CARRY:
+                carried = _carried(one, judged, part, sure, CARRIES if one is phases[0] else CARRIES_ALONE)
                 if not certain and basis == "rare":
                     carried = carried or _rare_total(one)
                 if carried:
-                    verdict = wanted[0] if carried > 0 else wanted[1]
-                    return verdict, VerdictFacts(basis, one.steps.phase, carried)
+                    return wanted[0] if carried > 0 else wanted[1], VerdictFacts(
+                        basis, one.steps.phase, carried
+                    )
     main = phases[0].steps.phase if phases else ""
     moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
     host = any(_only_host(one) for one in phases[:1])
@@ -161,12 +166,14 @@ def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -
     return [one for one in judged.rows if one.phase is phase and one.part == part and one.level in levels]
 
 
-def _carried(phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str]) -> float | None:
+def _carried(
+    phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str], least: float
+) -> float | None:
     """The sum of sure causes of a phase where it carries the verdict: large enough, and nothing else can have moved against it."""
     # of an exact count, the time may be unsure
     sure = [one for one in _sure(judged, phase, part, levels) if abs(one.delta) > one.half]
     total = sum(one.delta for one in sure)
-    if abs(total) < CARRIES * phase.step_ns:
+    if abs(total) < least * phase.step_ns:
         return None
     rest = [one for one in judged.rows if one.phase is phase and one.part == part and one not in sure]
     against = [
@@ -182,7 +189,7 @@ def _rare_total(phase: PhaseCells) -> float | None:
     found = phase.tail.estimate
     delta = float(found.delta[STEP])
     few = min(phase.runs) < FEW
-    return delta if few and found.p[STEP] < ALPHA and abs(delta) >= CARRIES * phase.step_ns else None
+    return delta if few and found.p[STEP] < RARE and abs(delta) >= CARRIES * phase.step_ns else None
 
 
 def _quiet(phase: PhaseCells) -> bool:
