@@ -58,7 +58,7 @@ def test_it_closes(pair):
 
 
 # Two runs a side, where the planted cause stands behind what it entails: less time, and surer.
-BEHIND = {"fused", "gc5fused", "piece_sync", "eager_sync"}
+BEHIND = {"fused", "eager_sync"}
 
 
 def _planted(pair):
