@@ -684,7 +684,7 @@ def _comm_calls(
     for side in standardised.names:
         size, sized = pl.col(f"{side}_bytes"), pl.col(f"{side}_sized") > 0
         table = table.with_columns(
-            pl.when(sized).then(size).alias(f"{side}_bytes"),
+            pl.when(sized).then(size.round(3)).alias(f"{side}_bytes"),
             pl.when(sized).then((size / pl.col(f"{side}_sized")).round(3)).alias(f"{side}_bytes_per_call"),
         )
     table = _by_size(_known(table, ("count", "ns"), known), "ns", "library", "thread", "call")
