@@ -530,5 +530,5 @@ def hidden_time(
                 for row in totals.filter(pl.col("side") == side).iter_rows(named=True)
                 if row["thread"] in launching
             )
-            hidden[side][cause] = value
+            hidden[side][cause] = round(value, 6)  # sums of the same numbers in another order differ by less
     return hidden

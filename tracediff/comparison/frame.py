@@ -28,7 +28,6 @@ from tracediff.stats.workload import (
     choose,
     class_shares,
     shared,
-    trimmed,
     weights,
 )
 from tracediff.trace.workloads import IRREGULAR
@@ -296,16 +295,13 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         rest, start, eligible, judged = mine, np.zeros_like(mine), mine, False
     judged = judged and enough(eligible, np.zeros_like(mine))
     ranks = steps["rank"].to_numpy().astype(np.int64)
-    typical = trimmed(replace(every, run=every.run * (int(ranks.max(initial=0)) + 1) + ranks), eligible)
+    unit = every.run * (int(ranks.max(initial=0)) + 1) + ranks
     options = _workloads(steps, mine)
-    workload, klass = "none", options["none"]
-    if len(sides) > 1:
-        workload, klass = choose(every, typical & (side < 2), options)
-        if (
-            workload in ("none", "copies")
-            and min(shared(every, typical & (side < 2), options["requests"])) < 0.5
-        ):
-            notes.append("coarse-strata")
+    ways = options if len(sides) > 1 else {"none": options["none"]}
+    workload, klass, typical = choose(every, eligible, unit, ways)
+    pooled = len(sides) > 1 and workload in ("none", "copies")
+    if pooled and min(shared(every, typical & (side < 2), options["requests"])) < 0.5:
+        notes.append("coarse-strata")
     share = class_shares(every, typical & (side < 2), klass)
     plain = klass * 0
     starts = weights(every, start, plain, np.ones(1)) if start.any() else np.zeros(len(side))

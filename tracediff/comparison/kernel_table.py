@@ -132,7 +132,7 @@ def _differs(
         present = count_by(position, len(code))
         bounds = np.zeros((2, len(groups) * size))
         bounds[:, code] = np.where(present < steps[code // max(size, 1)], 0.0, low), high
-        least, most = bounds.reshape(2, -1, size)
+        least, most = bounds.reshape(2, len(groups), size)
         both = [
             (number, int(np.searchsorted(groups, key + 1)))
             for number, key in enumerate(groups.tolist())

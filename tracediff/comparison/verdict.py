@@ -46,7 +46,7 @@ CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 CARRIES_ALONE = 0.05  # the same of a phase after the first
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
-FEW_ALONE = 0.01  # p of a phase after the first, with one or two runs a side
+P_ALONE = 0.01  # p of a phase after the first
 RARE = 0.05  # p of what rare steps add, with one or two runs a side
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
@@ -86,9 +86,9 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool
         # so few pairs that dealing them out shows nothing are judged as three runs are, and sure where they are four or more
         passed = adjusted < HOLM if one.typical.dealt() is None else joint <= JOINT and p < ALPHA
         # steps that users feel less are fewer and less alike: alone they decide only where that is far from chance
-        if runs >= PERMUTE and passed and (main or joint <= ALONE):
+        if runs >= PERMUTE and passed and (main or (joint <= ALONE and p < P_ALONE)):
             return "regressed" if delta > 0 else "improved"
-        if (runs == FEW and passed) or (runs < FEW and p < (ALPHA if main else FEW_ALONE)):
+        if (runs == FEW and passed) or (runs < FEW and p < (ALPHA if main else P_ALONE)):
             return "likely_regressed" if delta > 0 else "likely_improved"
     # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
     limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))

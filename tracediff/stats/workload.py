@@ -34,15 +34,23 @@ class Steps:
     ns: Floats
 
 
-def trimmed(steps: Steps, eligible: Bools) -> Bools:
-    """Those of the eligible steps that are neither among the slowest nor the fastest `TRIM` of their run."""
+def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints) -> Bools:
+    """Those of the eligible steps that are neither among the slowest nor the fastest `TRIM` of their unit, the run or a rank of it.
+
+    Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps stay or go together.
+    """
+    apart = np.zeros(len(steps.ns))
+    for one in np.unique(klass[eligible]):
+        of_class = eligible & (klass == one)
+        apart[of_class] = steps.ns[of_class] - np.median(steps.ns[of_class])
     typical = eligible.copy()
-    for run in np.unique(steps.run):
-        mine = np.flatnonzero(eligible & (steps.run == run))
-        cut = int(TRIM * len(mine))
+    for one in np.unique(unit[eligible]):
+        inside = np.flatnonzero(eligible & (unit == one))
+        cut = int(TRIM * len(inside))
         if cut:
-            order = mine[np.argsort(steps.ns[mine], kind="stable")]
-            typical[order[:cut]] = typical[order[len(order) - cut :]] = False
+            own = apart[inside]
+            ordered = np.sort(own)
+            typical[inside] = (own >= ordered[cut]) & (own <= ordered[len(own) - 1 - cut])
     return typical
 
 
@@ -116,8 +124,8 @@ def variance_of_difference(steps: Steps, chosen: Bools, klass: Ints) -> float:
     return scatter * float((weight[mine] ** 2).sum())
 
 
-def choose(steps: Steps, chosen: Bools, options: dict[str, Ints]) -> tuple[str, Ints]:
-    """The workload under which the sides differ with the smallest error, and its classes.
+def choose(steps: Steps, eligible: Bools, unit: Ints, options: dict[str, Ints]) -> tuple[str, Ints, Bools]:
+    """The workload under which the sides differ with the smallest error, its classes, and the typical steps under it.
 
     The error is what the scatter of steps within their classes would give: that of the runs, known from so few, would choose the
     classes under which these runs happen to agree.
@@ -125,15 +133,17 @@ def choose(steps: Steps, chosen: Bools, options: dict[str, Ints]) -> tuple[str, 
     An option counts where at least `SHARED` of each side's steps are of classes that both have: classes of one side alone would
     absorb what changed. The last of `options` is the one without classes, which always counts.
     """
-    best: tuple[float, str] | None = None
+    best: tuple[float, str, Bools] | None = None
     *_, last = options
+    chosen = eligible & (steps.side < 2)
     for name, klass in options.items():
         if name != last and (
             int(klass.max(initial=0)) >= MOST_CLASSES or min(shared(steps, chosen, klass)) < SHARED
         ):
             continue
-        variance = variance_of_difference(steps, chosen, klass)
+        typical = trimmed(steps, eligible, klass, unit)
+        variance = variance_of_difference(steps, typical & (steps.side < 2), klass)
         if best is None or variance <= best[0] * (1 + 1e-9):  # of equal ones the last: the simplest
-            best = variance, name
+            best = variance, name, typical
     assert best is not None
-    return best[1], options[best[1]]
+    return best[1], options[best[1]], best[2]
