@@ -49,6 +49,14 @@ def test_too_few_repeated_steps_leave_all_but_the_start():
     assert ns_of(frame, phase.rest) == [[10, 11, 12, 13, 14]] * 2
 
 
+def test_steps_are_slow_for_their_workload():
+    """Ops A take 10 to 17 and ops B 80 to 87, after the first of each: four of the 16 go at either end, two of A and two of B."""
+    one = [step(10 * ops**3 + at, ops=ops) for ops in (1, 2) for at in (0, *range(8))]
+    (phase,) = (frame := framed([one], [one])).phases
+    assert phase.workload == "ops"
+    assert ns_of(frame, phase.typical) == [[12, 13, 14, 15, 82, 83, 84, 85]] * 2
+
+
 def test_every_rank_is_cut_by_itself():
     """Rank 1 is always the slower: of each rank's eight steps four are typical, after the first of a key."""
     one = [step(100 * rank + at, rank=rank, device=rank) for at in range(9) for rank in (0, 1)]
@@ -70,13 +78,14 @@ def test_repeated_steps_need_their_least_number_a_run(again: int, repeated: bool
         ([[1, 1, 1, 1], [1, 1, 1, 1]], True),
         ([[1, 1, 1, 1], [2, 2, 2, 2]], False),  # each run launches its own
         ([[1, 1, 2, 2], [1, 1, 3, 3]], True),  # half of the steps: 1 2 and 1 3
-        ([[1, 2, 2, 1], [1, 3, 3, 1]], False),
-        ([[0, 1, 1, 2, 3, 4]], True),  # of one run: what other steps launch, 1 1 of 1 1 2 3
+        ([[1, 2, 2, 2], [1, 3, 3, 3]], False),  # a quarter
+        ([[0, 1, 1, 2]], True),  # of one run: what other steps launch, 1 1 of 0 1 1 2
+        ([[0, 1, 1, 2, 3]], False),
         ([[1, 2, 3, 4]], False),
     ],
 )
 def test_steps_are_steady_where_half_launch_what_other_runs_do(keys: list[list[int]], steady: bool):
-    """All steps are equally long: of four the middle two are typical, of six the middle four."""
+    """All steps are equally long, so all are typical."""
     side = [[step(10, ops=key) for key in own] for own in keys]
     (phase,) = framed(side, side, min_steps=20).phases  # so many repeat on no side: all steps count
     assert not phase.repeated and phase.steady is steady

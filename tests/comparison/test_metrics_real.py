@@ -77,10 +77,10 @@ class Recorded:
         ends = zip(firsts, firsts[1:], labels, strict=False)
         return [(int(start), int(end)) for start, end, (_, context) in ends if not (generation and context)]
 
-    def parts(self, metric: str) -> dict[str, list[int]]:
-        """Samples of the steps: all, those in kernels for 95 % of the time around them, those with 5 % of any work."""
+    def parts(self, metric: str, *, generation: bool = False) -> dict[str, list[int]]:
+        """Samples of the steps, or of those without context requests: all, those in kernels for 95 % of the time around them, those with 5 % of any work."""
         rows = self.samples(metric)
-        steps = self.steps()
+        steps = self.steps(generation=generation)
         starts = [start for start, _ in steps]
         found: dict[str, list[int]] = {"steps": [], "busy": [], "idle": []}
         for before, (time, value), after in zip(rows, rows[1:], rows[2:], strict=False):
@@ -300,7 +300,7 @@ def test_two_ranks_each_with_the_samples_of_its_gpu(opened, metric):
     idle = []
     for rank, (pid, device) in enumerate(devices):
         ((gpu,),) = recorded.db.execute(of_gpu, (pid, pid, device)).fetchall()
-        wanted = Recorded(path, pid, gpu).parts(metric)
+        wanted = Recorded(path, pid, gpu).parts(metric, generation=True)
         mine = table.filter((table["rank"] == rank) & (table["device"] == device))
         found = {
             state: mine.filter(mine["state"] == state).select("samples", "sum").sum().row(0)

@@ -35,32 +35,32 @@ def only(found: Strata, **shape: str):
     return row
 
 
-SIX_FOURS = gen(4, *[100] * 6) + gen(8, *[200] * 3)
-SIX_EIGHTS = gen(4, *[110] * 3) + gen(8, *[190] * 6)
+MORE_FOURS = gen(4, *[100] * 7) + gen(8, *[200] * 3)
+MORE_EIGHTS = gen(4, *[120] * 4) + gen(8, *[190] * 6)
 
 
 def test_exact_workloads_stand_alone():
-    found = strata(SIX_FOURS, SIX_EIGHTS)
+    found = strata(MORE_FOURS, MORE_EIGHTS)
     four, eight = only(found, gen_reqs="4"), only(found, gen_reqs="8")
-    assert (four.level, four.baseline_ns, four.candidate_ns, four.delta_ns) == ("exact", 100, 110, 10)
+    assert (four.level, four.baseline_ns, four.candidate_ns, four.delta_ns) == ("exact", 100, 120, 20)
     assert (eight.level, eight.baseline_steps, eight.candidate_steps, eight.delta_ns) == ("exact", 3, 6, -10)
-    # of the step time: 6 x 100 of 600 + 600, and 3 x 110 of 330 + 1140
-    assert (four.baseline_share, four.candidate_share) == pytest.approx((0.5, 330 / 1470))
-    assert (eight.baseline_share, eight.candidate_share) == pytest.approx((0.5, 1140 / 1470))
-    # typical steps are those whose ops ran before, all but the first: 5 and 3 of 8, 2 and 6 of 8. Overlap weights:
-    # 5 * 2 / (5 + 2) to 3 * 6 / (3 + 6), so 10/7 to 2
-    assert (four.weight, eight.weight) == pytest.approx((5 / 12, 7 / 12))
-    assert warned([SIX_FOURS], [SIX_EIGHTS]) == []
+    # of the step time: 7 x 100 of 700 + 600, and 4 x 120 of 480 + 1140
+    assert (four.baseline_share, four.candidate_share) == pytest.approx((700 / 1300, 480 / 1620))
+    assert (eight.baseline_share, eight.candidate_share) == pytest.approx((600 / 1300, 1140 / 1620))
+    # typical steps are those whose ops ran before, all but the first: 6 and 3 of 9, 3 and 6 of 9. A third of a run is beside
+    # the median of its workload, and equal: none is cut. Overlap weights: 6 * 3 / (6 + 3) each
+    assert (four.weight, eight.weight) == pytest.approx((1 / 2, 1 / 2))
+    assert warned([MORE_FOURS], [MORE_EIGHTS]) == []
 
 
 def test_mix_by_hand():
-    frame = framed([SIX_FOURS], [SIX_EIGHTS])
-    # at equal workload: 5/12 x 100 + 7/12 x 200 and 5/12 x 110 + 7/12 x 190
-    found = mix(frame.steps, 1900 / 12, 1880 / 12)
-    assert (found.baseline_raw_ns, found.candidate_raw_ns) == pytest.approx((1200 / 9, 1470 / 9))
-    assert found.speed_ns == pytest.approx(-20 / 12)
-    # the rest of the raw difference of 30
-    assert found.batch_mix_ns == pytest.approx(30 + 20 / 12)
+    frame = framed([MORE_FOURS], [MORE_EIGHTS])
+    # at equal workload: (100 + 200) / 2 and (120 + 190) / 2
+    found = mix(frame.steps, 150, 155)
+    assert (found.baseline_raw_ns, found.candidate_raw_ns) == pytest.approx((130, 162))
+    assert found.speed_ns == pytest.approx(5)
+    # the rest of the raw difference of 32
+    assert found.batch_mix_ns == pytest.approx(27)
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -81,11 +81,14 @@ def test_irregular_steps_are_listed_and_not_compared():
 
 
 def test_steps_that_launch_what_the_other_side_never_launched():
-    """Eight steps with the same ops on both sides; three more, five times as long, with ops of that side alone."""
-    one, other = (gen(4, *[100] * 8) + gen(4, *[500] * 3, ops=ops) for ops in (2, 3))
+    """Eight steps with the same ops on both sides; four more, five times as long, with ops of that side alone.
+
+    Three of the four repeat their ops, as do seven of the eight: too many of ten to be the slowest two.
+    """
+    one, other = (gen(4, *[100] * 8) + gen(4, *[500] * 4, ops=ops) for ops in (2, 3))
     compared, left = sorted(strata(one, other).rows, key=lambda row: not row.compared)
     assert (compared.baseline_steps, compared.candidate_steps, compared.weight) == (8, 8, pytest.approx(1))
-    assert (left.baseline_steps, left.candidate_steps, left.weight) == (3, 3, 0.0)
+    assert (left.baseline_steps, left.candidate_steps, left.weight) == (4, 4, 0.0)
     assert (compared.reason, left.reason) == ("", "other_ops")
 
 

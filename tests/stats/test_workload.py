@@ -146,8 +146,34 @@ def test_the_order_of_rows_is_irrelevant(case, random):
 def test_a_quarter_of_a_run_goes_at_either_end():
     """Of ten steps the two slowest (9, 8) and the two fastest (1, 2); of three a quarter is none."""
     steps = steps_of([5, 9, 1, 5, 8, 2, 5, 5, 5, 5], [7, 3, 3], sides=(0, 1))
-    kept = trimmed(steps, np.ones(13, np.bool_))
+    kept = trimmed(steps, np.ones(13, np.bool_), np.zeros(13, np.int64), steps.run)
     assert np.flatnonzero(~kept).tolist() == [1, 2, 4, 5]
+
+
+def test_steps_are_slow_beside_the_median_of_their_class_over_both_sides():
+    """Medians: A 10, 11, 12, 14, 30: 12; B 100, 104, 106, 108, 112, 120: 107. A run of four loses one step at either end, one of seven too.
+
+    Run 0 is -2, -1 (A), -7, -3 (B): without -7 and -1. Run 1 is 0, 2, 18 (A), -1, 1, 5, 13 (B): without -1 and 18. No B is too long.
+    """
+    steps = steps_of([10, 11, 100, 104], [12, 14, 30, 106, 108, 112, 120], sides=(0, 1))
+    klass = np.array([A, A, B, B, A, A, A, B, B, B, B])
+    kept = trimmed(steps, np.ones(11, np.bool_), klass, steps.run)
+    assert steps.ns[~kept].tolist() == [11, 100, 30, 106]
+
+
+def test_equal_steps_stay_or_go_together():
+    """Of 1, 2, 2, 2, 2, 2, 9, 9 two would go at either end: 1 and one of five equal ones, which all stay; 9 and 9."""
+    steps = steps_of([2, 2, 9, 2, 1, 2, 9, 2], [3] * 8, sides=(0, 1))
+    kept = trimmed(steps, np.ones(16, np.bool_), np.zeros(16, np.int64), steps.run)
+    assert np.flatnonzero(~kept).tolist() == [2, 4, 6]
+
+
+def test_every_unit_is_cut_by_itself():
+    """One run of two ranks: 1 and 4 of the first, 11 and 14 of the second; as one unit, 1 and 2, 13 and 14."""
+    steps = steps_of([1, 2, 3, 4, 11, 12, 13, 14], sides=(0,))
+    every, same = np.ones(8, np.bool_), np.zeros(8, np.int64)
+    assert steps.ns[trimmed(steps, every, same, np.repeat([0, 1], 4))].tolist() == [2, 3, 12, 13]
+    assert steps.ns[trimmed(steps, every, same, same)].tolist() == [3, 4, 11, 12]
 
 
 def test_the_mean_of_normal_steps_cut_so_varies_as_much_as_the_factor_says():
@@ -164,9 +190,10 @@ def test_only_eligible_steps_are_trimmed_and_kept():
     steps = steps_of([100, *range(10), 200], sides=(0,))
     eligible = np.ones(12, np.bool_)
     eligible[[0, 11]] = False
-    kept = trimmed(steps, eligible)
+    same = np.zeros(12, np.int64)
+    kept = trimmed(steps, eligible, same, steps.run)
     assert steps.ns[kept].tolist() == [2, 3, 4, 5, 6, 7]
-    assert not trimmed(steps, np.zeros(12, np.bool_)).any()
+    assert not trimmed(steps, np.zeros(12, np.bool_), same, steps.run).any()
 
 
 # The choice of a workload
@@ -203,8 +230,10 @@ def mixed_steps(candidate_b: int) -> tuple[Steps, np.ndarray]:
 
 def test_the_workload_that_explains_the_scatter_is_chosen():
     steps, klass = mixed_steps(4)
-    name, found = choose(steps, np.ones(40, np.bool_), options_of(klass))
+    every = np.ones(40, np.bool_)
+    name, found, typical = choose(steps, every, steps.run, options_of(klass))
     assert name == "ops" and found is klass
+    assert typical.tolist() == trimmed(steps, every, klass, steps.run).tolist()
     # At equal workload nothing differs but the jitter, though the plain means differ by 3
     weight = weights(steps, np.ones(40, np.bool_), found, class_shares(steps, np.ones(40, np.bool_), found))
     means = [float((weight * steps.ns)[steps.side == side].sum()) for side in (0, 1)]
@@ -215,9 +244,9 @@ def test_the_workload_that_explains_the_scatter_is_chosen():
 def test_a_workload_that_explains_nothing_gives_way_to_the_simplest():
     steps, _ = mixed_steps(10)
     arbitrary = np.tile([A, B], 20)
-    assert choose(steps, np.ones(40, np.bool_), options_of(arbitrary))[0] == "none"
+    assert choose(steps, np.ones(40, np.bool_), steps.run, options_of(arbitrary))[0] == "none"
     still = Steps(steps.side, steps.run, np.ones(40))
-    assert choose(still, np.ones(40, np.bool_), options_of(mixed_steps(10)[1]))[0] == "none"
+    assert choose(still, np.ones(40, np.bool_), still.run, options_of(mixed_steps(10)[1]))[0] == "none"
 
 
 @pytest.mark.parametrize(("both", "chosen"), [(5, "none"), (6, "ops")])
@@ -229,9 +258,10 @@ def test_classes_of_one_side_alone_would_absorb_the_change(both: int, chosen: st
     klass = np.repeat([A, A, B], [20, both, 20 - both])
     every = np.ones(40, np.bool_)
     assert min(shared(steps, every, klass)) == both / 20  # SHARED is 0.3
-    assert choose(steps, every, options_of(klass))[0] == chosen
+    assert choose(steps, every, steps.run, options_of(klass))[0] == chosen
 
 
 def test_too_many_classes_say_nothing():
     steps, klass = mixed_steps(4)
-    assert choose(steps, np.ones(40, np.bool_), options_of(klass + workload.MOST_CLASSES))[0] == "none"
+    options = options_of(klass + workload.MOST_CLASSES)
+    assert choose(steps, np.ones(40, np.bool_), steps.run, options)[0] == "none"
