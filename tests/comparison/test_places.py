@@ -55,6 +55,31 @@ def test_one_run_a_side_says_more_of_kernels_than_of_the_host():
     assert levels(judged([50], [50], more=20.0)) == {0: "within_noise", 1: "within_noise", 2: "likely"}
 
 
+@pytest.mark.parametrize(
+    ("runs", "more", "kernel", "level"),
+    [
+        # error and s0 of two runs: 10 % of 90 + 1 = 10 us, t = 4.0 with 6 degrees of freedom, p = .007
+        (2, 40, 600, "likely"),  # 40 us of some 700
+        (2, 40, 900, "within_noise"),  # of some 1,000: less than 5 %
+        (2, 30, 400, "within_noise"),  # t = 30 / 9 = 3.3, p = .016
+        # s0 7.7 us, error 7.7 sqrt(1 / 2 x 2 / 3) = 4.4 us, t = 3.8 with 8 degrees of freedom, p = .005
+        (3, 17, 200, "within_noise"),  # 17 us of some 270
+    ],
+)
+def test_of_one_or_two_runs_large_places_need_no_correction(
+    runs: int, more: float, kernel: float, level: str
+):
+    """A place of 50 us and twelve of 1 us: 16 tests with the kernel and two categories."""
+
+    def all_of(us: float) -> list[list[dict]]:
+        return [[step(cells=[us * US, *[US] * 12, kernel * US]) for _ in range(12)] for _ in range(runs)]
+
+    found = judge(measured(all_of(50), all_of(50 + more), idle=13, kernels=1))
+    (moved,) = (one for one in found.rows if one.part == "typical" and one.place.cells == (FIRST,))
+    assert moved.q > 0.05 and (moved.p < 0.01) is (more != 30)
+    assert levels(found) == {0: level} | dict.fromkeys(range(1, 14), "within_noise")
+
+
 def test_three_runs_whose_q_is_above_one_in_a_hundred_are_likely():
     found = judged([50, 51, 52], [70, 71, 72])
     (moved,) = (one for one in found.rows if one.part == "typical" and one.place.cells == (FIRST + 1,))

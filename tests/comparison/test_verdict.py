@@ -108,6 +108,30 @@ def test_phases_are_dealt_out_together_and_the_first_leads():
     assert verdict_of(found) == ("improved", VerdictFacts("phase", "generation"))
 
 
+def together(*phases: list[list[dict]]) -> list[list[dict]]:
+    """Runs that have the steps of several phases."""
+    return [[row for steps in runs for row in steps] for runs in zip(*phases, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "more", "first", "later"),
+    [
+        # s0 is 2.5 % of the slower step + 0.5 us, and so is the error of two runs a side; 6 degrees of freedom
+        (2, 80, "likely_regressed", "inconclusive"),  # t = 80 / 27.5 = 2.9, p = .03
+        (2, 150, "likely_regressed", "likely_regressed"),  # t = 150 / 29.25 = 5.1, p = .002
+        # of five it is s0 sqrt(4 / 12 x 2 / 5) = 0.365 s0, with 12 degrees of freedom; P = 2 / 252
+        (5, 25, "regressed", "inconclusive"),  # t = 25 / 9.54 = 2.6, p = .02
+        (5, 35, "regressed", "regressed"),  # t = 35 / 9.63 = 3.6, p = .003
+    ],
+)
+def test_a_phase_after_the_first_needs_a_smaller_p(runs: int, more: float, first: str, later: str):
+    base = [[1_000 + 0.1 * at] for at in range(runs)]
+    after = [[us + more] for (us,) in base]
+    assert judge_phases(measured(side(*base), side(*after), idle=1)) == {"generation": first}
+    one, other = (together(side(*base), side(*mixed, phase="mixed")) for mixed in (base, after))
+    assert judge_phases(measured(one, other, idle=1))["mixed"] == later
+
+
 # What carries the verdict where the step is unsure
 
 
@@ -129,6 +153,43 @@ def test_of_three_runs_a_sure_part_is_likely():
     found = measured(side(*[large_step(50)] * 3), side(*[large_step(170)] * 3), idle=2, kernels=1)
     verdict, facts = verdict_of(found)
     assert (verdict, facts.basis) == ("likely_regressed", "part")
+
+
+def test_a_sure_part_of_the_first_phase_comes_before_the_verdict_of_the_next():
+    """Mixed steps are twice as fast for sure; what users feel first has a sure cause the other way."""
+    mixed = (side(*[[50.0, 10.0, kernel]] * 5, phase="mixed") for kernel in (9_000.0, 4_500.0))
+    one, other = (
+        together(side(*[large_step(host)] * 5), own) for host, own in zip((50, 170), mixed, strict=True)
+    )
+    found = measured(one, other, idle=2, kernels=1)
+    assert judge_phases(found) == {"generation": "inconclusive", "mixed": "improved"}
+    verdict, facts = verdict_of(found)
+    assert (verdict, facts.basis, facts.phase) == ("regressed", "part", "generation")
+
+
+@pytest.mark.parametrize(
+    ("more", "scatter", "carries"),
+    [
+        (200, 0, False),  # 2 % of 9 ms; p of the step is .04
+        # 5.5 %. The other place is 255 us more or less in four of five runs, so the step of some slow run of the baseline is above
+        # that of a fast one of the candidate: P = 12 / 252. SS is 8 x 255^2, s0 201 us, the error 151 us: it may have lost 329 us, not 375
+        (500, 255, True),
+    ],
+)
+def test_a_sure_part_of_a_later_phase_carries_the_verdict_from_five_percent(
+    more: float, scatter: float, carries: bool
+):
+    def runs(host: float) -> list[list[dict]]:
+        own = [[host, 2_000 + sign * scatter, 7_000.0] for sign in (1, -1, 1, -1, 0)]
+        return together(side(*[[10.0, 10.0, 1_000.0]] * 5), side(*own, phase="mixed"))
+
+    found = measured(runs(50), runs(50 + more), idle=2, kernels=1)
+    assert judge_phases(found) == {"generation": "no_change", "mixed": "inconclusive"}
+    verdict, facts = verdict_of(found)
+    if carries:
+        assert (verdict, facts.basis, facts.phase) == ("regressed", "part", "mixed")
+    else:
+        assert (verdict, facts.basis, facts.moved) == ("inconclusive", "scatter", True)
 
 
 def test_time_that_may_only_have_moved_carries_nothing():
