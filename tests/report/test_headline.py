@@ -329,7 +329,7 @@ def test_not_comparable() -> None:
         comparability=m.Comparability(False, checks),
     )
     assert headline(one).text == "Not comparable: the sides ran on other GPUs (gpu)."
-    assert reason(one) == "gpu: A100 against H200."
+    assert reason(one) == "gpu: A100 against H200: the sides ran on other GPUs."
 
 
 def test_a_comparison_of_the_smaller_part_says_so_first() -> None:

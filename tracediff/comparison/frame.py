@@ -1,8 +1,10 @@
 """Which steps are compared with which, and what each counts for in the means of its side.
 
 Steps are compared within their phase. Of a phase,
-    start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code is loaded
-    typical   of the rest, those whose ops were launched before (where there are enough), without the slowest and fastest quarter of each run
+    start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
+              is loaded
+    typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
+              slowest and fastest for their workload
     rest      all but the start: the mean of a phase, at equal workload
 The tail is rest - typical: what rare steps add to the mean. Each is a weighted sum over steps (see stats/workload.py).
 """

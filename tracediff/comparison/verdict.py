@@ -1,7 +1,7 @@
 """The verdict of each phase and of the whole; report/phrases.py writes the sentences.
 
 | runs a side | a phase is called |
-| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03 (.015 in phases after the first), own t test p < .05,
+| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03 (.015 in phases after the first), own t test p < .05 (.01),
   0.5 % of its step |
 | 3 | likely: p < .02 after Holm's correction for the phases |
 | 1 or 2 | likely: p < .05 (.01 in phases after the first), the scatter of the steps and the usual scatter of runs added |

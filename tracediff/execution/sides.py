@@ -104,8 +104,10 @@ def side_input(side: Side) -> SideInput:
 
 
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
-    """Every whole step: side, run, part, period, rank (over the run's exports), SHAPE, ns, start_ns, number,
-    stratum (of its part), op_key, copies, start_up, time by busy category.
+    """Every whole step.
+
+    side, run, part, period, rank (over the run's exports), device, SHAPE, ns, start_ns, number, stratum (of its part), op_key, copies,
+    start_up, and ns by busy category.
     """
     frames = []
     for number, side in enumerate(sides):
