@@ -243,9 +243,11 @@ def _phase_cells(
         scatter = np.maximum(scatter, _UNKNOWN * larger)
     # of the smaller side: what one side has more is the change, and need not move with the host's speed
     usual = slope * np.abs(typical.means[:2, :cells]).min(axis=0)
-    usual[[*layout.sums()]] = 0.0  # the sum of their parts
     usual_tail = slope * np.abs(rest.means - typical.means)[:2, :cells].min(axis=0)
-    usual_tail[[*layout.sums()]] = 0.0
+    usual[_mostly_new(typical.means[:2, :cells])] = np.nan
+    usual_tail[_mostly_new((rest.means - typical.means)[:2, :cells])] = np.nan
+    for sums in (usual, usual_tail):
+        sums[[*layout.sums()]] = 0.0  # the sum of their parts
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
@@ -287,6 +289,12 @@ def _phase_cells(
         (typical.runs[0], typical.runs[1]),
     )
     return cells_of, rest
+
+
+def _mostly_new(means: Floats) -> npt.NDArray[np.bool_]:
+    """Cells of which one side has less than half of what the other has: that does not come of a slower host."""
+    one, other = np.abs(means)
+    return np.asarray(2 * np.minimum(one, other) < np.maximum(one, other))
 
 
 def _paired(frame: Frame, sample: Sample) -> Sample:

@@ -149,7 +149,12 @@ def compare(
             )
         ),
         warnings=[
-            *_warnings(sides, notes_of(frame, options.min_steps), with_gil),
+            *_warnings(
+                sides,
+                notes_of(frame, options.min_steps),
+                with_gil=with_gil,
+                with_speed=any(one.speed is not None for one in measured.phases),
+            ),
             *_left_out(gaps_left_out, uneven_left_out),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
@@ -200,12 +205,20 @@ def _accounting(measured: Measured, judged: Judged) -> Accounting:
         max(part.residual_ns for side in measured.sides for part in side.parts),
         dict(zip(names, (found.delta - found.half).tolist(), strict=True)),
         dict(zip(names, (found.delta + found.half).tolist(), strict=True)),
-        {name: judged.level_of_category(cell) for name, cell in zip(names, cells, strict=True)},
+        {
+            # a level is of a phase; here only where the mean of all shows the same
+            name: judged.level_of_category(cell, float(found.delta[at]))
+            if abs(found.delta[at]) > found.half[at]
+            else "within_noise"
+            for at, (name, cell) in enumerate(zip(names, cells, strict=True))
+        },
         host_speed=dict(zip(names, found.host_speed.tolist(), strict=True)),
     )
 
 
-def _warnings(sides: tuple[Side, Side], of_steps: list[Note], with_gil: bool) -> list[Note]:
+def _warnings(
+    sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool
+) -> list[Note]:
     runs = [len(side.runs) for side in sides]
     notes = warnings_of(sides) + of_steps
     if min(runs) == 1:
@@ -222,6 +235,11 @@ def _warnings(sides: tuple[Side, Side], of_steps: list[Note], with_gil: bool) ->
         notes.append(
             Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
                  " a GPU would have hidden of a pause is not known")
+        )  # fmt: skip
+    if not with_speed:
+        notes.append(
+            Note("host-speed-unknown", "fewer than three CUDA functions that wait for nothing are called about as often on both sides:"
+                 " a slower host is not told from a slower program")
         )  # fmt: skip
     if not with_gil:
         notes.append(

@@ -130,6 +130,11 @@ def find(
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)], relaunched
 
 
+def _often(rare: RareFact | None) -> bool:
+    """Whether a run has a step of the kind, on one side: less is no rare step but the noise of the others."""
+    return rare is not None and max(rare.baseline_steps, rare.candidate_steps) >= 1
+
+
 def _material(one: Judgement) -> bool:
     return abs(one.delta) >= MATERIAL * one.phase.step_ns
 
@@ -242,7 +247,7 @@ class _Describe:
             facts,
             longest,
             (count.get(0, 0.0), count.get(1, 0.0)),
-            level=one.level,
+            level=one.level if one.part == "typical" or _often(facts.rare) else "within_noise",
             explained=one.score,
         )
         return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate

@@ -233,8 +233,10 @@ def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[Kerne
     steps_of = located.group_by("side", "row").agg(pl.len())
     many = {(number[key], side): count for side, key, count in steps_of.iter_rows()}
     values = kernels.values.filter(pl.col("side") < 2)
+    step = StepIndex(located).rows(values)
+    values, step = values.filter(pl.Series(step >= 0)), step[step >= 0]  # not of runs that are left out
     place = located["row"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
-    place = place[StepIndex(located).rows(values)]
+    place = place[step]
     code = (values["row"].to_numpy() * len(strata.rows) + place) * 2 + values["side"].to_numpy()
     distinct, position = grouped(code)
     counts, shares = (

@@ -67,10 +67,10 @@ class Judged:
     rows: list[Judgement]
     categories: list[Judgement]
 
-    def level_of_category(self, cell: int) -> Evidence:
-        """The best level of a category over phases."""
+    def level_of_category(self, cell: int, delta: float) -> Evidence:
+        """The best level of a category over phases in which it changed as it did over all, by `delta`."""
         return min(
-            (one.level for one in self.categories if one.place.cells[0] == cell),
+            (one.level for one in self.categories if one.place.cells[0] == cell and one.delta * delta > 0),
             key=_LEVELS.index,
             default="within_noise",
         )
@@ -158,7 +158,9 @@ def _levels(
         among |= (
             (np.abs(part.estimate.delta) >= LARGE * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
         )
-    passed = np.flatnonzero(large & among)
+    # more than the whole difference, for a host that was slower: that may be taken out too much
+    raw = part.estimate.delta + part.estimate.host_speed
+    passed = np.flatnonzero(large & among & (part.estimate.delta * raw > 0))
     sure: dict[int, bool] = {}
     dealt = part.dealt()
     if dealt is not None and len(passed):

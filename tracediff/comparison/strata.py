@@ -112,6 +112,9 @@ def mix(steps: pl.DataFrame, baseline_ns: float, candidate_ns: float) -> Mix:
     return Mix(raw[0], raw[1], raw[1] - raw[0] - speed, speed)
 
 
+_ENOUGH = 20  # steps a side, from which it is odd that none repeats
+
+
 def notes_of(frame: Frame, min_steps: int) -> list[Note]:
     """Warnings of how steps were compared."""
     notes = []
@@ -127,6 +130,17 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
             Note(
                 "thin-strata",
                 f"no phase has {min_steps} repeated steps per run on both sides: nothing can be told from chance",
+            )
+        )
+    names = [
+        one.phase for one in frame.phases if one.judged and not one.repeated and min(one.steps[:2]) >= _ENOUGH
+    ]
+    if names and len(frame.runs) > 1:
+        notes.append(
+            Note(
+                "steps-do-not-repeat",
+                f"{', '.join(names)}: hardly a step launches what one before it launched, so all count as typical but the first uses"
+                " of kernels",
             )
         )
     if "coarse-strata" in frame.notes:

@@ -261,7 +261,7 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
         ci_low_ns=found.ci_low_ns,
         ci_high_ns=found.ci_high_ns,
         p_value=found.p_value,
-        runs=Pair(*runs[:2]),
+        runs=Pair(len(measured.frame.kept(0)), len(measured.frame.kept(1))),
         steps=Pair(*(int((steps["side"] == one).sum()) for one in (0, 1))),
         noise_floor_ns=found.noise_floor_ns,
         noise_source="given" if len(runs) > 2 else source,
