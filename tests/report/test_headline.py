@@ -301,7 +301,7 @@ def test_only_the_hosts_differ() -> None:
     )
     one = result("no_change", m.VerdictFacts("same", "generation", host=True), [noisy], [])
     assert headline(one).text == (
-        "No change found: the candidate's host was 8 % slower in every CUDA call (machine or contention);"
+        "No change found: the candidate's host was 8 % slower in short CUDA calls (machine or contention);"
         " at equal host speed generation +0.3 % ± 1.0 %."
     )
 
@@ -312,7 +312,7 @@ def test_another_speed_of_the_host_is_said_in_any_case() -> None:
     )
     one = result("regressed", m.VerdictFacts("phase", "generation"), [fast, NOISY], [])
     assert reason(one) == (
-        "The candidate's host was 10 % faster in every CUDA call (machine or contention);"
+        "The candidate's host was 10 % faster in short CUDA calls (machine or contention);"
         " its -22.5 us per generation step is taken out."
     )
     near = msgspec.structs.replace(fast, host_speed=0.98)

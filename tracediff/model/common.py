@@ -96,7 +96,7 @@ class Coverage(msgspec.Struct, frozen=True):
 class Delta(msgspec.Struct, frozen=True):
     """A time on both sides, ns per step. candidate_ns - baseline_ns = delta_ns + host_speed_ns; the interval is 95 %, of delta_ns.
 
-    host_speed_ns: the part that comes of a host that was slower or faster in every CUDA call. noise_floor_ns: identical runs differ by
+    host_speed_ns: the part that comes of a host that was slower or faster in short CUDA calls. noise_floor_ns: identical runs differ by
     up to this much, in 95 of 100 cases. detectable_ns: the smallest change that these runs show in 80 of 100 cases.
     """
 

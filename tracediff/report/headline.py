@@ -296,7 +296,7 @@ def _scatter(result: Result, phase: Phase) -> str:
 
 def _only_host(result: Result, phase: Phase) -> str:
     speed = _speed_words(phase)
-    text = f"{speed} in every CUDA call (machine or contention)" if speed else "the hosts differ in speed"
+    text = f"{speed} in short CUDA calls (machine or contention)" if speed else "the hosts differ in speed"
     return f"{text}; at equal host speed {_every_phase(result, equal=False)}"
 
 
@@ -467,7 +467,7 @@ def _host_speed(result: Result, phase: Phase) -> str:
     moved = phase.typical.host_speed_ns if phase.typical else 0.0
     prose = units.prose([moved])
     return (
-        f"{speed[:1].upper()}{speed[1:]} in every CUDA call (machine or contention);"
+        f"{speed[:1].upper()}{speed[1:]} in short CUDA calls (machine or contention);"
         f" its {prose.signed(moved)} {per_step(result, phase.phase)} is taken out."
     )
 
