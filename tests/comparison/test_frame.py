@@ -261,7 +261,7 @@ def test_values_of_runs_are_their_distance_from_the_expected_at_their_workload()
 def test_rows_of_one_step_and_cell_are_added_up():
     frame = framed([run(10, 10, 10)], [run(10, 10, 10)])
     twice = CellSums.of([Values(np.array([0, 0, 3, -1]), np.array([1, 1, 0, 0]), np.array([4, 5, 6, 9]))], 2)
-    merged = twice.merged()
+    merged = twice.merged
     assert (merged.step.tolist(), merged.cell.tolist(), merged.ns.tolist()) == ([0, 3], [1, 0], [9, 6])
     sums = frame.sums(twice, frame.weight, frame.phases[0].klass, variance=True)
     assert sums.means == pytest.approx(np.array([[0, 3], [2, 0]]))

@@ -72,10 +72,6 @@ class Part:
     sums: dict[int, npt.NDArray[np.intp]]  # cells that are sums of others
     estimate: Estimate
 
-    def combined(self, cells: Sequence[int]) -> Estimate:
-        """The sum of some cells as one."""
-        return self.grouped([list(cells)]).estimate
-
     def grouped(self, groups: Sequence[Sequence[int]]) -> Part:
         """Every group of cells as one."""
         member = np.array([cell for group in groups for cell in group], np.intp)
@@ -243,24 +239,26 @@ def _phase_cells(
         scatter = np.maximum(scatter, _UNKNOWN * larger)
     # of the smaller side: what one side has more is the change, and need not move with the host's speed
     usual = slope * np.abs(typical.means[:2, :cells]).min(axis=0)
-    usual_tail = slope * np.abs(rest.means - typical.means)[:2, :cells].min(axis=0)
+    tail_means = (rest.means - typical.means)[:2, :cells]
+    usual_tail = slope * np.abs(tail_means).min(axis=0)
     usual[_mostly_new(typical.means[:2, :cells])] = np.nan
-    usual_tail[_mostly_new((rest.means - typical.means)[:2, :cells])] = np.nan
-    for sums in (usual, usual_tail):
-        sums[[*layout.sums()]] = 0.0  # the sum of their parts
+    usual_tail[_mostly_new(tail_means)] = np.nan
+    sums = layout.sums()
+    for one in (usual, usual_tail):
+        one[[*sums]] = 0.0  # the sum of their parts
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
-    one, other = _variances(typical, cells)
-    of_steps = TRIMMED_VARIANCE * one, TRIMMED_VARIANCE * other
+    before, after = _variances(typical, cells)
+    of_steps = TRIMMED_VARIANCE * before, TRIMMED_VARIANCE * after
     step_df = float(max(min(phase.steps[:2]) - 1, 1))
     sample = Sample(_of_sides(typical, cells), speed, of_steps, _more(typical, cells), step_df=step_df)
     sample = _paired(frame, sample)
-    found = estimate(sample, scatter, slopes(sample, usual, layout.sums()))
+    found = estimate(sample, scatter, slopes(sample, usual, sums))
     tail_values = [
         one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
     ]
-    tail_mean = np.abs(rest.means - typical.means)[:2, :cells].max(axis=0)
+    tail_mean = np.abs(tail_means).max(axis=0)
     tail = Sample(
         (tail_values[0], tail_values[1]),
         speed,
@@ -274,14 +272,14 @@ def _phase_cells(
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
     cells_of = PhaseCells(
         phase,
-        Part("typical", sample, scatter, usual, layout.sums(), found),
+        Part("typical", sample, scatter, usual, sums, found),
         Part(
             "tail",
             tail,
             tail_scatter,
             usual_tail,
-            layout.sums(),
-            estimate(tail, tail_scatter, slopes(tail, usual_tail, layout.sums())),
+            sums,
+            estimate(tail, tail_scatter, slopes(tail, usual_tail, sums)),
         ),
         mean,
         start,

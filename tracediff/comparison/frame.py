@@ -162,7 +162,7 @@ class Frame:
             numbers.append(there)
             first += many
         if variance:
-            variances = self._variance(table.merged(), weight, klass, middle, classes)
+            variances = self._variance(table.merged, weight, klass, middle, classes)
         return Sums(means, values, numbers, variances)
 
     def _variance(
@@ -212,6 +212,7 @@ class CellSums:
             cells,
         )
 
+    @cached_property
     def merged(self) -> CellSums:
         """Each step and cell once."""
         code, at = np.unique(self.step * self.cells + self.cell, return_inverse=True)

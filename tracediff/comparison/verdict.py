@@ -138,9 +138,8 @@ def decide(
     for wanted in _VERDICTS:
         certain = wanted[0] == "regressed"
         sure = ("exact", "confirmed") if certain else ("exact", "confirmed", "likely")
-        for (
-            one
-        ) in phases:  # what users feel first decides first, in its typical steps, in causes, in rare steps
+        # what users feel first decides first, in its typical steps, in causes, in rare steps
+        for one in phases:
             if verdicts[one.steps.phase] in wanted:
                 return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
             if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
@@ -150,9 +149,8 @@ def decide(
                 if not certain and basis == "rare":
                     carried = carried or _rare_total(one)
                 if carried:
-                    return wanted[0] if carried > 0 else wanted[1], VerdictFacts(
-                        basis, one.steps.phase, carried
-                    )
+                    verdict = wanted[0] if carried > 0 else wanted[1]
+                    return verdict, VerdictFacts(basis, one.steps.phase, carried)
     main = phases[0].steps.phase if phases else ""
     moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
     host = any(_only_host(one) for one in phases[:1])
