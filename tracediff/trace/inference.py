@@ -31,6 +31,28 @@ _INVERSE = pow(_BASE, -1, 2**64)
 
 
 @dataclass(frozen=True)
+class Level:
+    """One way to cut the launches of a process into segments, all of which something begins."""
+
+    event: str  # result: the host waits for a copy to it; copy; sync; graph: a graph launch; launch
+    producer: str  # kernel (or graph) whose result is copied or waited for, or the launch itself; "" any
+    segments: int
+    launches: int  # of the median segment
+    confidence: float  # 0 to 1
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What inference found. The processes of one capture are cut by themselves; the least sure one is told."""
+
+    source: str | None  # as `step_source` of a result; None where it refuses
+    event: str  # of the level that was chosen, see Level; "" where it refuses
+    confidence: float
+    refusal: str  # why it refuses, a code; "" where it does not
+    levels: tuple[Level, ...]  # the best first
+
+
+@dataclass(frozen=True)
 class Launched:
     """The launches of one thread in order, arrays of one length."""
 
@@ -264,8 +286,8 @@ class _Found:
     repetition: Repetition
 
 
-def infer_steps(capture: Capture) -> str | None:
-    """Fill the tables `step` and `step_text`; return the name of the source, None where nothing repeats.
+def infer_steps(capture: Capture) -> Inference:
+    """Fill the tables `step` and `step_text`, where steps are found; say how, or why not.
 
     Adds the warning steps-inferred. Each process with GPU work is looked at by itself; the confidence is the
     lowest of them.
@@ -281,10 +303,11 @@ def infer_steps(capture: Capture) -> str | None:
             if one is not None:
                 found.append(one)
     if not found:
-        return None
+        return Inference(None, "", 0.0, "nothing-repeats", ())
     _fill(capture, found)
     capture.warnings.append(_note(capture, found))
-    return f"{INFERRED} (confidence {min(one.repetition.confidence for one in found):.2f})"
+    confidence = min(one.repetition.confidence for one in found)
+    return Inference(f"{INFERRED} (confidence {confidence:.2f})", "launch", confidence, "", ())
 
 
 def _of_process(capture: Capture, part: dict[str, np.ndarray]) -> _Found | None:

@@ -48,8 +48,8 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> str:
             capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
             return source.name
     inferred = infer_steps(capture)
-    if inferred is not None:
-        return inferred
+    if inferred.source is not None:
+        return inferred.source
     raise TracediffError(
         "no-steps",
         f"{capture.name}: no step labels among its NVTX ranges (table NVTX_EVENTS)",
