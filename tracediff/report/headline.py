@@ -44,11 +44,8 @@ def headline(result: Result) -> Headline:
     elif facts.basis == "identical":
         text += ": both sides are identical"
     elif facts.basis == "same":
-        text += (
-            f": {_only_host(result, phase)}"
-            if facts.host and phase
-            else f": {_every_phase(result)}{_yet(result)}"
-        )
+        said = _only_host(result, phase) if facts.host and phase else _every_phase(result)
+        text += f": {said}{_yet(result)}"
     elif phase is None:
         text += ": no phase has enough matching steps on both sides"
     elif facts.basis == "scatter":
@@ -261,13 +258,15 @@ def _often(count: float) -> str:
 
 def _worth_a_headline(result: Result) -> Finding | None:
     """The first certain cause of a step that did not change for sure, where it or a part of it is 1 % of the step."""
-    if result.verdict_facts.basis not in ("same", "scatter") or result.verdict_facts.host:
+    if result.verdict_facts.basis not in ("same", "scatter"):
         return None
     base = {one.phase: _typical(one)[1] for one in result.phases}
-    for one in result.findings:
-        if one.level in _CERTAIN and one.cause != "batch_mix":
-            return one if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf) else None
-    return None
+    certain = [one for one in result.findings if one.level in _CERTAIN and one.cause != "batch_mix"]
+    lead_first = sorted(certain, key=lambda one: one.where.phase != result.verdict_facts.phase)
+    worth = (
+        one for one in lead_first if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf)
+    )
+    return next(worth, None)
 
 
 def _yet(result: Result) -> str:
