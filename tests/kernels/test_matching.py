@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, match_kernels
+from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, Used, match_kernels
 
 GEMM_A = "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"
 GEMM_B = "nvjet_sm90_tst_128x16_64x11_4x1_v_bz_TNT"  # the same template, another tile
@@ -534,3 +534,108 @@ def test_many_long_sequences_end():
     found = rows(traffic(side("norm_kernel"), side("norm_fast")))
     assert time.process_time() - begun < 10
     assert {("sequence", (f"norm_kernel@{n}",), (f"norm_fast@{n}",)) for n in range(1, 32)} <= found
+
+
+# Copies, renames, ops at another place
+
+
+def test_copies_replace_nothing_and_are_fused_with_nothing():
+    # two DtoH copies are not one HtoD copy, and no fill kernel is a memset
+    one = [GEMM_A, COPY, COPY, SILU, "vectorized_fill_kernel@1,1,1", NORM_32]
+    other = [GEMM_A, "[memcpy HtoD]", SILU, "[memset]", NORM_32]
+    assert {row for row in rows(match(one, other)) if row[0] != "exact"} == {
+        ("removed", (COPY,), ()), ("added", (), ("[memcpy HtoD]",)),
+        ("removed", ("vectorized_fill_kernel@1,1,1",), ()), ("added", (), ("[memset]",)),
+    }  # fmt: skip
+
+
+def test_a_copy_kernel_is_not_fused_with_a_copy():
+    one, other = [GEMM_A, COPY, "copy_kernel", SILU], [GEMM_A, "[memcpy DtoD]", SILU]
+    assert {tier for tier, *_ in rows(match(one, other))} == {"exact", "removed", "added"}
+
+
+def test_the_same_name_and_grid_elsewhere_is_one_row():
+    # the fill moves from behind the GEMM to the end, with another block; no run holds both
+    fill = "fill_kernel@8,1,1"
+    one = [GEMM_A, f"{fill}@128,1,1", SILU, SOFTMAX, ATTENTION, NORM_32]
+    other = [GEMM_A, SILU, SOFTMAX, ATTENTION, NORM_32, f"{fill}@256,1,1"]
+    found = match(one, other)
+    assert {row for row in rows(found) if row[0] != "exact"} == {
+        ("name", (f"{fill}@128,1,1",), (f"{fill}@256,1,1",))
+    }
+    assert blocks(found)["fill_kernel"] == -1  # nothing beside it changed
+
+
+def used(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]):
+    """Match ops outside of sequences, each side op -> (count per step, mean ns)."""
+    sides = []
+    for side in (one, other):
+        of_ops = {key: Used(*side[name]) for name in side for key in keys(name)}
+        sides.append({"step": PhaseOps({}, of_ops, of_ops)})
+    return match_kernels(*sides)
+
+
+LINE = "nvkernel_relax_F1L{}_2@512,1,1@128,1,1"
+POINT = "triton_poi_fused_{}@512,1,1@128,1,1"
+
+
+@pytest.mark.parametrize("name", [LINE, "F1L{}_2@512,1,1@128,1,1", POINT])
+def test_numbers_of_a_compiler_are_told_by_count_and_time(name):
+    # 204 takes 10 us, 207 takes 50 us; two lines were added above both: 210 and 213
+    found = used(
+        {name.format(204): (3, 10_000), name.format(207): (3, 50_000)},
+        {name.format(210): (3, 10_300), name.format(213): (3, 49_000)},
+    )
+    assert rows(found) == {
+        ("template", (name.format(204),), (name.format(210),)),
+        ("template", (name.format(207),), (name.format(213),)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "same"),
+    [
+        ((2, 30_000), (2, 31_000), True),
+        ((2, 30_000), (2, 36_000), False),  # 17 % longer
+        ((2, 30_000), (3, 30_000), False),
+        ((2, 1_000), (2, 1_000), False),  # tiny kernels of one launch shape all take a microsecond
+    ],
+)
+def test_a_kernel_under_a_name_of_its_own_is_renamed_only_with_equal_numbers(mine, theirs, same):
+    found = used({"old_solver@64,1,1@256,1,1": mine}, {"new_relaxation@64,1,1@256,1,1": theirs})
+    tiers = {tier for tier, *_ in rows(found)}
+    assert tiers == ({"sequence"} if same else {"added", "removed"})
+
+
+def test_of_two_candidates_of_unlike_names_neither_is_a_rename():
+    shape = "@64,1,1@256,1,1"
+    found = used(
+        {f"old_solver{shape}": (2, 30_000)},
+        {f"new_one{shape}": (2, 30_000), f"new_other{shape}": (2, 30_000)},
+    )
+    assert {tier for tier, *_ in rows(found)} == {"removed", "added"}
+
+
+def test_renumbered_kernels_are_aligned_in_their_order():
+    # a new first kernel renumbers the others: what was 0 is 1, what was 1 is 2
+    grids = {0: 8, 1: 16}
+    one = [GEMM_A, f"triton_poi_fused_0@{grids[0]}", SOFTMAX, f"triton_poi_fused_1@{grids[1]}", NORM_32]
+    other = [
+        "triton_poi_fused_0@4", GEMM_A, f"triton_poi_fused_1@{grids[0]}", SOFTMAX, f"triton_poi_fused_2@{grids[1]}", NORM_32,
+    ]  # fmt: skip
+    found = match(one, other)
+    assert {row for row in rows(found) if row[0] != "exact"} == {
+        ("added", (), ("triton_poi_fused_0@4",)),
+        ("template", ("triton_poi_fused_0@8",), ("triton_poi_fused_1@8",)),
+        ("template", ("triton_poi_fused_1@16",), ("triton_poi_fused_2@16",)),
+    }
+    # what only has another number is no change between its neighbours
+    assert [row.block for row in found.rows if row.match == "template"] == [-1, -1]
+
+
+def test_of_kernels_with_equal_launches_the_equal_number_is_preferred():
+    one = [GEMM_A, "triton_poi_fused_3@8", SOFTMAX, "triton_poi_fused_4@8"]
+    other = [GEMM_A, "triton_poi_fused_2@8", "triton_poi_fused_3@8", SOFTMAX, "triton_poi_fused_4@8"]
+    assert {row for row in rows(match(one, other)) if row[0] != "exact"} == {
+        ("added", (), ("triton_poi_fused_2@8",))
+    }

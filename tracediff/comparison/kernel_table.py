@@ -20,7 +20,7 @@ from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
-from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, match_kernels
+from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
 from tracediff.kernels.names import family
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum
 from tracediff.stats.estimator import Estimate
@@ -318,7 +318,8 @@ def _phases(part: Reduction) -> tuple[list[str], Ints]:
 def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
     """Phase -> its ops, with the sequences of all exports of the side."""
     sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
-    ops: dict[str, set[OpKey]] = {}
+    totals: dict[str, dict[OpKey, tuple[float, float]]] = {}  # of each op: how many, ns
+    periods: Counter[str] = Counter()
     for part in side.parts:
         keys = _op_keys(part)
         for phase, common in part.sequences.items():
@@ -326,12 +327,26 @@ def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
             for sequence in common:
                 steps[tuple(keys[one] for one in sequence.keys)] += sequence.steps
         phases, phase_of = _phases(part)
+        periods.update(part.periods["phase"])
         kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
-        for one in grouped(kind)[0].tolist():
-            ops.setdefault(phases[one // len(keys)], set()).add(keys[one % len(keys)])
+        code, position = grouped(kind)
+        counts, walls = (
+            float_sum_by(position, len(code), part.kernels[name].to_numpy()) for name in ("count", "wall_ns")
+        )
+        for one, count, ns in zip(code.tolist(), counts.tolist(), walls.tolist(), strict=True):
+            of_phase = totals.setdefault(phases[one // len(keys)], {})
+            before = of_phase.get(keys[one % len(keys)], (0.0, 0.0))
+            of_phase[keys[one % len(keys)]] = before[0] + count, before[1] + ns
+    used = {
+        phase: {
+            op: Used(count / periods[phase], ns / count if count else 0.0)
+            for op, (count, ns) in of_phase.items()
+        }
+        for phase, of_phase in totals.items()
+    }
     return {
-        phase: PhaseOps(sequences.get(phase, {}), ops.get(phase, set()))
-        for phase in sorted(sequences.keys() | ops.keys())
+        phase: PhaseOps(sequences.get(phase, {}), used.get(phase, {}), used.get(phase, {}))
+        for phase in sorted(sequences.keys() | used.keys())
     }
 
 

@@ -1,12 +1,14 @@
 """Kernels of one side to kernels of the other, in tiers, within equal workloads.
 
 1. A phase has several op sequences: one for each workload. Sequences that both sides have match op by op. The most
-   alike of the others are paired and aligned: ops that stay the same are anchors, and a run between two anchors is
-   aligned again by what the kernels are: replaced one by one (`name`, `template`, `sequence`), n -> 1 (`fused`),
-   1 -> n (`split`), `added`, `removed`. Unlike sequences are never aligned.
+   alike of the others are paired and aligned: ops that stay the same, up to a compiler's number, are anchors, and a run
+   between two anchors is aligned again by what the kernels are: replaced one by one (`name`, `template`, `sequence`),
+   n -> 1 (`fused`), 1 -> n (`split`), `added`, `removed`. Unlike sequences are never aligned. A copy is only itself: it
+   replaces nothing, and nothing is fused with it.
 2. GEMMs that stand at the same place of one side's sequences are one role, for the library chooses the variant by
    shape: their rows become one row. What changed between the sides stays apart from it.
-3. Ops outside the aligned sequences join their own kind: by key, role, name, template.
+3. Ops that are left alone are renamed (`_renames`), or the same at another place: by name and grid.
+4. Ops outside the aligned sequences join their own kind: by key, role, name, template.
 
 Each op of each side ends up in exactly one row; a kernel used in two roles is divided between rows by its uses.
 """
@@ -18,9 +20,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, product
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tracediff.kernels import categories as kernel_categories
 from tracediff.kernels import names as kernel_names
@@ -57,11 +61,22 @@ Shares: TypeAlias = dict[tuple[str, OpKey], list[tuple[int, float]]]
 T = TypeVar("T", bound=Hashable)
 
 
+class Used(NamedTuple):
+    """How often a step launches an op, and the mean time of one, ns."""
+
+    per_step: float
+    mean_ns: float
+
+
 class PhaseOps(NamedTuple):
-    """One phase of one side. sequences: ops of a step, in order -> how many steps have them; ops: every op of the phase."""
+    """One phase of one side.
+
+    sequences: ops of a step, in order -> how many steps have them; ops: every op of the phase; used: of ops, where it is known.
+    """
 
     sequences: Mapping[Ops, int]
     ops: Collection[OpKey]
+    used: Mapping[OpKey, Used] = MappingProxyType({})
 
 
 _NOTHING = PhaseOps({}, ())
@@ -116,6 +131,7 @@ def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, Phas
         for side in (0, 1):
             for variants in _variants(one.sequences[side]):
                 books.one_role(side, *variants)
+        books.find_moved()
         books.find_homes()
         row_of: dict[Pair, int] = {}
         for pairs in books.rows.groups():
@@ -123,7 +139,7 @@ def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, Phas
             if number == len(rows):
                 rows.append(books.match(pairs))
             row_of.update(dict.fromkeys(pairs, number))
-        for changed in books.runs.values():
+        for changed in books.changed_runs():
             for pair in changed:
                 blocks.join(row_of[changed[0]], row_of[pair])
         for side in (0, 1):
@@ -171,6 +187,7 @@ class _Phase:
     """A phase of both sides. several: it has several workloads; settled: ops that nothing replaces."""
 
     ops: tuple[set[OpKey], set[OpKey]]
+    used: tuple[Mapping[OpKey, Used], Mapping[OpKey, Used]]
     sequences: tuple[dict[Ops, int], dict[Ops, int]]
     several: bool
     settled: set[OpKey]
@@ -182,7 +199,7 @@ class _Phase:
         # Between steps of several workloads a count may differ for the workload alone. GEMMs are told apart by role.
         several = any(len(each) > 1 for each in sequences)
         settled = {op for op in ops[0] & ops[1] if several and category(op.name) != "gemm"}
-        return cls((ops[0], ops[1]), sequences, several, settled)
+        return cls((ops[0], ops[1]), (one.used, other.used), sequences, several, settled)
 
 
 class _Use(NamedTuple):
@@ -212,7 +229,7 @@ def _align_phase(phase: _Phase) -> list[_Use]:
         steps = one[mine], other[theirs]
         pairs = [((op,), (op,)) for op in mine] if mine == theirs else _align(mine, theirs, phase.settled)
         for pair in pairs:
-            anchor = pair[0] == pair[1]
+            anchor = _anchors(pair)
             run += anchor
             uses.append(_Use(pair, steps, -1 if anchor else run))
         run += 1
@@ -311,6 +328,8 @@ class _Books:
         self.uses: tuple[dict[OpKey, Counter[Pair]], dict[OpKey, Counter[Pair]]] = ({}, {})
         self.runs: dict[int, list[Pair]] = {}
         self._strays: dict[tuple[int, OpKey], None] = {}  # side, op: alone, without a sign of a change
+        self._lone: dict[tuple[int, OpKey], None] = {}  # side, op: alone where it was aligned
+        self._moved: set[Pair] = set()  # of these, those that are no change of the run they stand in
 
     def _use(self, side: int, op: OpKey, pair: Pair, weight: int) -> None:
         self.rows.find(pair)
@@ -325,11 +344,13 @@ class _Books:
             for side in (0, 1):
                 for op in pair[side]:
                     self._use(side, op, kept, steps[side])
-            if kept[0] != kept[1]:
+            if run >= 0 and kept[0] != kept[1]:
                 self.runs.setdefault(run, []).append(kept)
             side = int(not kept[0])
-            if not all(kept) and lone[0].name in names[1 - side]:
-                self._strays[side, lone[0]] = None
+            if not all(kept):
+                self._lone[side, lone[0]] = None
+                if lone[0].name in names[1 - side]:
+                    self._strays[side, lone[0]] = None
 
     def add_outside(self) -> None:
         """Add the ops outside the aligned sequences: each with its own key where the other side has it, else alone."""
@@ -364,15 +385,41 @@ class _Books:
             if _changes(pair) in kinds[0] & kinds[1]:
                 self.rows.join(first.setdefault(_changes(pair), pair), pair)
 
+    def changed_runs(self) -> list[list[Pair]]:
+        """The changed pairs of each run between two anchors."""
+        runs = [[pair for pair in pairs if pair not in self._moved] for pairs in self.runs.values()]
+        return [pairs for pairs in runs if pairs]
+
+    def find_moved(self) -> None:
+        """Join what is left alone on both sides and is the same kernel: at another place, or under another name."""
+        settled = self._settled()
+        left = [one for one in (self._lone | self._strays) if _alone(*one) not in settled]
+        sides = [[op for at, op in left if at == side] for side in (0, 1)]
+        renamed = _renames(sides[0], sides[1], self._phase.used)
+        known = [{pair[side] for pair in renamed} for side in (0, 1)]
+        elsewhere = [
+            pair
+            for pair in _pairs(sides[0], sides[1], lambda op: (op.name, op.grid))
+            if pair[0] not in known[0] and pair[1] not in known[1]
+        ]
+        for one, other in (*renamed, *elsewhere):
+            pairs = _alone(0, one), _alone(1, other)
+            self.rows.join(*pairs)
+            self._moved.update(pairs)
+
+    def _settled(self) -> set[Pair]:
+        """Pairs of rows that both sides have."""
+        return {
+            pair
+            for pairs in self.rows.groups()
+            if any(map(_changes, pairs)) or len({bool(one) for one, _ in pairs}) == 2
+            for pair in pairs
+        }
+
     def find_homes(self) -> None:
         """Join the ops outside that still stand alone to their own name, then their own template, of either side."""
         for key in (_name, _template):
-            settled = {
-                pair
-                for pairs in self.rows.groups()
-                if any(map(_changes, pairs)) or len({bool(one) for one, _ in pairs}) == 2
-                for pair in pairs
-            }
+            settled = self._settled()
             homeless = [one for one in self._strays if _alone(*one) not in settled]
             known = [self._by_key(side, key, homeless) for side in (0, 1)]
             groups: dict[str, tuple[list[Pair], list[Pair]]] = {}
@@ -433,6 +480,69 @@ def _template(op: OpKey) -> str:
     return normalise(op.name)
 
 
+_RENAMED = 0.1  # relative: times of one kernel under two numbers of its compiler differ by less
+_RENAMED_FREELY = 0.05  # the same under names that have nothing in common
+_TELLING_NS = 2000  # shorter kernels of one launch shape take the same time whatever they do
+_SAME_COUNT = 0.01  # relative
+
+
+def _renames(
+    one: Sequence[OpKey], other: Sequence[OpKey], used: tuple[Mapping[OpKey, Used], Mapping[OpKey, Used]]
+) -> list[tuple[OpKey, OpKey]]:
+    """Kernels of both sides that are one under two names: equal grid and block, as often, as long.
+
+    Names of one template, or without such the only two of their category and launch shape.
+    """
+    found: list[tuple[float, OpKey, OpKey, bool]] = []
+    for a, b in _pairs(one, other, lambda op: (op.grid, op.block)):
+        mine, theirs = used[0].get(a), used[1].get(b)
+        if mine is None or theirs is None or a == b or not a.grid:  # copies have no grid
+            continue
+        if abs(mine.per_step - theirs.per_step) > _SAME_COUNT * mine.per_step:
+            continue
+        apart = abs(mine.mean_ns - theirs.mean_ns) / max(mine.mean_ns, theirs.mean_ns, 1.0)
+        alike = _template(a) == _template(b)
+        if alike or category(a.name) == category(b.name):
+            found.append((apart, a, b, alike))
+    pairs: list[tuple[OpKey, OpKey]] = []
+    taken: set[tuple[int, OpKey]] = set()
+    many = [Counter(pair[side] for pair in found) for side in (1, 2)]
+    for apart, a, b, alike in sorted(found, key=lambda pair: (not pair[3], pair[0], sorted(pair[1:3]))):
+        long = min(used[0][a].mean_ns, used[1][b].mean_ns) >= _TELLING_NS
+        only = many[0][a] == many[1][b] == 1 and long
+        equal = apart <= _RENAMED if alike else only and apart <= _RENAMED_FREELY
+        if equal and not taken & {(0, a), (1, b)}:
+            taken |= {(0, a), (1, b)}
+            pairs.append((a, b))
+    return pairs
+
+
+def _pairs(
+    one: Sequence[OpKey], other: Sequence[OpKey], key: Callable[[OpKey], Hashable]
+) -> Iterable[tuple[OpKey, OpKey]]:
+    """Ops of both sides with one key, each with each."""
+    by_key: dict[Hashable, list[OpKey]] = {}
+    for op in other:
+        by_key.setdefault(key(op), []).append(op)
+    return ((op, same) for op in one for same in by_key.get(key(op), ()))
+
+
+def _is_copy(*ops: OpKey) -> bool:
+    """Whether one of these is no kernel: a copy, a memset, a whole graph."""
+    return any(op.name.startswith("[") for op in ops)
+
+
+def _identity(op: OpKey) -> OpKey:
+    """The op without the number that a compiler gave it."""
+    return OpKey(_template(op), op.grid, op.block) if kernel_names.is_numbered(op.name) else op
+
+
+def _anchors(pair: Pair) -> bool:
+    """Whether nothing changed: the same op, up to a compiler's number."""
+    one, other = pair
+    return one == other or (len(one) == len(other) == 1 and _identity(one[0]) == _identity(other[0]))
+
+
 def _alone(side: int, op: OpKey) -> Pair:
     return ((), (op,)) if side else ((op,), ())
 
@@ -467,7 +577,7 @@ def _align(one: Ops, other: Ops, settled: Collection[OpKey] = ()) -> list[Pair]:
     """Pairs in order, those of ops that only moved at the end. `settled`: ops that nothing else replaces."""
     if other < one:  # both ways round the same alignment: swapping the sides must only swap the pairs
         return [(a, b) for b, a in _align(other, one, settled)]
-    anchors = _common(one, other)
+    anchors = _common(one, other, [_identity(op) for op in one], [_identity(op) for op in other])
     left = [Counter(ops) - Counter(one[a] for a, _ in anchors) for ops in (one, other)]
     moved = left[0] & left[1]
     still = moved.copy(), moved.copy()
@@ -484,26 +594,37 @@ def _align(one: Ops, other: Ops, settled: Collection[OpKey] = ()) -> list[Pair]:
                 else:
                     run[side].append(op)
         pairs += _align_run(tuple(run[0]), tuple(run[1]))
-        pairs += [((op,), (op,)) for op in one[a : a + 1]]
+        pairs += [((op,), (same,)) for op, same in zip(one[a : a + 1], other[b : b + 1], strict=True)]
         i, j = a + 1, b + 1
     return pairs + [((op,), (op,)) for op in sorted(moved.elements())]
 
 
-def _common(one: Sequence[T], other: Sequence[T]) -> list[tuple[int, int]]:
-    """Positions of a longest common subsequence, by rows of whole vectors: quadratic, but never worse."""
-    ids = {each: number for number, each in enumerate(dict.fromkeys((*one, *other)))}
-    a = np.array([ids[each] for each in one], np.int32)
-    b = np.array([ids[each] for each in other], np.int32)
+def _common(
+    one: Sequence[T],
+    other: Sequence[T],
+    kind: Sequence[T] | None = None,
+    other_kind: Sequence[T] | None = None,
+) -> list[tuple[int, int]]:
+    """Positions of a longest common subsequence, by rows of whole vectors: quadratic, but never worse.
+
+    With kinds, elements of one kind are common too; of as many pairs, those with more equal elements are taken.
+    """
+    a, b = _ids(one, other)
+    a_kind, b_kind = (a, b) if kind is None or other_kind is None else _ids(kind, other_kind)
+
+    def worth(i: int) -> npt.NDArray[np.int16]:
+        return np.asarray(2 * (b_kind == a_kind[i]) + (b == a[i]), np.int16)
+
     # length[i][j]: of the longest common subsequence of one[i:] and other[j:]
     length = np.zeros((len(a) + 1, len(b) + 1), np.int16)
     for i in range(len(a) - 1, -1, -1):
         below = length[i + 1]
-        best = np.maximum(below[:-1], below[1:] + (b == a[i]))
+        best = np.maximum(below[:-1], below[1:] + worth(i))
         length[i, :-1] = np.maximum.accumulate(best[::-1])[::-1]
     found = []
     i = j = 0
     while i < len(a) and j < len(b):
-        if a[i] == b[j]:
+        if a_kind[i] == b_kind[j] and length[i, j] == length[i + 1, j + 1] + 2 + (a[i] == b[j]):
             found.append((i, j))
             i, j = i + 1, j + 1
         elif length[i + 1, j] >= length[i, j + 1]:
@@ -511,6 +632,14 @@ def _common(one: Sequence[T], other: Sequence[T]) -> list[tuple[int, int]]:
         else:
             j += 1
     return found
+
+
+def _ids(one: Sequence[T], other: Sequence[T]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    ids = {each: number for number, each in enumerate(dict.fromkeys((*one, *other)))}
+    return (
+        np.array([ids[each] for each in one], np.int32),
+        np.array([ids[each] for each in other], np.int32),
+    )
 
 
 @lru_cache(1 << 12)
@@ -548,10 +677,15 @@ def _align_run(one: Ops, other: Ops) -> list[Pair]:
     return pairs[::-1]
 
 
+_NEVER = 2.5  # dearer than removing one and adding the other
+
+
 def _unlike(one: OpKey, other: OpKey) -> float:
     """0 for the same op; removing one and adding the other costs 2."""
     if one == other:
         return 0.0
+    if _is_copy(one, other):
+        return _NEVER
     if one.name == other.name:
         return 0.1
     if normalise(one.name) == normalise(other.name):
@@ -563,7 +697,7 @@ def _unlike(one: OpKey, other: OpKey) -> float:
     return (
         0.8
         if same <= {"elementwise", "activation", "norm", "quantisation", "copy", "other", "softmax"}
-        else 2.5
+        else _NEVER
     )
 
 
@@ -576,7 +710,7 @@ def _merge_cost(many: Ops, single: OpKey) -> float:
     kinds = {category(op.name) for op in many}
     kind = category(single.name)
     impossible = 2.0 * len(many)
-    if single in many or not kinds & _HEAVY <= {kind}:
+    if _is_copy(single, *many) or single in many or not kinds & _HEAVY <= {kind}:
         return impossible
     # the same code at another grid does its own work, not that of its neighbour as well
     if 0 < sum(op.name == single.name for op in many) < len(many):

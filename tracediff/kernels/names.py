@@ -300,6 +300,12 @@ _FMHA_TUNING = re.compile(
     r"(Bfloat16|E\dm\d|Fp16|Fp32)"
     r"|(?:\d(?:[af](?=Kernel))?|MultiCtasKv(?:Cga)?|HVPerCta|Static|Persistent|SwapsAb|KeepsAb|#)+"
 )
+# NVIDIA's HPC compilers name the kernel of a loop after its file, its line and a counter: nvkernel_main_F1L204_2.
+_LINE = re.compile(r"(?:\A|_)F\d{1,9}L\d{1,9}(?:_\d{1,9})*\Z")
+# Compilers that number their kernels over: Inductor, Myelin, nvFuser, XLA, NVIDIA's HPC compilers.
+_COMPILED = re.compile(
+    r"triton_(?:poi|red|per|tem|for|mm|bmm|spl|split_scan)_|_*mye?l?\d*_|nvfuser_|(?:\w+_)?fusion(?:_\d+)*\Z"
+)
 # CuTe DSL appends the layouts of all arguments to the kernel's name.
 _CUTE = "kernel_cutlass_"
 _CUTE_ARGUMENTS = re.compile(r"_object_at_|_tensor(?:ptr|\d)|_CopyAtom_|_TiledMMA_")
@@ -326,6 +332,11 @@ def normalise(name: str) -> str:
             return text
         text = after
     return first
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a compiler made the name with a number in it, which another build of the same program may not repeat."""
+    return bool(_COMPILED.match(name) or _LINE.search(name))
 
 
 def short(name: str, width: int = 80) -> str:
@@ -383,6 +394,8 @@ def _strip_tuning(identifier: str) -> str:
     if _FMHA_GEN.match(identifier):
         return _FMHA_TUNING.sub(lambda m: m[1] or "#", identifier)
     identifier = _without_cute_arguments(identifier)
+    if line := _LINE.search(identifier):
+        return identifier[: line.start()] or "F#L#"
     fields = identifier.split("_")
     coded = next((rule for rule in _CODED if rule.start.match(identifier)), None)
     if coded is not None:
