@@ -68,7 +68,7 @@ def found(trace: TraceBuilder, folder) -> tuple[str, list[tuple]]:
         ("sglang", ["scheduler.run_batch"] * 2, [(None,) * 4] * 2),
         (
             "sglang",
-            ["step[EXTEND bs=2 toks=107]", "step[DECODE bs=16]", "step[TARGET_VERIFY bs=16]"],
+            ["step[EXTEND bs=2 toks=107]", "step[TARGET_VERIFY bs=16]", "step[DRAFT_EXTEND_V2 bs=16]"],
             [(None, 2, 107, 0), (None, 0, None, 16), (None,) * 4],
         ),
         ("megatron", ["training_step_7", "training_step_8"], [(7, None, None, None), (8, None, None, None)]),
