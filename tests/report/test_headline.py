@@ -139,6 +139,34 @@ def fused(phase: str, own: float, gemm: float, silu: float, launches: float, lev
     return finding("kernel_fused", own, phase, where=where, level="exact", parts=parts, share=0.01)
 
 
+def test_a_cause_of_a_sliver_of_the_change_is_not_named_for_it() -> None:
+    """-216 us of -36 ms are 0.6 %: nothing that anybody asked for."""
+    fusion = finding(
+        "kernel_fused",
+        -216.0,
+        "step",
+        level="exact",
+        share=0.006,
+        where={"kernel": "cudnn_a + cudnn_b -> cudnn_c"},
+    )
+    waiting = finding("host_work", -30_000.0, "step", level="likely", share=0.83, **SCHEDULE)
+    faster = phase("step", delta(90_000.0, -36_000.0, 8_000.0), "likely_improved")
+    facts = m.VerdictFacts("phase", "step")
+    one = result("likely_improved", facts, [faster], [fusion, waiting], runs=m.Pair(1, 1))
+    assert headline(one).text == (
+        "Likely improved: -36.0 ms (-40.0 %) per step, most of it (30.0 ms) from host work in _schedule."
+    )
+    unsure = msgspec.structs.replace(waiting, level="within_noise")
+    one = result("likely_improved", facts, [faster], [fusion, unsure], runs=m.Pair(1, 1))
+    assert headline(one).text == (
+        "Likely improved: -36.0 ms (-40.0 %) per step, certain causes explain less than 5 % of it; the largest estimate,"
+        " host work in _schedule (-30.0 ms), is within noise."
+    )
+    assert headline(one).cause == ""
+    alone = result("likely_improved", facts, [faster], [fusion], runs=m.Pair(1, 1))
+    assert headline(alone).text.endswith("per step, certain causes explain less than 5 % of it.")
+
+
 def test_a_cause_explains_what_follows_from_it() -> None:
     """-2 us of kernels and -270 us of launches are 272 of 284 us: 96 %, but -270 us alone are within noise."""
     faster = phase("mixed", delta(5_100.0, -284.0, 181.0), "improved")

@@ -16,6 +16,7 @@ SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sen
 HOST_SPEED = 0.03  # a host that is so much slower or faster is named
 _CERTAIN = ("exact", "confirmed")
 _SURE = (*_CERTAIN, "likely")
+_SMALL = 0.05  # of a change: a smaller cause is no explanation of it
 _AGAINST = 0.25  # of a change: what goes the other way with this size is named
 WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence even where the step did not change
 ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
@@ -141,7 +142,14 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
     if cause is None or _time(cause) * delta < 0:
         rows = [one for one in _rows(result, phase.phase, "typical") if one.delta_ns * delta > 0]
         largest = max(rows, key=lambda one: abs(one.delta_ns), default=None)
-        return f"{text}, no cause of it is certain" + (f"; {_largest(largest, prose)}" if largest else "")
+        known = any(one.level in _SURE for one in rows) and cause is None
+        of = (
+            f"certain causes explain less than {100 * _SMALL:.0f} % of it"
+            if known
+            else "no cause of it is certain"
+        )
+        unsure = largest if largest and largest.level == "within_noise" else None
+        return f"{text}, {of}" + (f"; {_largest(unsure, prose)}" if unsure else "")
     return text + _cause_clause(result, phase.phase, cause, delta, prose)
 
 
@@ -545,18 +553,19 @@ def _rows(result: Result, phase: str, part: str) -> list[Finding]:
 
 
 def _cause(result: Result) -> Finding | None:
-    """The cause that the first sentence names: the first sure one that goes the way of the change."""
+    """The cause that the first sentence names: the first sure one that goes the way of the change and is a part of it to speak of."""
     facts = result.verdict_facts
     phase = lead(result)
     if phase is None or facts.basis not in ("phase", "part", "rare"):
         return None
     rows = _rows(result, phase.phase, "tail" if facts.basis == "rare" else "typical")
     total = facts.carried_ns if facts.carried_ns is not None else _typical(phase)[0]
+    along = [one for one in rows if one.level in _SURE and one.delta_ns * total > 0]
     for levels in (_CERTAIN, ("likely",)):
-        along = [one for one in rows if one.level in levels and one.delta_ns * total > 0]
-        if along:
-            return along[0]
-    return next((one for one in rows if one.level in _SURE), None)
+        for one in along:
+            if one.level in levels and max(abs(_time(one)), _largest_part(one)) >= _SMALL * abs(total):
+                return one
+    return None if along else next((one for one in rows if one.level in _SURE), None)
 
 
 def _verdict(verdict: Verdict) -> str:
