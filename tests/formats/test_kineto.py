@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -24,8 +25,11 @@ from tracediff.formats.kineto import (
     driver_copy,
     frame_name,
     nanoseconds,
+    peek,
+    rank_of,
     short_kernel_name,
 )
+from tracediff.formats.recognise import recognise
 
 PID, EXECUTOR = 100, 101
 # see `steps`: of every 1000 ns 300 of a kernel, 40 of a copy, 60 in the synchronising call after it, then 500 of the
@@ -424,11 +428,162 @@ def test_traces_of_several_processes_in_one_file(tmp_path):
     assert slug(tmp_path, trace) == "kineto-merged"
 
 
-def test_traces_of_other_makers_of_gpus(tmp_path):
-    assert (
-        slug(tmp_path, TorchTrace().api(1, "hipLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20))
-        == "kineto-rocm"
+def without(trace: TorchTrace, *keys: str) -> TorchTrace:
+    """The trace with these arguments of GPU work taken away."""
+    for at, text in enumerate(trace.events):
+        event = json.loads(text)
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            event["args"] = {key: value for key, value in event["args"].items() if key not in keys}
+            trace.events[at] = json.dumps(event)
+    return trace
+
+
+def as_hip(trace: TorchTrace) -> TorchTrace:
+    """The trace as ROCm's: calls of HIP, and names of kernels with the suffix of their descriptor.
+
+    Fields as in pytorch/kineto, libkineto/src/RocprofActivity_inl.h; head as of an MI300X (AMD-AGI/TraceLens).
+    """
+    trace.events = [
+        text.replace('"cudaLaunch', '"hipLaunch').replace('"cuda', '"hip').replace('"hip_runtime"', '"cuda_runtime"')
+        .replace('"name": "gemm"', '"name": "gemm.kd"') for text in trace.events
+    ]  # fmt: skip
+    trace.head = {
+        "schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X", "warpSize": 64, "numSms": 304}],
+        "roctracer_version": "4.1", "hip_runtime_version": "60131199",
+    }  # fmt: skip
+    return trace
+
+
+def test_a_trace_of_an_amd_gpu_is_read_like_one_of_cuda(tmp_path):
+    hip, cuda = (
+        reduced(tmp_path, made, name)
+        for made, name in ((as_hip(steps(TorchTrace())), "hip.json"), (steps(TorchTrace()), "cuda.json"))
     )
+    assert spent(hip) == spent(cuda)
+    assert {column: ns for column, ns in spent(hip).items() if ns} == STEP
+    assert hip.keys["name"].to_list() == cuda.keys["name"].to_list()  # without .kd
+    assert [name for _, name, *_ in hip.devices] == ["AMD Instinct MI300X"]
+    assert hip.meta["EXPORT_PRODUCT_VERSION"] == ("torch.profiler, roctracer 4.1",)
+
+
+def test_calls_of_hip_have_a_category_of_their_own_since_2026(tmp_path):
+    made = as_hip(steps(TorchTrace()))
+    made.events = [text.replace('"cuda_runtime"', '"hip_runtime"') for text in made.events]
+    assert spent(reduced(tmp_path, made)) == spent(reduced(tmp_path, steps(TorchTrace()), "cuda.json"))
+
+
+def test_an_amd_trace_whose_kernels_say_not_what_launched_them(tmp_path):
+    made = without(as_hip(steps(TorchTrace())), "correlation", "External id")
+    path = torch_trace(tmp_path, made)
+    with pytest.raises(TracediffError) as error:
+        convert(path, tmp_path / "out.sqlite")
+    assert error.value.slug == "kineto-rocm"
+    assert "neither a correlation nor an External id" in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["External id", "external id"])
+@pytest.mark.parametrize("calls_have", ["both", "External id alone"])
+def test_kernels_with_an_external_id_alone_are_joined_by_it(key, calls_have, tmp_path):
+    # operator 7 launches twice, operator 8 once and its graph runs two kernels
+    made = TorchTrace()
+    for corr, external, start in ((11, 7, 0), (12, 7, 20), (13, 8, 40)):
+        args = {"correlation": corr, key: external} if calls_have == "both" else {key: external}
+        made.event("cuda_runtime", "cudaLaunchKernel", start, start + 5, 100, 1, args)
+        # what the operator calls beside is no launch
+        made.event(
+            "cuda_runtime",
+            "cudaStreamIsCapturing",
+            start + 5,
+            start + 6,
+            100,
+            1,
+            {"correlation": corr + 50, key: external},
+        )
+    for external, start in ((7, 100), (7, 110), (8, 120), (8, 130)):
+        made.event("kernel", "k", start, start + 5, 0, 7, {key: external, "device": 0, "stream": 7})
+    with tables(tmp_path, made) as db:
+        joined = db.execute(
+            "SELECT k.start, c.start FROM CUPTI_ACTIVITY_KIND_KERNEL AS k LEFT JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS c"
+            " ON c.correlationId = k.correlationId ORDER BY 1"
+        ).fetchall()
+    assert joined == [(100, 0), (110, 20), (120, 40), (130, 40)]
+
+
+def test_one_external_id_gives_the_accounting_of_correlation_ids(tmp_path):
+    made = steps(TorchTrace())
+    number = 0
+    for at, text in enumerate(made.events):
+        event = json.loads(text)
+        if event.get("ph") == "X" and "correlation" in event.get("args", {}):
+            event["args"]["External id"] = event["args"]["correlation"]
+            if event["cat"] != "cuda_runtime":
+                del event["args"]["correlation"]
+                number += 1
+            made.events[at] = json.dumps(event)
+    assert number == 5  # kernels of 3 steps, copies of 2
+    assert spent(reduced(tmp_path, made)) == spent(reduced(tmp_path, steps(TorchTrace()), "cuda.json"))
+
+
+def test_annotations_on_the_gpu_are_no_kernels(tmp_path):
+    made = steps(TorchTrace())
+    made.event("gpu_user_annotation", "ProfilerStep#3", 100, 1000, 0, 7, {"External id": 1})
+    with tables(tmp_path, made) as db:
+        assert db.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone() == (3,)
+
+
+def test_odd_times_cost_an_event_at_most(tmp_path):
+    # floats as Python writes them, a length below zero, no number
+    made = TorchTrace(zero=0).api(1, "cuLaunchKernel", 0, 5_000, corr=1, cat="cuda_driver")
+    for ts, dur in (("12.5", "1e1"), ("40", "-3.5"), ("NaN", "1"), ("60.0", "NaN")):
+        made.raw(f'{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": {ts}, "dur": {dur},'
+                 ' "args": {"correlation": 1, "device": 0, "stream": 7}}')  # fmt: skip
+    with tables(tmp_path, made) as db:
+        found = db.execute('SELECT start, "end" FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY 1').fetchall()
+    assert found == [(12_500, 22_500), (40_000, 40_000), (60_000, 60_000)]
+
+
+# What is said behind the events
+
+
+def metadata_first(trace: TorchTrace) -> str:
+    """The trace as a program writes it that adds a key of its own: Kineto's keys come behind the events (AMD-AGI/TraceLens)."""
+    return json.dumps(
+        {"metadata": {"num_errors": 0}, "traceEvents": [json.loads(text) for text in trace.events]}
+        | trace.head
+    )
+
+
+def test_a_trace_that_begins_with_metadata_is_recognised_and_read(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(metadata_first(steps(of_rank(1, 4))))
+    kind = recognise(path)
+    assert kind is not None and kind.slug == "torch-trace"
+    assert rank_of(path) == 1
+    found = reduce_file(path, Reading(threads=1))
+    assert spent(found) == spent(reduced(tmp_path, steps(TorchTrace()), "plain.json"))
+    assert [name for _, name, *_ in found.devices] == ["NVIDIA H200"]
+    assert found.meta["RANK"] == ("1 of 4",)
+
+
+def test_a_long_trace_without_marks_is_told_by_its_first_events(tmp_path):
+    # the first megabyte ends within an event
+    made = TorchTrace()
+    for number in range(8000):
+        made.range(EXECUTOR, f"operator {number}", 10 * number, 10 * number + 5, cat="cpu_op")
+    text = metadata_first(made)
+    assert len(text) > 1 << 20
+    (tmp_path / "t.json").write_text(text)
+    assert peek(tmp_path / "t.json") is not None
+
+
+def test_other_chrome_traces_are_still_none(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"metadata": {}, "traceEvents": [{"ph": "X", "cat": "v8", "name": "GC", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}'
+    )
+    assert peek(path) is None
+    path.write_text('{"metadata": {}, "traceEvents": [{"ph": "s", "cat": "ac2g", "ts": 1')
+    assert peek(path) is None
 
 
 def test_a_chrome_trace_of_another_tool(tmp_path):
@@ -515,3 +670,26 @@ def test_ranks_of_a_run_are_compared_as_ranks(tmp_path):
     assert [(len(side.runs), len(side.parts)) for side in (before, after)] == [(1, 2)] * 2
     assert {check.name: check.baseline for check in result.comparability.checks}["ranks"] == "2"
     assert pl.concat([part.periods for part in before.parts])["pid"].unique().sort().to_list() == [100, 101]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "message"),
+    [
+        ((0, 2), (0, 2), "ok", ""),
+        ((0, 2), (1, 2), "fail", "other ranks of the program: compare each rank with itself, or all of them"),
+        ((0, 2), (0, 4), "fail", "another number of ranks: steps do other work"),
+    ],
+)
+def test_other_ranks_and_other_world_sizes_are_not_compared(before, after, status, message, tmp_path):
+    paths = [
+        torch_trace(tmp_path, steps(of_rank(*one), 5), f"{name}.json")
+        for name, one in (("a", before), ("b", after))
+    ]
+    result = compare(*reduce_sides([resolve(str(path)) for path in paths], Reading(threads=1)))
+    (check,) = [one for one in result.comparability.checks if one.name == "ranks"]
+    assert (check.status, check.message) == (status, message)
+    if status == "fail":
+        assert (check.baseline, check.candidate) == tuple(
+            f"rank {rank} of {size}" for rank, size in (before, after)
+        )
+        assert result.verdict == "not_comparable"

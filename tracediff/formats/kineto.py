@@ -7,6 +7,7 @@ Gigabytes pass through in blocks without being held.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sqlite3
 import zlib
@@ -33,11 +34,17 @@ def is_trace_name(path: Path) -> bool:
 
 def rank_of(path: Path) -> int | None:
     """The rank that a trace says it is of (`distributedInfo`); None where it does not, or is alone."""
-    said = (peek(path) or {}).get("distributedInfo")
-    if not isinstance(said, dict):
+    head = peek(path)
+    if head is None:
         return None
-    rank, size = said.get("rank"), said.get("world_size")
-    return rank if isinstance(rank, int) and isinstance(size, int) and size > 1 else None
+    rank, size = _rank(head if "distributedInfo" in head else _tail(path))
+    return rank if size is not None and size > 1 else None
+
+
+def _rank(said: dict[str, Any]) -> tuple[int | None, int | None]:
+    """The rank and the number of ranks; None where they are not said."""
+    info = said.get("distributedInfo")
+    return (_int(info.get("rank")), _int(info.get("world_size"))) if isinstance(info, dict) else (None, None)
 
 
 def not_kineto(name: str, what: str) -> TracediffError:
@@ -63,8 +70,10 @@ _NO_NUMBER = re.compile(rb'(":\s*)[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}])', re.IGN
 _SPACE = b"\xef\xbb\xbf \t\r\n"
 # Control characters are no JSON inside strings; outside they are spaces.
 _PLAIN = bytes(32 if byte < 32 else byte for byte in range(256))
-# What Kineto writes before its events, of which one at least is in every version.
+# What Kineto writes before its events, of which one at least is in every version. Programs that add their own to a trace
+# (a key `metadata`) write these behind the events.
 _MARKS = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
+_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*(\{)')
 
 
 class Event(msgspec.Struct, gc=False):
@@ -81,7 +90,15 @@ class Event(msgspec.Struct, gc=False):
 
 
 class _Rest(msgspec.Struct):
+    """The last events, and what is said behind them."""
+
     traceEvents: list[Event]  # noqa: N815
+    deviceProperties: Any = None  # noqa: N815
+    computeProperties: Any = None  # noqa: N815
+    distributedInfo: Any = None  # noqa: N815
+    cupti_version: Any = None
+    cuda_driver_version: Any = None
+    roctracer_version: Any = None
 
 
 _block = msgspec.json.Decoder(list[Event])
@@ -90,12 +107,13 @@ _FAILED = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class TraceFile:
-    """A trace that is read once: `head` first, then `blocks`."""
+    """A trace that is read once: `head` first, then `blocks`; `tail`: what is said behind the events, once they are read."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, name: str, block: int = BLOCK) -> None:
         self._stream, self._name, self._size = stream, name, block
         self._buffer = b""
         self._offset = 0  # of the buffer in the (unpacked) file
+        self.tail: dict[str, Any] = {}
 
     def head(self) -> dict[str, Any]:
         """What the object says before its events.
@@ -155,13 +173,16 @@ class TraceFile:
     def _last(self) -> list[Event]:
         text = b'{"traceEvents":[' + self._buffer
         try:
-            return _rest.decode(text).traceEvents
+            rest = _rest.decode(text)
         except _FAILED as error:
-            problem = str(error)
-        try:
-            return _rest.decode(_tidy(text)).traceEvents
-        except _FAILED:
-            raise self._damaged(problem) from None
+            try:
+                rest = _rest.decode(_tidy(text))
+            except _FAILED:
+                raise self._damaged(str(error)) from None
+        said = msgspec.structs.asdict(rest)
+        events: list[Event] = said.pop("traceEvents")
+        self.tail = {key: value for key, value in said.items() if value is not None}
+        return events
 
     def _damaged(self, problem: str) -> TracediffError:
         position = re.search(r"\(byte (\d+)\)", problem)
@@ -196,7 +217,10 @@ def open_trace(path: Path, block: int = BLOCK) -> Iterator[TraceFile]:
 
 
 def peek(path: Path) -> dict[str, Any] | None:
-    """What a trace says before its events; None where the file is no torch.profiler trace, or its head is long."""
+    """What a trace says before its events; None where the file is no torch.profiler trace, or its head is long.
+
+    Where the head has no mark of Kineto, one of the first events must be of a category of Kineto's.
+    """
     try:
         with open_trace(path, block=_PEEK) as trace:
             data = trace.read()
@@ -204,7 +228,35 @@ def peek(path: Path) -> dict[str, Any] | None:
         head = _decoded_head(data[: found.end()]) if found else {}
     except (OSError, TracediffError, msgspec.DecodeError):
         return None
-    return head if head.keys() & _MARKS else None
+    return head if head.keys() & _MARKS or (found and _of_kineto(data[found.end() :])) else None
+
+
+def _of_kineto(text: bytes) -> bool:
+    """Whether one of some events, the last of them cut off, is of a category that Kineto writes and has a time."""
+    pieces = (text[:end] for end, _ in _borders(text))
+    events = next((found for piece in pieces if (found := _decoded_events(piece)) is not None), None)
+    if events is None:  # few events, and all of the file
+        try:
+            events = _rest.decode(_tidy(b'{"traceEvents":[' + text)).traceEvents
+        except _FAILED:
+            return False
+    return any(event.ph == "X" and (event.cat or "") in _CATEGORIES for event in events)
+
+
+def _tail(path: Path) -> dict[str, Any]:
+    """`distributedInfo` where a trace says it behind its events, as on-demand traces do; of packed files that is not looked for."""
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            return {}
+        file.seek(max(path.stat().st_size - _PEEK, 0))
+        text = file.read()
+    for found in _DISTRIBUTED.finditer(text):
+        try:
+            said, _ = json.JSONDecoder().raw_decode(text[found.start(1) :].decode("utf-8", "replace"))
+        except ValueError:
+            continue
+        return {"distributedInfo": said}
+    return {}
 
 
 def _decoded_head(text: bytes) -> dict[str, Any]:
@@ -261,6 +313,8 @@ class _Args(msgspec.Struct, gc=False):
     registers: _Int | None = msgspec.field(default=None, name="registers per thread")
     shared: _Int | None = msgspec.field(default=None, name="shared memory")
     node: _Int | None = msgspec.field(default=None, name="graph node id")
+    external: _Int | None = msgspec.field(default=None, name="External id")
+    external_old: _Int | None = msgspec.field(default=None, name="external id")
 
 
 _args = msgspec.json.Decoder(_Args)
@@ -331,6 +385,8 @@ _COPY_NAME = re.compile(r"Memcpy (\w+)(?: \(([^()]*?) -> ([^()]*?)\))?")
 _COPY_KINDS = {
     "HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9, "PtoP": 10,
 }  # fmt: skip
+# roctracer's words
+_HIP_COPIES = {"CopyHostToDevice": "HtoD", "CopyDeviceToHost": "DtoH", "CopyDeviceToDevice": "DtoD"}
 _MEMORY_KINDS = {"Pageable": 0, "Pinned": 1, "Device": 2, "Array": 3, "Managed": 4}
 # The driver's own kernels for the copies and memsets of a graph: memcpy32_post, memcpy128, memset32.
 _DRIVER = re.compile(r"(memcpy|memset)\d+(?:_post)?")
@@ -344,7 +400,8 @@ def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
     if not found:
         return 0, None, None
     source, target = (_MEMORY_KINDS.get(word) if word else None for word in found.group(2, 3))
-    return _COPY_KINDS.get(found[1], 0), source, target
+    kind = _COPY_KINDS.get(found[1]) or _COPY_KINDS.get(_HIP_COPIES.get(found[1], ""), 0)
+    return kind, source, target
 
 
 def driver_copy(name: str) -> str | None:
@@ -387,7 +444,7 @@ _OPS = (_KERNEL, _COPY, _SET)
 _CATEGORIES = {
     "kernel": _KERNEL, "gpu_memcpy": _COPY, "gpu_memset": _SET, "cuda_runtime": _CALL, "cuda_driver": _CALL,
     "user_annotation": _RANGE, "cpu_op": _RANGE, "python_function": _RANGE,
-    "gpu_user_annotation": "", "cuda_sync": "", "overhead": "", "ac2g": "", "fwdbwd": "",
+    "hip_runtime": _CALL, "gpu_user_annotation": "", "cuda_sync": "", "overhead": "", "ac2g": "", "fwdbwd": "",
     "Kernel": _KERNEL, "Memcpy": _COPY, "Memset": _SET, "Runtime": _CALL, "Operator": _RANGE,
 }  # fmt: skip
 # the span of the profiler itself is read for when it begins
@@ -408,6 +465,8 @@ _INSERTS = {
     for table, columns in _COLUMNS.items()
 }
 _PUSH_POP, _START_END = 59, 60
+# calls that put work on a GPU
+_LAUNCHES = re.compile(r"(?:cuda|cu|hip)(?:(?:Ext|Hcc|Module)*Launch|GraphLaunch|Memcpy|Memset)")
 _ID_BITS = (1 << 24) - 1  # what nsys's globalTid has for a process, and for a thread
 _NOTES = "TRACEDIFF_NOTES"
 _LACKS = (
@@ -435,6 +494,13 @@ def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
                 tables = _Tables(db, path.name, annotations_only)
                 for block in trace.blocks():
                     tables.add(block)
+                head |= trace.tail
+            if tables.unjoined:
+                with open_trace(path) as trace:
+                    trace.head()
+                    for block in trace.blocks():
+                        tables.add_external(block)
+                tables.join_external()
             tables.finish(head)
             db.execute("COMMIT")
     except sqlite3.OperationalError as error:
@@ -463,6 +529,12 @@ class _Tables:
         self._processes: dict[Any, int] = {}  # of host events, in order of appearance
         self._numbers: dict[int, dict[Any, int]] = {}  # process -> its threads
         self._callers: set[int] = set()  # processes that called CUDA
+        self._hip = False  # it is HIP that they called
+        self.unjoined: dict[
+            str, list[tuple[int, int]]
+        ] = {}  # table -> row and external id of ops without a correlation id
+        self._rows = dict.fromkeys(_COLUMNS, 0)  # of each table, so far
+        self._calls = 0  # of those that are read again for their external ids
         self._known = self._timed = 0  # events of categories of Kineto; those with a time
         self._fine = False  # some time is finer than a microsecond
         self._origin: int | None = None  # ns, of the first event
@@ -503,6 +575,7 @@ class _Tables:
             else:
                 row = self._op(table, event, name)
             rows[table].append((start, start + max(length, 0), *row))
+            self._rows[table] += 1
         for table, some in rows.items():
             self._db.executemany(_INSERTS[table], some)
 
@@ -511,19 +584,18 @@ class _Tables:
         device = args.device if args.device is not None else _first(args.inDevice, event.pid)
         stream = args.stream if args.stream is not None else _int(str(event.tid).removeprefix("stream "))
         common = (device, stream, args.correlation, args.node)
+        external = _first(args.external, args.external_old)
+        if args.correlation is None and external is not None:
+            self.unjoined.setdefault(table, []).append((self._rows[table] + 1, external))
         if table is _KERNEL:
+            name = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # AMD's kernel descriptors
             return (*common, self._string(name), args.registers, *args.grid, *args.block, args.shared)
         if table is _COPY:
             return (*common, args.bytes, *copy_kinds(name))
         return (*common, args.bytes)
 
     def _call(self, event: Event, name: str) -> _Row:
-        if name.startswith("hip"):
-            raise TracediffError(
-                "kineto-rocm",
-                f"{self._name} was recorded on an AMD GPU (it calls {name[:40]}): only CUDA is known",
-                fix="compare traces of NVIDIA GPUs",
-            )
+        self._hip = self._hip or name.startswith("hip")
         tid = self._thread(event)
         self._callers.add(tid >> 24)
         if len(self._callers) > 1:
@@ -554,6 +626,56 @@ class _Tables:
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
 
+    def add_external(self, events: list[Event]) -> None:
+        """Take the calls of one block a second time, for their external ids; see `join_external`."""
+        if not self._calls:
+            self._db.execute("CREATE TEMP TABLE external (row INTEGER, id INTEGER)")
+        rows = []
+        for event in events:
+            if (
+                _CATEGORIES.get(event.cat or "") is not _CALL
+                or event.ph != "X"
+                or nanoseconds(event.ts) is None
+            ):
+                continue
+            self._calls += 1
+            args = _decoded_args(event.args)
+            external = _first(args.external, args.external_old)
+            if external is not None and _LAUNCHES.match(str(event.name)):
+                rows.append((self._calls, external))
+        self._db.executemany("INSERT INTO external VALUES (?, ?)", rows)
+
+    def join_external(self) -> None:
+        """Give ops without a correlation id that of the launching call with their external id, the id of an operator.
+
+        The nth op of an operator is of its nth launch, those after its last launch are of that. Calls without a correlation id
+        get one.
+        """
+        db = self._db
+        db.execute("CREATE TEMP TABLE external_op (kind TEXT, row INTEGER, id INTEGER, start INTEGER)")
+        for table, found in self.unjoined.items():
+            db.executemany(
+                f"INSERT INTO external_op SELECT '{table}', ?1, ?2, \"start\" FROM {table} WHERE rowid = ?1",
+                found,
+            )
+        # above the ids that Kineto gives, below the highest that is read
+        db.execute(
+            f"UPDATE {_CALL} SET correlationId = 3000000000 + rowid WHERE correlationId IS NULL"
+            " AND rowid IN (SELECT row FROM external)"
+        )
+        db.execute(
+            "CREATE TEMP TABLE joined AS WITH calls AS ("
+            "  SELECT e.id, c.correlationId AS corr, count(*) OVER (PARTITION BY e.id) AS many,"
+            f' row_number() OVER (PARTITION BY e.id ORDER BY c."start", e.row) AS nth FROM external AS e JOIN {_CALL} AS c'
+            "  ON c.rowid = e.row), ops AS ("
+            "  SELECT kind, row, id, row_number() OVER (PARTITION BY id ORDER BY start, kind, row) AS nth FROM external_op)"
+            " SELECT ops.kind, ops.row, calls.corr FROM ops JOIN calls ON calls.id = ops.id AND calls.nth = min(ops.nth, calls.many)"
+        )
+        for table in self.unjoined:
+            db.execute(
+                f"UPDATE {table} SET correlationId = j.corr FROM joined AS j WHERE j.kind = '{table}' AND j.row = {table}.rowid"
+            )
+
     def finish(self, head: dict[str, Any]) -> None:
         """Write what is known at the end: names, devices, how it was recorded, notes. Raises `TracediffError`: not-kineto."""
         if not self._known:
@@ -562,6 +684,7 @@ class _Tables:
         if self._first:  # times from the earliest event on, as viewers of traces count
             for table in _COLUMNS:
                 db.execute(f'UPDATE {table} SET "start" = "start" - ?1, "end" = "end" - ?1', (self._first,))
+        self._refuse_unjoined()
         process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
         for table in _OPS:
             db.execute(f"UPDATE {table} SET globalPid = ?", (process << 24,))
@@ -581,6 +704,20 @@ class _Tables:
             remarks.append(("whole-microseconds", f"{self._name} {whole}"))
         self._insert(_NOTES, "slug TEXT, message TEXT", remarks)
 
+    def _refuse_unjoined(self) -> None:
+        """Refuse a trace of an AMD GPU whose kernels do not say what launched them. Raises `TracediffError`: kineto-rocm."""
+        if not self._hip or not self._rows[_KERNEL]:
+            return
+        if not self._db.execute(
+            f"SELECT 1 FROM {_KERNEL} WHERE correlationId IS NOT NULL LIMIT 1"
+        ).fetchone():
+            raise TracediffError(
+                "kineto-rocm",
+                f"{self._name} was recorded on an AMD GPU, and its kernels have neither a correlation nor an External id that a"
+                " launching call has: what launched them is not known",
+                fix="record it with a newer PyTorch, whose kernels on AMD GPUs have a correlation",
+            )
+
     def _insert(self, table: str, columns: str, rows: list[tuple[Any, ...]]) -> None:
         self._db.execute(f"CREATE TABLE {table} ({columns})")
         marks = ", ".join("?" * len(columns.split(",")))
@@ -594,7 +731,7 @@ class _Tables:
         launches = [
             one
             for text, one in self._strings.items()
-            if text.startswith(("cudaGraphLaunch", "cuGraphLaunch"))
+            if text.startswith(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
         ]
         if not launches:
             return
@@ -641,8 +778,13 @@ class _Tables:
         if self._callers or any(self._db.execute(f"SELECT 1 FROM {table}").fetchone() for table in _OPS):
             # CUPTI's kernel records come by node: Kineto never asks for whole graphs
             capture = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node")]
+        rank, size = _rank(head)
+        if rank is not None and size is not None:
+            capture.append(("RANK", f"{rank} of {size}"))
         self._insert("META_DATA_CAPTURE", "name TEXT, value TEXT", capture)
         version = PRODUCT if cupti is None else f"{PRODUCT}, CUPTI {cupti}"
+        if cupti is None and "roctracer_version" in head:
+            version = f"{PRODUCT}, roctracer {head['roctracer_version']}"[:64]
         self._insert("META_DATA_EXPORT", "name TEXT, value TEXT", [("EXPORT_PRODUCT_VERSION", version)])
         system = [] if driver is None else [("CudaDriverVersion", str(driver))]
         self._insert("TARGET_INFO_SYSTEM_ENV", "name TEXT, value TEXT", system)

@@ -215,8 +215,10 @@ _TRACES = {
     "CPU samples": ("samples", "--sample=process-tree"),
 }
 _TORCH_FLAGS = {
-    "kernels": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
-    "CUDA calls": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    **dict.fromkeys(
+        ("kernels", _INSIDE, "CUDA calls", "copies", "memsets", "synchronisation"),
+        "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    ),
     "NVTX ranges": "record_function, or profile.step()",
     "Python garbage collection": 'experimental_config=_ExperimentalConfig(record_python_gc_info=True), or record_function("Python GC")',
 }

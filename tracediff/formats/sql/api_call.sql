@@ -1,4 +1,4 @@
--- api_call: one CUDA runtime or driver call on a host thread. From CUPTI_ACTIVITY_KIND_RUNTIME.
+-- api_call: one CUDA runtime or driver call (or one of HIP) on a host thread. From CUPTI_ACTIVITY_KIND_RUNTIME.
 -- A runtime call and the driver call under it may both be here, with the same correlation id.
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT   global thread id (hw << 56 | vm << 48 | pid << 24 | tid)
@@ -33,11 +33,12 @@ SELECT
     CASE
         WHEN api LIKE '%Synchronize%' THEN 'sync'
         -- capture and node-editing calls carry the word Launch or Memcpy without launching anything
-        WHEN api SIMILAR TO 'cu(da)?Graph(Add|Exec|Kernel|Memcpy|Memset).*' THEN 'other'
-        WHEN api SIMILAR TO 'cu(da)?(Launch.*|GraphLaunch.*)' THEN 'launch'
-        WHEN api SIMILAR TO 'cu(da)?(Memcpy|Memset).*Async.*' THEN 'launch'
-        WHEN api SIMILAR TO 'cu(da)?Memset.*' THEN 'launch'
-        WHEN api SIMILAR TO 'cu(da)?Memcpy.*' THEN 'sync'
+        WHEN api SIMILAR TO '(cu|cuda|hip)Graph(Add|Exec|Kernel|Memcpy|Memset).*' THEN 'other'
+        WHEN api SIMILAR TO '(cu|cuda|hip)(Launch.*|GraphLaunch.*)' THEN 'launch'
+        WHEN api SIMILAR TO 'hip(Ext|Hcc)?(Module)?Launch.*' THEN 'launch'
+        WHEN api SIMILAR TO '(cu|cuda|hip)(Memcpy|Memset).*Async.*' THEN 'launch'
+        WHEN api SIMILAR TO '(cu|cuda|hip)Memset.*' THEN 'launch'
+        WHEN api SIMILAR TO '(cu|cuda|hip)Memcpy.*' THEN 'sync'
         ELSE 'other'
     END AS class
 FROM cut;

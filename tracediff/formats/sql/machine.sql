@@ -23,6 +23,6 @@ WITH stripped AS (
 SELECT DISTINCT name, value FROM stripped WHERE name IN (
     'CAPTURE_EVENT_TYPE', 'CUDA_GRAPH_TRACE_OPTIONS:MODE', 'COLLECT_CUDA_TRACE', 'COLLECT_NVTX_TRACE',
     'RUN_DURATION_MS', 'EXPORT_PRODUCT_VERSION', 'EXPORT_SCHEMA_VERSION', 'NvDriverVersion',
-    'CudaDriverVersion', 'CpuCores', 'CpuArchitecture'
+    'CudaDriverVersion', 'CpuCores', 'CpuArchitecture', 'RANK'
 );
 DROP TABLE meta_row;
