@@ -15,7 +15,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier, quoted
-from tracediff.formats.schema import MARKS, READ, Schema, version_of
+from tracediff.formats.schema import MARKS, METADATA, READ, Schema, version_of
 
 PARQUET, ARROW = "parquetdir", "arrowdir"
 FORMS = {".parquet": PARQUET, ".arrow": ARROW}
@@ -127,6 +127,8 @@ def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
             fix="set TMPDIR to a folder with space",
         ) from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if path.stem in METADATA and "utf8" in str(error):
+            return  # the environment of the traced program, or the like: the export is read without
         raise _cut_short(path, name, str(error)) from error
 
 

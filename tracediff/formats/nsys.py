@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -12,7 +13,19 @@ import duckdb
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.database import identifier, quoted, run_sql, sql
-from tracediff.formats.schema import STAGED, SYSTEM, Schema, inspect, locked, open_export
+from tracediff.formats.metadata import load_metadata
+from tracediff.formats.schema import (
+    METADATA,
+    STAGED,
+    SYSTEM,
+    Schema,
+    inspect,
+    locked,
+    open_export,
+    version_of,
+)
+from tracediff.formats.scratch import scratch
+from tracediff.formats.texts import mend
 from tracediff.model import Note
 
 OPS = (
@@ -59,40 +72,58 @@ def load(
     notes: list[Note] = []
     if not in_folder:
         db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
+    own = ExitStack()
     try:
         for table, columns in STAGED.items():
-            _stage(db, table, columns, schema)
+            if table in METADATA:
+                load_metadata(db, path, table, columns, schema)
+            else:
+                _stage(db, table, columns, schema)
+        schema = schema if schema.version else replace(schema, version=_version(db))
         for step in steps:
-            if step == "formats/string":
-                notes += _load_strings(db, path, file_name)
+            if step in _TEXTS:
+                notes += _load_texts(db, path, schema, file_name, step, own)
             elif step == "formats/op_sort":
                 _describe_ops(db, schema, file_name)
             else:
                 run_sql(db, step)
         if steps is _STEPS:
-            notes += _load_system(db, schema, file_name) + _load_payloads(db, path, schema, file_name)
+            notes += _load_system(db, path, schema, file_name) + _load_payloads(db, path, schema, file_name)
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "formats/nccl_call")
             _check_times(db, file_name)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
-        for (view,) in db.execute(
-            "SELECT view_name FROM duckdb_views() WHERE starts_with(view_name, 'staged_')"
-        ).fetchall():
-            db.execute(f"DROP VIEW {identifier(view)}")
+        for kind in ("view", "table"):
+            for (name,) in db.execute(
+                f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE starts_with({kind}_name, 'staged_')"
+            ).fetchall():
+                db.execute(f"DROP {kind} {identifier(name)}")
         if not in_folder:
             db.execute("DETACH source")
+        own.close()
     return schema, notes
 
 
-def _load_system(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> list[Note]:
+def _version(db: duckdb.DuckDBPyConnection) -> str:
+    """The schema version, of an export where it could not be asked for without reading the other values."""
+    found = db.execute(
+        "SELECT value FROM (FROM staged_META_DATA_EXPORT UNION ALL FROM staged_EXPORT_META_DATA)"
+        " WHERE name = 'EXPORT_SCHEMA_VERSION'"
+    ).fetchall()
+    return next(filter(None, (version_of(value) for (value,) in found)), "")
+
+
+def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str) -> list[Note]:
     """Tables of the kinds of trace that were recorded."""
     notes = []
     for step, (events, others) in _SYSTEM_STEPS.items():
         if any(_has_rows(db, table, schema) for table in events):
-            for table in events + others:
+            for table in events:
                 _stage(db, table, SYSTEM[table], schema)
+            for table in others:
+                load_metadata(db, path, table, SYSTEM[table], schema)
             if step != "formats/gpu_sample":
                 run_sql(db, step)
             elif problem := _load_or_leave(db, step):
@@ -155,10 +186,10 @@ def _load_or_leave(db: duckdb.DuckDBPyConnection, step: str) -> str:
         run_sql(db, step)
     except (duckdb.OutOfMemoryException, duckdb.IOException):
         raise
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         for made in _MADE[step]:
             db.execute(f"DROP TABLE IF EXISTS {made}")
-        said = (str(error).splitlines() or [""])[0][:_LONGEST]
+        said = _said(error)[:_LONGEST]
         return f"all else is measured: {said}"
     return ""
 
@@ -186,27 +217,31 @@ def _no_time(message: str) -> TracediffError:
     return TracediffError("bad-time", message, fix=_AGAIN)
 
 
-def _load_strings(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[Note]:
-    """Table string; names of kernels and ranges that are not UTF-8 are spelled as far as they are."""
+# the steps that read names -> the table that they read them from
+_TEXTS = {"formats/string": "StringIds", "formats/nvtx": "NVTX_EVENTS", "formats/contents": "NVTX_EVENTS"}
+
+
+def _load_texts(
+    db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str, step: str, own: ExitStack
+) -> list[Note]:
+    """The tables of a step; names of kernels and ranges that are not UTF-8 are spelled as far as they are."""
     try:
-        run_sql(db, "formats/string")
+        run_sql(db, step)  # its first statement is the one that reads
         return []
-    except (duckdb.InvalidInputException, UnicodeDecodeError) as error:
-        if path.is_dir():
-            raise
-        if isinstance(error, duckdb.InvalidInputException) and "unicode" not in str(error).lower():
-            raise
-    with closing(open_export(path)) as source:
-        source.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        rows = source.execute("SELECT id, value FROM StringIds WHERE id IS NOT NULL").fetchall()
-    values = dict(rows)  # an id twice: any of them, as in string.sql
-    db.execute("CREATE TABLE string (id INTEGER, value VARCHAR)")
-    db.executemany("INSERT INTO string VALUES (?, ?)", [[key, value] for key, value in values.items()])
-    odd = sum(1 for value in values.values() if isinstance(value, str) and "\ufffd" in value)
+    except (duckdb.InvalidInputException, duckdb.TypeMismatchException, UnicodeDecodeError):
+        table = _TEXTS[step]
+        try:
+            odd = mend(db, path, table, schema, own.enter_context(scratch()))
+        except ValueError:  # no Parquet as any other: what the database says of it is the error
+            odd = 0
+        _stage(db, table, STAGED[table], schema)
+        run_sql(db, step)
+    if not odd:
+        return []
     return [
         Note(
             "text-not-utf8",
-            f"{name}: {odd} names in StringIds are not UTF-8; what cannot be read of them is shown as \ufffd",
+            f"{name}: {odd} names in {table} are not UTF-8; what cannot be read of them is shown as \ufffd",
         )
     ]
 
@@ -235,10 +270,15 @@ def _stage(
     )
 
 
-def _explain(name: str, path: Path, error: Exception) -> TracediffError:
+def _said(error: Exception) -> str:
+    """The first line of an error."""
     # DuckDB puts the value into its message: bytes that are no text keep Python from making an error of it
     said = error.object.decode(errors="replace") if isinstance(error, UnicodeDecodeError) else str(error)
-    text = (said.splitlines() or [""])[0].replace(f"{path}/", "")
+    return (said.splitlines() or [""])[0]
+
+
+def _explain(name: str, path: Path, error: Exception) -> TracediffError:
+    text = _said(error).replace(f"{path}/", "")
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     if "locked" in text.lower():
         return locked(name)
@@ -253,12 +293,6 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
             "disk-full",
             f"the tables of {name} do not fit on the disk of temporary files",
             fix="set TMPDIR to a folder with space",
-        )
-    if "invalid string encoding" in text.lower() or "invalid unicode" in text.lower():
-        return TracediffError(
-            "bad-column",
-            f"{name} holds names that are not UTF-8: {text}",
-            fix="export it as SQLite, where such names are read as far as they can be",
         )
     if path.is_dir() and not isinstance(error, duckdb.ConversionException | duckdb.BinderException):
         return columnar.damaged(name, text)

@@ -56,7 +56,6 @@ STAGED: dict[str, dict[str, str]] = {
         "id": "BIGINT", "deviceId": "BIGINT", "cuDevice": "BIGINT", "name": "VARCHAR", "smCount": "BIGINT",
         "clockRate": "BIGINT", "totalMemory": "BIGINT", "memoryBandwidth": "BIGINT",
     },
-    "DIAGNOSTIC_EVENT": {"severity": "BIGINT", "text": "VARCHAR"},
 }  # fmt: skip
 
 # Kinds of trace that few exports hold: looked at only where the table is there. Their columns are those that the
@@ -78,6 +77,12 @@ SYSTEM: dict[str, dict[str, str]] = {
 }  # fmt: skip
 READ = {**STAGED, **SYSTEM}
 
+# Small tables, which hold what users and machines wrote: see metadata.py.
+METADATA = frozenset({
+    "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU",
+    "TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE", "ThreadNames",
+})  # fmt: skip
+
 # One of these makes a SQLite file, or a folder of tables, an nsys export; other tables in it are left alone.
 MARKS = (
     "StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -93,6 +98,9 @@ class Schema:
     version: str = ""
     warnings: list[str] = field(default_factory=list)
     relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
+    mended: dict[str, str] = field(
+        default_factory=dict
+    )  # tables whose texts could not be read: what stands for them
 
     def has(self, table: str) -> bool:
         """Whether the table is there (it may be empty)."""
@@ -100,7 +108,7 @@ class Schema:
 
     def relation(self, table: str) -> str:
         """What the table is in SQL; an export in SQLite is attached as `source`."""
-        return self.relations.get(table) or f"source.{identifier(table)}"
+        return self.mended.get(table) or self.relations.get(table) or f"source.{identifier(table)}"
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:
@@ -123,6 +131,7 @@ def inspect(path: Path, name: str | None = None) -> Schema:
     _check_length(path, head, name)
     try:
         with closing(open_export(path)) as db:
+            db.text_factory = lambda raw: raw.decode("utf-8", "replace")
             names = db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             tables = {
                 table: frozenset(row[1] for row in db.execute(f"PRAGMA table_info({identifier(table)})"))

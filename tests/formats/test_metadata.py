@@ -1,0 +1,202 @@
+"""What users and machines wrote into the tables of metadata never makes an export unreadable; names are read as far as they can be."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import duckdb
+import polars as pl
+import pytest
+
+from fixtures.builders import two_steps
+from fixtures.builders.columnar import to_folder
+from tests.formats.odd_exports import TWO_STEPS, edit, reduce, written
+from tests.tiny import spent
+from tracediff.formats.contents import looked_into
+from tracediff.formats.parquet_text import without_texts
+from tracediff.formats.schema import METADATA, READ
+
+NAME_VALUE = "name TEXT, value TEXT"
+TABLES = {
+    "META_DATA_CAPTURE": NAME_VALUE,
+    "META_DATA_EXPORT": NAME_VALUE,
+    "EXPORT_META_DATA": NAME_VALUE,
+    "TARGET_INFO_SYSTEM_ENV": f"globalVid INTEGER, devStateName TEXT, {NAME_VALUE}, nameEnum INTEGER",
+    "TARGET_INFO_GPU": "id INTEGER, name TEXT, smCount INTEGER, clockRate INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER",
+    "TARGET_INFO_GPU_METRICS": "typeId INTEGER, metricId INTEGER, metricName TEXT",
+    "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER, pid INTEGER",
+    "ThreadNames": "nameId INTEGER, globalTid INTEGER",
+}
+DAMAGE = {
+    "not UTF-8": "CAST(x'6bff66fe' AS TEXT)",
+    "bytes": "x'00ff'",
+    "nothing": "NULL",
+    "a fraction": "1.5",
+    "too large": "9e99",
+    "infinite": "9e999",
+    "text": "'abc'",
+    "huge": f"'{'x' * 3_000_000}'",
+}
+COLUMNS = [(table, column) for table in TABLES for column in READ[table]]
+FORMS = ("parquet", "arrow")
+MARKER = "not-a-byte-of-UTF-8"
+
+
+def with_metadata(path, table: str):
+    """The two steps, with one row of metadata in a table of its own."""
+    columns = [one.split()[0] for one in TABLES[table].split(", ")]
+    db = sqlite3.connect(path)
+    db.execute(f"DROP TABLE IF EXISTS {table}")
+    db.execute(f"CREATE TABLE {table} ({TABLES[table]})")
+    values = ", ".join("'EXPORT_SCHEMA_VERSION'" if one == "name" else "7" for one in columns)
+    db.execute(f"INSERT INTO {table} VALUES ({values})")
+    # so that the tables of GPU metrics are asked for
+    db.execute(
+        "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER)"
+    )
+    db.execute("INSERT INTO GPU_METRICS VALUES (1, 7, 7, 50)")
+    db.commit()
+    db.close()
+    return path
+
+
+def with_bytes(folder, to: bytes):
+    """Put other bytes in the place of MARKER in all files of a folder."""
+    assert len(to) == len(MARKER)
+    found = 0
+    for file in folder.iterdir():
+        data = file.read_bytes()
+        found += data.count(MARKER.encode())
+        file.write_bytes(data.replace(MARKER.encode(), to))
+    assert found
+    return folder
+
+
+BAD = b"k" + b"\xff" * (len(MARKER) - 1)
+
+
+def test_every_table_of_metadata_is_tried():
+    assert set(TABLES) == METADATA
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("table", "column"), [pytest.param(*one, id=".".join(one)) for one in COLUMNS])
+def test_no_value_of_metadata_refuses_a_file(table: str, column: str, damage: str, tmp_path):
+    path = with_metadata(written(tmp_path), table)
+    there = {one[1].lower() for one in sqlite3.connect(path).execute(f"PRAGMA table_info({table})")}
+    if column.lower() not in there:
+        pytest.skip("no column of this schema")
+    edit(path, f"UPDATE {table} SET {column} = {DAMAGE[damage]}")
+    reduction = reduce(path)
+    assert spent(reduction) == TWO_STEPS
+    assert reduction.warnings == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_metadata_without_its_columns(table: str, tmp_path):
+    path = edit(written(tmp_path), f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} (other TEXT)")
+    edit(path, f"INSERT INTO {table} VALUES ('anything')")
+    assert spent(reduce(path)) == TWO_STEPS
+
+
+def test_a_bad_value_beside_a_good_one_takes_nothing_away(tmp_path):
+    path = with_metadata(written(tmp_path), "TARGET_INFO_SYSTEM_ENV")
+    edit(
+        path,
+        "INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES ('HOME', CAST(x'2fff' AS TEXT))",
+        "INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES ('NvDriverVersion', '580.1')",
+    )
+    reduction = reduce(path)
+    assert reduction.meta["NvDriverVersion"] == ("580.1",)
+    with looked_into(path, tmp_path / "looked") as seen:
+        assert seen.one("NvDriverVersion") == "580.1"
+
+
+IN_FOLDERS = [
+    (table, column)
+    for table, columns in TABLES.items()
+    for column in READ[table]
+    if f"{column} TEXT" in columns and table != "META_DATA_CAPTURE"  # nsys writes that into no folder
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("table", "column"), IN_FOLDERS)
+def test_metadata_of_a_folder_that_is_not_utf_8(table: str, column: str, form: str, tmp_path):
+    path = with_metadata(written(tmp_path), table)
+    edit(path, f"UPDATE {table} SET {column} = '{MARKER}'")
+    reduction = reduce(with_bytes(to_folder(path, tmp_path / "run", form), BAD))
+    assert spent(reduction) == TWO_STEPS
+    assert reduction.warnings == []
+
+
+def test_a_version_beside_a_value_that_is_not_utf_8(tmp_path):
+    path = with_metadata(written(tmp_path), "META_DATA_EXPORT")
+    edit(
+        path,
+        "UPDATE META_DATA_EXPORT SET value = '3.11.0'",
+        f"INSERT INTO META_DATA_EXPORT VALUES ('x', '{MARKER}')",
+    )
+    folder = with_bytes(to_folder(path, tmp_path / "run", "parquet"), BAD)
+    assert reduce(folder).schema_version == "3.11.0"
+
+
+# Names that matter: of kernels and of ranges.
+
+
+def labelled():
+    """A range around both steps of `two_steps`, whose text is in its own row."""
+    return two_steps().range(101, MARKER, 0, 3000)
+
+
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_names_that_are_not_utf_8(form: str, inline: bool, tmp_path, capture_of):
+    path = written(tmp_path, labelled())
+    table = "NVTX_EVENTS" if inline else "StringIds"
+    if inline:
+        edit(
+            path,
+            "UPDATE NVTX_EVENTS SET text = coalesce(text, (SELECT value FROM StringIds WHERE id = textId)), textId = NULL",
+            f"DELETE FROM StringIds WHERE value = '{MARKER}'",
+        )
+    held = (
+        sqlite3.connect(path).execute(f"SELECT count(*) FROM NVTX_EVENTS WHERE text = '{MARKER}'").fetchone()
+    )
+    assert held == (int(inline),)
+    if form == "sqlite":
+        column = "text" if inline else "value"
+        edit(path, f"UPDATE {table} SET {column} = CAST(x'{BAD.hex()}' AS TEXT) WHERE {column} = '{MARKER}'")
+    else:
+        path = with_bytes(to_folder(path, tmp_path / "run", form), BAD)
+    capture = capture_of(path)
+    texts = {text for (text,) in capture.db.execute("SELECT text FROM range_text").fetchall()}
+    assert "k" + "\ufffd" * (len(MARKER) - 1) in texts
+    assert "_schedule" in texts
+    assert [(note.slug, note.message.split(": ")[1]) for note in capture.warnings] == [
+        ("text-not-utf8", f"1 names in {table} are not UTF-8; what cannot be read of them is shown as \ufffd")
+    ]
+    assert spent(reduce(path)) == TWO_STEPS
+    with looked_into(path, tmp_path / "looked") as seen:
+        assert ("k" + "\ufffd" * (len(MARKER) - 1),) in seen.db.execute(
+            "SELECT text FROM range_seen"
+        ).fetchall()
+
+
+def test_a_copy_of_a_parquet_file_without_texts(tmp_path):
+    """Numbers and their signs are what they were; texts are bytes."""
+    table = pl.DataFrame(
+        {"number": [1, 2, 3], "small": pl.Series([1, 2, 255], dtype=pl.UInt8), "text": ["a", None, "é"]}
+    )
+    table.write_parquet(tmp_path / "a.parquet")
+    without_texts(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    copy = duckdb.read_parquet(str(tmp_path / "b.parquet"))
+    assert [str(kind) for kind in copy.types] == ["BIGINT", "UTINYINT", "BLOB"]
+    assert copy.fetchall() == [(1, 1, b"a"), (2, 2, None), (3, 255, "é".encode())]
+
+
+def test_what_is_no_parquet_file_has_no_copy(tmp_path):
+    for content in (b"", b"PAR1", b"PAR1" + b"\xff" * 20 + b"\x10\0\0\0PAR1"):
+        (tmp_path / "a.parquet").write_bytes(content)
+        with pytest.raises(ValueError, match="no Parquet metadata"):
+            without_texts(tmp_path / "a.parquet", tmp_path / "b.parquet")
