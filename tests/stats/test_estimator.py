@@ -16,14 +16,17 @@ from tracediff.stats.estimator import (
     RIDGE,
     SPLITS,
     Sample,
+    benjamini_hochberg,
     detectable,
     estimate,
     holm,
     paired,
     permutation_p,
     permuted_t,
+    runs_for,
     slopes,
     splits,
+    trimmed_interval,
 )
 
 NONE = np.zeros(1)
@@ -417,3 +420,60 @@ def test_intervals_cover_as_often_as_they_say_where_the_usual_scatter_is_right()
 def test_all_ways_to_deal_out_are_those_of_combinations():
     assert {tuple(np.flatnonzero(one)) for one in splits((3, 2))} == set(combinations(range(5), 2))
     assert RIDGE > 0  # without it, hosts of one speed would divide by zero
+
+
+# Benjamini-Hochberg, runs that a change takes, intervals of trimmed means
+
+
+def test_the_example_of_the_1995_paper():
+    # Section 3.2 of Benjamini and Hochberg 1995: 15 p-values, 4 hypotheses rejected at q = 0.05.
+    p = np.array([
+        0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459,
+        0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0,
+    ])  # fmt: skip
+    q = benjamini_hochberg(p)
+    assert np.count_nonzero(q <= 0.05) == 4
+    np.testing.assert_allclose(q, stats.false_discovery_control(p))
+
+
+def test_unknown_p_values_are_no_tests():
+    q = benjamini_hochberg(np.array([0.04, np.nan, 0.01, 0.03]))
+    np.testing.assert_allclose(q, [0.04, np.nan, 0.03, 0.04])
+    assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
+    assert benjamini_hochberg(np.array([])).size == 0
+
+
+@given(st.lists(st.floats(0, 1) | st.just(float("nan")), max_size=30), st.randoms(use_true_random=False))
+def test_q_is_monotone_in_p_and_follows_its_row(values: list[float], random):
+    p = np.array(values)
+    q = benjamini_hochberg(p)
+    np.testing.assert_array_equal(np.isnan(q), np.isnan(p))
+    known = ~np.isnan(p)
+    assert np.all(q[known] >= p[known] * (1 - 1e-12)) and np.all(q[known] <= 1)
+    assert np.all(np.diff(q[known][np.argsort(p[known], kind="stable")]) >= 0)
+    order = random.sample(range(len(p)), len(p))
+    np.testing.assert_allclose(benjamini_hochberg(p[order]), q[order])
+
+
+def test_the_runs_that_a_change_takes():
+    """5 + 5 runs gave an error of 10: a run scatters by 10 / sqrt(2 / 5) = 15.81, and at 80 % power a change is 2.9 errors or so."""
+    runs = runs_for(10.0, (5, 5), 20.0)
+    assert runs is not None
+    for many, shown in ((runs - 1, False), (runs, True)):
+        error = np.array([15.811 * np.sqrt(2 / many)])
+        assert (detectable(error, np.array([4.0 + 2 * many - 2]))[0] <= 20.0) == shown
+    assert runs_for(10.0, (5, 5), 40.0) is None  # what there is shows it
+    assert runs_for(10.0, (5, 5), 1.0) == 51  # no number that one would record
+
+
+@pytest.mark.parametrize("runs", [(2, 2), (5, 3), (7, 10)])
+def test_the_interval_of_trimmed_means_is_yuens(runs: tuple[int, int]):
+    one, other = (np.random.default_rng(seed).normal(10, 1, size) for seed, size in enumerate(runs))
+    interval = trimmed_interval(one, other)
+    back = trimmed_interval(other, one)
+    assert interval is not None and back is not None
+    assert interval == pytest.approx((-back[1], -back[0]))
+    cut = [np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean() for side in (one, other)]
+    assert sum(interval) / 2 == pytest.approx(cut[1] - cut[0])
+    assert trimmed_interval(one[:1], other) is None
+    assert trimmed_interval(np.full(3, 2.0), np.full(4, 5.0)) == (3.0, 3.0)

@@ -1,85 +1,165 @@
-"""The verdict on one timed figure with a value per run: what companions compare that have no steps."""
+"""Timed figures with one value per run and side: estimated as the causes of a trace are, and a verdict on the first of them."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracediff.accounting.intervals import Floats
-from tracediff.model import Pair, Step, Verdict
-from tracediff.stats.estimates import ALPHA, MIN_CONFIRM, TRIM_RUNS, Estimates, decisive_interval
-from tracediff.stats.tests import min_detectable, permutation_p, runs_for, runs_needed, smallest_p
+from tracediff.model import Evidence, Pair, Step, Verdict
+from tracediff.stats.estimator import (
+    Estimate,
+    Floats,
+    Sample,
+    benjamini_hochberg,
+    detectable,
+    estimate,
+    permutation_p,
+    permuted_t,
+    runs_for,
+    splits,
+)
 
-SAME = 0.01  # a delta within this part of the whole, and an interval within three times that, is no change
-_WANTED = 0.02  # of the whole: the change for which the advised number of runs is
+ALPHA = 0.05
+PERMUTE = 4  # runs a side from which on dealing them out anew can show a change; of fewer everything is likely at best
+SAME = 0.01  # a delta within this part of the figure, and an interval within three times that, is no change
+_LEAST = 0.001  # of the largest figure: what changes less is never more than noise
+_WANTED = 0.02  # of the first figure: the change for which runs are advised
+_TELL_RELATED = 8  # iterations that tell whether neighbours are alike
+_ODD, _ODD_PART = 6.0, 0.03  # robust standard deviations from the median of the runs, and part of it
+_OF_ITERATIONS = 10.0  # degrees of freedom of the variance that the iterations of a run show
+_TWO_RUNS = 1.96 * np.sqrt(2)  # half-width of the difference of two runs over the standard deviation of a run
 
-STEP = 0  # the column of the whole among the cells
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known of each figure, arrays over figures. p: nan with one run on a side; interval: nan where it cannot be said.
+
+    floor: half-width of the interval as if the iterations did not scatter.
+    """
+
+    found: Estimate
+    floor: Floats
+    p: Floats
+    q: Floats  # Benjamini-Hochberg over the figures
+    runs: tuple[int, int]
+
+    def bounds(self, at: int) -> tuple[float, float]:
+        """The 95 % interval of candidate - baseline."""
+        delta, half = float(self.found.delta[at]), float(self.found.half[at])
+        return delta - half, delta + half
 
 
-def step_estimate(cells: Estimates, noise_ns: float, steps: Pair) -> Step:
-    """The headline from the cell of the whole step."""
-    baseline, candidate = cells.baseline_runs[:, STEP], cells.candidate_runs[:, STEP]
-    mean, delta = float(cells.baseline[STEP]), float(cells.delta[STEP])
-    low, high = float(cells.low[STEP]), float(cells.high[STEP])
-    if math.isnan(low) or math.isnan(high):
-        low, high = delta - noise_ns, delta + noise_ns
-    detectable = min_detectable(baseline, candidate)
+def compare_runs(
+    baseline: Floats, candidate: Floats, assumed: Floats, within: tuple[Floats, Floats] | None = None
+) -> Figures:
+    """Estimate figures, (runs, figures) a side.
+
+    `assumed`: half-width of the difference of two runs of one program, the usual scatter of the estimator. `within`: variance of
+    each side's figures from the iterations of its runs, which counts where a side has one or two runs; nan where it is not known.
+    """
+    # sorted, so that the order of the runs cannot move the last bit
+    values = np.sort(baseline, axis=0), np.sort(candidate, axis=0)
+    zero = np.zeros(len(assumed))
+    usual = assumed / _TWO_RUNS
+    sample = Sample(values, step_variance=(zero, zero))
+    floor = estimate(sample, usual, zero).half
+    found = estimate(
+        replace(sample, step_variance=within or (zero, zero), step_df=_OF_ITERATIONS), usual, zero
+    )
+    p = found.p
+    if min(sample.runs) >= PERMUTE:
+        # whole runs are dealt out, so here they stay as they are
+        whole = Sample((baseline, candidate))
+        p = np.maximum(p, permutation_p(permuted_t(whole, usual, zero, {}, splits(whole.runs))))
+    elif min(sample.runs) == 1:
+        p = np.full(len(zero), np.nan)
+    return Figures(found, floor, p, benjamini_hochberg(p), sample.runs)
+
+
+def levels(figures: Figures, largest: float) -> list[Evidence]:
+    """How far each delta can be believed. `largest`: the figure that a change is measured by, ns."""
+    found, out = figures.found, list[Evidence]()
+    for delta, half, q in zip(found.delta, found.half, figures.q, strict=True):
+        if abs(delta) < _LEAST * largest or not abs(delta) > half:  # nan compares false
+            out.append("within_noise")
+        elif min(figures.runs) < PERMUTE:
+            out.append("likely")
+        else:
+            out.append("confirmed" if q < ALPHA else "within_noise")
+    return out
+
+
+def decide(figures: Figures, level: Evidence, at: int = 0) -> Verdict:
+    """The verdict on one figure from its level."""
+    delta, half = float(figures.found.delta[at]), float(figures.found.half[at])
+    if not figures.found.delta.any():
+        return "no_change"
+    if level == "confirmed":
+        return "regressed" if delta > 0 else "improved"
+    if level == "likely":
+        return "likely_regressed" if delta > 0 else "likely_improved"
+    limit = SAME * float(max(figures.found.baseline[at], figures.found.candidate[at]))
+    return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+
+
+def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
+    """One figure as the step of a result; `steps`: iterations of each side."""
+    found, (low, high) = figures.found, figures.bounds(at)
+    error, half, p = float(found.error[at]), float(found.half[at]), float(figures.p[at])
+    base = float(found.baseline[at])
+    least = float(detectable(found.error[[at]], found.df[[at]])[0]) if error > 0 else None
+    if min(figures.runs) < 2:
+        least = None
+    advised: int | None = 5
+    if least is not None:
+        advised = runs_for(error, figures.runs, _WANTED * base) if base and least > _WANTED * base else None
+    floor = float(figures.floor[at])
+    if np.isnan(half):
+        low, high = float(found.delta[at]) - floor, float(found.delta[at]) + floor
     return Step(
-        baseline_ns=mean,
-        candidate_ns=float(cells.candidate[STEP]),
-        delta_ns=delta,
+        baseline_ns=base,
+        candidate_ns=float(found.candidate[at]),
+        delta_ns=float(found.delta[at]),
         ci_low_ns=low,
         ci_high_ns=high,
-        p_value=_p(baseline, candidate, float(cells.p[STEP])),
-        runs=Pair(len(baseline), len(candidate)),
+        p_value=None if np.isnan(p) else p,
+        runs=Pair(*figures.runs),
         steps=steps,
-        noise_floor_ns=noise_ns,
-        noise_source=cells.noise_source,
-        min_detectable_ns=detectable,
-        runs_advised=_runs_advised(baseline, candidate, mean, detectable),
+        noise_floor_ns=floor,
+        noise_source="repeats" if max(figures.runs) > 1 else "assumed",
+        min_detectable_ns=least,
+        runs_advised=advised,
     )
 
 
-def _p(baseline: Floats, candidate: Floats, welch: float) -> float | None:
-    """Exact permutation test where so many runs can reach 5 %; Welch's t test below that."""
-    if min(len(baseline), len(candidate)) < 2:
-        return None
-    if smallest_p(len(baseline), len(candidate)) <= ALPHA:
-        return permutation_p(baseline, candidate)
-    return None if math.isnan(welch) else welch
+def related(values: Floats) -> float:
+    """Correlation of neighbouring iterations, by ranks (Spearman): outliers do not decide it."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values)
+    one, other = ranks[:-1] - ranks[:-1].mean(), ranks[1:] - ranks[1:].mean()
+    size = float(np.sqrt((one @ one) * (other @ other)))
+    return float(one @ other) / size if size else 0.0
 
 
-def _runs_advised(
-    baseline: Floats, candidate: Floats, step_ns: float, detectable: float | None
-) -> int | None:
-    if detectable is None:
-        return max(5, runs_needed(ALPHA))
-    sd = float(np.sqrt(np.mean([np.std(values, ddof=1) ** 2 for values in (baseline, candidate)])))
-    if not step_ns or detectable <= _WANTED * step_ns or not sd:
-        return None
-    return runs_for(_WANTED * step_ns, sd)
+def independent(values: Floats) -> float:
+    """How many independent iterations say as much as these, of which neighbours are alike: n (1 - r) / (1 + r)."""
+    r = min(max(related(values), 0.0), 0.95) if len(values) >= _TELL_RELATED else 0.0
+    return len(values) * (1 - r) / (1 + r)
 
 
-def decide(step: Step, cells: Estimates) -> Verdict:
-    """The verdict."""
-    if not cells.delta.any():
-        return "no_change"
-    runs = min(step.runs.baseline, step.runs.candidate)
-    delta, (low, high) = step.delta_ns, (step.ci_low_ns, step.ci_high_ns)
-    if runs >= TRIM_RUNS:  # trimmed means decide
-        low, high = (float(bound[0]) for bound in decisive_interval(cells.take([STEP])))
-        delta = (low + high) / 2
-    known = not math.isnan(cells.low[STEP]) and not math.isnan(cells.high[STEP])
-    outside = known and (
-        low > 0 or high < 0
-    )  # an interval of the noise floor around the delta proves nothing
-    beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
-    if runs >= MIN_CONFIRM and step.p_value is not None and step.p_value < ALPHA and outside:
-        return "regressed" if delta > 0 else "improved"
-    if runs < MIN_CONFIRM and beyond and (outside or runs > 1):
-        return "likely_regressed" if delta > 0 else "likely_improved"
-    limit = SAME * step.baseline_ns
-    if abs(step.delta_ns) <= limit and max(abs(step.ci_low_ns), abs(step.ci_high_ns)) <= 3 * limit:
-        return "no_change"
-    return "inconclusive"
+def variance_of_mean(values: Floats) -> float:
+    """Squared standard error of the mean of a run's iterations; 0 of one."""
+    return float(values.var(ddof=1)) / independent(values) if len(values) > 1 else 0.0
+
+
+def odd(values: Sequence[float]) -> list[int]:
+    """Runs that lie apart from the others of their side, by number: one of five at most, else nobody can say which are odd."""
+    runs = np.asarray(values, np.float64)
+    middle = float(np.median(runs))
+    distance = np.abs(runs - middle)
+    spread = max(1.4826 * float(np.median(distance)), 0.005 * middle)
+    far = np.flatnonzero(distance > max(_ODD * spread, _ODD_PART * middle)).tolist()
+    return far if len(far) <= len(runs) // 5 else []

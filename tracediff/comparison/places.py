@@ -18,8 +18,7 @@ import numpy as np
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import Measured, Part, PhaseCells
 from tracediff.model import Evidence
-from tracediff.stats.estimator import permutation_p
-from tracediff.stats.tests import benjamini_hochberg
+from tracediff.stats.estimator import benjamini_hochberg, permutation_p
 
 MATERIAL = 0.001
 LARGE = 0.05  # of the step

@@ -54,7 +54,7 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
-from tracediff.stats.tests import run_level_interval
+from tracediff.stats.estimator import trimmed_interval
 from tracediff.trace.threads import similarity
 
 MAX_SAMPLES = 4000
@@ -846,12 +846,8 @@ def _mean(runs: Sequence[list[float]]) -> GpuMetricMean:
     means = [float(np.mean(values)) if values else None for values in runs]
     if len(means) == 1:
         return GpuMetricMean(means[0])
-    low = high = None
-    if min(map(len, runs)) >= 2:
-        bounds = run_level_interval(*(np.array(values)[:, None] for values in runs))
-        if not np.isnan(bounds[0][0]):
-            low, high = float(bounds[0][0]), float(bounds[1][0])
-    return GpuMetricMean(means[0], means[1], _less(means[1], means[0]), low, high)
+    bounds = trimmed_interval(np.array(runs[0]), np.array(runs[1]))
+    return GpuMetricMean(means[0], means[1], _less(means[1], means[0]), *(bounds or (None, None)))
 
 
 def _sampling(sides: Sequence[Side], held: Mapping[str, pl.Expr | bool]) -> list[GpuSampling]:

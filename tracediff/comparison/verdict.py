@@ -36,7 +36,7 @@ from tracediff.model import (
     VerdictFacts,
 )
 from tracediff.model.causes import CATEGORIES
-from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm
+from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, runs_for
 
 PERMUTE = 4  # runs a side from which permutations decide
 FEW = 3
@@ -276,14 +276,7 @@ def _runs_advised(measured: Measured) -> int | None:
     if not judged or min(judged[0].runs) < FEW:  # how far runs are apart is not known
         return 5
     one = judged[0]
-    error, runs = float(one.typical.estimate.error[STEP]), one.runs
-    wanted = WANTED * one.step_ns
-    per_run = error / math.sqrt(1 / runs[0] + 1 / runs[1])
-    for many in range(5, 51):
-        df = np.array([4.0 + 2 * many - 2])
-        if float(detectable(np.array([per_run * math.sqrt(2 / many)]), df)[0]) <= wanted:
-            return many if many > min(runs) else None
-    return 51
+    return runs_for(float(one.typical.estimate.error[STEP]), one.runs, WANTED * one.step_ns)
 
 
 def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[str, Any]:

@@ -13,6 +13,7 @@ Every function is symmetric: exchanging the sides changes the sign of delta and 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -21,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.stats.bootstrap import Floats
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRIOR = 4  # runs that the usual scatter counts for
 RIDGE = 0.05  # within-side squares of host speed that the usual slope counts for, (log ratio)^2
@@ -308,3 +309,46 @@ def holm(p: Sequence[float]) -> list[float]:
         most = max(most, min(1.0, (len(p) - place) * p[at]))
         out[at] = most
     return out
+
+
+def benjamini_hochberg(p: Floats) -> Floats:
+    """The q values of p values, (n,): the false discovery rate at which each would be called (Benjamini and Hochberg 1995).
+
+    nan stays nan and does not count as a test. (scipy.stats has it too; importing that takes longer than a whole comparison.)
+    """
+    q = np.full(len(p), np.nan)
+    (known,) = np.nonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    ratios = p[order] * len(order) / np.arange(1, len(order) + 1)
+    q[order] = np.minimum(np.minimum.accumulate(ratios[::-1])[::-1], 1.0)
+    return q
+
+
+MOST_RUNS = 50  # beyond which no number of runs is advised: `runs_for` gives one more
+
+
+def runs_for(error: float, runs: tuple[int, int], change: float) -> int | None:
+    """Runs a side with which a change of that size would show, where `runs` gave this standard error; None where they suffice."""
+    per_run = error / math.sqrt(1 / runs[0] + 1 / runs[1])
+    many: Floats = np.arange(5.0, MOST_RUNS + 1)
+    enough = detectable(np.asarray(per_run * np.sqrt(2 / many)), PRIOR + 2.0 * many - 2) <= change
+    if not enough.any():
+        return MOST_RUNS + 1
+    found = int(many[enough.argmax()])
+    return found if found > min(runs) else None
+
+
+def trimmed_interval(baseline: Floats, candidate: Floats) -> tuple[float, float] | None:
+    """95 % interval of candidate - baseline in 20 % trimmed means of runs, (runs,) a side; None with fewer than two on a side.
+
+    Yuen 1974; below five runs nothing is trimmed, which is Welch's.
+    """
+    if min(len(baseline), len(candidate)) < 2:
+        return None
+    from scipy.stats import ttest_ind
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of runs that do not scatter at all
+        bounds = ttest_ind(candidate, baseline, equal_var=False, trim=0.2).confidence_interval()
+    low, high = float(bounds.low), float(bounds.high)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None

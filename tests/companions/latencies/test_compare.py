@@ -11,11 +11,11 @@ import pytest
 
 from tests.swapping import close, plain, swapped
 from tests.tiny import ROOT
-from tracediff.companions.latencies.checks import drift, find_warm_up, modes, outlying, related, tick
+from tracediff.companions.latencies.checks import drift, find_warm_up, modes, outlying, tick
 from tracediff.companions.latencies.compare import beside, compare_latencies
 from tracediff.companions.latencies.read import LatencyFile, read_side
+from tracediff.companions.verdict import related
 from tracediff.errors import TracediffError
-from tracediff.stats.bootstrap import quantile_interval
 
 FIXTURES = ROOT / "fixtures/latencies"
 MS = 1e6
@@ -158,19 +158,6 @@ def test_a_change_is_found_with_its_size():
     assert found.step.ci_low_ns < 1 * MS < found.step.ci_high_ns
     assert row(found, "median").level == "confirmed" and row(found, "median").q_value < 0.05
     assert row(found, "mean").level == "confirmed" and row(found, "mean").q_value is None
-
-
-def test_quantile_interval_without_scatter_and_swapped():
-    still = np.full(50, 3.0)
-    low, high = quantile_interval(still, still + 2, [0.5, 0.9])
-    assert low.tolist() == high.tolist() == [2.0, 2.0]
-    rng = np.random.default_rng(5)
-    one, other = rng.normal(10, 1, 300), rng.normal(11, 1, 5000)
-    low, high = quantile_interval(one, other, [0.5, 0.9, 0.99])
-    back = quantile_interval(other, one, [0.5, 0.9, 0.99])
-    assert np.array_equal(back[0], -high) and np.array_equal(back[1], -low)
-    assert (low < 1.05).all() and (high > 0.95).all() and (high - low < 1).all()
-    assert np.isnan(quantile_interval(one[:1], other, [0.5])).all()
 
 
 # Properties
@@ -366,7 +353,7 @@ def test_queued_calls_and_few_iterations():
 def test_every_check_is_always_there():
     one = compare_latencies(noisy(np.random.default_rng(16)), noisy(np.random.default_rng(17)))
     assert [each.name for each in one.checks] == [
-        "warm_up", "drift", "outliers", "autocorrelation", "modes", "iterations", "clock", "synchronised", "runs", "copies", "columns",
+        "warm_up", "drift", "outliers", "autocorrelation", "modes", "iterations", "clock", "synchronised", "runs", "odd_runs", "copies", "columns",
     ]  # fmt: skip
     assert all(each.baseline and each.candidate and each.message for each in one.checks)
     crowded = compare_latencies(read_side([FIXTURES / "crowded"]), read_side([FIXTURES / "same_1"]))
@@ -495,22 +482,20 @@ def test_columns_of_other_names_are_warned_of():
         assert (found.status, found.baseline, found.candidate) == (status, one, other or "no name")
 
 
-def test_where_one_run_lies_apart_a_row_holds_what_its_level_is_of() -> None:
-    """Trimmed of 100, 101, 102, 103, 1,000 us: 102; of 120 to 124: 122. The plain means say 281.2 and 122: faster."""
+def test_a_run_that_lies_apart_is_left_out_and_named() -> None:
+    """Of 100, 101, 102, 103, 1,000 us the last is left out: 101.5; of 120 to 124 nothing is: 122. With it the change is -159 us."""
     scatter = np.tile([-500.0, 0.0, 500.0], 20)
     sides = [
         [run(scatter + 1e3 * mean, f"{side}{mean}") for mean in means]
         for side, means in (("b", (100, 101, 102, 103, 1000)), ("c", (120, 121, 122, 123, 124)))
     ]
     found = compare_latencies(*sides)
-    row = found.rows[1]
-    assert row.statistic == "median" and row.trimmed and row.level == "confirmed"
-    assert (row.baseline_ns, row.candidate_ns, row.delta_ns) == pytest.approx((102e3, 122e3, 20e3))
-    assert row.ci_low_ns is not None and row.ci_low_ns > 0
-    assert (
-        found.verdict == "regressed"
-        and "+20.0 us without the fastest and slowest fifth" in found.verdict_reason
-    )
-    plain = compare_latencies(sides[1], [run(one.ns + 20e3, one.name + "d") for one in sides[1]])
-    assert not any(one.trimmed for one in plain.rows)
-    assert plain.rows[1].delta_ns == pytest.approx(20e3)
+    one = row(found, "median")
+    assert (one.baseline_ns, one.candidate_ns, one.delta_ns) == pytest.approx((101.5e3, 122e3, 20.5e3))
+    assert found.verdict == "regressed" and one.level == "confirmed"
+    assert [each.left_out for each in found.baseline.runs] == [False] * 4 + [True]
+    assert check(found, "odd_runs").status == "warn"
+    assert check(found, "odd_runs").baseline == "b1000, mean 1.00 ms"
+    assert check(found, "odd_runs").candidate == "none"
+    two = compare_latencies([*sides[0][:3], run(scatter + 900e3, "b900"), sides[0][4]], sides[1])
+    assert not any(each.left_out for each in two.baseline.runs)  # of two in five nobody can say which are odd

@@ -17,7 +17,7 @@ from tracediff.companions.bench.read import KpiReport, Metric, read
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 from tracediff.model.show import ShowFigure, ShowKpi
-from tracediff.stats.tests import run_level_interval
+from tracediff.stats.estimator import trimmed_interval
 
 if TYPE_CHECKING:
     from tracediff.companions.result import Result
@@ -161,18 +161,14 @@ def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float])
     profiled, unprofiled = (
         float(np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean()) for side in sides
     )
-    low = high = math.nan
-    if min(map(len, sides)) >= 2:
-        bounds = run_level_interval(sides[1][:, np.newaxis], sides[0][:, np.newaxis])
-        low, high = (float(bound[0]) for bound in bounds)
-    known = math.isfinite(low) and math.isfinite(high)
+    low, high = trimmed_interval(sides[1], sides[0]) or (None, None)
     return ProfilingCost(
         profiled_ns=profiled,
         unprofiled_ns=unprofiled,
         cost_ns=profiled - unprofiled,
         share=(profiled - unprofiled) / unprofiled,
-        ci_low_ns=low if known else None,
-        ci_high_ns=high if known else None,
+        ci_low_ns=low,
+        ci_high_ns=high,
     )
 
 

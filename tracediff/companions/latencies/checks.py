@@ -10,8 +10,9 @@ import numpy as np
 
 from tracediff.companions.figures import time
 from tracediff.companions.latencies.read import LatencyFile, quantity
+from tracediff.companions.verdict import related
 from tracediff.model import Check
-from tracediff.stats.bootstrap import Floats
+from tracediff.stats.estimator import Floats
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.
 
@@ -141,16 +142,6 @@ def drift(values: Floats) -> tuple[float, float]:
     return slope * (len(medians) - 1) / middle, p
 
 
-def related(values: Floats) -> float:
-    """Return the correlation of neighbouring iterations, by ranks (Spearman): outliers do not decide it."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values)
-    one, other = ranks[:-1] - ranks[:-1].mean(), ranks[1:] - ranks[1:].mean()
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size else 0.0
-
-
 def modes(values: Floats) -> tuple[float, float, float] | None:
     """Return two modes as (lower, higher, share of the higher), None where there is one.
 
@@ -182,16 +173,23 @@ def tick(values: Floats) -> float:
 
 
 def check_sides(
-    sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]], warm_up: str
+    sides: Sequence[Sequence[Run]],
+    doubles: Sequence[Sequence[str]],
+    warm_up: str,
+    odd_runs: Sequence[Sequence[int]],
 ) -> list[Check]:
-    """Return every check; `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given."""
+    """Return every check.
+
+    `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given, `odd_runs`: runs of each side
+    that are left out.
+    """
     found = [
         _pair(name, [of(side) for side in sides], message)
         for name, of, message in (
             ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
             ("drift", _drift, f"change over a run: warned of from {100 * DRIFT:.0f} % with p < {DRIFT_P} (Theil-Sen, Mann-Kendall)"),
             ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
-            ("autocorrelation", _related, f"of neighbours; blocks are resampled, and above {RELATED} the intervals are too narrow"),
+            ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
             ("modes", _modes, "two groups of iterations with nothing between them"),
             ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
             ("clock", _clock, f"a tick of {100 * COARSE:.1f} % of the median or more hides what is smaller"),
@@ -199,7 +197,12 @@ def check_sides(
             ("runs", _runs, "noise between runs is known from repeats only"),
         )
     ]  # fmt: skip
-    return [*found, _copies(sides, doubles)]
+    apart = [_apart(side, left_out) for side, left_out in zip(sides, odd_runs, strict=True)]
+    return [
+        *found,
+        _pair("odd_runs", apart, "runs far from the others of their side are left out"),
+        _copies(sides, doubles),
+    ]
 
 
 def _pair(name: str, seen: Sequence[_Seen], message: str) -> Check:
@@ -311,6 +314,11 @@ def _queued(side: Sequence[Run]) -> _Seen:
 
 def _runs(side: Sequence[Run]) -> _Seen:
     return _Seen(len(side) > 1, f"{len(side)}")
+
+
+def _apart(side: Sequence[Run], left_out: Sequence[int]) -> _Seen:
+    names = [f"{side[at].name}, mean {time(float(side[at].values.mean()))}" for at in left_out]
+    return _Seen(not names, "; ".join(names) or "none")
 
 
 def _copies(sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]]) -> Check:

@@ -26,16 +26,22 @@ from tracediff.companions.latencies.model import (
     LatencyTraced,
 )
 from tracediff.companions.latencies.read import LatencyFile, read_side
-from tracediff.companions.verdict import decide, step_estimate
+from tracediff.companions.verdict import (
+    Figures,
+    compare_runs,
+    decide,
+    independent,
+    levels,
+    odd,
+    step_of,
+    variance_of_mean,
+)
 from tracediff.errors import TracediffError
-from tracediff.model import Check, Evidence, Pair, Result, Step, Verdict
+from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
 from tracediff.report.phrases import power_note
 from tracediff.request import LatencyOptions
-from tracediff.stats.bootstrap import Floats, RunSteps, bootstrap_ci, quantile_interval
-from tracediff.stats.estimates import Estimates, levels, robust_estimates, shown
-from tracediff.stats.noise import moderated_noise
-from tracediff.stats.tests import run_level_p, trimmed_means
+from tracediff.stats.estimator import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 STATISTICS = ("mean", *QUANTILES, "min")
@@ -64,28 +70,32 @@ def compare_latencies(
 ) -> Latencies:
     """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
 
-    A figure of a side is the mean over its runs of that figure in each run. Intervals: the mean by `bootstrap_ci` over runs and
-    iterations; the others over runs, or within single runs by `quantile_interval`. p is of runs, None with a single one.
-    The verdict is that of the mean, by the rules of the traces (`decide`). Raises `TracediffError`: latencies-warmup.
+    A figure of a side is the mean over its runs of that figure in each run; runs that lie apart from the others are left out. The
+    verdict is that of the mean, a test of its own. Raises `TracediffError`: latencies-warmup.
     """
-    kept, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
-    sides = [[_trimmed(file, warm_up, prefix) for file in side] for side in kept]
-    cells = _estimates(sides)
-    counts = [sum(len(run.values) for run in side) for side in sides]
-    step = step_estimate(cells, float(cells.noise[0]), Pair(*counts))
-    verdict = decide(step, cells)
+    files, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
+    sides = [[_trimmed(file, warm_up, prefix) for file in side] for side in files]
+    odd_runs = [odd([float(run.values.mean()) for run in side]) for side in sides]
+    kept = [
+        [run for at, run in enumerate(side) if at not in far]
+        for side, far in zip(sides, odd_runs, strict=True)
+    ]
+    of_mean, others = _figures(kept)
+    level = levels(of_mean, float(of_mean.found.baseline[0]))[0]
+    verdict = decide(of_mean, level)
+    step = step_of(of_mean, Pair(*(sum(len(run.values) for run in side) for side in kept)))
     step = replace(step, power_note=power_note(step))
-    if np.isnan(cells.low[0]):
+    if np.isnan(of_mean.found.half[0]):
         verdict = "inconclusive"  # nothing is known of how much an iteration varies
-    rows = _rows(cells, step, verdict)
+    rows = _rows(of_mean, others, kept)
     return Latencies(
-        _side(labels[0], kept[0], sides[0]),
-        _side(labels[1], kept[1], sides[1]),
+        _side(labels[0], files[0], sides[0], odd_runs[0]),
+        _side(labels[1], files[1], sides[1], odd_runs[1]),
         verdict,
         _reason(verdict, step, rows),
         step,
         rows,
-        [*check_sides(sides, doubles, warm_up), check_columns(*kept)],
+        [*check_sides(sides, doubles, warm_up, odd_runs), check_columns(*files)],
     )
 
 
@@ -117,74 +127,59 @@ def figures(values: Floats) -> Floats:
     return np.array([values.mean(), *np.quantile(values, list(QUANTILES.values())), values.min()])
 
 
-def _estimates(sides: Sequence[Sequence[Run]]) -> Estimates:
-    runs_b, runs_c = (np.stack([figures(run.values) for run in side]) for side in sides)
-    # sorted, so that the order of the runs cannot move the last bit
-    baseline, candidate = (np.sort(runs, axis=0).mean(axis=0) for runs in (runs_b, runs_c))
-    low, high = _intervals(sides, runs_b, runs_c)
-    repeats = [runs for runs in (runs_b, runs_c) if len(runs) > 1]
-    assumed = np.array([ASSUMED[name] for name in STATISTICS]) * np.maximum(baseline, candidate)
-    noise = moderated_noise(repeats, assumed, len(runs_b), len(runs_c)) if repeats else assumed
-    return Estimates(
-        baseline, candidate, low, high, run_level_p(runs_b, runs_c), runs_b, runs_c,
-        noise, "repeats" if repeats else "assumed", repeats,
-    )  # fmt: skip
+def _figures(sides: Sequence[Sequence[Run]]) -> tuple[Figures, Figures]:
+    """The mean, and the others: a table of tests, corrected for their number."""
+    runs = [np.stack([figures(run.values) for run in side]) for side in sides]
+    assumed = np.array([ASSUMED[name] for name in STATISTICS]) * np.maximum(
+        *(one.mean(axis=0) for one in runs)
+    )
+    within = [_within(side) for side in sides]
+    one, other = (
+        compare_runs(runs[0][:, at], runs[1][:, at], assumed[at], (within[0][at], within[1][at]))
+        for at in (slice(0, 1), slice(1, None))
+    )
+    return one, other
 
 
-def _intervals(sides: Sequence[Sequence[Run]], runs_b: Floats, runs_c: Floats) -> tuple[Floats, Floats]:
-    """Bounds of the difference of each figure, nan where they cannot be said.
+def _within(side: Sequence[Run]) -> Floats:
+    """Variance of the figures of a side from the iterations of its runs, ns^2; nan of a lone run that does not tell."""
+    if len(side) == 1 and len(side[0].values) < LEAST:
+        return np.full(len(STATISTICS), np.nan)
+    runs = np.stack([_variances(run.values) for run in side])
+    return np.asarray((runs if len(side) == 1 else np.nan_to_num(runs)).sum(axis=0) / len(side) ** 2)
 
-    Repeats of one side do not say how the few iterations of the other's only run vary.
+
+def _variances(values: Floats) -> Floats:
+    """Squared standard errors of the figures of one run; nan of the minimum and of quantiles that so few iterations do not tell.
+
+    Of a quantile: from its interval by order statistics (David and Nagaraja 2003, 7.1), of as many independent iterations.
     """
-    iterations = [[RunSteps({0: run.values[:, None]}) for run in side] for side in sides]
-    low, high = np.full(len(STATISTICS), np.nan), np.full(len(STATISTICS), np.nan)
-    if any(len(side) == 1 and len(side[0].values) < LEAST for side in sides):
-        return low, high
-    if max(len(runs_b), len(runs_c)) > 1:
-        by_run = [[RunSteps({0: run[None, :]}) for run in runs] for runs in (runs_b, runs_c)]
-        low, high = bootstrap_ci(by_run[0], by_run[1], {0: 1.0})
-    else:
-        one, other = sides[0][0].values, sides[1][0].values
-        at = [
-            place
-            for place, name in enumerate(STATISTICS)
-            if min(len(one), len(other)) >= NEEDED.get(name, 2) and name in QUANTILES
-        ]
-        bounds = quantile_interval(one, other, [QUANTILES[STATISTICS[place]] for place in at])
-        low[at], high[at] = bounds
-    means = bootstrap_ci(iterations[0], iterations[1], {0: 1.0})
-    low[0], high[0] = means[0][0], means[1][0]
-    return low, high
+    from scipy.stats import binom
+
+    n, out = independent(values), [variance_of_mean(values)]
+    for name, part in QUANTILES.items():
+        low, high = np.quantile(values, binom.ppf([0.025, 0.975], max(round(n), 1), part) / max(round(n), 1))
+        out.append(((high - low) / 3.92) ** 2 if len(values) >= NEEDED.get(name, 2) else np.nan)
+    return np.array([*out, np.nan])
 
 
-def _rows(cells: Estimates, step: Step, verdict: Verdict) -> list[LatencyRow]:
-    """The mean is what the verdict tests, by itself; the others are a table of tests, and corrected for it."""
-    others = list(range(1, len(STATISTICS)))
-    largest = float(max(cells.baseline[0], cells.candidate[0]))
-    level, q = levels(cells.take(others), largest, least_ns=0.0)
-    of_mean: Evidence = (
-        "likely" if verdict.startswith("likely") else
-        "confirmed" if verdict in ("improved", "regressed") else "within_noise"
-    )  # fmt: skip
-    said = zip(STATISTICS, [of_mean, *level], [step.p_value, *cells.p[1:]], [np.nan, *q], strict=True)
-    robust = robust_estimates(cells)
+def _rows(of_mean: Figures, others: Figures, sides: Sequence[Sequence[Run]]) -> list[LatencyRow]:
+    largest = float(max(of_mean.found.baseline[0], of_mean.found.candidate[0]))
+    runs = [np.stack([figures(run.values) for run in side]) for side in sides]
     rows = []
-    for at, (name, one, p, corrected) in enumerate(said):
-        size = shown(cells, at, one, robust)
-        if size.apart:
-            means = (trimmed_means(runs)[at] for runs in (cells.baseline_runs, cells.candidate_runs))
-            low, high = size.low, size.high
-        else:
-            means = (side[at] for side in (cells.baseline, cells.candidate))
-            low, high = cells.low[at], cells.high[at]
-        before, after = map(float, means)
-        rows.append(
-            LatencyRow(
-                name, before, after, after - before, _known(low), _known(high), one,  # type: ignore[arg-type]
-                None if p is None else _known(p), _known(corrected), cells.baseline_runs[:, at].tolist(),
-                cells.candidate_runs[:, at].tolist(), size.apart,
-            )
-        )  # fmt: skip
+    for part, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
+        for at, (name, level) in enumerate(zip(names, levels(part, largest), strict=True)):
+            column = STATISTICS.index(name)
+            low, high = part.bounds(at)
+            rows.append(
+                LatencyRow(
+                    name,  # type: ignore[arg-type]
+                    float(part.found.baseline[at]), float(part.found.candidate[at]), float(part.found.delta[at]),
+                    _known(low), _known(high), level, _known(float(part.p[at])),
+                    None if part is of_mean else _known(float(part.q[at])),
+                    runs[0][:, column].tolist(), runs[1][:, column].tolist(),
+                )
+            )  # fmt: skip
     return rows
 
 
@@ -192,15 +187,18 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _side(label: str, files: Sequence[LatencyFile], runs: Sequence[Run]) -> LatencySide:
-    values = np.concatenate([run.values for run in runs])
+def _side(
+    label: str, files: Sequence[LatencyFile], runs: Sequence[Run], left_out: Sequence[int]
+) -> LatencySide:
+    values = np.concatenate([run.values for at, run in enumerate(runs) if at not in left_out])
     drawn = np.quantile(values, np.linspace(0, 1, DRAWN + 1))
-    return LatencySide(
-        label, [_run(file, run) for file, run in zip(files, runs, strict=True)], len(values), drawn.tolist()
-    )
+    described = [
+        _run(file, run, at in left_out) for at, (file, run) in enumerate(zip(files, runs, strict=True))
+    ]
+    return LatencySide(label, described, len(values), drawn.tolist())
 
 
-def _run(file: LatencyFile, run: Run) -> LatencyRun:
+def _run(file: LatencyFile, run: Run, left_out: bool) -> LatencyRun:
     mean, median, p90, p99, least = figures(run.values).tolist()
     distance = np.abs(outlying(run.values))
     far = np.argsort(-distance, kind="stable")[: min(_LISTED, int(np.count_nonzero(distance)))]
@@ -209,6 +207,7 @@ def _run(file: LatencyFile, run: Run) -> LatencyRun:
         iterations=len(run.values), trimmed=run.trimmed, mean_ns=mean, median_ns=median, p90_ns=p90, p99_ns=p99,
         min_ns=least, max_ns=float(run.values.max()), outliers=int(np.count_nonzero(distance)),
         largest=[LatencyOutlier(run.trimmed + int(at) + 1, float(run.values[at])) for at in far], note=file.note,
+        left_out=left_out,
     )  # fmt: skip
 
 
@@ -220,10 +219,6 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
         f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} an iteration"
     )
     change += f" ({100 * step.delta_ns / step.baseline_ns:+.1f} %)" if step.baseline_ns else ""
-    if rows[0].trimmed:
-        change += (
-            f", {signed(rows[0].delta_ns)} without the fastest and slowest fifth of the runs of each side"
-        )
     runs = step.runs
     floor = f"the noise floor of {time(step.noise_floor_ns or 0.0)}"
     if verdict in ("improved", "regressed"):

@@ -37,6 +37,7 @@ class LatencyRun(msgspec.Struct, frozen=True, kw_only=True):
     outliers: int
     largest: list[LatencyOutlier] = []  # those farthest from the median
     note: str = ""
+    left_out: bool = False  # it lies far from the others of its side
 
 
 class LatencySide(msgspec.Struct, frozen=True):
@@ -49,10 +50,7 @@ class LatencySide(msgspec.Struct, frozen=True):
 
 
 class LatencyRow(msgspec.Struct, frozen=True):
-    """A figure of both sides: the mean over runs of what it is in each. Bounds are None where they cannot be said.
-
-    `trimmed`: one run moves the mean away from what the level tests; the row holds 20 % trimmed means and their interval.
-    """
+    """A figure of both sides: the mean over runs of what it is in each. Bounds are None where they cannot be said."""
 
     statistic: Literal["mean", "median", "p90", "p99", "min"]
     baseline_ns: float
@@ -65,7 +63,6 @@ class LatencyRow(msgspec.Struct, frozen=True):
     q_value: float | None = None  # Benjamini-Hochberg over the rows but the mean, which the verdict tests
     baseline_runs_ns: list[float] = []
     candidate_runs_ns: list[float] = []
-    trimmed: bool = False
 
 
 class LatencyTraced(msgspec.Struct, frozen=True):

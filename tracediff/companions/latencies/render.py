@@ -53,16 +53,11 @@ def lines(found: Latencies) -> list[Line]:
     return [_line(row, s) for row in found.rows]
 
 
-def label(row: LatencyRow) -> str:
-    """Name a row; with a mark where it holds trimmed means."""
-    return LABELS[row.statistic] + ("*" if row.trimmed else "")
-
-
 def _line(row: LatencyRow, s: units.Scale) -> Line:
     delta = units.delta(s, row.delta_ns, row.baseline_ns, row.level)
     known = row.ci_low_ns is not None and row.ci_high_ns is not None
     return Line(
-        label(row),
+        LABELS[row.statistic],
         s.number(row.baseline_ns),
         s.number(row.candidate_ns),
         delta.signed,
@@ -88,13 +83,9 @@ def facts(found: Latencies) -> str:
         f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
     )
     if step.noise_floor_ns is not None:
-        source = "assumed" if step.noise_source == "assumed" else "from repeats, steadied by an assumed one"
+        source = "assumed" if step.noise_source == "assumed" else "from the repeats and an assumed scatter"
         parts.append(
-            f"one program against itself may differ by {s.time(step.noise_floor_ns)} (noise floor, {source})"
-        )
-    if any(row.trimmed for row in found.rows):
-        parts.append(
-            "* one run lies apart: means without the fastest and slowest fifth of the runs of each side"
+            f"noise floor {s.time(step.noise_floor_ns)}: identical runs differ by up to this much ({source})"
         )
     return "; ".join(parts)
 
@@ -136,7 +127,8 @@ def outliers(side: LatencySide) -> str:
 def notes(found: Latencies) -> list[str]:
     """What was left out of files, once each."""
     runs = [*found.baseline.runs, *found.candidate.runs]
-    return list(dict.fromkeys(f"{run.name}: {run.note}" for run in runs if run.note))
+    left_out = [f"{run.name}: left out, far from the other runs of its side" for run in runs if run.left_out]
+    return [*dict.fromkeys(f"{run.name}: {run.note}" for run in runs if run.note), *left_out]
 
 
 def traced(found: Latencies) -> list[str]:

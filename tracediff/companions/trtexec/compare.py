@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracediff.companions import figures as text
-from tracediff.companions.trtexec.layers import Engine, compare_layers, engine_of, estimates, groups
+from tracediff.companions.trtexec.layers import Engine, assumed, compare_layers, engine_of, groups
 from tracediff.companions.trtexec.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times
+from tracediff.companions.verdict import compare_runs, levels, variance_of_mean
 from tracediff.model import Note, Verdict
-from tracediff.stats.bootstrap import RunSteps, bootstrap_ci
-from tracediff.stats.estimates import MIN_CONFIRM, Estimates, levels, of_means
 
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 METRICS = ("gpu_compute", "latency", "throughput", "enqueue", "h2d", "d2h")
@@ -145,21 +144,37 @@ def _judged(
         np.array([_run_means(metric, side, of) for metric in known], np.float64).T
         for side, of in zip(sides, totals, strict=True)
     ]
-    cells = estimates(runs[0], runs[1], host=[_of_host(metric, figures) for metric in known])
-    if min(len(one) for one in runs) < MIN_CONFIRM:
-        _within_runs(cells, known, sides)
-    largest = max(float(one.mean(axis=0)[known.index(metric)]) for metric in known[:1] for one in runs)
-    sure = of_means(levels(cells, largest)[0], cells)
+    host = [_of_host(metric, figures) for metric in known]
+    found = compare_runs(runs[0], runs[1], assumed(runs[0], runs[1], host=host), _within(known, sides))
+    largest = max(float(one.mean(axis=0)[0]) for one in runs)
+    sure = levels(found, largest)
     place = {metric: number for number, metric in enumerate(known)}
     return [
         TrtexecFigure(
-            one.metric, one.baseline, one.candidate, one.delta, one.source, sure[at], float(cells.low[at]),
-            float(cells.high[at]), None if math.isnan(cells.p[at]) else float(cells.p[at]), float(cells.noise[at]),
+            one.metric, one.baseline, one.candidate, one.delta, one.source, sure[at], *found.bounds(at),
+            None if math.isnan(found.p[at]) else float(found.p[at]), float(found.floor[at]),
         )
         if (at := place.get(one.metric)) is not None
         else one
         for one in figures
     ]  # fmt: skip
+
+
+def _within(known: Sequence[str], sides: Sequence[Sequence[RunFigures]]) -> tuple[Floats, Floats]:
+    """Variance of each side's figures from the iterations of its runs; 0 where a run has none."""
+    one, other = (
+        np.array(
+            [
+                sum(variance_of_mean(values) for values in own) / len(side) ** 2
+                if len(own) == len(side)
+                else 0.0
+                for metric in known
+                for own in [[run.iterations[metric] for run in side if metric in run.iterations]]
+            ]
+        )
+        for side in sides
+    )
+    return one, other
 
 
 def _run_means(
@@ -173,16 +188,6 @@ def _run_means(
     if metric != "throughput":
         return values
     return [1e9 / value for value in values] if all(values) else None
-
-
-def _within_runs(cells: Estimates, known: Sequence[str], sides: Sequence[Sequence[RunFigures]]) -> None:
-    """Replace the intervals by those of the iterations, where every run has its iterations."""
-    for at, metric in enumerate(known):
-        if all(metric in run.iterations for side in sides for run in side):
-            steps = [[RunSteps({0: run.iterations[metric][:, np.newaxis]}) for run in side] for side in sides]
-            low, high = bootstrap_ci(steps[0], steps[1], {0: 1.0})
-            if np.isfinite(low[0]) and np.isfinite(high[0]):
-                cells.low[at], cells.high[at] = low[0], high[0]
 
 
 def _of_host(metric: str, figures: Sequence[TrtexecFigure]) -> bool:

@@ -13,11 +13,9 @@ import numpy as np
 from tracediff.companions import figures as text
 from tracediff.companions.trtexec.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
+from tracediff.companions.verdict import compare_runs, levels
 from tracediff.kernels.myelin import decode, layer_set
 from tracediff.model import Evidence
-from tracediff.stats.estimates import Estimates, levels, of_means
-from tracediff.stats.noise import moderated_noise
-from tracediff.stats.tests import run_level_interval, run_level_p
 
 _FOREIGN = re.compile(r"ForeignNode\[(.*)\]", re.DOTALL)
 _REFORMAT = "reformat "
@@ -246,29 +244,14 @@ def _levels(
             (candidate.times, [one.candidate for one in pairings]),
         )
     ]
-    cells = estimates(runs[0], runs[1])
-    return list(of_means(levels(cells, total_ns)[0], cells))
+    return list(levels(compare_runs(runs[0], runs[1], assumed(runs[0], runs[1])), total_ns))
 
 
-def estimates(baseline: Floats, candidate: Floats, *, host: bool | Sequence[bool] = False) -> Estimates:
-    """Return the statistics of cells with a value a run, (runs, cells); noise is assumed where no side repeats.
-
-    The interval is that over runs, or of the assumed noise where there are too few.
-    """
-    means = baseline.mean(axis=0), candidate.mean(axis=0)
-    larger = np.maximum(*means)
-    noise = np.where(larger > 0, np.maximum(_ASSUMED * larger, _LEAST_NS), 0.0)
-    noise = np.where(np.asarray(host), _OF_HOST * larger + _HOST_NS, noise)
-    repeats = [runs for runs in (baseline, candidate) if len(runs) >= 2]
-    if repeats:
-        noise = moderated_noise(repeats, noise, len(baseline), len(candidate))
-    delta = means[1] - means[0]
-    low, high = run_level_interval(baseline, candidate)
-    low, high = np.where(np.isnan(low), delta - noise, low), np.where(np.isnan(high), delta + noise, high)
-    return Estimates(
-        *means, low, high, run_level_p(baseline, candidate), baseline, candidate, noise,
-        "repeats" if repeats else "assumed", repeats,
-    )  # fmt: skip
+def assumed(baseline: Floats, candidate: Floats, *, host: bool | Sequence[bool] = False) -> Floats:
+    """What the means of two runs of one program may differ by, of values (runs, cells). `host`: which vary as host time does."""
+    larger = np.maximum(baseline.mean(axis=0), candidate.mean(axis=0))
+    gpu = np.where(larger > 0, np.maximum(_ASSUMED * larger, _LEAST_NS), 0.0)
+    return np.where(np.asarray(host), _OF_HOST * larger + _HOST_NS, gpu)
 
 
 def groups(baseline: Engine, candidate: Engine) -> list[TrtexecGroup]:
