@@ -14,10 +14,11 @@ from tracediff.accounting.grouping import count_by, float_sum_by, grouped, quant
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
+from tracediff.kernels.names import normalise
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 
 _KERNEL, _COPIES, _WHOLE_GRAPH = 0, (1, 2), 3  # kinds of ops, see formats/sql/op.sql
-_MOST_SEQUENCES = 8  # of a phase
+MOST_SEQUENCES = 8  # of a phase
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,29 @@ def launch_table(
 # What a step launched: as a multiset, and in order.
 
 
+def op_bags(kernels: pl.DataFrame, keys: pl.DataFrame, periods: int) -> tuple[Floats, list[str], Ints]:
+    """What periods launched: (distinct contents, names), how often; the names, normalised, whatever the grid; the content of each period.
+
+    From the tables of `Reduction`. A CUDA graph that was traced as a whole is one launch of its name.
+    """
+    templates = {name: normalise(name) for name in keys["name"].unique()}
+    names = sorted(set(templates.values()))
+    place = {name: number for number, name in enumerate(names)}
+    column_of = np.array([place[templates[name]] for name in keys["name"]], np.int64)
+    period, count = kernels["period"].to_numpy(), kernels["count"].to_numpy()
+    column = column_of[kernels["key"].to_numpy()]
+    content = np.zeros(periods, np.uint64)
+    hashes = np.array([_hash(name) for name in names], np.uint64)
+    np.add.at(content, period, hashes[column] * count.astype(np.uint64))
+    _, first, content_of = np.unique(content, return_index=True, return_inverse=True)
+    row = np.full(periods, -1, np.int64)
+    row[first] = np.arange(len(first))
+    kept = row[period] >= 0
+    code = row[period[kept]] * len(names) + column[kept]
+    bags = np.bincount(code, weights=count[kept], minlength=len(first) * len(names)).astype(np.float64)
+    return bags.reshape(len(first), len(names)), names, content_of.astype(np.int64)
+
+
 def op_columns(kernels: pl.DataFrame, keys: pl.DataFrame, periods: int) -> list[pl.Series]:
     """op_key, ops and copies of `Reduction.periods`, from its tables of kernels and keys."""
     identity = keys.select("kind", "name", pl.col("grid", "block").fill_null("")).iter_rows()
@@ -179,7 +203,7 @@ def common_sequences(
     return {
         phase: [
             StepSequence(steps, np.frombuffer(sequence, key.dtype).tolist())
-            for sequence, steps in islice(sorted(counts.items(), key=lambda item: -item[1]), _MOST_SEQUENCES)
+            for sequence, steps in islice(sorted(counts.items(), key=lambda item: -item[1]), MOST_SEQUENCES)
         ]
         for phase, counts in seen.items()
     }

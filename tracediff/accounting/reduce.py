@@ -12,11 +12,13 @@ import polars as pl
 from tracediff.accounting.host import host_tables, payload_table
 from tracediff.accounting.idle import Names, idle_tables
 from tracediff.accounting.kernels import (
+    OpSums,
     collective_waits,
     common_sequences,
     kernel_table,
     launch_table,
     new_kernels,
+    op_bags,
     op_columns,
     op_sums,
     transition_table,
@@ -35,6 +37,7 @@ from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
 from tracediff.trace.steps import find_steps
 from tracediff.trace.threads import Thread, thread_roles
+from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
 
 # Chooses steps of the table of periods and reads what it needs of the capture's tables, which are dropped soon after;
 # called again with what is known of the threads it returns those steps with their events (see steps/sample.py).
@@ -69,9 +72,12 @@ def reduce_capture(
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
     swept = [sweep(unit) for unit in timeline.units]
-    periods, strata = _periods(timeline.units, swept, steps)
+    sums = _op_sums(timeline.units, swept)
+    periods = _with_classes(_periods(timeline.units, swept, steps), sums, timeline.keys)
+    periods, strata = _with_strata(periods)
     windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
-    kernels = _kernel_tables(timeline, swept, periods)
+    kernels = _kernel_tables(timeline, swept, periods, sums)
+    del sums
     periods = periods.with_columns(
         *op_columns(kernels["kernels"], timeline.keys, len(periods)), new_kernels(timeline, swept)
     )
@@ -195,8 +201,8 @@ _STEP_SCHEMA = {
 }
 
 
-def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The table of whole periods of all units, without idle time by cause, and the exact strata."""
+def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> pl.DataFrame:
+    """The table of whole periods of all units, without idle time by cause and strata."""
     frames = []
     for unit, one in zip(units, swept, strict=True):
         frames.append(
@@ -218,18 +224,43 @@ def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> tupl
         phase=pl.when(pl.col("said").is_not_null())
         .then(pl.col("said"))
         .when(ctx.is_null() & gen.is_null())
-        .then(pl.lit("step"))
+        .then(pl.lit(STEP))
         .when((ctx > 0) & (gen == 0))
         .then(pl.lit("context"))
         .when(ctx == 0)
         .then(pl.lit("generation"))
         .otherwise(pl.lit("mixed"))
     ).drop("said")
-    shape = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
-    strata = table.group_by(shape).len("steps").sort(shape, nulls_last=True).with_row_index("stratum")
+    return table.with_row_index("period").with_columns(pl.col("period").cast(pl.Int64))
+
+
+def _op_sums(units: list[Unit], swept: list[Sweep]) -> list[OpSums]:
+    """Ops by period and key, of each unit."""
+    first = np.cumsum([0, *(len(unit.step) for unit in units)]).tolist()
+    return [op_sums(unit, one, at) for unit, one, at in zip(units, swept, first, strict=False)]
+
+
+def _with_classes(periods: pl.DataFrame, sums: list[OpSums], keys: pl.DataFrame) -> pl.DataFrame:
+    """The periods whose labels count nothing, in classes of what they launch: `step`, `class-2`, ... in order of their steps."""
+    mine = np.flatnonzero((periods["phase"] == STEP).to_numpy())
+    if len(mine) < 2:
+        return periods
+    kernels = pl.concat([kernel_table(one) for one in sums])
+    bags, _, content = op_bags(kernels, keys, len(periods))
+    there, steps = np.unique(content[mine], return_counts=True)
+    found = dict(zip(there.tolist(), classes_of(bags[there], steps.astype(np.float64)).tolist(), strict=True))
+    phase = periods["phase"].to_list()
+    for row in mine.tolist():
+        phase[row] = class_name(found[int(content[row])])
+    return periods.with_columns(phase=pl.Series(phase))
+
+
+def _with_strata(periods: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The periods with their exact stratum, and the table of strata."""
+    strata = periods.group_by(SHAPE).len("steps").sort(SHAPE, nulls_last=True).with_row_index("stratum")
     strata = strata.with_columns(pl.col("stratum").cast(pl.Int64), pl.col("steps").cast(pl.Int64))
-    table = table.join(strata.drop("steps"), on=shape, how="left", nulls_equal=True, maintain_order="left")
-    return table.with_row_index("period").with_columns(pl.col("period").cast(pl.Int64)), strata
+    table = periods.join(strata.drop("steps"), on=SHAPE, how="left", nulls_equal=True, maintain_order="left")
+    return table, strata
 
 
 def _residual(periods: pl.DataFrame) -> int:
@@ -239,17 +270,18 @@ def _residual(periods: pl.DataFrame) -> int:
     return int(value or 0)
 
 
-def _kernel_tables(timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame) -> dict[str, Any]:
+def _kernel_tables(
+    timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame, sums: list[OpSums]
+) -> dict[str, Any]:
     """kernels, launch and transitions of `Reduction`."""
     parts: dict[str, list[pl.DataFrame]] = {}
     first = 0
     stratum = periods["stratum"].to_numpy()
-    for unit, one in zip(timeline.units, swept, strict=True):
-        sums = op_sums(unit, one, first)
+    for unit, one, ops in zip(timeline.units, swept, sums, strict=True):
         found = {
-            "kernels": kernel_table(sums),
+            "kernels": kernel_table(ops),
             "launch": launch_table(unit, one, first, stratum, timeline),
-            "transitions": transition_table(unit, sums, stratum),
+            "transitions": transition_table(unit, ops, stratum),
         }
         for name, table in found.items():
             parts.setdefault(name, []).append(table)

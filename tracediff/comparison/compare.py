@@ -20,6 +20,7 @@ from tracediff.comparison.cells import (
     measure,
     observable,
 )
+from tracediff.comparison.classes import with_classes
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
@@ -57,7 +58,8 @@ def compare(
     Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few.
     """
     options = options or Options()
-    sides = (baseline, candidate)
+    baseline, candidate, *repeats = with_classes([baseline, candidate, *([noise] if noise else [])])
+    sides, noise = (baseline, candidate), next(iter(repeats), None)
     if noise is not None and len(noise.runs) < 2:
         raise TracediffError(
             "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"

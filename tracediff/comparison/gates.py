@@ -1,7 +1,7 @@
 """CI gates: `--fail-on METRIC:+5%`, `METRIC:+200us`, `launches:+10`. A gate fails only on what can be told from noise.
 
-Metrics of time: step (the mean of all phases), a phase (generation, context, mixed: its typical step), a category of the accounting
-(gc, launch_api, ...), idle (everything but compute, comm and memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME,
+Metrics of time: step (the mean of all phases, and the typical step of the phase `step`), a phase (generation, context, mixed,
+class-2, ...: its typical step), a category of the accounting (gc, launch_api, ...), idle (everything but compute, comm and memcpy), p50, p90 and p99 of a phase (generation.p99), and kernel:NAME,
 the kernels in whose name NAME occurs (`*`: anything).
 Metrics that are counted, a step: launches, graph_launches, kernels, syncs.
 """
@@ -34,11 +34,13 @@ from tracediff.model.causes import IDLE
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
-_TAIL = re.compile(r"\w+\.p(50|90|99)\Z")
+_TAIL = re.compile(r"[\w-]+\.p(50|90|99)\Z")
+_CLASS = re.compile(r"class-\d+\Z")
 _KERNEL = "kernel:"
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")
 PHASES = ("generation", "context", "mixed")
-TIMES = ("step", *PHASES, "idle", *CATEGORIES)
+_STEP = "step"
+TIMES = (_STEP, *PHASES, "idle", *CATEGORIES)
 # What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
 _COUNTED_IN = {
     "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
@@ -81,12 +83,12 @@ def parse_gate(text: str, severity: Severity = "error") -> Gate:
     limit = _LIMIT.match(given)
     counted = metric in COUNTS
     kernel = metric.startswith(_KERNEL) and _NAME.match(metric.removeprefix(_KERNEL))
-    known = counted or metric in TIMES or _TAIL.match(metric) or kernel
+    known = counted or metric in TIMES or _CLASS.match(metric) or _TAIL.match(metric) or kernel
     if not known or not limit or (limit["unit"] not in ("", "%") if counted else not limit["unit"]):
         raise TracediffError(
             "bad-gate",
             f"{text!r} is no METRIC:+LIMIT",
-            fix=f"for example step:+5%, gc:+200us or launches:+10; metrics: {', '.join(TIMES)}, PHASE.p50, "
+            fix=f"for example step:+5%, gc:+200us or launches:+10; metrics: {', '.join(TIMES)}, class-2, PHASE.p50, "
             f"PHASE.p90, PHASE.p99, kernel:NAME; counted: {', '.join(COUNTS)}",
             exit_code=2,
         )
@@ -100,10 +102,24 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     if result.verdict == "not_comparable":
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     found = _measure(gate.metric, result)
+    whole = _held(gate, found)
+    main = _phase(_STEP, result) if gate.metric == _STEP and len(result.phases) > 1 else ""
+    if isinstance(main, str):
+        return whole
+    # the mean of all phases hides a change of the steps that are most in steps that take longer
+    typical = _held(gate, main, "typical ")
+    return max(whole, typical, key=lambda one: _WORST.index(one.outcome))
+
+
+_WORST: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
+
+
+def _held(gate: Gate, found: _Measured | str, of: str = "") -> GateOutcome:
+    """Whether a metric keeps within the limit. `of`: said before its name."""
     if isinstance(found, str):
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
-    change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
+    change = f"{of}{gate.metric} {_amount(gate, found.delta, '+')}" + (
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
     beyond = f"{change} exceeds {_amount(gate, limit)}"
@@ -143,21 +159,14 @@ def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
 
 def _measure(metric: str, result: Result) -> _Measured | str:
     """The metric, or why it cannot be judged."""
-    if metric == "step":
+    if metric == _STEP:
         step = result.step
         # the phases that are slower for sure are all that is sure of a mean that may itself be noise
         sure = step.delta_ns if step.ci_low_ns > 0 else sum(_sure(one) * one.share for one in result.phases)
         unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
         return _Measured(step.baseline_ns, step.delta_ns, sure, unseen, step.ci_low_ns, step.ci_high_ns)
-    if metric in PHASES:
-        phase = next((one for one in result.phases if one.phase == metric and one.typical), None)
-        if phase is None or phase.typical is None:
-            return f"{metric} steps were not compared"
-        found = phase.typical
-        unseen = found.detectable_ns or found.noise_floor_ns or 0.0
-        return _Measured(
-            found.baseline_ns, found.delta_ns, _sure(phase), unseen, found.ci_low_ns, found.ci_high_ns
-        )
+    if metric in PHASES or _CLASS.match(metric):
+        return _phase(metric, result)
     if metric.startswith(_KERNEL):
         return _kernel(metric.removeprefix(_KERNEL).strip(), result)
     if metric in COUNTS:
@@ -174,6 +183,18 @@ def _measure(metric: str, result: Result) -> _Measured | str:
         sum(books.delta[name] for name in names if books.level.get(name) in _SURE),
         low=books.ci_low.get(metric),  # a sum of categories has no interval of its own
         high=books.ci_high.get(metric),
+    )
+
+
+def _phase(name: str, result: Result) -> _Measured | str:
+    """The typical step of a phase."""
+    phase = next((one for one in result.phases if one.phase == name and one.typical), None)
+    if phase is None or phase.typical is None:
+        return f"{name} steps were not compared"
+    found = phase.typical
+    unseen = found.detectable_ns or found.noise_floor_ns or 0.0
+    return _Measured(
+        found.baseline_ns, found.delta_ns, _sure(phase), unseen, found.ci_low_ns, found.ci_high_ns
     )
 
 

@@ -24,6 +24,7 @@ from tracediff.comparison.cells import (
     idle_rows,
     observable,
 )
+from tracediff.comparison.classes import with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
@@ -59,7 +60,7 @@ def show(side: Side, options: Options | None = None) -> Show:
     Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
     """
     options = options or Options()
-    sides = (side,)
+    (side,) = sides = tuple(with_classes([side]))
     frame = _frame(side, options.min_steps)
     strata = build_strata(frame, options.min_steps)
     steps, located = frame.steps, frame.compared

@@ -1,0 +1,210 @@
+"""Classes of steps by what they launch, the same of all exports: the phases of programs whose labels count nothing.
+
+Each export has its own classes (see trace/workloads.py). Those of one side that are alike are one; then those of both sides are
+matched by the kernels that both have, for a change may have renamed the others. What both sides call a class is a phase:
+    step       the class with the most steps
+    class-2..  the next ones
+    irregular  steps of classes that do not recur
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
+from tracediff.accounting.reduction import Reduction, StepSequence
+from tracediff.execution.sides import Side
+from tracediff.trace.workloads import (
+    IRREGULAR,
+    STEP,
+    Floats,
+    Ints,
+    class_name,
+    classes_of,
+    distance,
+    is_class,
+)
+
+_RECURS = 3  # steps of a side that make a class
+_LEAST = 0.5  # of the steps of each side that must recur: else nothing is told apart
+_BETWEEN = 0.1  # distance of a class to its counterpart on the other side, on the kernels that both have
+_CHANGED = (
+    0.3  # the same of two that are each other's nearest: the change itself may be in how often they launch
+)
+_MOST = 9  # phases
+
+
+class _Local(NamedTuple):
+    """A class of one export: side, the export, its phase there, its steps, and what one of them launches on average."""
+
+    side: int
+    part: int
+    phase: str
+    steps: int
+    bag: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Classes that are one. steps: of both sides, as parts of the side's steps."""
+
+    members: tuple[int, ...]
+    share: float
+    recurs: bool
+
+
+def with_classes(sides: Sequence[Side]) -> list[Side]:
+    """The sides with phases that mean the same in all exports. The first two are compared; a third repeats the first."""
+    local = _classes_of_exports(sides)
+    if not local:
+        return list(sides)
+    names = sorted({name for one in local for name in one.bag})
+    bags = np.array([[one.bag.get(name, 0.0) for name in names] for one in local])
+    names_of = _phases(local, bags)
+    phases: dict[tuple[int, int], dict[str, str]] = {}
+    for one, phase in zip(local, names_of, strict=True):
+        phases.setdefault((one.side, one.part), {})[one.phase] = phase
+    out = []
+    for number, side in enumerate(sides):
+        parts = iter([_renamed(part, phases.get((number, at), {})) for at, part in enumerate(side.parts)])
+        out.append(
+            replace(side, runs=[replace(run, parts=[next(parts) for _ in run.parts]) for run in side.runs])
+        )
+    return out
+
+
+def _classes_of_exports(sides: Sequence[Side]) -> list[_Local]:
+    found = []
+    for side_number, side in enumerate(sides):
+        for part_number, part in enumerate(side.parts):
+            phases = part.periods["phase"]
+            mine = sorted(phase for phase in phases.unique() if is_class(phase))
+            if not mine:
+                continue
+            bags, names, content = op_bags(part.kernels, part.keys, int(part.periods["period"].max()) + 1)  # type: ignore[arg-type]
+            content = content[part.periods["period"].to_numpy()]
+            for phase in mine:
+                of_phase = content[(phases == phase).to_numpy()]
+                mean = bags[of_phase].mean(axis=0)
+                bag = {name: float(count) for name, count in zip(names, mean, strict=True) if count}
+                found.append(_Local(side_number, part_number, phase, len(of_phase), bag))
+    return found
+
+
+def _phases(local: list[_Local], bags: Floats) -> list[str]:
+    """The phase of each class of an export."""
+    side = np.array([one.side % 2 for one in local])  # A/A repeats are of the baseline
+    steps = np.array([one.steps for one in local], np.float64)
+    share = steps / np.bincount(side, weights=steps)[side]
+    klass = np.zeros(len(local), np.int64)
+    sides = np.unique(side).tolist()
+    for one in sides:
+        mine = np.flatnonzero(side == one)
+        klass[mine] = classes_of(bags[mine], steps[mine])
+    if len(sides) == 2:
+        klass = _matched(side, klass, bags, steps)
+    groups = _groups(klass, side, steps, share)
+    regular = np.array(
+        [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
+    )
+    if any(share[regular & (side == one)].sum() < _LEAST for one in sides):
+        return [STEP] * len(local)
+    names = {}
+    for rank, group in enumerate(group for group in groups if group.recurs):
+        names.update(dict.fromkeys(group.members, class_name(rank) if rank < _MOST else IRREGULAR))
+    return [names.get(at, IRREGULAR) for at in range(len(local))]
+
+
+def _groups(klass: Ints, side: Ints, steps: Floats, share: Floats) -> list[_Group]:
+    """The classes, those with the most steps first; classes that both sides have before those of one alone."""
+    sides = len(np.unique(side))
+    found = []
+    for one in np.unique(klass).tolist():
+        members = np.flatnonzero(klass == one)
+        most = max(steps[members[side[members] == at]].sum() for at in np.unique(side[members]))
+        both = len(np.unique(side[members])) == sides
+        found.append(
+            (both, _Group(tuple(members.tolist()), float(share[members].sum()), bool(most >= _RECURS)))
+        )
+    found.sort(key=lambda one: (not one[0], -round(one[1].share, 9)))
+    return [group for _, group in found]
+
+
+def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
+    """Number the classes of both sides so that counterparts have one number."""
+    shared = np.logical_and.reduce([(bags[side == one] > 0).any(axis=0) for one in (0, 1)])
+    means, held = [], []
+    for one in (0, 1):
+        mine = side == one
+        many = int(klass[mine].max()) + 1
+        weight = np.bincount(klass[mine], weights=steps[mine], minlength=many)
+        total = np.zeros((many, int(shared.sum())))
+        np.add.at(total, klass[mine], bags[mine][:, shared] * steps[mine][:, None])
+        means.append(total / weight[:, None])
+        held.append(weight)
+    apart = np.stack([distance(means[1], one) for one in means[0]])
+    own, other = np.arange(len(held[0])), np.full(len(held[1]), -1)
+    free = [set(range(len(held[0]))), set(range(len(held[1])))]
+
+    def join(one: int, two: int) -> None:
+        other[two] = own[one]
+        free[0].discard(one)
+        free[1].discard(two)
+
+    # the nearest first; of equally near ones those with the most steps, which no exchange of the sides changes
+    heavy = np.add.outer(held[0] / held[0].sum(), held[1] / held[1].sum())
+    near = sorted(
+        np.ndindex(*apart.shape),
+        key=lambda at: (round(float(apart[at]), 12), -round(float(heavy[at]), 12), at),
+    )
+    for one, two in near:
+        if one in free[0] and two in free[1] and apart[one, two] <= _BETWEEN:
+            join(one, two)
+    # one class of a side may have become two: the rest join what is near and taken
+    for two in sorted(free[1]):
+        one = int(apart[:, two].argmin())
+        if apart[one, two] <= _BETWEEN and one not in free[0]:
+            other[two] = own[one]
+            free[1].discard(two)
+    for one in sorted(free[0]):
+        two = int(apart[one].argmin())
+        if apart[one, two] <= _BETWEEN and two not in free[1]:
+            own[one] = other[two]
+            free[0].discard(one)
+    for one, two in near:
+        if one in free[0] and two in free[1] and apart[one, two] <= _CHANGED:
+            join(one, two)
+    # what both do most is compared, whatever changed in it
+    most = int(held[0].argmax()), int(held[1].argmax())
+    if most[0] in free[0] and most[1] in free[1]:
+        join(*most)
+    alone = len(own) + np.arange(len(other))
+    other = np.where(other < 0, alone, other)
+    found = klass.copy()
+    found[side == 0], found[side == 1] = own[klass[side == 0]], other[klass[side == 1]]
+    return found
+
+
+def _renamed(part: Reduction, phases: dict[str, str]) -> Reduction:
+    """An export whose phases have other names."""
+    if all(old == new for old, new in phases.items()):
+        return part
+    new = pl.col("phase").replace(phases)
+    sequences: dict[str, list[StepSequence]] = {}
+    for phase, common in part.sequences.items():
+        sequences.setdefault(phases.get(phase, phase), []).extend(common)
+    return replace(
+        part,
+        periods=part.periods.with_columns(new),
+        strata=part.strata.with_columns(new),
+        worst=part.worst.with_columns(new),
+        sequences={
+            phase: sorted(common, key=lambda one: -one.steps)[:MOST_SEQUENCES]
+            for phase, common in sequences.items()
+        },
+    )
