@@ -1,0 +1,139 @@
+"""Classes of steps whose labels count nothing: told apart by what they launch, matched between the sides, and phases like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_letters
+
+import numpy as np
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare, show
+from tests.tiny import reduced
+from tracediff.comparison.classes import with_classes
+from tracediff.comparison.gates import judge, parse_gate
+from tracediff.execution.sides import Run, Side
+from tracediff.trace.workloads import classes_of, distance
+
+US = 1000
+
+
+def test_the_distance_is_the_part_that_only_one_of_both_has():
+    # 10 and 9 of one kernel, 0 and 1 of another: 2 of the 20 launches have no counterpart
+    assert distance(np.array([[10.0, 0.0], [9.0, 1.0]]), np.array([10.0, 0.0])).tolist() == [0.0, 0.1]
+    assert distance(np.zeros((1, 2)), np.zeros(2)).tolist() == [0.0]
+
+
+def test_classes_are_numbered_by_their_steps_whatever_the_order_of_the_rows():
+    bags = np.array([[0.0, 30.0], [10.0, 0.0], [9.0, 1.0], [0.0, 29.0]])
+    # the third is within 0.15 of the second: 6 + 1 steps; the first and the last are 2 + 2
+    assert classes_of(bags, np.array([2.0, 6.0, 1.0, 2.0])).tolist() == [1, 0, 0, 1]
+    assert classes_of(bags[::-1], np.array([2.0, 1.0, 6.0, 2.0])).tolist() == [1, 0, 0, 1]
+
+
+def engine(
+    folder: Path,
+    name: str,
+    number: int,
+    *,
+    decode_us: float = 0,
+    decode_kernel: str = "gemm",
+    prefill_kernel: str = "prompt",
+    odd: int = 0,
+) -> Run:
+    """41 steps: every fifth is a prefill of 13 ms (10 gemm, 10 prompt), the others decodes of 1 ms and `decode_us` (10 gemm).
+
+    Labels say `step N`. `odd`: so many of the last steps launch something else. A step: 50 us of host work with some jitter, then the kernels in one row.
+    """
+    rng = np.random.default_rng(sum(map(ord, name)) * 100 + number)
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    now, corr = 0, 0
+    for step in range(42):
+        begin, prefill = now, step % 5 == 4
+        each = [(decode_kernel, 95 * US)] * 9 + [(decode_kernel, int((95 + decode_us) * US))]
+        if prefill:
+            each = [("gemm", 95 * US)] * 10 + [(prefill_kernel, 1200 * US)] * 10
+        if step > 41 - odd - 1 and step < 41:
+            each = [(f"once_{ascii_letters[step]}", 95 * US)] * 10
+        at = begin + 50 * US + int(rng.normal(0, 2 * US))
+        for kernel, ns in each:
+            corr += 1
+            trace.api(1, "cudaLaunchKernel", begin + corr % 50 * 100, begin + corr % 50 * 100 + 50, corr=corr)
+            trace.kernel(corr, at, at + ns, name=kernel)
+            at += ns
+        trace.api(1, "cudaStreamSynchronize", begin + 6 * US, at).range(1, f"step {step}", begin, at)
+        now = at
+    (folder / f"{name}{number}").mkdir()
+    return Run(f"{name}{number}", [reduced(trace, folder / f"{name}{number}")])
+
+
+def side(folder: Path, name: str, runs: int = 4, **what) -> Side:
+    return Side(name, [engine(folder, name, number, **what) for number in range(runs)])
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Side:
+    return side(tmp_path_factory.mktemp("base"), "base")
+
+
+def phases(one: Side) -> list[dict[str, int]]:
+    return [dict(part.periods["phase"].value_counts().iter_rows()) for part in one.parts]
+
+
+def test_prefills_and_decodes_are_phases(base):
+    # of 41 whole steps, 8 are prefills: 4, 9, ..., 39
+    assert phases(base) == [{"step": 33, "class-2": 8}] * 4
+
+
+def test_a_change_of_decodes_is_not_hidden_by_prefills(base, tmp_path):
+    slower = side(tmp_path, "slower", decode_us=95)
+    result = compare(base, slower)
+    found = {one.phase: one for one in result.phases}
+    assert found["step"].verdict == result.verdict == "regressed"
+    assert found["step"].typical.delta_ns == pytest.approx(95 * US, abs=2 * US)
+    assert found["class-2"].verdict == "no_change"
+    # of the mean of all, 3.4 ms, it is 2.3 %
+    assert result.step.delta_ns / result.step.baseline_ns < 0.03
+    outcomes = {
+        gate: judge(parse_gate(gate), result).outcome
+        for gate in ("step:+3%", "class-2:+3%", "class-2.p50:+3%")
+    }
+    assert outcomes == {"step:+3%": "failed", "class-2:+3%": "passed", "class-2.p50:+3%": "passed"}
+
+
+def test_a_side_against_itself_has_the_same_classes_and_no_delta(base):
+    result = compare(base, base)
+    assert result.verdict == "no_change"
+    assert {one.typical.delta_ns for one in result.phases} == {0.0}
+
+
+def test_exchanging_the_sides_exchanges_the_phases(base, tmp_path):
+    other = side(tmp_path, "other", runs=2, decode_kernel="fused", odd=2)
+    one, two = compare(base, other), compare(other, base)
+    assert [row.phase for row in one.phases] == [row.phase for row in two.phases]
+    assert one.step.delta_ns == pytest.approx(-two.step.delta_ns)
+
+
+def test_renamed_kernels_do_not_part_counterparts(base, tmp_path):
+    # prefills share their ten gemm with the decodes of the baseline, and no other name
+    other = side(tmp_path, "renamed", runs=2, prefill_kernel="prompt_v2")
+    assert phases(with_classes([base, other])[1]) == [{"step": 33, "class-2": 8}] * 2
+
+
+def test_what_both_do_most_is_compared_even_where_every_kernel_of_it_changed(base, tmp_path):
+    other = side(tmp_path, "new", runs=2, decode_kernel="other")
+    assert phases(with_classes([base, other])[1]) == [{"step": 33, "class-2": 8}] * 2
+
+
+def test_steps_whose_work_does_not_recur_are_irregular(tmp_path):
+    # 39 and 40 launch kernels of their own; 39 would have been a prefill
+    other = side(tmp_path, "odd", runs=1, odd=2)
+    assert phases(with_classes([other])[0]) == [{"step": 32, "class-2": 7, "irregular": 2}]
+    reasons = {row.phase: row.reason for row in show(other).strata}
+    assert reasons == {"step": "", "class-2": "", "irregular": "irregular"}
+
+
+def test_where_hardly_a_step_recurs_nothing_is_told_apart(tmp_path):
+    other = side(tmp_path, "odd", runs=1, odd=40)
+    assert phases(with_classes([other])[0]) == [{"step": 41}]
