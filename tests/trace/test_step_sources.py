@@ -32,7 +32,7 @@ def launch(trace: TraceBuilder, at: int, corr: int) -> None:
 def found(trace: TraceBuilder, folder) -> tuple[str, list[tuple]]:
     """The name of the source, and of each step: number, ctx_reqs, ctx_tokens, gen_reqs, start_ns."""
     capture = load_capture(trace.write(folder / "trace.sqlite"), folder)
-    source = find_steps(capture)
+    source = find_steps(capture).source
     rows = capture.db.execute(
         "SELECT number, ctx_reqs, ctx_tokens, gen_reqs, start_ns FROM step ORDER BY pid, step"
     ).fetchall()
@@ -120,16 +120,16 @@ def test_other_ranges_are_no_steps(text, tmp_path):
     assert "--step-regex" in str(caught.value.fix)
 
 
-def test_one_label_is_not_enough(tmp_path):
-    with pytest.raises(TracediffError) as caught:
-        found(labelled("scheduler.run_batch"), tmp_path)
-    assert caught.value.slug == "no-steps"
+@pytest.mark.parametrize("text", ["scheduler.run_batch", "execute_context_1(888)_generation_0(0)", "step 7"])
+def test_a_label_that_occurs_once_around_the_work_is_one_step(text, tmp_path):
+    assert [row[4] for row in found(labelled(text), tmp_path)[1]] == [0]
 
 
-def test_one_label_of_tensorrt_llm_is_its_own_error(tmp_path):
-    with pytest.raises(TracediffError) as caught:
-        found(labelled(label(1)), tmp_path)
-    assert caught.value.slug == "one-step"
+def test_a_label_of_users_that_occurs_once_leaves_it_to_ranges_with_evidence(tmp_path):
+    """ "bench step" is around all, "decode_token N" is said four times inside it."""
+    trace = labelled(*(f"decode_token {number}" for number in range(4)))
+    trace.range(ENGINE, "bench step", -10, 4000, domain=None)
+    assert found(trace, tmp_path)[0] == "range 'decode_token N'"
 
 
 def test_labels_without_work_leave_it_to_the_next_preset(tmp_path):

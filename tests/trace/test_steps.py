@@ -163,10 +163,71 @@ def test_the_last_step_is_dropped(tmp_path):
     assert reduced(labelled(*map(label, range(3))), tmp_path).periods["number"].to_list() == [0, 1]
 
 
-def test_one_step_is_refused(tmp_path):
+# One label
+
+
+def test_a_label_that_occurs_once_is_one_step(tmp_path):
+    """From the first op launched inside the label to the end of the last one."""
+    trace = labelled(label(7, gen=3))  # the label is at 0 .. 400, its kernel at 200 .. 300
+    trace.api(1, "cudaLaunchKernel", 120, 130, corr=2).kernel(2, 320, 450)
+    trace.api(1, "cudaLaunchKernel", 500, 510, corr=3).kernel(3, 700, 800)  # after the label
+    reduction = reduced(trace, tmp_path)
+    assert (bounds(reduction), steps(reduction)) == ([(200, 450)], [(7, "generation", 0, 0, 3)])
+    assert reduction.residual_ns == 0
+    assert spent(reduction) == {"compute": 230, "dependency": 20}  # the second was launched before 300
+    assert (reduction.step_source, reduction.step_rule.rule) == (
+        "tensorrt-llm", "tensorrt-llm, one step per run"
+    )  # fmt: skip
+    assert [note.slug for note in reduction.warnings] == ["one-step-per-run"]
+
+
+def test_what_repeats_inside_the_only_label_is_not_looked_at(tmp_path):
+    trace = TraceBuilder().process(100).thread(100, 1).range(1, label(7), 0, 9000)
+    for layer in range(8):
+        begin = 1000 * layer
+        trace.range(1, f"inner step {layer}", begin, begin + 900)
+        trace.api(1, "cudaLaunchKernel", begin + 100, begin + 110, corr=layer).kernel(
+            layer, begin + 200, begin + 300
+        )
+    assert bounds(reduced(trace, tmp_path)) == [(200, 7300)]
+
+
+def test_the_only_label_of_each_process(tmp_path):
+    """Two ranks in one export, each with one label."""
+    trace = labelled(label(7))
+    trace.process(200).thread(200, 21).range(21, label(7), 50, 450)
+    trace.api(21, "cudaLaunchKernel", 150, 160, corr=1).kernel(1, 250, 390, device=1)
+    reduction = reduced(trace, tmp_path)
+    assert reduction.periods.select("rank", "start_ns", "end_ns").rows() == [(0, 200, 300), (1, 250, 390)]
+
+
+def test_one_label_around_little_of_the_work_is_refused(tmp_path):
+    trace = labelled(label(0))  # one launch inside
+    for number in range(2):
+        at = 1000 * number + 600
+        trace.api(1, "cudaLaunchKernel", at, at + 10, corr=10 + number).kernel(
+            10 + number, at + 100, at + 200
+        )
     with pytest.raises(TracediffError) as raised:
-        reduced(labelled(label(0)), tmp_path)
-    assert raised.value.slug == "one-step" and raised.value.fix
+        reduced(trace, tmp_path)
+    assert raised.value.slug == "one-step" and "33% of the GPU work" in raised.value.message
+    assert "--whole-capture" in raised.value.fix and "--step-regex" in raised.value.fix
+    # a user who names it means it
+    assert bounds(reduced(trace, tmp_path, step_regex="_forward_step")) == [(200, 300)]
+
+
+def test_one_label_without_gpu_work_is_refused(tmp_path):
+    trace = labelled("mine", kernels=()).api(1, "cudaLaunchKernel", 500, 510, corr=9).kernel(9, 600, 700)
+    with pytest.raises(TracediffError) as raised:
+        reduced(trace, tmp_path, step_regex="mine")
+    assert raised.value.slug == "one-step"
+
+
+def test_one_label_that_opened_before_the_profiler_is_cut(tmp_path):
+    trace = labelled(label(0)).api(1, "cudaProfilerStart", 50, 60)
+    with pytest.raises(TracediffError) as raised:
+        reduced(trace, tmp_path)
+    assert raised.value.slug == "no-whole-step"
 
 
 def test_labels_without_gpu_work(tmp_path):

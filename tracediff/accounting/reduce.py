@@ -35,7 +35,7 @@ from tracediff.formats.selection import ALL, Selection
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
-from tracediff.trace.steps import find_steps
+from tracediff.trace.steps import WHOLE_CAPTURE, find_steps
 from tracediff.trace.threads import Thread, thread_roles
 from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
 
@@ -61,11 +61,11 @@ def reduce_capture(
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
-        source = "whole-capture"
+        rule = WHOLE_CAPTURE
         capture.db.execute(_NO_STEPS)
     else:
         _need_kernels(capture)
-        source = find_steps(capture, step_regex)
+        rule = find_steps(capture, step_regex)
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=sampler is not None)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
@@ -108,7 +108,8 @@ def reduce_capture(
         bytes=capture.bytes,
         duration_ns=max(int(unit.end.max()) for unit in timeline.units)
         - min(int(unit.start.min()) for unit in timeline.units),
-        step_source=source,
+        step_source=rule.source,
+        step_rule=rule,
         graph_mode=graph_mode,
         meta=capture.meta,
         schema_version=capture.schema.version,

@@ -14,6 +14,7 @@ import polars as pl
 from tracediff.accounting.intervals import Ints
 from tracediff.model import Captured, Note
 from tracediff.trace.periods import Kept
+from tracediff.trace.steps import StepRule
 from tracediff.trace.threads import Thread
 
 
@@ -120,6 +121,7 @@ class Reduction:
     bytes: int
     duration_ns: int
     step_source: str
+    step_rule: StepRule
     graph_mode: str
     meta: dict[str, tuple[str, ...]]
     schema_version: str

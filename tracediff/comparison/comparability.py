@@ -10,7 +10,6 @@ from tracediff.comparison.strata import Strata
 from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.execution.sides import Side
 from tracediff.model import Check, Comparability, Note, Stratum
-from tracediff.trace.inference import INFERRED
 from tracediff.trace.workloads import IRREGULAR
 
 Status = str
@@ -82,13 +81,16 @@ def _profiler(sides: tuple[Side, Side]) -> Check:
 
 
 def _step_labels(sides: tuple[Side, Side]) -> Check:
-    """Steps found in one way; inferred ones also about as many ops long, or they are different loops."""
-    # with what confidence steps were inferred differs from run to run
-    how = _same(
-        sides, "step_labels", lambda part: INFERRED if _inferred(part) else part.step_source, "warn",
-        "steps were found in different ways",
-    )  # fmt: skip
-    ops = [[round(_ops(part)) for part in side.parts if _inferred(part)] for side in sides]
+    """All captures cut by one rule; inferred steps also about as many ops long, or they are different loops."""
+    one, other = (_values(side, lambda part: part.step_rule.rule) for side in sides)
+    if len({part.step_rule.rule for side in sides for part in side.parts}) > 1:
+        return Check(
+            "step_labels", "fail", one, other,
+            "the captures are not cut into steps by one rule, so their steps are not the same thing: --step-regex names a"
+            " range that all of them have",
+        )  # fmt: skip
+    how = Check("step_labels", "ok", one, other, "")
+    ops = [[round(_ops(part)) for part in side.parts if part.step_rule.inferred] for side in sides]
     if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
         return how
     values = [" | ".join(f"{count} ops a step" for count in sorted(set(side))) for side in ops]
@@ -96,10 +98,6 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
         "step_labels", "fail", values[0], values[1],
         "steps were inferred, and hardly of the same loop: label them, or name the labels with --step-regex",
     )  # fmt: skip
-
-
-def _inferred(part: Reduction) -> bool:
-    return part.step_source.startswith(INFERRED)  # with a confidence behind it
 
 
 def _ops(part: Reduction) -> float:

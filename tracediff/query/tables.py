@@ -243,7 +243,7 @@ class _Filling:
             run_sql(db, "query/whole_capture", whole=1)
             return "whole-capture", None
         try:
-            source = find_steps(self.capture, self.reading.step_regex)
+            source = find_steps(self.capture, self.reading.step_regex).source
         except TracediffError as error:
             if error.slug not in _WITHOUT_STEPS:
                 raise

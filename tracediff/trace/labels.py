@@ -127,6 +127,8 @@ _NAMED = StepLabels(
     number=1,
 )
 
+USERS = _NAMED.name  # words that may as well be around a whole run
+
 # Tried after SOURCES; one is taken where at least two of its labels, on one thread, have GPU work.
 PRESETS: tuple[StepLabels, ...] = (
     _TENSORRT_LLM_CPP, _VLLM_EXECUTE, _VLLM_EXECUTE_OLD, _VLLM_SCOPE, _SGLANG_BATCH, _SGLANG_SPAN, _MEGATRON,

@@ -111,7 +111,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         else:
             profiling = _profiling_began(calls, api, process)
             bounds, step, note = _periods(
-                capture, process, start, launch, mine["stream"], launches, profiling
+                capture, process, start, end, launch, mine["stream"], launches, profiling
             )
             if note is not None:
                 warnings.append(note)
@@ -225,6 +225,7 @@ def _periods(
     capture: Capture,
     pid: int,
     start: Ints,
+    end: Ints,
     launch: npt.NDArray[np.int32],
     stream: npt.NDArray[np.int32],
     launches: Launches,
@@ -232,15 +233,18 @@ def _periods(
 ) -> tuple[Ints, npt.NDArray[np.int32], Note | None]:
     """Period bounds (one more than periods) and the step of each period. `profiling`: see `_profiling_began`."""
     steps = capture.db.execute(
-        "SELECT step, start_ns FROM step WHERE pid = ? ORDER BY step", [pid]
+        "SELECT start_ns, coalesce(next_ns, -1) AS next_ns FROM step WHERE pid = ? ORDER BY step", [pid]
     ).fetchnumpy()
     nothing = (np.empty(0, np.int64), np.empty(0, np.int32))
-    if len(steps["start_ns"]) < 2:
+    closed = len(steps["next_ns"]) == 1 and int(steps["next_ns"][0]) >= 0
+    if len(steps["start_ns"]) < 2 and not closed:
         return *nothing, Note(
             "rank-without-steps",
             f"{capture.name}: a process with GPU work has no step labels of its own; it is left out",
         )
     windows = np.asarray(steps["start_ns"], np.int64)
+    if closed:  # one step that ends with its label: what follows is another
+        windows = np.append(windows, np.int64(steps["next_ns"][0]))
     launched = launch >= 0
     step_of_launch = (np.searchsorted(windows, launches.start, side="right") - 1).astype(np.int32)
     step = np.full(len(launch), -2, np.int32)
@@ -261,6 +265,10 @@ def _periods(
         seen, bounds = seen[1:], bounds[1:]
     if not len(seen):
         return *nothing, None
+    if closed:
+        if seen[0] > 0:
+            return *nothing, None
+        return np.array([bounds[0], end[step == 0].max()], np.int64), np.zeros(1, np.int32), None
     # A later step cannot begin before an earlier one; where it seems to (an op that overtook on another
     # stream), the earlier step gives its time to the one before it.
     ahead = np.minimum.accumulate(bounds[::-1])[::-1]

@@ -1,78 +1,137 @@
 """Steps of a capture: which NVTX ranges are step labels, and the host window of each step.
 
 A step's host window is [label start, next label start) on the label's thread. Sources are tried in this
-order: `--step-regex`, TensorRT-LLM's labels (three generations), ProfilerStep#N, the range names of other
-stacks (labels), the sequence of launches that repeats (inference).
+order: `--step-regex`, the labels of known stacks (labels), the family of ranges with the best evidence
+(evidence), the work that repeats (inference). A label that each process says once is one step: [start, end).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
-from tracediff.trace.inference import infer_steps
-from tracediff.trace.labels import PRESETS, RE2, SOURCES, StepLabels, from_regex
+from tracediff.model import Note
+from tracediff.trace.evidence import Family, Mark, families
+from tracediff.trace.inference import INFERRED, Inference, Level, infer_steps
+from tracediff.trace.labels import PRESETS, RE2, SOURCES, USERS, StepLabels, from_regex
+
+_MOST = 0.5  # ops launched inside a known label that occurs once, for it to be the step of the capture
+_SHOWN = 3  # families and levels that a refusal names
 
 
-def find_steps(capture: Capture, step_regex: str | None = None) -> str:
-    """Fill the tables `step` and `step_text` of the capture; return the name of the source that matched.
+@dataclass(frozen=True)
+class StepRule:
+    """How the steps of a capture were found."""
 
-    Adds the warning steps-inferred to the capture where there are no labels.
+    source: str  # as `step_source` of a result
+    rule: str  # equal where captures are cut alike
+    inferred: bool = False
+
+
+WHOLE_CAPTURE = StepRule("whole-capture", "whole-capture")
+
+
+def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
+    """Fill the tables `step` and `step_text` of the capture; say how the steps were found.
+
+    Adds a warning to the capture: steps-by-evidence, steps-inferred, one-step-per-run.
     Raises `TracediffError`: bad-step-regex, no-steps, one-step.
     """
-    for source in SOURCES if step_regex is None else (from_regex(step_regex),):
-        steps = _label(capture, source)
-        if steps == 1:
-            raise TracediffError(
-                "one-step",
-                f"{capture.name}: only one step label; a whole step needs the start of the next one",
-                fix="capture more iterations, for example TLLM_PROFILE_START_STOP=100-150",
-            )
-        if steps:
-            return source.name
     if step_regex is not None:
+        return _by_regex(capture, from_regex(step_regex))
+    users: StepLabels | None = None  # a label in the words of users that occurs once
+    for source in (*SOURCES, *PRESETS):
+        steps = _label(capture, source)
+        if steps > 1 and source in SOURCES:
+            return _labelled(capture, source.name)
+        work = _work(capture) if steps else None
+        if work is None:
+            continue
+        if steps > 1 and (work.steps > 1 or not work.ops):
+            return _labelled(capture, source.name)
+        if steps == 1 and work.inside >= _MOST * max(work.ops, 1):
+            if source.name != USERS:
+                return _one_step(capture, source.name)
+            users = source
+        elif steps == 1 and source in SOURCES:
+            raise _too_few(capture, work)
+    looked_at = families(capture)
+    for family in looked_at:
+        if family.taken:
+            return _by_evidence(capture, family)
+    if users is not None:
+        _label(capture, users)
+        return _one_step(capture, users.name)
+    inference = infer_steps(capture)
+    if inference.source is not None:
+        return StepRule(inference.source, f"{INFERRED} by {inference.event}", inferred=True)
+    raise _nothing(capture, looked_at, inference)
+
+
+def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
+    steps = _label(capture, source)
+    if not capture.count("step"):
         raise TracediffError(
             "no-steps",
-            f"{capture.name}: no NVTX range matches --step-regex {step_regex!r}",
+            f"{capture.name}: no NVTX range matches --step-regex {source.pattern!r}",
             fix=_seen(capture),
         )
-    for source in PRESETS:
-        if _label(capture, source) < 2:
-            continue
-        if not capture.count("op_row"):  # the host alone is looked at: no label has GPU work
-            return source.name
-        if _with_work(capture) > 1:
-            # a server in front of the engine may carry labels too; it has no GPU work to cut into steps
-            capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
-            return source.name
-    inferred = infer_steps(capture)
-    if inferred.source is not None:
-        return inferred.source
-    raise TracediffError(
-        "no-steps",
-        f"{capture.name}: no step labels among its NVTX ranges (table NVTX_EVENTS)",
-        fix="capture with -t nvtx and labelled steps (TensorRT-LLM labels them by itself), name them with"
-        r" --step-regex (for example 'step (\d+)'), or give --whole-capture to count each capture as one step"
-        + (f"; its ranges, N for a number: {', '.join(names)}" if (names := _range_names(capture)) else ""),
+    if steps > 1:
+        return StepRule(source.name, source.name)
+    work = _work(capture)
+    if not work.inside:
+        raise _too_few(capture, work)
+    return _one_step(capture, source.name)
+
+
+def _labelled(capture: Capture, name: str) -> StepRule:
+    _leave_out_servers(capture)
+    return StepRule(name, name)
+
+
+def _leave_out_servers(capture: Capture) -> None:
+    """A server in front of the engine may carry labels too; it has no GPU work to cut into steps."""
+    if capture.count("op_row"):
+        capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
+
+
+def _one_step(capture: Capture, name: str) -> StepRule:
+    """Close the only step of each process where its label ends."""
+    _leave_out_servers(capture)
+    capture.db.execute("UPDATE step SET next_ns = label_end_ns")
+    capture.warnings.append(
+        Note(
+            "one-step-per-run",
+            "one step per run: the step label occurs once, so each capture is one step, from its first GPU work to the end"
+            " of its last. Steps cannot be compared within a run",
+        )
     )
+    return StepRule(name, f"{name}, one step per run")
 
 
-def _seen(capture: Capture) -> str:
-    """What the ranges of the capture are called: names of a trace, so nothing unprintable is left in them."""
-    names = _range_names(capture)
-    if not names:
-        return "the capture has no NVTX ranges: record it with -t nvtx"
-    return f"match a part of a range's name; among them, N for a number: {', '.join(names)}"
-
-
-def _range_names(capture: Capture) -> list[str]:
-    return [ascii(name) for (name,) in capture.db.execute(sql("trace/range_names")).fetchall()]
+def _by_evidence(capture: Capture, family: Family) -> StepRule:
+    name = f"range {family.text!a}"
+    _label(capture, StepLabels(name, family.pattern, number=int(family.numbered)))
+    capture.warnings.append(
+        Note(
+            "steps-by-evidence",
+            f"steps: {name}, chosen by evidence: score {family.score}: {'; '.join(map(_reason, family.marks))}. Where steps begin"
+            f" elsewhere, name their range with --step-regex; this choice is --step-regex {_quoted(family.pattern)}",
+        )
+    )
+    return _labelled(capture, name)
 
 
 def _label(capture: Capture, source: StepLabels) -> int:
-    """Fill the tables from one source of labels; how many steps there are."""
+    """Fill the tables from one source of labels; how many steps the process has that has most.
+
+    Where there is GPU work, a process without any does not count.
+    """
     try:
         run_sql(
             capture.db, "trace/step",
@@ -84,10 +143,114 @@ def _label(capture: Capture, source: StepLabels) -> int:
         raise TracediffError(
             "bad-step-regex", f"--step-regex {source.pattern!r}: {error}", fix=RE2
         ) from error
-    return capture.count("step")
+    row = capture.db.execute(sql("trace/step_most")).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-def _with_work(capture: Capture) -> int:
-    """Steps in which something was launched, of the process that has most of them."""
+@dataclass(frozen=True)
+class _Work:
+    """How steps hold GPU work: of the process that launched most."""
+
+    steps: int  # windows in which something was launched, of the process with most of them
+    inside: int  # ops launched inside the labels
+    ops: int
+
+
+def _work(capture: Capture) -> _Work:
     row = capture.db.execute(sql("trace/step_work")).fetchone()
-    return int(row[0]) if row else 0
+    assert row is not None
+    return _Work(*map(int, row))
+
+
+# What a user reads. Names of a trace are escaped: nothing unprintable is left in them.
+
+_REASONS = {
+    "number": "its number rises by 1",
+    "word": "its name says what a step is",
+    "inside": "60 % of the GPU work or more is launched inside it",
+    "mostly-inside": "90 % or more is",
+    "waits": "the host waits for a result in 90 % of its windows or more",
+    "alike": "what its windows launch recurs",
+    "part": "its windows alternate as parts of a longer step do",
+}
+_REFUSALS = {
+    "layer": "its name is that of a part of a model",
+    "few": "it occurs only {:.0f} times",
+    "overlaps": "it overlaps itself in {:.0%} of cases",
+    "idle": "only {:.0%} of its windows launch a kernel",
+    "late": "only {:.0%} of the GPU work comes after its first start",
+    "outside": "only {:.0%} of the GPU work is launched inside it",
+}
+_EVENTS = {
+    "result": "the host waits for a result", "copy": "a copy to the host", "sync": "the host synchronises",
+    "graph": "a CUDA graph is launched", "launch": "a launch",
+}  # fmt: skip
+
+
+def _reason(mark: Mark) -> str:
+    return f"{_REASONS[mark.code]} ({mark.points:+d})"
+
+
+def _quoted(pattern: str) -> str:
+    return f"'{pattern}'"  # a pattern of evidence holds no quotes
+
+
+def _too_few(capture: Capture, work: _Work) -> TracediffError:
+    part = f" and holds {work.inside / work.ops:.0%} of the GPU work" if work.ops else ""
+    fix = "capture more iterations, for example TLLM_PROFILE_START_STOP=100-150"
+    if work.ops:
+        fix += "; or --step-regex names another range, --whole-capture counts each capture as one step"
+    return TracediffError(
+        "one-step",
+        f"{capture.name}: the step label occurs once{part}: a whole step needs the start of the next one, or its own end around"
+        " most of the work",
+        fix=fix,
+    )
+
+
+def _nothing(capture: Capture, looked_at: Sequence[Family], inference: Inference) -> TracediffError:
+    """The refusal: what was looked at, and the options that take it."""
+    parts = []
+    if looked_at:
+        parts.append("ranges: " + "; ".join(map(_family, looked_at[:_SHOWN])))
+    if inference.levels:
+        parts.append("work that repeats: " + "; ".join(map(_level, inference.levels[:_SHOWN])))
+    parts.append(r"--step-regex names the range of a step (for example 'step (\d+)')")
+    if not looked_at:
+        parts[-1] = (
+            "label the steps and record them with -t nvtx: TensorRT-LLM labels them by itself, for other programs"
+            + (r" --step-regex names the range (for example 'step (\d+)')")
+        )
+    if capture.count("op_sort"):
+        parts.append("--whole-capture counts each capture as one step")
+    why = f" ({inference.refusal})" if inference.refusal else ""
+    return TracediffError(
+        "no-steps",
+        f"{capture.name}: no steps found: no known step label, no range with evidence enough, no work that repeats clearly{why}",
+        fix=". ".join(parts),
+    )
+
+
+def _family(family: Family) -> str:
+    reasons = [_reason(mark) for mark in family.marks]
+    if family.refused is not None:
+        reasons.append(f"refused: {_REFUSALS[family.refused.code].format(family.refused.value)}")
+    return (
+        f"{family.text[:60]!a} score {family.score} ({', '.join(reasons) or 'nothing speaks for it'}):"
+        f" --step-regex {_quoted(family.pattern)}"
+    )
+
+
+def _level(level: Level) -> str:
+    what = _EVENTS.get(level.event, level.event)
+    of = f" of {level.producer[:60]!a}" if level.producer else ""
+    return f"{level.segments} times {what}{of}, {level.launches} launches each (confidence {level.confidence:.2f})"
+
+
+def _seen(capture: Capture) -> str:
+    """What the ranges of the capture are called."""
+    names = [ascii(name) for (name,) in capture.db.execute(sql("trace/range_names")).fetchall()]
+    if not names:
+        return "the capture has no NVTX ranges: record it with -t nvtx"
+    return f"match a part of a range's name; among them, N for a number: {', '.join(names)}"

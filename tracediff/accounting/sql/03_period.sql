@@ -3,7 +3,9 @@
 --   step INTEGER  of its process (table step); NULL before the first. An op without a launching call goes with the op before it on its stream.
 CREATE TABLE accounting.op_step AS
 WITH launched AS (
-    SELECT o.op, o.pid, o.device, o.stream, o.launch IS NOT NULL AS launched, coalesce(s.step, -1) AS step
+    SELECT o.op, o.pid, o.device, o.stream, o.launch IS NOT NULL AS launched,
+           -- the only step of a process ends with its label
+           coalesce(CASE WHEN l.start_ns < coalesce(s.next_ns, l.start_ns + 1) THEN s.step END, -1) AS step
     FROM accounting.op AS o
     LEFT JOIN accounting.launch AS l ON l.launch = o.launch
     ASOF LEFT JOIN step AS s ON s.pid = o.pid AND s.start_ns <= l.start_ns
@@ -27,11 +29,13 @@ WITH profiler AS (
     SELECT c.tid >> 24 & 16777215 AS pid, min(c.start_ns) AS start_ns
     FROM accounting.call AS c JOIN api_name AS n USING (name)
     WHERE n.api SIMILAR TO 'cu.*ProfilerStart' GROUP BY ALL
+), cut AS (
+    SELECT pid, count(*) = 1 AS single FROM step GROUP BY pid HAVING count(*) > 1 OR max(next_ns) IS NOT NULL
 ), seen AS (
-    SELECT o.pid, o.device, s.step, min(o.start_ns) AS start_ns
-    FROM accounting.op AS o JOIN accounting.op_step AS s USING (op)
-    WHERE s.step IS NOT NULL AND o.pid IN (SELECT pid FROM step GROUP BY pid HAVING count(*) > 1)
-    GROUP BY ALL
+    SELECT o.pid, o.device, s.step, min(o.start_ns) AS start_ns, CASE WHEN cut.single THEN max(o.end_ns) END AS last_ns
+    FROM accounting.op AS o JOIN accounting.op_step AS s USING (op) JOIN cut USING (pid)
+    WHERE s.step IS NOT NULL
+    GROUP BY o.pid, o.device, s.step, cut.single
 ), whole AS (
     -- the first step was cut where its label opened before the program started the profiler
     SELECT seen.*
@@ -43,7 +47,8 @@ WITH profiler AS (
         PARTITION BY pid, device ORDER BY step ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
     ), true)
 ), bounded AS (
-    SELECT *, lead(start_ns) OVER (PARTITION BY pid, device ORDER BY step) AS end_ns FROM in_order
+    -- the last step was cut, but for one that ends with its label: it lasts until its last op ends
+    SELECT *, coalesce(lead(start_ns) OVER (PARTITION BY pid, device ORDER BY step), last_ns) AS end_ns FROM in_order
 ), shaped AS (
     SELECT
         b.pid, b.device, b.step, b.start_ns, b.end_ns, s.ctx_reqs, s.ctx_tokens, s.gen_reqs,

@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE query_window AS
 WITH labelled AS (
     SELECT pid, step, start_ns, coalesce(next_ns, label_end_ns) AS end_ns FROM step
 ), several AS (
-    SELECT pid FROM step GROUP BY pid HAVING count(*) > 1
+    SELECT pid FROM step GROUP BY pid HAVING count(*) > 1 OR max(next_ns) IS NOT NULL
 ), working AS (
     SELECT pid FROM several SEMI JOIN op USING (pid)
 ), owners AS (
