@@ -693,3 +693,20 @@ def test_other_ranks_and_other_world_sizes_are_not_compared(before, after, statu
             f"rank {rank} of {size}" for rank, size in (before, after)
         )
         assert result.verdict == "not_comparable"
+
+
+# Advice
+
+
+def test_what_lacks_kernels_or_steps_is_told_how_torch_records_them(tmp_path):
+    host = TorchTrace()
+    for step in range(4):
+        host.range(EXECUTOR, label(step), 1000 * step, 1000 * step + 400)
+    cases = ((host, None, "no-kernels", "ProfilerActivity.CUDA"),)
+    for number, (made, pattern, expected, advice) in enumerate(cases):
+        with pytest.raises(TracediffError) as error:
+            reduced(tmp_path, made, f"{number}.json", step_regex=pattern)
+        assert error.value.slug == expected
+        said = f"{error.value} {error.value.fix}"
+        assert advice in said
+        assert "nvtx" not in said.lower() and "nsys" not in said.lower() and "TLLM" not in said

@@ -181,6 +181,7 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
     one, other = ("captured" if side.captured(kind) else "not captured" for side in sides)
     if one == other:
         return Check(f"trace_{kind}", "ok", one, other, "")
+    ranges = "record_function" if all(one for side in sides for one in side.by_torch()) else "nsys -t nvtx"
     status = {"kernels": "fail", "cuda_api": "fail", "graphs": "fail"}.get(kind, "warn")
     message = {
         "kernels": "one side has no GPU kernels: its steps are timed on the host",
@@ -188,7 +189,7 @@ def _kind(sides: tuple[Side, Side], kind: str) -> Check:
         "graphs": "the kernels of CUDA graphs are missing on one side",
         "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"
         " (nsys -t python-gil)",
-        "nvtx": "host work cannot be named by range on one side (nsys -t nvtx)",
+        "nvtx": f"host work cannot be named by range on one side ({ranges})",
         "os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
         "context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
         "gpu_metrics": "sampling GPU metrics costs one side time (nsys --gpu-metrics-devices=all)",

@@ -11,6 +11,7 @@ import duckdb
 from tracediff.formats import columnar, nsys
 from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
+from tracediff.formats.recording import Recording, recording
 from tracediff.formats.schema import Schema
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
@@ -30,6 +31,11 @@ class Capture:
     meta: dict[str, tuple[str, ...]]
     coverage: dict[str, Captured]
     warnings: list[Note] = field(default_factory=list)
+
+    @property
+    def recording(self) -> Recording:
+        """How its recorder records what is missing."""
+        return recording(self.meta.get("EXPORT_PRODUCT_VERSION", ()))
 
     def close(self) -> None:
         """Free the tables."""

@@ -244,7 +244,7 @@ def _contents(seen: Seen) -> Contents:
         devices=seen.devices(),
         processes=seen.processes(),
         traces=list(traces.values()),
-        domains=seen.domains(),
+        domains=[] if seen.torch else seen.domains(),
         graph_mode="node" if traces[_INSIDE].captured
         else "graph" if seen.any_rows("whole graphs") or launches
         else seen.one("CUDA_GRAPH_TRACE_OPTIONS:MODE").lower(),
@@ -263,7 +263,8 @@ def _traces(seen: Seen, launches: int) -> dict[str, Trace]:
         how = _TORCH_FLAGS.get(name, "nsys: torch.profiler does not record it") if seen.torch else flag
         if number or (name == _INSIDE and not launches and counts["kernels"]):
             how = ""
-        found[name] = Trace(name, number > 0, number, unit, how)
+        shown = "ranges" if seen.torch and name == "NVTX ranges" else name
+        found[name] = Trace(shown, number > 0, number, unit, how)
     return found
 
 
@@ -272,7 +273,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     has = {name: one.captured for name, one in traces.items()}
 
     def needs(question: str, *kinds: str, reason: str) -> Answer:
-        missing = [f"no {name}: {traces[name].flag}" for name in kinds if not has[name]]
+        missing = [f"no {traces[name].name}: {traces[name].flag}" for name in kinds if not has[name]]
         return Answer(question, not missing, "; ".join(missing) or reason)
 
     labelled = (
@@ -303,7 +304,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
                _names(comm, "communication kernels") if comm else "no communication kernels in it"),
         needs("copies", "copies", reason="their time and bytes"),
         needs("idle time by cause on the host", "kernels", "CUDA calls", reason="from the calls of the launching thread"),
-        needs("host work by name", "CUDA calls", "NVTX ranges", reason="from NVTX ranges"),
+        needs("host work by name", "CUDA calls", "NVTX ranges", reason=f"from {traces['NVTX ranges'].name}"),
         needs("waiting for the GIL", "Python's GIL", reason="who waited, and who held it"),
         needs("garbage collection", "Python garbage collection", reason="pauses by generation"),
     ]  # fmt: skip

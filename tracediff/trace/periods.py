@@ -74,9 +74,9 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     if capture.coverage["kernels"] == "not_captured":
         raise TracediffError(
             "no-kernels",
-            f"{capture.name}: no GPU kernels (table CUPTI_ACTIVITY_KIND_KERNEL is missing or empty)",
-            fix="capture with nsys profile -t cuda,nvtx,python-gil, or torch.profiler with ProfilerActivity.CUDA, and let the"
-            " capture range hold GPU work; --host-only compares the host alone, by its step labels",
+            f"{capture.name}: no GPU kernels ({capture.recording.kernels})",
+            fix=f"{capture.recording.gpu_work}, and let the capture range hold GPU work; --host-only compares the host alone, by"
+            " its step labels",
         )
     keys = _keys(capture)
     calls, launches, launch_ids = read_calls(db)
@@ -137,7 +137,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         raise TracediffError(
             "no-whole-step",
             f"{capture.name}: there are step labels, but no step with GPU work that is followed by another",
-            fix="capture more iterations, with the CUDA trace on (nsys profile -t cuda,nvtx)",
+            fix=f"{capture.recording.gpu_work}; {capture.recording.more}",
         )
     return Timeline(
         units,
