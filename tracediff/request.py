@@ -104,7 +104,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRequest(ReadRequest):
-    """`tracediff query`, `tracediff shell` and `tracediff.open`: the tables of one or two captures."""
+    """`tracediff query` and `tracediff.open`: the tables of one or two captures."""
 
     capture: PathLike = field(kw_only=False)
     candidate: PathLike | None = field(default=None, kw_only=False)

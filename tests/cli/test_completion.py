@@ -28,7 +28,6 @@ def run(*words: str, **environment: str) -> str:
     [
         ("tracediff que", ["plain,query"]),
         ("tracediff compare --juni", ["plain,--junit"]),
-        ("tracediff completion z", ["plain,zsh"]),
         ("tracediff compare some/fol", ["file,some/fol"]),
         ("tracediff show some/fol", ["file,some/fol"]),
         ("tracediff query some/fol", ["file,some/fol"]),
@@ -42,7 +41,7 @@ def test_tab(typed, offered):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_one_of_that_shell(shell, tmp_path):
-    script = run("completion", shell)
+    script = run(_TRACEDIFF_COMPLETE=f"{shell}_source")
     assert f"_TRACEDIFF_COMPLETE={shell}_complete" in script
     if shutil.which(shell):
         path = tmp_path / "script"
@@ -54,7 +53,7 @@ def test_bash_completes(tmp_path):
     bin = tmp_path / "tracediff"
     bin.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{PROGRAM}" "$@"\n', encoding="utf-8")
     bin.chmod(0o755)
-    asked = 'eval "$(tracediff completion bash)"; COMP_WORDS=(tracediff sche); COMP_CWORD=1; _tracediff_completion tracediff; echo "${COMPREPLY[@]}"'
+    asked = 'eval "$(_TRACEDIFF_COMPLETE=bash_source tracediff)"; COMP_WORDS=(tracediff sche); COMP_CWORD=1; _tracediff_completion tracediff; echo "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},

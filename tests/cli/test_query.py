@@ -1,4 +1,4 @@
-"""`tracediff query` and `tracediff shell`: what is printed, written, refused."""
+"""`tracediff query`: what is printed, written, refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
 import time
@@ -16,7 +14,6 @@ import time
 import polars as pl
 import pytest
 
-from tests.cli.checks import files
 from tests.report.hostile import NAMES
 from tests.serving import serving
 from tests.tiny import CAPTURES, ROOT
@@ -107,81 +104,6 @@ def test_a_spreadsheet_computes_nothing(run, tmp_path):
     path = trace.write(tmp_path / "formula.sqlite")
     out = answered(run("query", path, "SELECT text FROM range WHERE text LIKE '%calc%'", "--csv"))
     assert list(csv.reader(io.StringIO(out)))[1] == ["'=cmd|' /C calc'!A0"]
-
-
-# The shell
-
-
-def piped(path, text, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "tracediff", "shell", str(path), *words],
-        input=text, capture_output=True, text=True, timeout=120, cwd=ROOT,
-    )  # fmt: skip
-
-
-def test_limit_and_views_last_over_statements(good):
-    done = piped(
-        good,
-        "CREATE TEMP VIEW slow AS FROM op;\n.limit 2\nSELECT start_ns FROM slow;\n.limit 0\nSELECT start_ns FROM slow;\n",
-    )
-    assert done.returncode == 0, done.stderr
-    assert (
-        "(the first 2 rows, there are more: .limit 0 shows all)" in done.stdout and "(21 rows)" in done.stdout
-    )
-
-
-def test_at_a_terminal(good, tmp_path):
-    """With a prompt, over two lines, broken off with Ctrl-C, left with Ctrl-D; nothing is remembered on disk."""
-    home = tmp_path / "home"
-    home.mkdir()
-    master, slave = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tracediff", "shell", str(good)], stdin=slave, stdout=slave, stderr=slave, cwd=ROOT,
-        env={**os.environ, "HOME": str(home), "TERM": "dumb", "COLUMNS": "80"}, start_new_session=True, close_fds=True,
-    )  # fmt: skip
-    os.close(slave)
-    seen = b""
-
-    def until(word: bytes) -> None:
-        nonlocal seen
-        deadline = time.monotonic() + 60
-        while word not in seen:
-            assert time.monotonic() < deadline, seen
-            if select.select([master], [], [], 0.2)[0]:
-                seen += os.read(master, 65536)
-        seen = seen.partition(word)[2]
-
-    try:
-        until(b"tracediff> ")
-        os.write(master, b"SELECT count(*) AS n\n")
-        until(b"...> ")
-        os.write(master, b"FROM step;\n")
-        until(b"(1 row)")
-        until(b"tracediff> ")
-        os.write(master, b"SELECT count(*)\n")
-        until(b"...> ")
-        time.sleep(0.5)  # a signal between the prompt and the wait for a key is heard with the next key
-        child.send_signal(2)
-        until(b"interrupted")
-        until(b"tracediff> ")
-        os.write(master, b"SELECT 41 + 1 AS answer;\n")
-        until(b"42")
-        until(b"tracediff> ")
-        os.write(
-            master, b"SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.range + b.range = 3;\n"
-        )
-        time.sleep(1)
-        child.send_signal(2)
-        until(b"interrupted")
-        until(b"tracediff> ")
-        time.sleep(0.5)
-        os.write(master, b"\x04")
-        assert child.wait(timeout=60) == 0
-    finally:
-        child.kill()
-        child.wait()
-        os.close(master)
-    assert files(home) == set()
 
 
 # The command line with a load that takes longer than anybody waits.

@@ -22,7 +22,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
     "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
     "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
-    "shell": ("tracediff.cli.shell", "Ask SQL of one or two captures at a prompt."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
@@ -35,7 +34,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
-    "completion": ("tracediff.cli.completion", "Print the completion script of bash, zsh or fish."),
 }
 
 

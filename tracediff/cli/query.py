@@ -125,10 +125,10 @@ def query(
         click.echo(f"note: {note}", err=True)
 
 
-def print_answer(answer: Answer, *, full: bool = False, more: str = _MORE) -> None:
-    """Print rows for reading, and how many they are; `more`: how to see the rest of them."""
+def print_answer(answer: Answer, *, full: bool = False) -> None:
+    """Print rows for reading, and how many they are."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(_text(answer, full, width, more), nl=False)
+    click.echo(_text(answer, full, width), nl=False)
 
 
 def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
@@ -139,13 +139,13 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
         print_answer(answer, full=full)
         return
     if form == "text":
-        data = _text(answer, full, None, _MORE).encode()
+        data = _text(answer, full, None).encode()
     elif form == "markdown":
-        data = rows.markdown(answer.frame, _cut(answer, _MORE))
+        data = rows.markdown(answer.frame, _cut(answer))
     else:
         data = {"csv": rows.csv, "json": rows.json_rows, "parquet": rows.parquet}[form](answer.frame)
         if answer.cut:
-            click.echo(_cut(answer, _MORE), err=True)
+            click.echo(_cut(answer), err=True)
     if path is None:
         click.echo(data, nl=False)
     else:
@@ -153,7 +153,7 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
         click.echo(f"wrote {path} ({_rows(len(answer.frame))})", err=True)
 
 
-def _text(answer: Answer, full: bool, width: int | None, more: str) -> str:
+def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
     from tracediff.report.rows import LONGEST, print_rows
@@ -161,11 +161,11 @@ def _text(answer: Answer, full: bool, width: int | None, more: str) -> str:
     console = Console(width=width or 10_000)
     with console.capture() as printed:
         print_rows(answer.frame, console, width=width, longest=None if full else LONGEST)
-    return f"{printed.get()}({_cut(answer, more) or _rows(len(answer.frame))})\n"
+    return f"{printed.get()}({_cut(answer) or _rows(len(answer.frame))})\n"
 
 
-def _cut(answer: Answer, more: str) -> str:
-    return f"the first {_rows(len(answer.frame))}, there are more: {more}" if answer.cut else ""
+def _cut(answer: Answer) -> str:
+    return f"the first {_rows(len(answer.frame))}, there are more: {_MORE}" if answer.cut else ""
 
 
 def _rows(count: int) -> str:

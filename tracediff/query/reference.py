@@ -1,7 +1,7 @@
 """What each table is called and what its columns mean: the comment that each of sql/*.sql begins with, and nothing else says it.
 
 First a description, then a line a column (or several of one meaning): `--   name TYPE  comment`; a line that is indented further
-goes on with the comment above it. `query --schema`, docs/sql.md, completion and the hints of the guard come from here.
+goes on with the comment above it. `query --schema`, docs/sql.md and the hints of the guard come from here.
 """
 
 from __future__ import annotations
