@@ -222,10 +222,12 @@ def _matched(
 
 
 def _kernels(rows: list[KernelRow], width: int, left: int = 0) -> list[Block]:
+    called = {id(row): name for row, name in zip(rows, names.kernels(rows, width=width), strict=True)}
+
     def cells(row: KernelRow) -> list[Span]:
         sure = row.match in ("exact", "added", "removed")
         return [
-            Code(names.kernel(row, width=width)),
+            Code(called[id(row)]),
             row.match if sure else f"{row.match} {row.confidence:.2f}",
         ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 from tracediff.model import KernelRow, KernelSide
 from tracediff.report.escape import shorten
@@ -13,6 +15,7 @@ _TELLING = re.compile(
 )
 _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 _PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
+_ROOM = 16  # characters of a name, below which it is not cut for its grids
 _LEAST = 3  # characters that a shortened name must keep, else the full one is shown
 
 
@@ -31,7 +34,8 @@ def _strip_arguments(name: str) -> str:
 def short(name: str) -> str:
     """Shorten a C++ signature to its name and the telling template arguments; others stay as they are."""
     if "::" not in name and not name.startswith("void "):
-        return name
+        plain = _strip_arguments(name)
+        return plain if len(plain) >= _LEAST else name
     text = _strip_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
     head, angle, rest = text.partition("<")
     base = head.rsplit("::", 1)[-1].strip()
@@ -69,3 +73,24 @@ def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> 
         left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
         before, after = shorten(before, left), shorten(after, room - min(left, len(before)))
     return f"{before} -> {after}"
+
+
+def kernels(rows: Sequence[KernelRow], width: int | None = None) -> list[str]:
+    """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape) with the grids that they were launched with."""
+    said = [kernel(row, width=width) for row in rows]
+    many = Counter(said)
+    return [_with_grids(row, width) if many[text] > 1 else text for row, text in zip(rows, said, strict=True)]
+
+
+def _with_grids(row: KernelRow, width: int | None) -> str:
+    sides = [_grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
+    shape = f" [{' -> '.join(dict.fromkeys(sides))}]" if sides else ""
+    room = None if width is None else width - len(shape)
+    if room is not None and room < _ROOM:  # the name is worth more
+        return kernel(row, width=width)
+    return kernel(row, width=room) + shape
+
+
+def _grids(side: KernelSide) -> str:
+    """`64,1,1`; of several the first: `64,1,1 ...`."""
+    return side.grids[0] + (" ..." if len(side.grids) > 1 else "")

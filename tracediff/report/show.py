@@ -62,13 +62,15 @@ def _yes(known: bool | None) -> str:
 
 def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
+    rows = [row for row in report.kernels if row.baseline]
+    called = dict(zip(map(id, rows), names.kernels(rows), strict=True))
     return TableOf(
         "Kernels with the most time",
         ("Kernel", "Category", "Count per step", "{} per step", "% of the step", "Each"),
         "npffff",
-        [row for row in report.kernels if row.baseline],
+        rows,
         lambda row, s: [
-            " + ".join(map(names.short, row.baseline.names)), row.category, units.count(row.baseline.count_per_step),
+            called[id(row)], row.category, units.count(row.baseline.count_per_step),
             s.number(row.baseline.ns_per_step), units.share(row.share), units.scale_for([row.baseline.mean_ns]).time(row.baseline.mean_ns),
         ],
         "kernels",

@@ -187,7 +187,8 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     width = console.width - 2
     if console.width >= WIDE:
         width -= 2 + len(table_lines(console, header[1:], figures)[0])
-    cells = [(names.kernel(row, width=width), *own) for row, own in zip(shown, figures, strict=True)]
+    called = names.kernels(shown, width=width)
+    cells = [(name, *own) for name, own in zip(called, figures, strict=True)]
     print_table(console, header, cells, left=(0, 1))
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
