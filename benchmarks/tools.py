@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracediff.formats.unpack import find_nsys
+from tracediff.formats.reports import find_nsys
 
 _PIP_S = 600
 _MODULES = {"nsys-ai": "nsys_ai.cli", "HolisticTraceAnalysis": "hta.trace_diff", "pandas": "pandas"}

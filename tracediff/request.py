@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracediff.errors import TracediffError
+from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import (
     MIN_STEPS,
     Selection,
@@ -86,6 +87,9 @@ class ReadRequest:
         metavar="SIZE",
     )
     threads: int | None = option(None, "Threads for DuckDB.", minimum=1)
+    export: Form = option(
+        PARQUET_FIRST, "What nsys exports a .nsys-rep to. [default: parquet, where it can]", choices=FORMS
+    )
 
     def reading(self, *, keep: bool = False) -> Reading:
         """The same for `execution`; `keep`: the events of some steps, to draw. Raises `TracediffError`: host-only-steps."""

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from tests.capture.stand_ins import manifest_of
 from tracediff.cli.main import cli
-from tracediff.formats.unpack import find_nsys
+from tracediff.formats.reports import find_nsys
 
 PYTHON = os.environ.get("TRACEDIFF_TEST_PYTHON", sys.executable)
 ROOT = Path(__file__).parents[2]

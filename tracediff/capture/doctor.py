@@ -19,7 +19,7 @@ from typing import Any, Literal
 from tracediff.capture import machine
 from tracediff.capture.nsys import Nsys, import_raw, need_nsys
 from tracediff.errors import TracediffError
-from tracediff.formats.unpack import export_sqlite
+from tracediff.formats.reports import export_report
 
 Status = Literal["ok", "warn", "fail"]
 _MARK = "tracediff doctor"
@@ -232,7 +232,7 @@ def _captured(nsys: Nsys, python: str, traces: list[str]) -> tuple[int, int, str
             raise TracediffError(
                 "nsys-no-report", f"nsys wrote no report: {said[0][:200]}", fix="run nsys profile by hand"
             )
-        return *_seen(export_sqlite(reports[0], folder / "report.sqlite", timeout_s=_TRIAL_S)), _binding(
+        return *_seen(export_report(reports[0], folder, "report", "sqlite", timeout_s=_TRIAL_S)), _binding(
             done.stdout
         )
 

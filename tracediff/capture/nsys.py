@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.unpack import find_nsys
+from tracediff.formats.reports import find_nsys
 
 TRACES = ("cuda", "nvtx", "python-gil")  # osrt is left out on purpose: it writes gigabytes in seconds
 _EXPORTS = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")

@@ -15,6 +15,7 @@ import msgspec
 from tracediff.capture.presets import check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
+from tracediff.formats.reports import PARQUET_FIRST, Form
 
 TRAFFIC_SEEDS = 1000
 """Traffic seeds that belong to one `seed` of a plan, so that another one gives all pairs other requests."""
@@ -75,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nsys_flags: _Words = ()
     graph_trace: Literal["node", "graph"] = "node"
     gpu_metrics: bool = False
+    export: Form = PARQUET_FIRST
     keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
     min_free_gib: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     until: str | None = (

@@ -1,7 +1,7 @@
 """Execute a plan, one run after the other, into a bundle that is complete after every run.
 
     BUNDLE/manifest.json
-    BUNDLE/runs/003-candidate-2/   stdout.log stderr.log report.nsys-rep report.sqlite, benchmark's files
+    BUNDLE/runs/003-candidate-2/   stdout.log stderr.log report.nsys-rep report_pqtdir or report.sqlite, benchmark's files
 
 A run works in `runs/.NAME.part`, which takes its name when the run is over; an interrupted one goes.
 """
@@ -27,8 +27,9 @@ from tracediff.capture.nsys import Nsys, import_raw
 from tracediff.capture.plan import Plan, Slot
 from tracediff.capture.process import Child, await_url, start
 from tracediff.errors import TracediffError
+from tracediff.formats import columnar
 from tracediff.formats.bundle import MANIFEST, SIDES, Manifest, Run, SideName, Traffic, read_manifest
-from tracediff.formats.unpack import export_sqlite
+from tracediff.formats.reports import export_report
 
 Report = Callable[[Slot, str], None]
 Pair = Mapping[SideName, Sequence[Path]]  # the exports of two runs that belong together
@@ -273,9 +274,7 @@ class Runner:
                 "--preset any captures from beginning to end",
             )
         for report in reports:
-            export = report.with_suffix(".sqlite")
-            if not export.is_file():
-                export_sqlite(report, export)
+            export = export_report(report, folder, report.stem, self.plan.export)
             forget_environment(export)
             run.exports.append(export.name)
             if not self.plan.keep_reports:
@@ -312,12 +311,25 @@ def _kpi_files(launch: Launch, folder: Path, began: float) -> list[str]:
     return sorted(found)
 
 
+_NO_ENVIRONMENT = "FROM rows WHERE name NOT ILIKE '%ENVIRONMENT%'"
+
+
 def forget_environment(export: Path) -> None:
     """Remove every process's environment, which nsys writes, from an export; nothing that was measured is touched.
 
     nsys keeps it in three places: a record per variable, the environment of its agent in one text, and that of
     each process as one string with zero bytes between the variables.
     """
+    if export.is_dir():
+        columnar.rewrite(
+            export,
+            {
+                "META_DATA_CAPTURE": _NO_ENVIRONMENT,
+                "TARGET_INFO_SYSTEM_ENV": _NO_ENVIRONMENT,
+                "StringIds": "SELECT * REPLACE (CASE WHEN contains(value, chr(0)) THEN '' ELSE value END AS value) FROM rows",
+            },
+        )
+        return
     try:
         with closing(sqlite3.connect(export)) as db:
             db.execute("PRAGMA secure_delete = ON")  # overwrite, not only unlink

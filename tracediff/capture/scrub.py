@@ -37,6 +37,7 @@ from tracediff.capture.clean import (
     system_record,
 )
 from tracediff.errors import TracediffError
+from tracediff.formats import columnar
 from tracediff.formats.database import identifier
 from tracediff.formats.schema import damaged, inspect, open_export
 from tracediff.formats.unpack import unpack
@@ -96,14 +97,25 @@ class Digest:
 
 
 def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Iterable[str] = ()) -> ScrubReport:
-    """Write a publishable copy of an export (.sqlite or .sqlite.xz) to `target`, packed if that ends in .xz.
+    """Write a publishable copy of an export to `target`: packed if that ends in .xz.
 
-    Raises `TracediffError`: output-exists, output-folder-missing, not-a-file, bad-xz, empty-file, not-sqlite,
+    Of a folder of Parquet files `target` becomes one, or SQLite where it ends in .sqlite or .sqlite.xz.
+    Raises `TracediffError`: scrub-folder, not-parquet, output-exists, output-folder-missing, not-a-file, bad-xz, empty-file, not-sqlite,
     truncated, not-nsys, scrub-changed-rows. After an error nothing is left behind and `target` is as it was.
     """
     report = ScrubReport()
     with replaced(target, force=force) as (folder, done):
-        export = unpack(source, folder)
+        if columnar.form_of(source) == columnar.ARROW:
+            raise TracediffError(
+                "scrub-folder",
+                f"{source.resolve().name} is a folder of Arrow files: exports in SQLite and in Parquet are scrubbed",
+                fix="nsys export --type parquetdir REPORT.nsys-rep, and scrub that",
+            )
+        export = tables = unpack(source, folder, export="sqlite")
+        if tables.is_dir():
+            export = columnar.to_sqlite(
+                tables, folder / "tables.sqlite", source.name, _wanted(keep_tables, report)
+            )
         inspect(export, source.name)
         plain = folder / "plain.sqlite"
         try:
@@ -117,9 +129,23 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
         if target.suffix == ".xz":
             with plain.open("rb") as file, lzma.open(done, "wb", preset=9 | lzma.PRESET_EXTREME) as packed:
                 shutil.copyfileobj(file, packed, 1 << 20)
+        elif tables.is_dir() and target.suffix != ".sqlite":
+            columnar.from_sqlite(plain, tables, done)
+            _prove_folder(tables, done, report)
         else:
             plain.rename(done)
     return report
+
+
+def _wanted(keep: Iterable[str], report: ScrubReport) -> Callable[[str], bool]:
+    kept = frozenset(keep)
+
+    def wanted(table: str) -> bool:
+        if not (known := known_table(table) or table in kept):
+            report.dropped_tables.append(table)
+        return known
+
+    return wanted
 
 
 @contextmanager
@@ -132,6 +158,8 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
         raise TracediffError(
             "output-exists", f"{target} exists already", fix="-f to overwrite it, or another name"
         )
+    if target.is_dir() and columnar.form_of(target) is None:
+        raise TracediffError("output-exists", f"{target} is a folder of something else", fix="another name")
     if not target.parent.is_dir():
         raise TracediffError(
             "output-folder-missing", f"the folder of {target} does not exist", fix=f"mkdir -p {target.parent}"
@@ -139,6 +167,8 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
     with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as name:
         done = Path(name) / "done"
         yield Path(name), done
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
         done.replace(target)
 
 
@@ -251,6 +281,14 @@ def _copy(source: sqlite3.Connection, path: Path, keep: frozenset[str], report: 
         target.execute("VACUUM")
 
 
+def _changed(table: str) -> TracediffError:
+    return TracediffError(
+        "scrub-changed-rows",
+        f"{table}: the rows written are not the rows read; nothing was put in place",
+        fix="please report it, with the columns of that table and their types",
+    )
+
+
 def _prove(source: sqlite3.Connection, path: Path, report: ScrubReport) -> None:
     """Read the result again and compare it with what was taken from the source."""
     with closing(sqlite3.connect(path)) as target:
@@ -260,15 +298,24 @@ def _prove(source: sqlite3.Connection, path: Path, report: ScrubReport) -> None:
                 digest.add(chunk)
             (asked,) = source.execute(f"SELECT count(*) FROM {identifier(proof.name)}").fetchone()
             if (digest.rows, digest.hex(), asked) != (proof.rows_kept, proof.digest, proof.rows_read):
-                raise TracediffError(
-                    "scrub-changed-rows",
-                    f"{proof.name}: the rows written are not the rows read; nothing was put in place",
-                    fix="please report it, with the CREATE TABLE statement of that table",
-                )
+                raise _changed(proof.name)
             if proof.name not in _REDUCED and proof.rows_kept != proof.rows_read:
                 raise TracediffError(
                     "scrub-changed-rows", f"{proof.name}: {proof.rows_read - proof.rows_kept} rows were lost"
                 )
+
+
+def _prove_folder(source: Path, made: Path, report: ScrubReport) -> None:
+    """Read a folder again and compare it with what was taken from the source."""
+    files = columnar.tables(source)
+    for proof in report.tables:
+        digest = Digest()
+        for chunk in columnar.rows_of(made / f"{proof.name}.parquet", _CHUNK):
+            digest.add(chunk)
+        if (digest.rows, digest.hex(), columnar.row_count(files[proof.name])) != (
+            proof.rows_kept, proof.digest, proof.rows_read,
+        ):  # fmt: skip
+            raise _changed(proof.name)
 
 
 # What is kept of each table

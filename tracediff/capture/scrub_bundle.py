@@ -14,6 +14,7 @@ from tracediff.capture import manifest
 from tracediff.capture.scrub import scrub
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import Run, folder_of, read_manifest
+from tracediff.formats.unpack import stem
 
 _PRIVATE_OF_SIDE = ("command", "client", "launcher")
 
@@ -65,7 +66,7 @@ def _scrub_run(source: Path, part: Path, run: Run, report: BundleReport, keep_kp
     into.mkdir(parents=True)
     names = []
     for name in run.exports:
-        packed = into / f"{Path(name).name.removesuffix('.xz')}.xz"
+        packed = into / f"{stem(Path(name))}.sqlite.xz"
         proof = scrub(folder / Path(name).name, packed)
         report.exports += 1
         report.rows += sum(table.rows_kept for table in proof.tables)

@@ -11,6 +11,7 @@ import click
 
 from tracediff.errors import TracediffError
 from tracediff.formats.recognise import counted
+from tracediff.formats.reports import FORMS
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -65,6 +66,11 @@ gptManagerBenchmark, gptSessionBenchmark.
 @click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
 @click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
 @click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
+@click.option(
+    "--export",
+    type=click.Choice(FORMS),
+    help="What nsys exports its reports to.  [default: parquet, where it can]",
+)
 @click.option(
     "--keep-reports", is_flag=True, help="Keep the .nsys-rep files. They hold the programs' environment."
 )

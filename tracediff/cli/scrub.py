@@ -8,8 +8,6 @@ import click
 
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.scrub_kineto import scrub_trace
-from tracediff.errors import TracediffError
-from tracediff.formats import columnar
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
 
@@ -31,7 +29,8 @@ from tracediff.formats.kineto import is_trace_name
 def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, ...], keep_kpi: bool) -> None:
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
-    IN is a .sqlite or .sqlite.xz export; OUT is packed when its name ends in .xz. Every row of every measured
+    IN is an export (.sqlite, .sqlite.xz, or a folder of Parquet files: OUT is then a folder, or SQLite if it is named
+    so); OUT is packed when its name ends in .xz. Every row of every measured
     table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
     form) are removed. Dropped are the environment, command arguments beyond an allow-list, output of the traced
     programs, names of other processes, strings that no row refers to, and tables that nsys does not write.
@@ -44,12 +43,6 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     if is_bundle(source):
         _bundle(source, target, keep_kpi)
         return
-    if columnar.form_of(source):
-        raise TracediffError(
-            "scrub-folder",
-            f"{source.resolve().name} is a folder of tables: only exports in SQLite are scrubbed",
-            fix="nsys export --type sqlite REPORT.nsys-rep, and scrub that",
-        )
     if is_trace_name(source):
         trace = scrub_trace(source, target, overwrite=overwrite)
         click.echo(

@@ -25,19 +25,25 @@ _WORTH_PROCESSES, _MANY = 2 * LARGE, 32
 _MOST_MEMORY = 2 * 2**30
 _BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
 _PROCESS = 200 * 2**20  # bytes that a worker process takes, whatever it reads
-# An export takes about as many bytes of memory as its file has. Files that are unpacked, converted or made from a report:
-_GROWS = {".xz": 20.0, ".nsys-rep": 20.0, ".gz": 8.0, ".json": 0.5}
+# An export in SQLite takes about as many bytes of memory as its file has. Files that are unpacked, converted or made from
+# a report, and tables in Parquet:
+_GROWS = {".xz": 20.0, ".nsys-rep": 5.0, ".gz": 8.0, ".json": 0.5}
+_GROWS_FOLDER = 2.3
 _CONNECT_S = 30
 
 
 @dataclass(frozen=True)
 class Workers:
-    """An executor, how many tasks it does at once, threads for each, and a check to be made while waiting."""
+    """An executor, how many exports it reads at once, threads for each, and a check to be made while waiting.
+
+    `exports`: reports that may be exported at once or wait, exported, to be read; 0: who reads a report exports it.
+    """
 
     executor: Executor
     at_once: int
     threads: int | None = None
     check: Callable[[], None] = lambda: None
+    exports: int = 0
 
 
 @contextmanager
@@ -54,17 +60,19 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     sizes = sorted((_memory(path) for path in paths), reverse=True)
     # a limit of memory is meant for the whole
     at_once = 1 if reading.memory_limit is not None else min(processors, len(sizes), _fitting(sizes))
+    # where not all are read at once, the next report is exported in the meantime
+    exports = min(at_once + 1, sum(path.suffix == ".nsys-rep" for path in paths))
     if at_once > 1 and (sum(sizes) >= _WORTH_PROCESSES or len(sizes) >= _MANY):
         # imported late: it needs modules that small exports do without
         from tracediff.execution.processes import processes
 
         at_once = min(at_once, max(_room() // _PROCESS, 2))
-        with processes(at_once) as executor:
-            yield Workers(executor, at_once, threads=-(-processors // at_once))
+        with processes(max(at_once, exports)) as executor:
+            yield Workers(executor, at_once, threads=-(-processors // at_once), exports=exports)
     else:
-        executor = ThreadPoolExecutor(max(at_once, 1), thread_name_prefix="tracediff")
+        executor = ThreadPoolExecutor(max(at_once, exports, 1), thread_name_prefix="tracediff")
         try:
-            yield Workers(executor, at_once)
+            yield Workers(executor, at_once, exports=exports)
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
@@ -73,7 +81,8 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
 
 def _memory(path: Path) -> int:
     try:
-        return int(columnar.size(path) * _GROWS.get(path.suffix, 1.0))
+        grows = _GROWS_FOLDER if path.is_dir() else _GROWS.get(path.suffix, 1.0)
+        return int(columnar.size(path) * grows)
     except OSError:
         return 0  # reading it says what is wrong
 

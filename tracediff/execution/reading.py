@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 
 
@@ -22,3 +23,4 @@ class Reading:
     only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone
     skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
     scheduler: str | None = None  # of a Dask cluster whose workers read
+    export: Form = PARQUET_FIRST  # what reports are exported to

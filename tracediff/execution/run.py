@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import importlib
+import shutil
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracediff.errors import TracediffError
 from tracediff.execution.cache import Cache, code_version, key_of, opened
@@ -19,8 +22,9 @@ from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
 from tracediff.formats.inputs import SideFiles
 from tracediff.formats.kineto import is_trace_name
+from tracediff.formats.reports import Form
 from tracediff.formats.scratch import scratch
-from tracediff.formats.unpack import fingerprint
+from tracediff.formats.unpack import fingerprint, unpack
 from tracediff.model import Note
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ class Task:
     reading: Reading
     content: str | None = None
     code: str | None = None
+    exported: Path | None = None  # what a report was exported to
 
 
 def reduce_task(task: Task) -> Reduction:
@@ -51,7 +56,16 @@ def reduce_task(task: Task) -> Reduction:
             raise _no_file(task.path, "there is no such file on it")
         if fingerprint(task.path) != task.content:
             raise _no_file(task.path, "the file of that path has another content on it")
-    return reduce_file(task.path, task.reading)
+    return reduce_file(task.path, task.reading, exported=task.exported)
+
+
+def export_task(path: Path, folder: Path, form: Form) -> Path:
+    """Export a report under a new `folder`; what will read it is imported in the meantime. Raises what `unpack` raises."""
+    threading.Thread(
+        target=importlib.import_module, args=("tracediff.accounting.reduce",), daemon=True
+    ).start()
+    folder.mkdir()
+    return unpack(path, folder, export=form)
 
 
 def _no_file(path: Path, why: str) -> TracediffError:
@@ -62,10 +76,12 @@ def _no_file(path: Path, why: str) -> TracediffError:
     )
 
 
-def reduce_file(path: Path, reading: Reading, sampler: StepSampler | None = None) -> Reduction:
+def reduce_file(
+    path: Path, reading: Reading, sampler: StepSampler | None = None, exported: Path | None = None
+) -> Reduction:
     """One export, in a scratch folder of its own that is gone afterwards.
 
-    `sampler`: which steps are sampled, where it is not for the page.
+    `sampler`: which steps are sampled, where it is not for the page; `exported`: what a report was exported to.
     """
     with scratch() as folder:
         capture = load_capture(
@@ -74,6 +90,8 @@ def reduce_file(path: Path, reading: Reading, sampler: StepSampler | None = None
             memory_limit=reading.memory_limit,
             threads=reading.threads,
             annotations_only=reading.two_profilers,
+            export=reading.export,
+            exported=exported,
         )
         try:
             # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
@@ -160,13 +178,14 @@ class _Job:
     reading: Reading
     key: str | None = None
     outcome: Reduction | TracediffError | None = None
+    exported: Path | None = None  # what a report was exported to, until it is read
 
     def recall(self, cache: Cache) -> None:
         """Take what was kept of it."""
         self.key = key_of(self.part.path, self.reading)
         self.outcome = cache.get(self.key) if self.key is not None else None
 
-    def settle(self, future: Future[Reduction], cache: Cache | None) -> None:
+    def settle(self, future: Future[Any], cache: Cache | None) -> None:
         """Note what came of reading, and keep it. Raises what is no fault of the export alone."""
         try:
             self.outcome = reduction = future.result()
@@ -225,31 +244,54 @@ def _read(
     progress: Callable[[str], None],
     on_started: Callable[[], None],
 ) -> None:
-    """Have every job done by workers; a few wait for those that run."""
-    waiting = iter(jobs)
-    running: dict[Future[Reduction], _Job] = {}
+    """Have every job done by workers. Reports are exported ahead of being read; what was exported is gone afterwards."""
+    ahead = [using.exports > 0 and job.part.path.suffix == ".nsys-rep" for job in jobs]
+    to_export = deque(enumerate(compress(jobs, ahead)))
+    to_read = deque(job for job, first in zip(jobs, ahead, strict=True) if not first)
+    exporting: dict[Future[Any], _Job] = {}
+    reading: dict[Future[Any], _Job] = {}
+    # a few wait for those that run, where all workers read
+    most = using.at_once if to_export else 2 * using.at_once
 
-    def submit() -> None:
-        for job in islice(waiting, 2 * using.at_once - len(running)):
+    def start(among: dict[Future[Any], _Job], job: _Job, what: Callable[..., Any], *given: object) -> None:
+        try:
+            among[using.executor.submit(what, *given)] = job
+        except BrokenExecutor as error:
+            raise worker_died(job.name) from error
+
+    def submit(folder: Path) -> None:
+        while to_read and len(reading) < most:
+            job = to_read.popleft()
+            if job.exported is None:
+                progress(job.name)
+            start(reading, job, reduce_task, _task(job, using))
+        while to_export and len(exporting) + sum(job.exported is not None for job in to_read) < using.exports:
+            number, job = to_export.popleft()
             progress(job.name)
-            try:
-                running[using.executor.submit(reduce_task, _task(job, using))] = job
-            except BrokenExecutor as error:
-                raise worker_died(job.name) from error
+            start(exporting, job, export_task, job.part.path, folder / str(number), job.reading.export)
 
-    submit()
-    on_started()
-    while running:
-        # in turns: polars takes over Ctrl-C in a way that a wait without an end never hears of it
-        done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-        using.check()
-        for future in done:
-            running.pop(future).settle(future, cache)
-        submit()
+    with scratch() as folder:
+        submit(folder)
+        on_started()
+        while exporting or reading:
+            # in turns: polars takes over Ctrl-C in a way that a wait without an end never hears of it
+            done, _ = wait([*exporting, *reading], timeout=0.2, return_when=FIRST_COMPLETED)
+            using.check()
+            for future in done:
+                job = exporting.pop(future, None)
+                if job is not None and future.exception() is None:
+                    job.exported = future.result()
+                    to_read.append(job)
+                else:
+                    job = job or reading.pop(future)
+                    job.settle(future, cache)
+                    if job.exported is not None:
+                        shutil.rmtree(job.exported.parent, ignore_errors=True)
+            submit(folder)
 
 
 def _task(job: _Job, using: Workers) -> Task:
     reading = replace(job.reading, threads=job.reading.threads or using.threads)
     if reading.scheduler is None:
-        return Task(job.part.path, reading)
+        return Task(job.part.path, reading, exported=job.exported)
     return Task(job.part.path.resolve(), reading, fingerprint(job.part.path), code_version())

@@ -174,7 +174,7 @@ def folder_of(bundle: Path, run: Run) -> Path:
 def _finished(bundle: Path, run: Run) -> BundleRun:
     folder = folder_of(bundle, run)
     exports = [folder / Path(name).name for name in run.exports]
-    missing = [path.name for path in exports if not path.is_file()]
+    missing = [path.name for path in exports if not path.exists()]
     if missing:
         raise TracediffError(
             "bundle-incomplete", f"{folder.name}: {missing[0]} is not there", fix="copy the whole bundle"

@@ -12,6 +12,7 @@ from tracediff.formats import columnar, nsys
 from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.recording import Recording, recording
+from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.schema import Schema
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
@@ -59,13 +60,16 @@ def load_capture(
     memory_limit: str | None = None,
     threads: int | None = None,
     annotations_only: bool = False,
+    export: Form = PARQUET_FIRST,
+    exported: Path | None = None,
 ) -> Capture:
     """Load one export (.sqlite, .sqlite.xz, .nsys-rep, a folder of tables, a trace of torch.profiler) into canonical tables.
 
-    `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`.
+    `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`; `export`: what a report
+    becomes, `exported`: what it was made already.
     Raises `TracediffError` (see `schema`, `unpack`).
     """
-    plain = unpack(path, scratch, annotations_only=annotations_only)
+    plain = exported or unpack(path, scratch, annotations_only=annotations_only, export=export)
     db = _database(plain, scratch, memory_limit, threads)
     try:
         schema, notes = nsys.load(db, plain, path.name)
@@ -92,7 +96,7 @@ def load_capture(
         db.close()
         raise
     finally:
-        if plain != path:
+        if plain not in (path, exported):
             remove(plain)
     return capture
 
@@ -122,10 +126,10 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
 
     made = {name for (name,) in capture.db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
-    # A folder of tables does not say what was asked for: calls and kernels come of the CUDA trace only.
+    # A folder of tables that nsys wrote alone does not say what was asked for: calls and kernels come of the CUDA trace only.
     cuda_seen = any(capture.schema.has(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "RUNTIME"))
     cuda_asked = (
-        (bool(capture.schema.relations) and cuda_seen)
+        (cuda_seen and not capture.schema.has("META_DATA_CAPTURE") and bool(capture.schema.relations))
         or "Cuda" in capture.meta.get("CAPTURE_EVENT_TYPE", ())
         or "true" in capture.meta.get("COLLECT_CUDA_TRACE", ())
     )

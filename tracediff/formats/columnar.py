@@ -9,12 +9,15 @@ REPORT_arwdir. Parquet is read where it lies; Arrow becomes Parquet in a scratch
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from tracediff.errors import TracediffError
-from tracediff.formats.database import identifier, quoted
+from tracediff.formats.database import connect, identifier, quoted
 from tracediff.formats.schema import MARKS, METADATA, READ, Schema, version_of
 
 PARQUET, ARROW = "parquetdir", "arrowdir"
@@ -161,10 +164,76 @@ def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:
     return Schema(found, _version(db, relations), relations=relations)
 
 
+def to_sqlite(folder: Path, path: Path, name: str, wanted: Callable[[str], bool]) -> Path:
+    """Write the `wanted` tables of a folder of Parquet files into a new SQLite file, their rows in order, with signed numbers.
+
+    Raises `TracediffError`: empty-file, not-parquet, truncated.
+    """
+    with closing(_in_order()) as db:
+        db.execute(f"ATTACH {quoted(str(path))} AS made (TYPE sqlite)")
+        try:
+            for table, file in tables(folder).items():
+                if wanted(table):
+                    db.execute(f"CREATE TABLE made.{identifier(table)} AS FROM {_columns(db, file, name)[1]}")
+        except duckdb.Error as error:
+            raise damaged(name, (str(error).splitlines() or [""])[0]) from error
+    return path
+
+
+def from_sqlite(path: Path, like: Path, folder: Path) -> None:
+    """Write the tables of a SQLite file into a new folder of Parquet files, with the types of the tables of `like`."""
+    folder.mkdir()
+    with closing(_in_order()) as db:
+        db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
+        for table, file in tables(like).items():
+            if db.execute(
+                "SELECT 1 FROM duckdb_tables() WHERE database_name = 'source' AND table_name = ?", [table]
+            ).fetchone():
+                kinds = db.execute(f"DESCRIBE FROM {_rows_of(file)}").fetchall()
+                parts = [
+                    f"{_typed(identifier(column), kind)} AS {identifier(column)}"
+                    for column, kind, *_ in kinds
+                ]
+                rows = f"SELECT {', '.join(parts)} FROM source.{identifier(table)}"
+                db.execute(f"COPY ({rows}) TO {quoted(str(folder / file.name))} (FORMAT parquet)")
+
+
+def rows_of(path: Path, chunk: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a table's Parquet file in order, `chunk` of them at a time, as an export to SQLite would hold them."""
+    with closing(_in_order()) as db:
+        found = db.execute(f"FROM {_columns(db, path, path.parent.name)[1]}")
+        while rows := found.fetchmany(chunk):
+            yield rows
+
+
+def _in_order() -> duckdb.DuckDBPyConnection:
+    """A database that keeps the order of rows."""
+    db = connect(threads=1)
+    db.execute("SET preserve_insertion_order = true")
+    return db
+
+
+def rewrite(folder: Path, queries: dict[str, str]) -> None:
+    """Replace tables of a folder of Parquet files that are there by what a query makes of their `rows`, in the same order."""
+    with closing(duckdb.connect()) as db:
+        for table, path in tables(folder).items():
+            if table in queries:
+                part = path.with_name(f".{path.name}.part")
+                db.execute(f"CREATE OR REPLACE VIEW rows AS FROM {_rows_of(path)}")
+                db.execute(f"COPY ({queries[table]}) TO {quoted(str(part))} (FORMAT parquet)")
+                part.replace(path)
+
+
+def check_texts(db: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Raise duckdb.Error where names of StringIds cannot be read, as those that are not UTF-8."""
+    if path := tables(folder).get("StringIds"):
+        db.execute(f"SELECT sum(strlen(value)) FROM {_rows_of(path)}")
+
+
 def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[frozenset[str], str]:
     """The columns of a table, and what it is in SQL: with signed numbers only."""
     _check_ends(path, name)
-    file = f"read_parquet({quoted(str(path))}, hive_partitioning = false)"
+    file = _rows_of(path)
     try:
         described = db.execute(f"DESCRIBE FROM {file}").fetchall()
     except duckdb.Error as error:
@@ -175,6 +244,17 @@ def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[froz
         for column, kind in columns.items()
     ]
     return frozenset(columns), f"(SELECT {', '.join(parts)} FROM {file})"
+
+
+def _rows_of(path: Path) -> str:
+    return f"read_parquet({quoted(str(path))}, hive_partitioning = false)"
+
+
+def _typed(column: str, kind: str) -> str:
+    """A column of SQLite as another type; what `_signed` made of an unsigned number is one again."""
+    if kind != "UBIGINT":
+        return f"{column}::{kind}"
+    return f"CASE WHEN {column} >= 0 THEN {column}::UBIGINT ELSE ({column}::HUGEINT + 18446744073709551616)::UBIGINT END"
 
 
 def _signed(column: str) -> str:

@@ -150,7 +150,9 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
     db = connect(spill=scratch / "spill")
     try:
         schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES)
-        rows = _rows_of_folder(path) if path.is_dir() else _rows_of_file(plain, schema)
+        # of a folder of Arrow files only what is read was unpacked
+        folder = path if path.is_dir() else plain
+        rows = _rows_of_folder(folder) if folder.is_dir() else _rows_of_file(plain, schema)
         yield Seen(db, schema, rows, is_trace_name(path))
     finally:
         db.close()

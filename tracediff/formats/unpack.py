@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-import os
 import shutil
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, kineto
-from tracediff.formats.recognise import HEAD, NSYS_REPORT, SQLITE
+from tracediff.formats.recognise import SQLITE
+from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
 from tracediff.formats.schema import damaged, locked
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
@@ -41,12 +40,14 @@ def stem(path: Path) -> str:
     return name
 
 
-def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path:
+def unpack(
+    path: Path, scratch: Path, *, annotations_only: bool = False, export: Form = PARQUET_FIRST
+) -> Path:
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
-    `annotations_only`: see `kineto.convert`.
+    `annotations_only`: see `kineto.convert`; `export`: what a report becomes.
     Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, disk-full, locked, truncated, and those of
-    `export_sqlite`, `kineto.convert` and `columnar.prepare`.
+    `export_report`, `kineto.convert` and `columnar.prepare`.
     """
     copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     plain = copy.with_suffix(".sqlite")
@@ -56,7 +57,7 @@ def unpack(path: Path, scratch: Path, *, annotations_only: bool = False) -> Path
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)
-        return export_sqlite(path, plain)
+        return export_report(path, scratch, copy.name, export)
     if kineto.is_trace_name(path):
         return kineto.convert(path, plain, annotations_only=annotations_only)
     if path.suffix == ".xz":
@@ -156,91 +157,3 @@ def _end_wal(copy: Path) -> None:
     if _is_wal(copy):
         with closing(sqlite3.connect(copy)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
-
-
-# Reports of Nsight Systems: exported by the user's own nsys.
-
-# Formats by their first bytes, as their specifications and file(1) have them.
-_BEGINS = (
-    (SQLITE, "a SQLite file"), (b"\x89PNG\r\n\x1a\n", "a PNG picture"), (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"), (b"%PDF-", "a PDF document"), (b"PK\x03\x04", "a ZIP archive"), (b"\x1f\x8b", "a gzip file"),
-    (b"\xfd7zXZ\0", "an xz file"), (b"\x28\xb5\x2f\xfd", "a zstd file"), (b"\x7fELF", "a program or library (ELF)"),
-    (b"PAR1", "a Parquet file"), (b"ARROW1", "an Arrow file"), (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"NVR\0", "a report of Nsight Compute"),
-)  # fmt: skip
-_TEXT = frozenset({*range(0x20, 0x7F), *b"\t\n\r\f\x1b", *range(0x80, 0x100)})
-_INSTALL = "install Nsight Systems and put nsys on PATH, or set NSYS to it; or give a .sqlite export"
-
-
-def refuse_no_report(path: Path) -> None:
-    """Raise `TracediffError` (empty-file, not-a-report) where a file is surely no report of Nsight Systems.
-
-    What is neither known nor text is left to nsys: what it will write one day is not known here.
-    """
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-    if head.startswith(NSYS_REPORT):
-        return
-    if not head:
-        raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or record it again")
-    text = "text" if _TEXT.issuperset(head) else None
-    what = next((title for magic, title in _BEGINS if head.startswith(magic)), text)
-    if what is not None:
-        fix = f"rename it to {path.stem}.sqlite" if what == "a SQLite file" else "give the report itself"
-        raise TracediffError(
-            "not-a-report",
-            f"{path.name} is {what}, and no report of Nsight Systems whatever its name says",
-            fix=fix,
-        )
-
-
-def find_nsys() -> Path | None:
-    """The nsys of $NSYS, else of PATH, else the newest under /opt/nvidia. None where there is none."""
-    named = os.environ.get("NSYS")
-    if named:
-        return Path(named) if os.access(named, os.X_OK) else None
-    on_path = shutil.which("nsys")
-    if on_path:
-        return Path(on_path)
-    installed = Path("/opt/nvidia")
-    found = sorted(installed.glob("nsight-systems*/**/bin/nsys")) if installed.is_dir() else []
-    return found[-1] if found else None
-
-
-def export_sqlite(report: Path, out: Path, *, timeout_s: float = 1800) -> Path:
-    """Export a .nsys-rep to SQLite at `out`, with NVTX payloads as JSON (bytes of NCCL's calls) where this nsys writes them.
-
-    Raises `TracediffError`: nsys-missing, nsys-export-failed.
-    """
-    nsys = find_nsys()
-    if nsys is None:
-        raise TracediffError("nsys-missing", f"{report.name} needs nsys to be exported", fix=_INSTALL)
-    payloads = ["--include-json=true"] if _writes_json(nsys) else []
-    options = ["--type", "sqlite", "--force-overwrite", "true", *payloads, "-o", str(out)]
-    try:
-        done = _run(nsys, ["export", *options, str(report)], timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TracediffError("nsys-export-failed", f"nsys export of {report.name} failed: {error}") from error
-    if done.returncode != 0 or not out.is_file():
-        tail = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
-        raise TracediffError(
-            "nsys-export-failed",
-            f"nsys export of {report.name} failed: {tail[0]}",
-            fix="export it with the nsys version that recorded it (an older nsys cannot read newer reports)",
-        )
-    return out
-
-
-def _writes_json(nsys: Path) -> bool:
-    """Whether its help names the option; an nsys of 2023 has none and refuses it."""
-    try:
-        done = _run(nsys, ["export", "--help"], 60)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return "--include-json" in done.stdout + done.stderr
-
-
-def _run(nsys: Path, words: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(nsys), *words], capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
-    )

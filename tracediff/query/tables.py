@@ -169,7 +169,11 @@ def _fill_side(
             numbers = {"capture": number, "run": run_number, "first_rank": first_rank}
             with scratch() as folder:
                 capture = load_capture(
-                    path, folder, memory_limit=reading.memory_limit, threads=reading.threads
+                    path,
+                    folder,
+                    memory_limit=reading.memory_limit,
+                    threads=reading.threads,
+                    export=reading.export,
                 )
                 try:
                     capture.db.execute(f"ATTACH {quoted(str(database))} AS out")

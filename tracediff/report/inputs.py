@@ -21,8 +21,8 @@ from tracediff.formats.bundle import read_bundle
 from tracediff.formats.contents import Seen, looked_into
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
+from tracediff.formats.reports import find_nsys, refuse_no_report
 from tracediff.formats.scratch import scratch
-from tracediff.formats.unpack import find_nsys, refuse_no_report
 from tracediff.kernels.categories import category
 from tracediff.model import Tool
 from tracediff.model.contents import Answer, Contents, Input, Inputs, Problem, Steps, Trace
