@@ -35,7 +35,7 @@ def short(name: str) -> str:
     """Shorten a C++ signature to its name and the telling template arguments; others stay as they are."""
     if "::" not in name and not name.startswith("void "):
         plain = _strip_arguments(name)
-        return plain if len(plain) >= _LEAST else name
+        return plain if len(plain) >= _LEAST and _IDENTIFIER.fullmatch(plain) else name
     text = _strip_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
     head, angle, rest = text.partition("<")
     base = head.rsplit("::", 1)[-1].strip()

@@ -78,7 +78,7 @@ def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
     if not capture.count("step"):
         raise TracediffError(
             "no-steps",
-            f"{capture.name}: no NVTX range matches --step-regex {source.pattern!r}",
+            f"{capture.name}: no {capture.recording.range} matches --step-regex {source.pattern!r}",
             fix=_seen(capture),
         )
     if steps > 1:
@@ -198,7 +198,7 @@ def _quoted(pattern: str) -> str:
 
 def _too_few(capture: Capture, work: _Work) -> TracediffError:
     part = f" and holds {work.inside / work.ops:.0%} of the GPU work" if work.ops else ""
-    fix = "capture more iterations, for example TLLM_PROFILE_START_STOP=100-150"
+    fix = capture.recording.more
     if work.ops:
         fix += "; or --step-regex names another range, --whole-capture counts each capture as one step"
     return TracediffError(
@@ -219,8 +219,8 @@ def _nothing(capture: Capture, looked_at: Sequence[Family], inference: Inference
     parts.append(r"--step-regex names the range of a step (for example 'step (\d+)')")
     if not looked_at:
         parts[-1] = (
-            "label the steps and record them with -t nvtx: TensorRT-LLM labels them by itself, for other programs"
-            + (r" --step-regex names the range (for example 'step (\d+)')")
+            capture.recording.labels
+            + r"; --step-regex names a range of another name (for example 'step (\d+)')"
         )
     if capture.count("op_sort"):
         parts.append("--whole-capture counts each capture as one step")
@@ -252,5 +252,5 @@ def _seen(capture: Capture) -> str:
     """What the ranges of the capture are called."""
     names = [ascii(name) for (name,) in capture.db.execute(sql("trace/range_names")).fetchall()]
     if not names:
-        return "the capture has no NVTX ranges: record it with -t nvtx"
+        return f"the capture has no {capture.recording.range}: {capture.recording.ranges}"
     return f"match a part of a range's name; among them, N for a number: {', '.join(names)}"
