@@ -139,6 +139,26 @@ def fused(phase: str, own: float, gemm: float, silu: float, launches: float, lev
     return finding("kernel_fused", own, phase, where=where, level="exact", parts=parts, share=0.01)
 
 
+def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
+    facts = m.FindingFacts(match="name", baseline_mean_ns=4_060.0, candidate_mean_ns=33_830.0)
+    one = finding("kernel_time", 186.0, where={"kernel": "copy_kernel"}, facts=facts)
+    evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
+    assert title(msgspec.structs.replace(one, evidence=evidence)) == (
+        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per step"
+    )
+    assert named(one) == "slower copy kernels"
+
+
+def test_copies_are_written_without_brackets_wherever_they_stand() -> None:
+    where = {"kernel": "2 x [memcpy DtoH] + [memset] -> [memcpy HtoD]"}
+    one = finding("memcpy", 3.0, where=where, facts=m.FindingFacts(match="sequence"))
+    evidence = msgspec.structs.replace(one.evidence, count_baseline=8.0, count_candidate=4.0)
+    assert title(msgspec.structs.replace(one, evidence=evidence)) == (
+        "2 x memcpy DtoH + memset -> memcpy HtoD: 8 -> 4 per step"
+    )
+    assert spoken("2 x [memcpy DtoH] + [memset]") == "memcpy DtoH and memset"
+
+
 def test_a_cause_of_a_sliver_of_the_change_is_not_named_for_it() -> None:
     """-216 us of -36 ms are 0.6 %: nothing that anybody asked for."""
     fusion = finding(
@@ -470,7 +490,7 @@ def test_titles() -> None:
     copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
     assert named(copy) == "memcpy HtoD"
     many = finding(
-        "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="name")
+        "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="sequence")
     )
     assert title(many).startswith("kernel replaced: a + b + c + 2 more -> f")
     generated = {

@@ -21,6 +21,7 @@ _MATCHED = {
     ("kernel_added", "added"): "new kernel {kernel}: {after} per step",
     ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per step",
     ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
+    ("kernel_time", "name"): "{kernel} in another launch shape: {times}, {numbers}",
 }
 _IN_SENTENCES = {
     "kernel_fused": "fused {kernels}",
@@ -75,7 +76,7 @@ def named(finding: Finding) -> str:
         else f"kernels ({kernel})"
         if " " in kernel
         else f"{kernel} kernels",
-        change="replaced" if facts.match not in ("", "exact") else slower,
+        change="replaced" if facts.match not in ("", "exact", "name") else slower,
         new="a new " if finding.evidence.count_baseline == 0 else "",
     )
 
