@@ -1,33 +1,42 @@
-"""Steps of a capture without step labels, from the launches that repeat on the launching thread."""
+"""Steps of a capture without step labels: what the host waits for, again and again."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
+from tracediff.kernels.names import normalise
 from tracediff.model import Note
-from tracediff.trace.workloads import IRREGULAR
-
-# The repeating part of a launch sequence, where nothing labels it.
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from tracediff.trace.choice import WINDOW, Choice, choose, measure
+from tracediff.trace.levels import EVENTS, RESULT, Found, Launched, same
+from tracediff.trace.segments import Flags, Ints, repeats
 
 INFERRED = "inferred"  # how steps were found; a confidence follows
-MIN_REPETITIONS = 4  # equal to the modal one
-MIN_CONFIDENCE = 0.7
-MIN_COVERAGE = 0.5  # share of all ops that lie in repetitions: a corner of a capture is no step loop
-_WAITED = 0.9  # share of the modal repetitions in which the host waits, for the mark to be a step's
-_TOLERANCE = 0.1  # ops more or fewer than in the modal repetition, relative to it: still a regular step
+PHASE = "step"  # of all inferred steps: what kinds of work they hold is told by their ops
+_MISSING = 0.02  # share of a process's ops without a recorded launch, beyond which cuts are doubted
+_LISTED = 6  # levels that a refusal can name
 
-# An odd base has an inverse modulo 2**64: the hash of a slice does not depend on where in the sequence it is.
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 2**64)
+# Kernels that run once in a step, by normalised name. A router's top-k runs in every layer.
+_ANCHORS = {
+    "sampling": re.compile(r"(?i)argmax|sampl|multinomial|gumbel"),
+    "optimiser": re.compile(
+        r"(?i)adam|sgd|optimi[sz]er|lamb(?!da)|adagrad|rmsprop|adafactor|multi_tensor_apply|amp_update_scale"
+    ),
+    "ranking": re.compile(r"(?i)^(?!.*(?:moe|expert|rout)).*top_?[kp]"),
+    "embedding": re.compile(r"(?i)^(?!.*backward).*(?:embedding|indexselect|vectorized_gather|vocab|lookup)"),
+}
+# What parts of a step are called: layers, modules, operators of a library.
+_PARTS = (
+    r"(?i)\b(?:layers?|blocks?|attn|attention|mlp|moe|experts?)\b|layer_?norm|FSDP::|nn\.Module|^aten::|^h\.\d"
+    r"|transformerblock|decoderlayer|encoderlayer"
+)
 
 
 @dataclass(frozen=True)
@@ -35,324 +44,254 @@ class Level:
     """One way to cut the launches of a process into segments, all of which something begins."""
 
     event: str  # result: the host waits for a copy to it; copy; sync; graph: a graph launch; launch
-    producer: str  # kernel (or graph) whose result is copied or waited for, or the launch itself; "" any
+    producer: str  # kernel whose result is copied or waited for, or the launch itself; "" any
     segments: int
-    launches: int  # of the median segment
+    launches: int  # of the median segment, 0 unknown
     confidence: float  # 0 to 1
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What inference found. The processes of one capture are cut by themselves; the least sure one is told."""
+    """What inference found. The processes of one capture are cut by one rule; the least sure one is told."""
 
     source: str | None  # as `step_source` of a result; None where it refuses
     event: str  # of the level that was chosen, see Level; "" where it refuses
     confidence: float
-    refusal: str  # why it refuses, a code; "" where it does not
-    levels: tuple[Level, ...]  # the best first
+    # why it refuses, "" where it does not: no-launches; nothing-repeats; few: too few repetitions; one-kernel;
+    # launches-missing: over 2 % of the ops have no recorded launch; layers: segments are ranges that are named like layers; parts: segments follow one another in a cycle and
+    # nothing larger repeats; unsure: under a confidence of 0.6
+    refusal: str
+    levels: tuple[Level, ...]  # of the process with the most ops, the surest first
 
 
 @dataclass(frozen=True)
-class Launched:
-    """The launches of one thread in order, arrays of one length."""
-
-    content: Words  # equal for launches of the same names
-    ops: Ints  # ops of the launch: one, or the nodes of a graph
-    graph: npt.NDArray[np.bool_]
-    reads_back: npt.NDArray[np.bool_]  # copies from device to host
-    waits: Ints  # synchronising calls of the thread before the launch
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """Where the repetitions begin, and how alike they are."""
-
-    start: Ints  # index of the first launch of each; the last one is open
-    regular: npt.NDArray[np.bool_]  # of each: the ops of the modal one, within 10 %; true for the open one
-    confidence: float  # share of the ops of all repetitions that lie in those equal to the modal one
-    equal: int  # repetitions equal to the modal one
-    launches: int  # in the modal repetition
-    ops: int  # in the modal repetition
-    graph: bool  # the modal repetition launches a CUDA graph
-
-
-def find_repetition(launched: Launched) -> Repetition | None:
-    """Find the repetition that is a step.
-
-    None where fewer than 4 repetitions are equal, or they hold less than 0.7 of the ops. O(n log n) for n
-    launches.
-    """
-    if len(launched.content) <= MIN_REPETITIONS:
-        return None
-    slices = _Slices(launched)
-    events = _events(launched)
-    begin, end, mark = _between_marks(slices.token, launched.graph, events)
-    if not len(begin):
-        return None
-    modal = _modal(slices, begin, end, mark)
-    good = (
-        (modal.count >= MIN_REPETITIONS)
-        & (modal.confidence >= MIN_CONFIDENCE)
-        & (modal.covered >= MIN_COVERAGE * slices.ops_before[-1])
-    )
-    waits = [_waits(event, begin, end, mark, modal) for event in events]
-    seen = next((number for number, one in enumerate(waits) if (good & (one.usual >= _WAITED)).any()), None)
-    if seen is None:
-        # a repetition without a wait, in a loop with waits, is a part of a step
-        chosen = np.flatnonzero(good & ~np.any([one.ever for one in waits], axis=0))
-        if not len(chosen):
-            return None
-        chosen = chosen[modal.ops[chosen] == modal.ops[chosen].max()]
-    else:
-        chosen = np.flatnonzero(good & (waits[seen].usual >= _WAITED))
-        chosen = chosen[modal.ops[chosen] == modal.ops[chosen].min()]
-    event = events[seen or 0]
-    # of the marks of the same repetition: the one with the most equal ones, then a graph launch, then the one
-    # soonest after a wait, then the earliest
-    first = begin[modal.first[chosen]]
-    since = first - np.searchsorted(event, event[first], side="left")
-    best = chosen[np.lexsort((first, since, ~launched.graph[first], -modal.confidence[chosen]))[0]]
-    mine = np.flatnonzero(mark == modal.mark[best])
-    start = np.append(begin[mine], end[mine[-1]])
-    return _measured(slices, start if seen is None else _after_wait(start, event), launched.graph)
-
-
-def _events(launched: Launched) -> tuple[Ints, Ints, Ints]:
-    """Running counts of what may end a step, the surest kind first.
-
-    Synchronising calls that wait for a copy to the host; copies to the host (another thread may wait for
-    them); any synchronising call (a layer may hold one, and a kernel may write to the host's memory).
-    """
-    copies: Ints = np.cumsum(launched.reads_back) - launched.reads_back
-    after_wait = np.flatnonzero(np.diff(launched.waits)) + 1
-    for_result = after_wait[np.diff(copies[after_wait], prepend=0) > 0]
-    results = np.zeros(len(copies), np.int64)
-    results[for_result] = 1
-    return np.cumsum(results), copies, launched.waits
-
-
-class _Slices:
-    """Hashes and op counts of any slice of the sequence, in constant time each."""
-
-    def __init__(self, launched: Launched) -> None:
-        _, self.first, token = np.unique(launched.content, return_index=True, return_inverse=True)
-        self.token: Ints = token.reshape(-1).astype(np.int64)
-        self.ops_of_token: Ints = launched.ops[self.first]
-        count = len(self.token)
-        powers = np.full(count, _BASE, np.uint64)
-        inverses = np.full(count + 1, _INVERSE, np.uint64)
-        powers[0] = inverses[0] = 1
-        terms = _mixed(self.token.astype(np.uint64)) * np.multiply.accumulate(powers)
-        self._inverse = np.multiply.accumulate(inverses)
-        self._prefix = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
-        self.ops_before: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(launched.ops)])
-
-    def hashes(self, begin: Ints, end: Ints) -> Words:
-        return np.asarray((self._prefix[end] - self._prefix[begin]) * self._inverse[begin], np.uint64)
-
-    def ops(self, begin: Ints, end: Ints) -> Ints:
-        return self.ops_before[end] - self.ops_before[begin]
-
-
-def _mixed(values: Words) -> Words:
-    """Spread small numbers over 64 bits (splitmix64)."""
-    x = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _between_marks(
-    token: Ints, graph: npt.NDArray[np.bool_], events: tuple[Ints, ...]
-) -> tuple[Ints, Ints, Ints]:
-    """The segments from every mark to the next one of its kind, sorted by kind and place: begin, end, mark.
-
-    Marks are all launches of a content; all graph launches (a program may hold a graph for each batch size);
-    the first launch after every event of a kind, given as running counts.
-    """
-    position = np.argsort(token, kind="stable").astype(np.int64)
-    mark = token[position]
-    often = np.bincount(token)[mark] > MIN_REPETITIONS
-    kinds = [np.flatnonzero(graph), *(np.flatnonzero(np.diff(event)) + 1 for event in events)]
-    position = np.concatenate([position[often], *kinds])
-    more = [np.full(len(kind), int(token.max()) + 1 + number, np.int64) for number, kind in enumerate(kinds)]
-    mark = np.concatenate([mark[often], *more])
-    same = mark[1:] == mark[:-1]
-    return position[:-1][same], position[1:][same], mark[:-1][same]
-
-
-@dataclass(frozen=True)
-class _Modal:
-    """The most frequent segment of each mark, arrays of one length."""
-
-    mark: Ints
-    first: Ints  # the segment: index of its first occurrence
-    count: Ints
-    ops: Ints
-    covered: Ints  # ops of all segments of the mark
-    confidence: npt.NDArray[np.float64]
-    kind: Ints  # of every segment: its distinct segment
-    chosen: Ints  # of every mark: its distinct segment
-
-
-def _modal(slices: _Slices, begin: Ints, end: Ints, mark: Ints) -> _Modal:
-    alike = slices.hashes(begin, end) ^ _mixed(mark.astype(np.uint64) + np.uint64(1 << 32))
-    _, first, kind, count = np.unique(alike, return_index=True, return_inverse=True, return_counts=True)
-    ops = slices.ops(begin, end)
-    order = np.lexsort((first, ops[first], count, mark[first]))
-    last = np.flatnonzero(np.append(np.diff(mark[first][order]) != 0, True))
-    chosen = order[last]
-    marks = mark[first[chosen]]
-    covered = np.bincount(mark, weights=ops)[marks].astype(np.int64)
-    return _Modal(
-        marks, first[chosen], count[chosen], ops[first[chosen]], covered,
-        count[chosen] * ops[first[chosen]] / np.maximum(covered, 1), kind.reshape(-1), chosen,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Waits:
-    """Of each mark: how its segments hold events of one kind."""
-
-    usual: npt.NDArray[np.float64]  # share of the modal segments with an event
-    ever: npt.NDArray[np.bool_]  # any segment has one
-
-
-def _waits(event: Ints, begin: Ints, end: Ints, mark: Ints, modal: _Modal) -> _Waits:
-    """`event`: events before each launch."""
-    grows = (event[end] > event[begin]).astype(np.float64)
-    usual = np.bincount(modal.kind, weights=grows)[modal.chosen] / modal.count
-    return _Waits(usual, np.bincount(mark, weights=grows)[modal.mark] > 0)
-
-
-def _after_wait(marks: Ints, event: Ints) -> Ints:
-    """Move every mark back to the first launch after the wait before it, by the usual distance at most."""
-    since = marks - np.searchsorted(event, event[marks], side="left")
-    values, counts = np.unique(since, return_counts=True)
-    usual = values[np.argmax(counts)]
-    start = marks - np.minimum(since, usual)
-    start[1:] = np.maximum(start[1:], marks[:-1] + 1)
-    return np.asarray(start, np.int64)
-
-
-def _measured(slices: _Slices, start: Ints, graph: npt.NDArray[np.bool_]) -> Repetition | None:
-    begin, end = start[:-1], start[1:]
-    modal = _modal(slices, begin, end, np.zeros(len(begin), np.int64))
-    confidence, count = float(modal.confidence[0]), int(modal.count[0])
-    if confidence < MIN_CONFIDENCE or count < MIN_REPETITIONS:
-        return None
-    low, high = int(begin[modal.first[0]]), int(end[modal.first[0]])
-    before = start[:1] - (high - low)
-    if before[0] >= 0 and slices.hashes(before, start[:1])[0] == slices.hashes(begin, end)[modal.first[0]]:
-        # a capture that begins with a step has no wait, or no other mark, before it
-        return _measured(slices, np.concatenate([before, start]), graph)
-    return Repetition(
-        start=start,
-        regular=np.append(_regular(slices, start, low, high), True),
-        confidence=confidence,
-        equal=count,
-        launches=high - low,
-        ops=int(modal.ops[0]),
-        graph=bool(graph[low:high].any()),
-    )
-
-
-def _regular(slices: _Slices, start: Ints, low: int, high: int) -> npt.NDArray[np.bool_]:
-    """Of each closed repetition: whether its ops are those of launches [low, high), within the tolerance."""
-    kinds = len(slices.ops_of_token)
-    usual = np.bincount(slices.token[low:high], minlength=kinds)
-    token = slices.token[start[0] : start[-1]]
-    repetition = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
-    pairs, counts = np.unique(repetition * kinds + token, return_counts=True)
-    which = pairs % kinds
-    # |found - usual| summed over the contents that are there, and usual over those that are not
-    excess = (np.abs(counts - usual[which]) - usual[which]) * slices.ops_of_token[which]
-    size = int((usual * slices.ops_of_token).sum())
-    off = size + np.bincount(pairs // kinds, weights=excess, minlength=len(start) - 1)
-    return np.asarray(off <= _TOLERANCE * size, np.bool_)
-
-
-# Phase of the steps with the ops of the modal repetition. Others (a context, an evaluation) are IRREGULAR.
-REGULAR = "step"
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The repetition of one process."""
-
+class _Process:
     pid: int
-    tid: int
-    start_ns: Ints  # of the launching call that begins each repetition
-    repetition: Repetition
+    tid: int  # the thread that launches most ops
+    launched: Launched
+    missing: float  # share of its ops whose launch was not recorded
+    parts: list[Ints]  # first launches in ranges that are named like layers, by family
 
 
 def infer_steps(capture: Capture) -> Inference:
     """Fill the tables `step` and `step_text`, where steps are found; say how, or why not.
 
-    Adds the warning steps-inferred. Each process with GPU work is looked at by itself; the confidence is the
-    lowest of them.
+    Adds the warning steps-inferred where steps are found. All processes are cut by the rule that fits the one
+    with the most ops; where it does not fit, a process has no steps.
     """
-    launches = capture.db.execute(sql("trace/step_launch")).fetchnumpy()
-    pids = np.asarray(launches["pid"], np.int64)
-    edges = [0, *(np.flatnonzero(np.diff(pids)) + 1).tolist(), len(pids)]
+    processes, names = _processes(capture)
+    if not processes:
+        return Inference(None, "", 0.0, "no-launches", ())
+    processes.sort(key=lambda one: -int(one.launched.ops.sum()))
+    main = processes[0]
+    choice = _choose(main)
+    if choice.level is None:
+        every = _choose(main, all_events=True)
+        return Inference(None, "", 0.0, choice.refusal, _levels(every, names))
+    found = [(main, choice.level)]
+    for process in processes[1:]:
+        level = measure(process.launched, choice.level.mark)
+        if level is None or not level.sure:
+            level = _choose(process).level
+        if level is not None and level.mark.event == choice.level.mark.event:
+            found.append((process, level))
+    _fill(capture, found)
+    capture.warnings.append(_note(capture, found, names))
+    confidence = min(level.confidence for _, level in found)
+    return Inference(
+        f"{INFERRED} (confidence {confidence:.2f})", choice.level.mark.event, confidence, "",
+        _levels(choice, names),
+    )  # fmt: skip
+
+
+def _choose(process: _Process, *, all_events: bool = False) -> Choice:
+    """The step of a process; of a long one from the middle of it, then held against all of it."""
+    launched = process.launched
+    if process.missing > _MISSING:
+        found = choose(launched.window(0, WINDOW), process.parts, all_events=True)
+        return Choice(None, "launches-missing", found.found, found.results)
+    count = len(launched.token)
+    low = max((count - WINDOW) // 2, 0)
+    parts = [one[(one >= low) & (one < low + WINDOW)] - low for one in process.parts]
+    choice = choose(launched.window(low, low + WINDOW), parts, all_events=all_events)
+    if choice.level is None or count <= WINDOW:
+        return choice
+    level = measure(launched, choice.level.mark)
+    if level is None or not level.sure:
+        return Choice(None, "unsure", choice.found, choice.results)
+    return Choice(level, "", choice.found, choice.results)
+
+
+# --- reading
+
+
+def _processes(capture: Capture) -> tuple[list[_Process], list[str]]:
+    """What each process launched, and the name of every token."""
+    db = capture.db
+    keys, tokens, names, reads_back = _tokens(capture)
+    db.register("op_token", {"key": keys, "token": tokens, "reads_back": reads_back})
+    try:
+        db.execute(sql("trace/step_launch"))
+        rows = {
+            name: np.asarray(values)
+            for name, values in db.execute(sql("trace/step_launches")).fetchnumpy().items()
+        }
+        graphs = db.execute(sql("trace/step_graph")).fetchnumpy()
+        waits = db.execute(sql("trace/step_sync")).fetchnumpy()
+        all_ops = dict(db.execute(sql("trace/step_ops")).fetchall())
+    finally:
+        db.unregister("op_token")
+        db.execute("DROP TABLE IF EXISTS launched")
+    parts = run_sql(db, "trace/step_layer", pattern=_PARTS).fetchnumpy()
+    token, inside = _dense(rows, graphs, names)
+    anchors = {
+        kind: [
+            _times(number, inside, len(names)) for number, name in enumerate(names) if pattern.search(name)
+        ]
+        for kind, pattern in _ANCHORS.items()
+    }
+    repeated = np.zeros(len(names) + len(inside), np.bool_)
+    for number, nodes in inside.items():
+        repeated[number] = repeats(nodes[np.append(True, nodes[1:] != nodes[:-1])])
+    edges = [0, *(np.flatnonzero(np.diff(rows["pid"])) + 1).tolist(), len(token)]
     found = []
     for low, high in pairwise(edges):
         if high > low:
-            part = {name: np.asarray(values[low:high]) for name, values in launches.items()}
-            one = _of_process(capture, part)
-            if one is not None:
-                found.append(one)
-    if not found:
-        return Inference(None, "", 0.0, "nothing-repeats", ())
-    _fill(capture, found)
-    capture.warnings.append(_note(capture, found))
-    confidence = min(one.repetition.confidence for one in found)
-    return Inference(f"{INFERRED} (confidence {confidence:.2f})", "launch", confidence, "", ())
+            part = {name: values[low:high] for name, values in rows.items()}
+            found.append(_process(part, token[low:high], waits, parts, anchors, repeated, all_ops))
+    return found, [*names, *([""] * len(inside))]
 
 
-def _of_process(capture: Capture, part: dict[str, np.ndarray]) -> _Found | None:
-    start = part["start_ns"].astype(np.int64)
-    tid = int(part["tid"][0])
-    waits = np.asarray(capture.db.execute(sql("trace/step_sync"), [tid]).fetchnumpy()["start_ns"], np.int64)
-    repetition = find_repetition(
-        Launched(
-            content=part["content"].astype(np.uint64),
-            ops=part["ops"].astype(np.int64),
-            graph=part["graph"].astype(np.bool_),
-            reads_back=part["reads_back"].astype(np.bool_),
-            waits=np.searchsorted(waits, start, side="left").astype(np.int64),
-        )
-    )
-    if repetition is None:
-        return None
-    return _Found(int(part["pid"][0]), tid, start[repetition.start], repetition)
+def _tokens(capture: Capture) -> tuple[npt.NDArray[Any], npt.NDArray[Any], list[str], npt.NDArray[Any]]:
+    """Of every op_key: its token, equal for kernels of one template; the name of each token."""
+    rows = capture.db.execute("SELECT key, kind, name FROM op_key ORDER BY key").fetchall()
+    number: dict[str, int] = {}
+    tokens = [
+        number.setdefault(normalise(name) if kind == 0 else name, len(number)) for _, kind, name in rows
+    ]
+    return (
+        np.array([key for key, _, _ in rows], np.uint64), np.array(tokens, np.int32), list(number),
+        np.array([name == "[memcpy DtoH]" for _, _, name in rows], np.bool_),
+    )  # fmt: skip
 
 
-def _fill(capture: Capture, found: list[_Found]) -> None:
+def _dense(
+    rows: dict[str, npt.NDArray[Any]], graphs: dict[str, Any], names: list[str]
+) -> tuple[Ints, dict[int, Ints]]:
+    """The token of each launch (that of a graph stands behind those of ops), and the nodes of each graph."""
+    contents = np.asarray(graphs["content"], np.uint64)
+    values, first = np.unique(contents, return_index=True)
+    token = rows["token"].astype(np.int64)
+    several = token < 0
+    token[several] = len(names) + np.searchsorted(values, rows["content"][several].astype(np.uint64))
+    nodes = np.split(np.asarray(graphs["token"], np.int64), first[1:])
+    return token, {len(names) + number: nodes[number] for number in range(len(values))}
+
+
+def _times(token: int, inside: dict[int, Ints], count: int) -> Ints:
+    """How often each token's launch holds the kernel of one token."""
+    times = np.zeros(count + len(inside), np.int64)
+    times[token] = 1
+    for number, nodes in inside.items():
+        run = np.append(True, nodes[1:] != nodes[:-1])
+        times[number] = int((nodes[run] == token).sum())
+    return times
+
+
+def _process(
+    part: dict[str, npt.NDArray[Any]],
+    token: Ints,
+    waits: dict[str, Any],
+    parts: dict[str, Any],
+    anchors: dict[str, list[Ints]],
+    repeated: Flags,
+    all_ops: dict[int, int],
+) -> _Process:
+    pid = int(part["pid"][0])
+    start, end = part["start_ns"].astype(np.int64), part["end_ns"].astype(np.int64)
+    over = np.concatenate([
+        np.asarray(waits["end_ns"], np.int64)[np.asarray(waits["pid"]) == pid], end[part["waits"].astype(np.bool_)]
+    ])  # fmt: skip
+    mine = np.asarray(parts["pid"]) == pid
+    family = np.asarray(parts["family"], np.int64)[mine]
+    inside = np.searchsorted(start, np.asarray(parts["start_ns"], np.int64)[mine])
+    tids, number = np.unique(part["tid"], return_inverse=True)
+    launched = Launched(
+        start=start, end=end, token=token, ops=part["ops"].astype(np.int64), kernels=part["kernels"].astype(np.int64),
+        graph=part["graph"].astype(np.bool_), reads_back=part["reads_back"].astype(np.bool_),
+        waits=np.searchsorted(start, np.sort(over)).astype(np.int64),
+        # what a graph holds that was recorded as a whole is not known
+        anchors={} if part["closed"].any() else anchors,
+        repeats=repeated,
+    )  # fmt: skip
+    return _Process(
+        pid, int(tids[np.argmax(np.bincount(number.reshape(-1), weights=part["ops"]))]), launched,
+        1 - int(launched.ops.sum()) / max(all_ops.get(pid, 0), 1),
+        [np.unique(inside[family == one]) for one in np.unique(family)],
+    )  # fmt: skip
+
+
+# --- what is said
+
+
+def _levels(choice: Choice, names: list[str]) -> tuple[Level, ...]:
+    """The surest levels, each once; waits for a result that are too few for steps are told as well."""
+    order = sorted(choice.found, key=lambda one: (EVENTS.index(one.mark.event), -one.confidence, one.count))
+    kept: list[Found] = []
+    for one in order:
+        if len(kept) < _LISTED and not any(same(one.cut.start, other.cut.start) for other in kept):
+            kept.append(one)
+    levels = [_level(one, names) for one in kept]
+    if choice.results and not any(one.event == RESULT for one in levels):
+        levels.insert(0, Level(RESULT, "", choice.results, 0, 0.0))
+    return tuple(levels)
+
+
+def _level(found: Found, names: list[str]) -> Level:
+    return Level(
+        found.mark.event, names[found.mark.token] if 0 <= found.mark.token < len(names) else "", found.count,
+        int(np.median(np.diff(found.cut.start))), round(found.confidence, 2),
+    )  # fmt: skip
+
+
+def _fill(capture: Capture, found: list[tuple[_Process, Found]]) -> None:
+    starts = [process.launched.start[level.steps] for process, level in found]
     columns = {
-        "pid": np.concatenate([np.full(len(one.start_ns), one.pid, np.int64) for one in found]),
-        "tid": np.concatenate([np.full(len(one.start_ns), one.tid, np.int64) for one in found]),
-        "start_ns": np.concatenate([one.start_ns for one in found]),
-        "regular": np.concatenate([one.repetition.regular for one in found]),
+        "pid": np.concatenate(
+            [np.full(len(one), process.pid) for (process, _), one in zip(found, starts, strict=True)]
+        ),
+        "tid": np.concatenate(
+            [np.full(len(one), process.tid) for (process, _), one in zip(found, starts, strict=True)]
+        ),
+        "start_ns": np.concatenate(starts),
     }
     capture.db.register("inferred", columns)
-    run_sql(capture.db, "trace/step_inferred", regular=REGULAR, irregular=IRREGULAR)
+    run_sql(capture.db, "trace/step_inferred", phase=PHASE)
     capture.db.unregister("inferred")
 
 
-def _note(capture: Capture, found: list[_Found]) -> Note:
+_BEGINS = {
+    "result": "the host has waited for a result",
+    "copy": "a result is copied to the host",
+    "graph": "a CUDA graph is launched",
+    "sync": "the host has synchronised",
+    "launch": "a kernel is launched that recurs",
+}
+
+
+def _note(capture: Capture, found: list[tuple[_Process, Found]], names: list[str]) -> Note:
     parts = []
-    for one in found:
-        what = one.repetition
+    for process, one in found:
+        level = _level(one, names)
         parts.append(
-            (f"process {one.pid}: " if len(found) > 1 else "")
-            + f"{what.equal} of {len(what.start) - 1} repetitions"
-            + f" are the same {what.launches} launches of {what.ops} ops"
-            + (" (with a CUDA graph)," if what.graph else ",")
-            + f" and hold {what.confidence:.0%} of their ops (confidence {what.confidence:.2f})"
+            (f"process {process.pid}: " if len(found) > 1 else "")
+            + f"{len(one.steps) - 1} steps of about {level.launches} launches, each from where {_BEGINS[level.event]}"
+            + (f" ({level.producer})" if level.producer else "")
+            + f" (confidence {one.confidence:.2f})"
         )
+    unsure = any(level.mark.event not in ("result", "copy") and not level.anchored for _, level in found)
     return Note(
         "steps-inferred",
-        f"{capture.name}: no step labels; steps were inferred from the launches that repeat:"
-        f" {'; '.join(parts)}. Steps with other ops are listed as irregular and not compared",
+        f"{capture.name}: no step labels; steps were inferred from what the program repeats: {'; '.join(parts)}"
+        + (". The host waits for no result in them: these may be layers, or several steps" if unsure else ""),
     )

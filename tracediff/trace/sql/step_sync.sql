@@ -1,3 +1,8 @@
--- Synchronising calls of one thread, in order. ?: its global thread id.
---   start_ns BIGINT
-SELECT start_ns FROM api_call JOIN api_name USING (name) WHERE tid = ? AND class = 'sync' ORDER BY start_ns;
+-- Calls in which a thread that launches something waits for a GPU, in order.
+--   pid    INTEGER
+--   end_ns BIGINT
+SELECT api_call.pid, api_call.end_ns
+FROM api_call JOIN api_name USING (name)
+SEMI JOIN launched ON launched.tid = api_call.tid
+WHERE class = 'sync'
+ORDER BY api_call.pid, api_call.end_ns;
