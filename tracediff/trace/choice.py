@@ -22,7 +22,7 @@ from tracediff.trace.levels import (
     measured,
     same,
     segments_with,
-)  # fmt: skip
+)
 from tracediff.trace.segments import Ints, segments
 
 WINDOW = 200_000  # launches in which marks are chosen
@@ -34,6 +34,7 @@ _ACCUMULATED = (
 _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 _SELDOM = 0.15  # share of steps, at most, that something is done before
+_SETUP = 10  # launches of it, at least: inputs of a step take fewer
 
 
 @dataclass(frozen=True)
@@ -273,12 +274,12 @@ def _after(start: Ints, place: Ints, count: int) -> Ints:
 
 
 def _before(start: Ints, place: Ints, count: int) -> Ints:
-    """Move the starts that are farther from the first launch at `place` than usual to the usual distance."""
+    """Move the starts that are much farther from the first launch at `place` than usual to the usual distance."""
     first = np.append(place, count)[np.searchsorted(place, start)]
     far = first - start
     inside = first < np.append(start[1:], count)
     usual = int(np.median(far[inside]))
-    moved = inside & (far > usual)
+    moved = inside & (far >= usual + _SETUP)
     moved[0] = False
     if float(np.mean(moved)) > _SELDOM:
         return start
