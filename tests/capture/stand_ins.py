@@ -26,7 +26,7 @@ args = sys.argv[1:]
 here = pathlib.Path(__file__).parent
 def note(what, **more):
     with (here / "calls.jsonl").open("a") as f:
-        names = [n for n in os.environ if n.startswith(("TLLM", "SIDE", "FAKE", "TRACEDIFF_TRAFFIC"))]
+        names = [n for n in os.environ if n.startswith(("TLLM", "VLLM", "SGLANG", "SIDE", "FAKE", "TRACEDIFF_TRAFFIC"))]
         f.write(json.dumps(dict(what=what, args=args, env={{n: os.environ[n] for n in names}}, **more)) + "\\n")
 """
 
@@ -41,6 +41,8 @@ HELP = '''
 \\t-t, --trace=
 
 \\t   Possible values are 'cuda', 'nvtx', 'osrt', GIL'none'.
+
+\\t--python-functions-trace=
 
 \\t--trace-fork-before-exec=
 '''
@@ -107,6 +109,22 @@ try: server.serve_forever()
 except KeyboardInterrupt: note("trtllm-serve-stopped")
 """
 
+# vllm and sglang: a benchmark that ends, or a server whose profiler is started and stopped by POST
+_STACK = """
+import http.server
+note("stack")
+if "serve" not in args: sys.exit(0)
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+    def do_POST(self):
+        note("post", path=self.path, body=self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
+        self.send_response(404 if os.environ.get("FAKE_NO_PROFILER") else 200); self.end_headers()
+    def log_message(self, *a): pass
+server = http.server.HTTPServer(("127.0.0.1", int(args[args.index("--port") + 1])), H)
+try: server.serve_forever()
+except KeyboardInterrupt: note("stack-stopped")
+"""
+
 _PROGRAM = """
 note("program", cwd=os.getcwd())
 mode = (here / "mode").read_text() if (here / "mode").exists() else ""
@@ -135,6 +153,7 @@ _SRUN = (
 
 _BODIES = {
     "nsys": _NSYS, "nvidia-smi": _SMI, "trtllm-bench": _BENCH, "trtllm-serve": _SERVE, "program": _PROGRAM,
+    "vllm": _STACK, "sglang": _STACK,
     "mpirun": _MPIRUN, "srun": _SRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
     "gptManagerBenchmark": 'note("gptManagerBenchmark")',
     "gptSessionBenchmark": 'note("gptSessionBenchmark")',

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,13 @@ from typing import Any
 import pytest
 
 from tests.capture.stand_ins import StandIns, manifest_of
-from tracediff.capture.launch import additions, left_out, nsys_flags, with_reports, wrap
-from tracediff.capture.nsys import Features, need_nsys
+from tracediff.capture.launch import additions, left_out, nsys_flags, shown, with_flags, with_reports, wrap
+from tracediff.capture.nsys import Features, Nsys, need_nsys
 from tracediff.capture.plan import plan_from
-from tracediff.capture.presets import PRESETS, preset
+from tracediff.capture.presets import FUNCTIONS, PRESETS, preset
 from tracediff.capture.runner import Runner
 from tracediff.errors import TracediffError
+from tracediff.trace.labels import PRESETS as LABELS
 
 BENCH = "trtllm-bench --model M --model_path P"
 
@@ -30,7 +33,11 @@ def capture(bundle: Path, command: str, **more: Any) -> dict[str, Any]:
 def flags(call: dict) -> list[str]:
     """The words for nsys, the output's name and the program left out."""
     words = call["args"][call["args"].index("-f") :]
-    end = next(at for at, word in enumerate(words) if word.startswith(("trtllm", "gpt", "program", "mpirun")))
+    end = next(
+        at
+        for at, word in enumerate(words)
+        if word.startswith(("trtllm", "gpt", "program", "mpirun", "vllm", "sglang"))
+    )
     return words[:end]
 
 
@@ -102,6 +109,120 @@ def test_a_server_that_never_answers(stand_ins: StandIns, tmp_path: Path) -> Non
     assert stand_ins.calls("client") == []
     error = manifest_of(tmp_path / "b")["runs"][0]["error"]
     assert error["slug"] == "capture-server-not-ready"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def windowed(*extra: str) -> list[str]:
+    """The words for nsys where the program opens and closes the capture."""
+    return [
+        "-f", "true", "-t", "cuda,nvtx,python-gil", "-c", "cudaProfilerApi", "--capture-range-end=stop",
+        "--cuda-graph-trace=node", "--trace-fork-before-exec=true", "--sample=none", "--cpuctxsw=none", *extra,
+    ]  # fmt: skip
+
+
+def test_vllm_benchmarks_profile_a_window_of_iterations(stand_ins: StandIns, tmp_path: Path) -> None:
+    capture(tmp_path / "b", "vllm bench latency --model M", preset="vllm", steps="20-60", controls=1)
+    assert flags(stand_ins.calls("nsys")[0]) == windowed("-e", "VLLM_WORKER_MULTIPROC_METHOD=spawn")
+    profiled, _, control, _ = stand_ins.calls("stack")
+    plain = ["bench", "latency", "--model", "M", "baseline"]
+    assert profiled["args"] == [
+        *plain, "--profile", "--profiler-config.profiler=cuda", "--profiler-config.delay_iterations=20",
+        "--profiler-config.max_iterations=40",
+    ]  # fmt: skip
+    assert profiled["env"] == {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+    assert (control["args"], control["env"]) == (plain, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "posted"),
+    [
+        (
+            "vllm",
+            ["--profiler-config.profiler=cuda", "--profiler-config.delay_iterations=20",
+             "--profiler-config.max_iterations=40"],
+            "",
+        ),
+        ("sglang", [], '{"activities": ["CUDA_PROFILER"], "start_step": 20, "num_steps": 40}'),
+    ],
+)  # fmt: skip
+def test_a_server_is_asked_to_profile(
+    name: str, added: list[str], posted: str, stand_ins: StandIns, tmp_path: Path
+) -> None:
+    port = free_port()
+    data = capture(
+        tmp_path / "b", f"{name} serve M --port {port}", preset=name, client="client", steps="20-60", controls=1,
+        ready_url=f"http://127.0.0.1:{port}/health", timeout_s=60,
+    )  # fmt: skip
+    assert [run["status"] for run in data["runs"]] == ["done"] * 4
+    profiled = ["nsys", "stack", "post", "client", "post", "stack-stopped"]
+    assert [call["what"] for call in stand_ins.calls()] == profiled * 2 + [
+        "stack",
+        "client",
+        "stack-stopped",
+    ] * 2
+    assert stand_ins.calls("stack")[0]["args"][4:] == ["baseline", *added]
+    started, stopped = stand_ins.calls("post")[:2]
+    assert (started["path"], started["body"], stopped["path"]) == ("/start_profile", posted, "/stop_profile")
+
+
+def test_a_server_that_does_not_profile(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NO_PROFILER", "1")
+    port = free_port()
+    with pytest.raises(TracediffError, match="404"):
+        capture(
+            tmp_path / "b", f"sglang serve --port {port}", preset="sglang", client="client",
+            ready_url=f"http://127.0.0.1:{port}/health", timeout_s=60,
+        )  # fmt: skip
+    assert manifest_of(tmp_path / "b")["runs"][0]["error"]["slug"] == "capture-profile-refused"
+    assert stand_ins.calls("client") == []
+
+
+def test_a_profiler_that_the_user_configures_is_left_alone() -> None:
+    own = ["vllm", "serve", "M", "--profiler-config", '{"profiler": "cuda"}']
+    assert with_flags(preset("vllm"), own, None) == own
+    bench = ["vllm", "bench", "throughput", "--profiler-config.profiler=cuda"]
+    assert with_flags(preset("vllm"), bench, None) == [*bench, "--profile"]
+    assert with_flags(preset("vllm"), ["python", "mine.py"], None) == ["python", "mine.py"]
+
+
+def test_a_plan_shows_what_a_server_is_asked() -> None:
+    side = {"command": "python -m sglang.launch_server --model-path M", "client": "load", "preset": "sglang"}
+    plan = plan_from({"baseline": side, "candidate": side, "repeats": 1, "steps": "20-60"}, Path())
+    lines = shown(plan, Nsys(Path("nsys"), None, Features()), Path("/b"))
+    assert lines[2:5] == [
+        "#   when http://localhost:30000/health answers:",
+        '#   POST http://localhost:30000/start_profile {"activities": ["CUDA_PROFILER"], "start_step": 20, "num_steps": 40}',
+        "SGLANG_ENABLE_NVTX_SCHEDULER=1 load",
+    ]
+
+
+def test_functions_of_transformers_are_labelled_by_nsys() -> None:
+    words = nsys_flags(preset("hf"), Features(), output="o")
+    assert f"--python-functions-trace={FUNCTIONS}" in words
+    assert "-c" not in words
+    older = nsys_flags(preset("hf"), Features(functions_flag="--python-nvtx-annotations"), output="o")
+    assert f"--python-nvtx-annotations={FUNCTIONS}" in older
+    assert str(FUNCTIONS) not in " ".join(nsys_flags(preset("hf"), Features(functions_flag=None), output="o"))
+    side = {"command": "python generate.py", "preset": "hf"}
+    plan = plan_from({"baseline": side, "candidate": side}, Path())
+    assert left_out(plan, Features(functions_flag=None)) == [
+        "this nsys cannot label Python functions: steps are inferred from the launches"
+    ]
+
+
+def test_every_label_of_transformers_is_a_function_that_nsys_is_given() -> None:
+    given = [
+        f"{one['module']}.{name}" for one in json.loads(FUNCTIONS.read_text()) for name in one["functions"]
+    ]
+    for label in (one for one in LABELS if one.name.startswith("hf-")):
+        assert any(re.search(label.pattern, name) for name in given), label.name
 
 
 def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:

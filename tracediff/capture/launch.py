@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from urllib.parse import urljoin
 
 from tracediff.capture import machine
 from tracediff.capture.nsys import TRACES, Features, Nsys
 from tracediff.capture.plan import RUN, TRAFFIC_SEED, Plan, Slot
-from tracediff.capture.presets import LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
+from tracediff.capture.presets import FUNCTIONS, LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
 from tracediff.capture.workloads.options import SEED_VARIABLE
 
 
@@ -24,6 +25,8 @@ class Launch:
     cwd: Path | None
     client: list[str]
     ready_url: str
+    start: str | None
+    """What is posted to /start_profile of the server once it is ready."""
     kpi: tuple[str, ...]
     reports: tuple[str, ...]
 
@@ -46,6 +49,7 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
     profiler: list[str] = []
     if slot.kind == "profiled":
         added = {**additions(kind, plan.steps), **added}
+        command = with_flags(kind, command, plan.steps)
         profiler = [str(nsys.path), *nsys_flags(
             kind, nsys.features, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
             graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
@@ -59,7 +63,10 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
         added=added,
         cwd=side.cwd,
         client=[filled(word) for word in side.client],
-        ready_url=side.ready_url,
+        ready_url=side.ready_url or kind.ready_url,
+        start=_windowed(kind.start, kind, plan.steps)
+        if kind.start is not None and slot.kind == "profiled" and side.client
+        else None,
         kpi=side.kpi,
         reports=tuple(file for _, file in kind.reports),
     )
@@ -70,6 +77,27 @@ def additions(kind: Preset, steps: str | None) -> dict[str, str]:
     wanted = steps or kind.default_steps
     window = {kind.steps_variable: check_steps(wanted)} if kind.steps_variable and wanted else {}
     return {**kind.env, **window}
+
+
+def with_flags(kind: Preset, command: Sequence[str], steps: str | None) -> list[str]:
+    """The command with the flags that make it profile itself; one that the user gave, or a part of it, is left alone."""
+    words = list(command)
+    names = {PurePath(word).name for word in words}
+    given = {_option(word) for word in words}
+    for word, flags in kind.flags.items():
+        if word in names:
+            words += [_windowed(flag, kind, steps) for flag in flags if _option(flag) not in given]
+    return words
+
+
+def _option(word: str) -> str:
+    """`--a.b=c` -> `--a`."""
+    return word.partition("=")[0].partition(".")[0]
+
+
+def _windowed(text: str, kind: Preset, steps: str | None) -> str:
+    first, last = check_steps(steps or kind.default_steps or "0-1").split("-")
+    return text.replace("{first}", first).replace("{count}", str(int(last) - int(first)))
 
 
 def nsys_flags(
@@ -92,6 +120,8 @@ def nsys_flags(
         flags.append("--trace-fork-before-exec=true")
     # No CPU sampling: it costs host time and needs perf permissions that containers do not have.
     flags += ["--sample=none", "--cpuctxsw=none"]
+    if kind.functions and features.functions_flag:
+        flags.append(f"{features.functions_flag}={FUNCTIONS}")
     if kind.env:
         flags += ["-e", ",".join(f"{name}={value}" for name, value in kind.env.items())]
     if gpu_metrics and features.gpu_metrics_flag:
@@ -133,7 +163,14 @@ def left_out(plan: Plan, features: Features) -> list[str]:
         notes.append("GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only")
     if any(preset(side.preset).fork for side in sides) and not features.fork_before_exec:
         notes.append("this nsys knows no --trace-fork-before-exec: child processes may be missing")
+    if any(preset(side.preset).functions for side in sides) and not features.functions_flag:
+        notes.append("this nsys cannot label Python functions: steps are inferred from the launches")
     return notes
+
+
+def profile_url(ready_url: str, verb: str) -> str:
+    """Where a server that answers at `ready_url` is asked to start or stop its profiler."""
+    return urljoin(ready_url, f"/{verb}_profile")
 
 
 def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
@@ -150,5 +187,7 @@ def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
         lines.append(before + shlex.join(machine.recorded_command(launch.command)))
         if launch.client:
             lines.append(f"#   when {launch.ready_url} answers:")
+            if launch.start is not None:
+                lines.append(f"#   POST {profile_url(launch.ready_url, 'start')} {launch.start}".rstrip())
             lines.append(before + shlex.join(machine.recorded_command(launch.client)))
     return lines

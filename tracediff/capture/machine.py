@@ -25,8 +25,13 @@ RECORDED_VARIABLES = frozenset({
     "TLLM_PROFILE_LOG_RANKS", "TLLM_PROFILE_RECORD_GC", "TLLM_PROFILE_START_STOP",
     "TLLM_WORKER_USE_SINGLE_PROCESS", "TRTLLM_ENABLE_PDL", "TRTLLM_SERVER_DISABLE_GC",
     "TRTLLM_WORKER_DISABLE_GC",
+    "SGLANG_ENABLE_NVTX_SCHEDULER", "VLLM_NVTX_SCOPES_FOR_PROFILING", "VLLM_USE_V2_MODEL_RUNNER",
+    "VLLM_WORKER_MULTIPROC_METHOD",
 })  # fmt: skip
-PACKAGES = ("torch", "tensorrt_llm", "tensorrt", "triton", "nvtx", "flashinfer-python", "nvidia-nccl-cu12")
+PACKAGES = (
+    "torch", "tensorrt_llm", "vllm", "sglang", "transformers", "tensorrt", "triton", "nvtx", "flashinfer-python",
+    "nvidia-nccl-cu12",
+)  # fmt: skip
 
 # field of the manifest -> field of nvidia-smi
 _GPU_FIELDS = {

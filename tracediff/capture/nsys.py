@@ -15,6 +15,7 @@ TRACES = ("cuda", "nvtx", "python-gil")  # osrt is left out on purpose: it write
 _EXPORTS = ("sqlite", "hdf", "text", "json", "jsonlines", "info", "arrow", "arrowdir", "parquetdir")
 _VERSION = re.compile(r"version\s+(\d{4}\.\d+(?:\.\d+)*)")
 _METRICS_FLAG = re.compile(r"^\s+(--gpu-metrics-devices?)=", re.MULTILINE)
+_FUNCTIONS_FLAG = re.compile(r"^\s+(--python-(?:functions-trace|nvtx-annotations))=", re.MULTILINE)
 _QUOTED = re.compile(r"'([a-z0-9-]+)'")
 _IMPORT_S = 1800.0
 # beside nsys in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
@@ -33,6 +34,7 @@ class Features:
     graph_trace: bool = True
     fork_before_exec: bool = True
     gpu_metrics_flag: str | None = "--gpu-metrics-device"
+    functions_flag: str | None = "--python-functions-trace"
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ def _features(help_text: str) -> Features:
     flags = re.split(r"^\s+(?=(?:-\w, )?--\w)", help_text, flags=re.MULTILINE)
     trace = next((part for part in flags if part.startswith("-t, --trace=")), "")
     metrics = _METRICS_FLAG.search(help_text)
+    functions = _FUNCTIONS_FLAG.search(help_text)
     return Features(
         traces=frozenset(_QUOTED.findall(trace)),
         graph_trace="--cuda-graph-trace" in help_text,
         fork_before_exec="--trace-fork-before-exec" in help_text,
         gpu_metrics_flag=metrics[1] if metrics else None,
+        functions_flag=functions[1] if functions else None,
     )
 
 

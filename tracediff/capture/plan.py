@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from tracediff.capture.presets import check_steps, preset, rank_suffix
+from tracediff.capture.presets import PRESETS, check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
 from tracediff.formats.reports import PARQUET_FIRST, Form
@@ -40,7 +40,7 @@ class SidePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preset: str = "any"
     kpi: _Words = ()
     client: _Words = ()
-    ready_url: Annotated[str, msgspec.Meta(pattern=r"\Ahttps?://")] = "http://localhost:8000/health"
+    ready_url: Annotated[str, msgspec.Meta(pattern=r"\Ahttps?://")] | None = None
     launcher: _Words = ()
     rank_variable: str | None = None
 
@@ -166,7 +166,7 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     if plan.steps is not None:
         check_steps(plan.steps)
         for side in (plan.baseline, plan.candidate):
-            if preset(side.preset).steps_variable is None:
+            if preset(side.preset).default_steps is None:
                 raise TracediffError(
                     "plan-steps",
                     f"preset {side.preset} has no step range: the program decides",
@@ -197,11 +197,13 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path) -> SidePlan:
     side = _converted(values, SidePlan, f"[{name}]")
     kind = preset(side.preset)
     rank_suffix(side.launcher, side.rank_variable)
-    if kind.server != bool(side.client):
-        need = "needs a client that loads the server" if kind.server else "runs no client"
+    if kind.serves(side.command) and not side.client:
         raise _invalid(
-            f"the {name}: preset {kind.name} {need}", "client = '...' goes with preset trtllm-serve"
+            f"the {name} is a server: preset {kind.name} needs a client that loads it", "--client 'COMMAND'"
         )
+    if side.client and not (kind.server or kind.serving):
+        servers = ", ".join(one.name for one in PRESETS.values() if one.server or one.serving)
+        raise _invalid(f"the {name}: preset {kind.name} runs no client", f"client goes with {servers}")
     return side
 
 

@@ -1,6 +1,6 @@
 """What each stack needs to be captured: environment, nsys flags, benchmark reports, as a table.
 
-The TensorRT-LLM rows follow its source and its performance-analysis guide; see docs/capture.md.
+Each row follows the page or the source that is named above it; see docs/stacks.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from tracediff.errors import TracediffError
@@ -34,6 +34,19 @@ class Preset:
     """Flags that make the program write its own figures, and the file in the run's folder."""
     server: bool = False
     """The command is a server: wait for it, run the client, stop it."""
+    serving: tuple[str, ...] = ()
+    """Words that make a command a server where other commands of the preset are none."""
+    ready_url: str = "http://localhost:8000/health"
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Word of a command -> flags that its profiled runs get; {first} and {count} are of the step range."""
+    start: str | None = None
+    """JSON that is posted to the server's /start_profile before its client runs, with the same two; '' is no body."""
+    functions: bool = False
+    """nsys puts a range around the functions that `FUNCTIONS` names."""
+
+    def serves(self, command: Sequence[str]) -> bool:
+        """Whether a command is a server, which needs a client."""
+        return self.server or any(PurePath(word).name in self.serving for word in command)
 
 
 _TRTLLM: dict[str, Any] = {
@@ -44,6 +57,16 @@ _TRTLLM: dict[str, Any] = {
 _LEGACY: dict[str, Any] = {"default_steps": "100-150", "range_end": "repeat[]"}
 _EMULATOR = "tracediff.capture.workloads.mini_serve"
 _JSON, _LOG = ("--report_json", "report.json"), ("--iteration_log", "iterations.log")
+# vllm-project/vllm vllm/config/profiler.py: a window of engine iterations after start_profile
+_VLLM_WINDOW = (
+    "--profiler-config.profiler=cuda",
+    "--profiler-config.delay_iterations={first}",
+    "--profiler-config.max_iterations={count}",
+)
+_SGLANG_WINDOW = '{"activities": ["CUDA_PROFILER"], "start_step": {first}, "num_steps": {count}}'
+
+FUNCTIONS = Path(__file__).with_name("functions.json")
+"""Functions of transformers that begin a step, in nsys's form."""
 
 _ROWS = (
     # any command, from beginning to end
@@ -57,6 +80,18 @@ _ROWS = (
     Preset("trtllm-bench-latency", program="trtllm-bench", subcommand="latency", reports=(_JSON,), **_TRTLLM),
     # with a client that loads it
     Preset("trtllm-serve", program="trtllm-serve", server=True, **_TRTLLM),
+    # vllm-project/vllm docs/contributing/profiling.md; --profile of `vllm bench` calls start_profile
+    # (vllm/benchmarks/latency.py, throughput.py), a server is asked by /start_profile
+    Preset("vllm", default_steps="50-150", env={"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
+           serving=("serve", "vllm.entrypoints.openai.api_server"), start="",
+           flags={"latency": ("--profile", *_VLLM_WINDOW), "throughput": ("--profile", *_VLLM_WINDOW),
+                  "serve": _VLLM_WINDOW, "vllm.entrypoints.openai.api_server": _VLLM_WINDOW}),
+    # sgl-project/sglang docs/developer_guide/benchmark_and_profiling.md, layer-wise NVTX profiling, method 1;
+    # the ranges of the scheduler by python/sglang/srt/environ.py
+    Preset("sglang", default_steps="50-150", env={"SGLANG_ENABLE_NVTX_SCHEDULER": "1"},
+           serving=("serve", "sglang.launch_server"), ready_url="http://localhost:30000/health", start=_SGLANG_WINDOW),
+    # a script that uses transformers, from beginning to end
+    Preset("hf", capture_range=False, fork=False, functions=True),
     # C++ benchmarks of the batch manager and of the session
     Preset("gptManagerBenchmark", "TLLM_GPTM_PROFILE_START_STOP", program="gptManagerBenchmark", **_LEGACY),
     Preset("gptSessionBenchmark", "TLLM_GPTS_PROFILE_START_STOP", program="gptSessionBenchmark", **_LEGACY),

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from tracediff.capture import machine, manifest
-from tracediff.capture.launch import Launch, launch_of, left_out
+from tracediff.capture.launch import Launch, launch_of, left_out, profile_url
 from tracediff.capture.nsys import Nsys, import_raw
 from tracediff.capture.plan import Plan, Slot
-from tracediff.capture.process import Child, await_url, start
+from tracediff.capture.process import Child, await_url, post, start
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.bundle import MANIFEST, SIDES, Manifest, Run, SideName, Traffic, read_manifest
@@ -254,11 +254,21 @@ class Runner:
                 f"the server did not answer at {launch.ready_url} within {self.plan.ready_timeout_s:g} s",
                 fix="read stderr.log; ready_url and ready_timeout_s are set in the plan",
             )
+        if launch.start is not None:
+            refused = post(profile_url(launch.ready_url, "start"), launch.start)
+            if refused:
+                raise TracediffError(
+                    "capture-profile-refused",
+                    f"the server did not begin to profile: {profile_url(launch.ready_url, 'start')}: {refused}",
+                    fix="a version of the server that --preset knows (docs/stacks.md); --plan shows what is asked",
+                )
         client = _start(launch.client, launch, folder, "client-")
         try:
             return client.wait(self.plan.timeout_s)
         finally:
             client.stop()
+            if launch.start is not None:  # it may have stopped by itself: the answer says nothing
+                post(profile_url(launch.ready_url, "stop"), "")
             # nsys passes SIGINT on, waits for the server and writes the report: give it time for that.
             server.stop(signal.SIGINT, grace_s=max(60.0, self.plan.timeout_s / 10))
 

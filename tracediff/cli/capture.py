@@ -32,8 +32,8 @@ Examples:
 
 \b
 In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
-Presets: any, torch, emulator, trtllm-bench-throughput, trtllm-bench-latency, trtllm-serve,
-gptManagerBenchmark, gptSessionBenchmark.
+Presets: any, torch, emulator, hf, vllm, sglang, trtllm-bench-throughput, trtllm-bench-latency,
+trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 """
 )
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
@@ -60,8 +60,12 @@ gptManagerBenchmark, gptSessionBenchmark.
 @click.option("--warmup", type=int, metavar="N", help="Unprofiled runs a side before all others.")
 @click.option("--controls", type=int, metavar="N", help="Unprofiled runs a side among the others.")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds a run may take.")
-@click.option("--client", metavar="CMD", help="trtllm-serve: the client that loads the server.")
-@click.option("--ready-url", metavar="URL", help="trtllm-serve: what answers once the server is ready.")
+@click.option("--client", metavar="CMD", help="The client that loads a server: trtllm-serve, vllm, sglang.")
+@click.option(
+    "--ready-url",
+    metavar="URL",
+    help="What answers once the server is ready.  [default: /health on the preset's port]",
+)
 @click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report a rank.")
 @click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
 @click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
