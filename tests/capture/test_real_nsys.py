@@ -6,8 +6,10 @@ Python that runs the emulator ($TRACEDIFF_TEST_PYTHON, else this one) needs the 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import socket
 import sqlite3
 import statistics
 import subprocess
@@ -20,6 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.capture.stand_ins import manifest_of
+from tracediff.capture.presets import PRESETS
 from tracediff.cli.main import cli
 from tracediff.formats.reports import find_nsys
 
@@ -214,3 +217,29 @@ def test_the_same_traffic_gives_both_runs_of_a_pair_the_same_steps(tmp_path: Pat
     assert runs["baseline", 1] == runs["candidate", 1]
     assert runs["baseline", 2] == runs["candidate", 2]
     assert runs["baseline", 1] != runs["baseline", 2]
+
+
+@pytest.mark.parametrize(("stack", "generating"), [("vllm", 36), ("sglang", None)])
+def test_the_steps_of_a_server_that_is_asked_to_profile(
+    stack: str, generating: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iterations 20 to 60 of a stand-in with the ranges of the stack; each tenth one has a prompt.
+
+    Without a GPU nothing calls cudaProfilerStart: the whole run is captured.
+    """
+    monkeypatch.setitem(PRESETS, stack, dataclasses.replace(PRESETS[stack], capture_range=False))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = f"{PYTHON} {Path(__file__).with_name('stand_in_engine.py')} {stack} serve --port {port}"
+    run(
+        "capture", "--preset", stack, "--steps", "20-60", "-n", 1, "--baseline", server, "--candidate", server,
+        "--client", "true", "--ready-url", f"http://127.0.0.1:{port}/health",
+        "-o", tmp_path / "bundle",
+    )  # fmt: skip
+    run("compare", tmp_path / "bundle", "--host-only", "--json", tmp_path / "result.json", "--quiet")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["step"]["steps"] == {"baseline": 39, "candidate": 39}  # the last of 40 has no next one
+    assert [one["phase"] for one in result["phases"]] == (
+        ["step"] if generating is None else ["generation", "mixed"]
+    )

@@ -33,9 +33,13 @@ class Child:
             return None
 
     def stop(self, first: signal.Signals = signal.SIGTERM, grace_s: float | None = None) -> int:
-        """End the program and everything it started; its exit code."""
+        """End the program and everything it started; its exit code.
+
+        SIGINT goes to the program's group alone, as from a terminal: nsys's agent is outside of it, and has to live
+        until the report is written.
+        """
         pids = self._others()
-        _signal(self.process.pid, pids, first)
+        _signal(self.process.pid, set() if first == signal.SIGINT else pids, first)
         if self.wait(grace_s or GRACE_S) is None and first != signal.SIGTERM:
             _signal(self.process.pid, pids, signal.SIGTERM)
             self.wait(GRACE_S)
