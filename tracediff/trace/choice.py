@@ -12,6 +12,7 @@ from tracediff.trace.levels import (
     EVENTS,
     LAUNCH,
     MIN_SEGMENTS,
+    ONCE,
     RESULT,
     TELLING,
     Events,
@@ -257,7 +258,7 @@ def refined(launched: Launched, level: Found) -> Found:
         start = start[~np.append(False, void[:-1])]
     if level.holds("optimiser"):
         start = _after(start, holding(launched, "optimiser"), len(launched.token))
-    if level.holds("embedding"):
+    if float(np.mean(segments_with(launched, start, "embedding"))) >= ONCE:
         start = _before(start, holding(launched, "embedding"), len(launched.token))
     if np.array_equal(start, level.cut.start):
         return level
