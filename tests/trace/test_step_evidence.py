@@ -155,6 +155,8 @@ def test_equal_launches_in_a_row_count_once():
         ([0] * 20, 0),
         ([1] * 4 + [0] * 60, 0),  # prefills, then decodes: neighbours are alike more often
         ([0] * 39 + [1], 0),  # 97.5 % in one class: nothing alternates
+        # prefills now and then: 24 of 25 windows are like the 5th before, but of the 3 prefills only 2
+        ([1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 19, 0),
         ([0, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 0], 0),
     ],
 )

@@ -41,10 +41,10 @@ _POINTS = {
 # Names that frameworks give to their own functions and to the layers of a model: parts of a step, at best.
 LIBRARY = (
     r"^(?:aten|cub|thrust|at|c10|c10d|autograd|FSDP|torch|cudnn|cublas)::|^nccl|^nn\.Module|^autograd::|^Optimizer\."
-    r"|^DistributedDataParallel\."
+    r"|^DistributedDataParallel\.|^Thunk:"
 )
 _PART = re.compile(
-    r"(?i)(?<![a-z])(?:layers?|blocks?|attn|attention|mlp|ffn|moe|experts?|norm|embed|embeddings?|linear|modules?)(?![a-z])"
+    r"(?i)(?<![a-z])(?:layers?|blocks?|attn|attention|mlp|ffn|moe|experts?|norm|embed|embeddings?|linear)(?![a-z])"
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORD = re.compile(
@@ -276,8 +276,8 @@ def _led(contents: npt.NDArray[np.float64], often: Ints) -> Ints:
 def structured(kind: Ints) -> int:
     """After how many windows the classes come again, where windows are parts of something longer; 0 where they are not.
 
-    Nine windows in ten are like the one that many before, which is more than neighbours are and at least halfway from
-    chance to always.
+    Nine windows in ten are like the one that many before, also of those outside the most frequent class: at least
+    halfway from what chance, and likeness of neighbours, give to always.
     """
     if not len(kind):
         return 0
@@ -286,10 +286,12 @@ def structured(kind: Ints) -> int:
         return 0
     chance = float((share**2).sum())
     neighbours = float(np.mean(kind[1:] == kind[:-1])) if len(kind) > 1 else 1.0
-    least = max(_REPEATS, (1 + chance) / 2)
+    least = max(_REPEATS, (1 + max(chance, neighbours)) / 2)
     for distance in range(2, min(_LONGEST, len(kind) // 2) + 1):
         same = float(np.mean(kind[distance:] == kind[:-distance]))
-        if same >= least and same > neighbours:
+        rare = kind[:-distance] != share.argmax()
+        again = float(np.mean(kind[distance:][rare] == kind[:-distance][rare])) if rare.any() else 0.0
+        if same >= least and again >= _REPEATS:
             return distance
     return 0
 
