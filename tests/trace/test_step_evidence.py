@@ -94,7 +94,7 @@ def test_a_word_that_says_what_a_step_is(text, gives):
 @pytest.mark.parametrize(
     ("outside", "expected"),
     [
-        (0, {"inside": 1, "mostly-inside": 1}),
+        (0, {"mostly-inside": 2}),
         (1, {"inside": 1}),  # 5 of 6 launches: 83 %
         (2, {"inside": 1}),  # 67 %
         (3, {}),  # 50 %
@@ -166,7 +166,7 @@ def test_classes_that_come_again_are_parts(kinds, after):
 
 def test_parts_lose_two_points():
     family = judged(["my forward"] * 20, work(*[1, 1, 1, 2] * 5))
-    assert points(family) == {"word": 2, "inside": 1, "mostly-inside": 1, "alike": 1, "part": -2}
+    assert points(family) == {"word": 2, "mostly-inside": 2, "alike": 1, "part": -2}
     assert (family.score, family.taken) == (3, False)
 
 
@@ -193,7 +193,7 @@ def test_refusals(texts, launched, length, code):
 
 def test_two_are_enough_with_a_number():
     family = judged(["work 4", "work 5"], work(1, 1))
-    assert (family.refused, points(family)) == (None, {"number": 3, "inside": 1, "mostly-inside": 1})
+    assert (family.refused, points(family)) == (None, {"number": 3, "mostly-inside": 2})
     assert family.score == ENOUGH and family.taken
 
 
@@ -244,7 +244,7 @@ def test_the_best_family_is_taken_and_said(tmp_path):
     assert (reduction.step_source, reduction.step_rule.rule) == ("range 'turn N'", "range 'turn N'")
     assert reduction.periods["number"].to_list() == [30, 31, 32, 33, 34]
     (note,) = [note for note in reduction.warnings if note.slug == "steps-by-evidence"]
-    assert "steps: range 'turn N', chosen by evidence: score 6" in note.message  # 3 + 1 + 1 + 1
+    assert "steps: range 'turn N', chosen by evidence: score 6" in note.message  # 3 + 2 + 1
     assert r"--step-regex '^turn (\d+)$'" in note.message
 
 

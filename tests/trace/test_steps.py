@@ -201,19 +201,43 @@ def test_the_only_label_of_each_process(tmp_path):
     assert reduction.periods.select("rank", "start_ns", "end_ns").rows() == [(0, 200, 300), (1, 250, 390)]
 
 
-def test_one_label_around_little_of_the_work_is_refused(tmp_path):
+def test_one_label_around_little_of_the_work_is_one_step_too(tmp_path):
     trace = labelled(label(0))  # one launch inside
     for number in range(2):
         at = 1000 * number + 600
         trace.api(1, "cudaLaunchKernel", at, at + 10, corr=10 + number).kernel(
             10 + number, at + 100, at + 200
         )
-    with pytest.raises(TracediffError) as raised:
-        reduced(trace, tmp_path)
-    assert raised.value.slug == "one-step" and "33% of the GPU work" in raised.value.message
-    assert "--whole-capture" in raised.value.fix and "--step-regex" in raised.value.fix
-    # a user who names it means it
-    assert bounds(reduced(trace, tmp_path, step_regex="_forward_step")) == [(200, 300)]
+    reduction = reduced(trace, tmp_path)
+    assert bounds(reduction) == [(200, 300)]
+    (note,) = reduction.warnings
+    assert "33% of the GPU work" in note.message
+
+
+def test_one_label_of_many_steps_leaves_it_to_inference(tmp_path):
+    """One of eight iterations carries a label; every one ends with a copy that the host waits for."""
+    trace = iterations(8).range(1, label(3), 3000, 3900)
+    assert reduced(trace, tmp_path).step_rule.inferred
+
+
+def test_inferred_steps_inside_the_only_label_are_parts(tmp_path):
+    """The label spans two of the twelve parts that repeat: a step is no shorter than its label."""
+    trace = iterations(12).range(1, label(3), 3000, 4900)
+    assert bounds(reduced(trace, tmp_path)) == [(3200, 4600)]
+    assert not any(note.slug == "steps-inferred" for note in reduced(trace, tmp_path).warnings)
+
+
+def iterations(count: int) -> TraceBuilder:
+    """Iteration k: a launch at 1000 k + 100 (kernel + 200 .. + 300), a copy to the host at + 400 (+ 500 .. + 600), a wait at + 700."""
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(count):
+        begin, corr = 1000 * number, 10 * number
+        trace.api(1, "cudaLaunchKernel", begin + 100, begin + 110, corr=corr + 1)
+        trace.kernel(corr + 1, begin + 200, begin + 300)
+        trace.api(1, "cudaMemcpyAsync", begin + 400, begin + 410, corr=corr + 2)
+        trace.memcpy(corr + 2, begin + 500, begin + 600, kind="DtoH")
+        trace.api(1, "cudaStreamSynchronize", begin + 700, begin + 800, corr=corr + 3)
+    return trace
 
 
 def test_one_label_without_gpu_work_is_refused(tmp_path):
@@ -221,6 +245,7 @@ def test_one_label_without_gpu_work_is_refused(tmp_path):
     with pytest.raises(TracediffError) as raised:
         reduced(trace, tmp_path, step_regex="mine")
     assert raised.value.slug == "one-step"
+    assert "--whole-capture" in raised.value.fix and "--step-regex" in raised.value.fix
 
 
 def test_one_label_that_opened_before_the_profiler_is_cut(tmp_path):

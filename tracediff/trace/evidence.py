@@ -34,9 +34,7 @@ _RISES, _DISTINCT = 0.9, 0.95  # numbers one above the one before; different num
 _INSIDE, _MOSTLY_INSIDE = 0.6, 0.9  # ops launched inside the ranges
 _WAITED = 0.9  # windows in which the host waits for a result
 _ALIKE = 0.6  # ops in classes of windows that occur three times
-_POINTS = {
-    "number": 3, "word": 2, "inside": 1, "mostly-inside": 1, "waits": 1, "alike": 1, "part": -2,
-}  # fmt: skip
+_POINTS = {"number": 3, "word": 2, "inside": 1, "mostly-inside": 2, "waits": 1, "alike": 1, "part": -2}
 
 # Names that frameworks give to their own functions and to the layers of a model: parts of a step, at best.
 LIBRARY = (
@@ -126,7 +124,7 @@ def families(capture: Capture) -> list[Family]:
         work = launched.get(int(found["pid"][low]), NOTHING)
         one = judge([texts[name] for name in label[low:high].tolist()], start[low:high], end[low:high], work)
         # of equal families the numbered one, then the one that holds more, then the earlier one
-        held = next((mark.value for mark in one.marks if mark.code == "inside"), 0.0)
+        held = max((mark.value for mark in one.marks if mark.code.endswith("inside")), default=0.0)
         order = (one.refused is None, one.score, one.numbered, round(held, 2), -int(start[low]))
         if one.text not in best or order > best[one.text][0]:
             best[one.text] = order, one
@@ -145,7 +143,10 @@ def judge(texts: list[str], start: Ints, end: Ints, launched: Launched) -> Famil
     refused = _refused_by_ranges(name, group is not None, start, end)
     if refused is None and len(launched.ops):
         held = _held(start, end, launched)
-        seen += [("inside", held >= _INSIDE, held), ("mostly-inside", held >= _MOSTLY_INSIDE, held)]
+        seen += [
+            ("inside", _INSIDE <= held < _MOSTLY_INSIDE, held),
+            ("mostly-inside", held >= _MOSTLY_INSIDE, held),
+        ]
         bounds = np.append(start, max(int(end[-1]), int(start[-1]) + 1))
         refused = _refused_by_work(bounds, held, launched)
         if refused is None:

@@ -44,33 +44,49 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
     """
     if step_regex is not None:
         return _by_regex(capture, from_regex(step_regex))
-    users: StepLabels | None = None  # a label in the words of users that occurs once
+    once: StepLabels | None = None  # a label that occurs once, around less than is sure
     for source in (*SOURCES, *PRESETS):
         steps = _label(capture, source)
         if steps > 1 and source in SOURCES:
             return _labelled(capture, source.name)
-        work = _work(capture) if steps else None
-        if work is None:
+        if not steps:
             continue
+        work = _work(capture)
         if steps > 1 and (work.steps > 1 or not work.ops):
             return _labelled(capture, source.name)
-        if steps == 1 and work.inside >= _MOST * max(work.ops, 1):
-            if source.name != USERS:
-                return _one_step(capture, source.name)
-            users = source
-        elif steps == 1 and source in SOURCES:
-            raise _too_few(capture, work)
+        if steps == 1 and source in SOURCES and not work.inside:
+            raise _too_few(capture)
+        around_most = steps == 1 and work.inside >= _MOST * max(work.ops, 1)
+        if around_most and source.name != USERS:
+            return _one_step(capture, source.name, work)
+        # users may call a warm-up a step
+        if steps == 1 and work.inside and once is None and (around_most or source.name != USERS):
+            once = source
     looked_at = families(capture)
     for family in looked_at:
         if family.taken:
             return _by_evidence(capture, family)
-    if users is not None:
-        _label(capture, users)
-        return _one_step(capture, users.name)
+    only = None
+    if once is not None:
+        _label(capture, once)
+        only = capture.db.execute("SELECT pid, start_ns, label_end_ns FROM step").fetchall()
+        if (work := _work(capture)).inside >= _MOST * work.ops:
+            return _one_step(capture, once.name, work)
     inference = infer_steps(capture)
-    if inference.source is not None:
+    if inference.source is not None and not (only and _parts(capture, only)):
         return StepRule(inference.source, f"{INFERRED} by {inference.event}", inferred=True)
+    if once is not None:
+        capture.warnings[:] = [note for note in capture.warnings if note.slug != "steps-inferred"]
+        _label(capture, once)
+        return _one_step(capture, once.name, _work(capture))
     raise _nothing(capture, looked_at, inference)
+
+
+def _parts(capture: Capture, only: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether inferred steps are parts of one: two begin inside the only label of a process (pid, start, end)."""
+    begins = "SELECT count(*) FROM step WHERE pid = ? AND start_ns BETWEEN ? AND ?"
+    found = [capture.db.execute(begins, list(one)).fetchone() for one in only]
+    return any(row is not None and row[0] > 1 for row in found)
 
 
 def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
@@ -85,8 +101,8 @@ def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
         return StepRule(source.name, source.name)
     work = _work(capture)
     if not work.inside:
-        raise _too_few(capture, work)
-    return _one_step(capture, source.name)
+        raise _too_few(capture)
+    return _one_step(capture, source.name, work)
 
 
 def _labelled(capture: Capture, name: str) -> StepRule:
@@ -100,15 +116,18 @@ def _leave_out_servers(capture: Capture) -> None:
         capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
 
 
-def _one_step(capture: Capture, name: str) -> StepRule:
+def _one_step(capture: Capture, name: str, work: _Work) -> StepRule:
     """Close the only step of each process where its label ends."""
     _leave_out_servers(capture)
     capture.db.execute("UPDATE step SET next_ns = label_end_ns")
+    rest = ""
+    if work.inside < _MOST * work.ops:
+        rest = f". It holds {work.inside / work.ops:.0%} of the GPU work of the capture; the rest is not measured"
     capture.warnings.append(
         Note(
             "one-step-per-run",
-            "one step per run: the step label occurs once, so each capture is one step, from its first GPU work to the end"
-            " of its last. Steps cannot be compared within a run",
+            "one step per run: the step label occurs once. The step lasts from its first GPU work to the end of its last"
+            f"{rest}. How much steps of one run differ is not known",
         )
     )
     return StepRule(name, f"{name}, one step per run")
@@ -169,7 +188,7 @@ _REASONS = {
     "number": "its number rises by 1",
     "word": "its name says what a step is",
     "inside": "60 % of the GPU work or more is launched inside it",
-    "mostly-inside": "90 % or more is",
+    "mostly-inside": "90 % of the GPU work or more is launched inside it",
     "waits": "the host waits for a result in 90 % of its windows or more",
     "alike": "what its windows launch recurs",
     "part": "its windows alternate as parts of a longer step do",
@@ -196,15 +215,13 @@ def _quoted(pattern: str) -> str:
     return f"'{pattern}'"  # a pattern of evidence holds no quotes
 
 
-def _too_few(capture: Capture, work: _Work) -> TracediffError:
-    part = f" and holds {work.inside / work.ops:.0%} of the GPU work" if work.ops else ""
+def _too_few(capture: Capture) -> TracediffError:
     fix = capture.recording.more
-    if work.ops:
+    if capture.count("op_row"):
         fix += "; or --step-regex names another range, --whole-capture counts each capture as one step"
     return TracediffError(
         "one-step",
-        f"{capture.name}: the step label occurs once{part}: a whole step needs the start of the next one, or its own end around"
-        " most of the work",
+        f"{capture.name}: only one step label, and no GPU work was launched inside it",
         fix=fix,
     )
 
