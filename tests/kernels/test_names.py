@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import samples as k
+from tracediff.kernels.categories import category
 from tracediff.kernels.names import family, normalise, short
 
 # name, template, family
@@ -304,3 +305,18 @@ def test_a_megabyte(piece):
     template = normalise(name)
     assert normalise(template) == template
     assert len(short(name)) <= 80
+
+
+def test_kernels_of_amd_gpus_are_known():
+    """Names as hipBLASLt, composable kernel, AITER and vLLM give them."""
+    tuned = [
+        f"Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT{tile}_MI16x16x1_SN_LDSB1_AFC0_WG64_4_1"
+        for tile in ("64x16x64", "256x256x32")
+    ]
+    assert {normalise(name) for name in tuned} == {"Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs"}
+    assert [family(tuned[0]), category(tuned[0])] == ["tensile", "gemm"]
+    ck = "void ck_tile::kentry<256, 1, ck_tile::FmhaFwdKernel<int>>(int)"
+    assert [family(ck), category("_ZN2ck20kernel_gemm_xdl_cshuffleE")] == ["composable-kernel", "gemm"]
+    assert family("aiter::fmoe_bf16_g1u1") == "aiter"
+    assert category("void wvSplitK_hf_sml_<__hip_bfloat16, 64>(int)") == "gemm"
+    assert category("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)") == "communication"

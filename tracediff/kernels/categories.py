@@ -83,7 +83,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     # Before norm, activation, reduction: a GEMM's epilogue (gemm_relu, prenorm_gemm), the sum of a split K.
     # A namespace is no evidence: fp8_blockscale_gemm::scale_1x128_kernel quantises. Convolutions run as
     # implicit GEMMs.
-    ("gemm", r"gem[mv](?!\w*::)|gemvx::|nvjet|matmul|xmma|cutlass::kernel|(?:^|[_:])b?mm(?:$|_)|splitkreduce"
+    ("gemm", r"gem[mv](?!\w*::)|gemvx::|cijk_|wvsplitk|nvjet|matmul|xmma|cutlass::kernel|(?:^|[_:])b?mm(?:$|_)|splitkreduce"
              r"|marlin|dot_kernel|cublas|scudnn|implicit_convolve|fprop|wgrad|dgrad|cudacore|_scaled_mm"
              r"|linear_kernel|device_kernel"),
     # Before quantisation and activation: rms_norm_static_fp8_quant. `normal` is a distribution.

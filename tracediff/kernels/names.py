@@ -306,6 +306,8 @@ _LINE = re.compile(r"(?:\A|_)F\d{1,9}L\d{1,9}(?:_\d{1,9})*\Z")
 _COMPILED = re.compile(
     r"triton_(?:poi|red|per|tem|for|mm|bmm|spl|split_scan)_|_*mye?l?\d*_|nvfuser_|(?:\w+_)?fusion(?:_\d+)*\Z"
 )
+# Tensile (hipBLASLt, rocBLAS) writes all of its tuning behind the tile: Cijk_Alik_Bljk_BBS_BH_MT64x16x64_MI16x16x1_SN_...
+_TENSILE = re.compile(r"(Cijk_\w{1,200}?)_MT\d")
 # CuTe DSL appends the layouts of all arguments to the kernel's name.
 _CUTE = "kernel_cutlass_"
 _CUTE_ARGUMENTS = re.compile(r"_object_at_|_tensor(?:ptr|\d)|_CopyAtom_|_TiledMMA_")
@@ -394,6 +396,8 @@ def _strip_tuning(identifier: str) -> str:
     if _FMHA_GEN.match(identifier):
         return _FMHA_TUNING.sub(lambda m: m[1] or "#", identifier)
     identifier = _without_cute_arguments(identifier)
+    if tensile := _TENSILE.match(identifier):
+        return tensile[1]
     if line := _LINE.search(identifier):
         return identifier[: line.start()] or "F#L#"
     fields = identifier.split("_")
@@ -458,6 +462,9 @@ _FAMILIES = tuple(
         # The trt suffix: TensorRT's own copies of the cuBLAS kernels.
         ("tensorrt", r"(?:xmma_|trt_)\w*_trt\Z|trt_(?!llm|edge)|generatednative|genericreformat::|cueltwise::"
                      r"|cuint8::|cuslicelayer::|nvinfer1::"),
+        ("tensile", r"cijk_"),
+        ("composable-kernel", r"ck(?:_tile)?::|ck_"),
+        ("aiter", r"(?:\w+::)*aiter|fmoe_"),
         ("cublaslt", r"cublaslt"),
         ("cublas", r"xmma_|(?:ampere|turing|volta|maxwell|pascal|hopper|blackwell)_|cublas|gemv2[tn]|gemvnsp"
                    r"|(?:internal::)?gemvx|gemm(?:sn|k1)|dot_kernel|splitkreduce_kernel"),
