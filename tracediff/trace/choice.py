@@ -35,7 +35,6 @@ _ACCUMULATED = (
 _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 _SELDOM = 0.15  # share of steps, at most, that something is done before
-_SETUP = 10  # launches of it, at least: inputs of a step take fewer
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ def refined(launched: Launched, level: Found) -> Found:
     if level.holds("optimiser"):
         start = _after(start, holding(launched, "optimiser"), len(launched.token))
     if float(np.mean(segments_with(launched, start, "embedding"))) >= ONCE:
-        start = _before(start, holding(launched, "embedding"), len(launched.token))
+        start = _before(start, holding(launched, "embedding"), launched)
     if np.array_equal(start, level.cut.start):
         return level
     return replace(level, cut=segments(start, launched.token, launched.ops))
@@ -274,13 +273,20 @@ def _after(start: Ints, place: Ints, count: int) -> Ints:
     return np.where(inside, place[np.maximum(last, 0)] + 1, start)
 
 
-def _before(start: Ints, place: Ints, count: int) -> Ints:
-    """Move the starts that are much farther from the first launch at `place` than usual to the usual distance."""
+def _before(start: Ints, place: Ints, launched: Launched) -> Ints:
+    """Move the starts that are farther from the first launch at `place` than usual to the usual distance.
+
+    Only where the host asks for a result on the way, as generate() does of a request before its first step: the
+    inputs of a step are asked for nothing.
+    """
+    count = len(launched.token)
     first = np.append(place, count)[np.searchsorted(place, start)]
     far = first - start
     inside = first < np.append(start[1:], count)
     usual = int(np.median(far[inside]))
-    moved = inside & (far >= usual + _SETUP)
+    asked = np.append(0, np.cumsum(launched.reads_back))
+    moved = inside & (far > usual)
+    moved &= asked[np.where(moved, first - usual, start)] > asked[start]
     moved[0] = False
     if float(np.mean(moved)) > _SELDOM:
         return start
