@@ -229,8 +229,8 @@ def test_errors_have_slugs(tmp_path):
         tracediff.compare(BEFORE)
     assert error.value.slug == "candidate-missing"
     with pytest.raises(tracediff.TracediffError) as error:
-        tracediff.compare(BEFORE, AFTER, host_only=True, whole_capture=True)
-    assert error.value.slug == "host-only-steps"
+        tracediff.compare(BEFORE, AFTER, steps="1-2", whole_capture=True)
+    assert error.value.slug == "no-steps-to-select"
     with pytest.raises(tracediff.TracediffError) as error:
         tracediff.compare(BEFORE, AFTER, baseline_kpi=ROOT / "fixtures" / "kpi" / "serving_summary.json")
     assert error.value.slug == "kpi-one-side"

@@ -80,7 +80,7 @@ class ReadRequest:
         None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX"
     )
     whole_capture: bool = option(False, "No step labels: count each capture as one step.")
-    host_only: bool = option(False, "Captures without GPU kernels: measure host time between step labels.")
+    host_only: bool = option(False, "Measure the host alone, whatever GPU kernels were captured.")
     memory_limit: str | None = option(
         None,
         "Memory for DuckDB, e.g. 2GiB; the rest spills to a scratch folder in $TMPDIR.",
@@ -92,16 +92,9 @@ class ReadRequest:
     )
 
     def reading(self, *, keep: bool = False) -> Reading:
-        """The same for `execution`; `keep`: the events of some steps, to draw. Raises `TracediffError`: host-only-steps."""
+        """The same for `execution`; `keep`: the events of some steps, to draw."""
         from tracediff.execution.reading import Reading
 
-        if self.host_only and self.whole_capture:
-            raise TracediffError(
-                "host-only-steps",
-                "the host alone is measured between step labels",
-                fix="--host-only goes without --whole-capture",
-                exit_code=2,
-            )
         same = {one.name: getattr(self, one.name) for one in fields(Reading) if hasattr(self, one.name)}
         return Reading(**same, keep=keep)
 
@@ -152,7 +145,7 @@ class MeasureRequest(ReadRequest):
         return selections(self.steps, self.window, self.ranks)
 
     def reading(self, *, keep: bool = False) -> Reading:
-        """Raises `TracediffError`: host-only-steps, no-steps-to-select."""
+        """Raises `TracediffError`: no-steps-to-select."""
         if self.whole_capture and any(one.cuts_steps for one in self.selections()):
             raise TracediffError(
                 "no-steps-to-select",

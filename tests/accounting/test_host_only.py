@@ -36,7 +36,7 @@ def hosts(held: int = 100, collected: int = 50, period: int = 1000, steps: int =
 
 def side(name: str, trace: TraceBuilder, folder) -> Side:
     (folder / name).mkdir()
-    return Side(name, [Run(name, [reduced(trace, folder / name, host_only=True)])])
+    return Side(name, [Run(name, [reduced(trace, folder / name)])])
 
 
 def test_a_step_is_all_of_the_time_to_the_next_label(tmp_path):
@@ -100,12 +100,14 @@ def test_calls_of_an_export_without_kernels_are_told(tmp_path):
     assert spent(reduction) == {"gil_wait": 100, "gc": 50, "launch_api": 40, "host_work": 810}
 
 
-@pytest.mark.parametrize(("steps", "slug"), [(0, "no-steps"), (1, "one-step")])
-def test_without_labels_there_are_no_steps(steps: int, slug: str, tmp_path):
-    trace = hosts(steps=steps).range(1, "_schedule", 90_000, 90_100)
-    with pytest.raises(TracediffError) as refused:
-        reduced(trace, tmp_path, host_only=True)
-    assert refused.value.slug == slug
+@pytest.mark.parametrize("steps", [0, 1])
+def test_without_labels_the_whole_capture_is_a_step(steps: int, tmp_path):
+    """From the first range, at 0 or 90,000, to the end of the last at 90,100."""
+    reduction = reduced(hosts(steps=steps).range(1, "_schedule", 90_000, 90_100), tmp_path)
+    (period,) = reduction.periods.to_dicts()
+    assert (period["start_ns"], period["end_ns"]) == (0 if steps else 90_000, 90_100)
+    assert reduction.step_source == "whole-capture"
+    assert reduction.residual_ns == 0
 
 
 def test_range_names_of_a_loop_of_ones_own_are_labels(tmp_path):
@@ -119,12 +121,12 @@ def test_range_names_of_a_loop_of_ones_own_are_labels(tmp_path):
     assert [spent(reduction, period) for period in range(3)] == [{"host_work": 1000}] * 3
 
 
-def test_ranges_that_are_no_labels_are_named(tmp_path):
+def test_ranges_that_a_pattern_does_not_match_are_named(tmp_path):
     trace = TraceBuilder().process(100).thread(100, 1)
     for number in range(4):
         trace.range(1, f"turn {number}", 1000 * number, 1000 * number + 900)
     with pytest.raises(TracediffError) as refused:
-        reduced(trace, tmp_path, host_only=True)
+        reduced(trace, tmp_path, step_regex="step")
     assert refused.value.slug == "no-steps" and "'turn N'" in refused.value.fix
 
 
@@ -138,8 +140,8 @@ def test_what_was_not_captured_passes_no_gate(tmp_path):
         )  # fmt: skip
 
 
-def test_kernels_are_asked_for_unless_the_host_is_wanted(tmp_path):
-    with pytest.raises(TracediffError) as refused:
-        reduced(hosts(), tmp_path)
-    assert refused.value.slug == "no-kernels"
-    assert "--host-only" in refused.value.fix
+def test_kernels_are_not_looked_at_where_the_host_is_wanted(tmp_path):
+    trace = hosts().kernel(1, 2000, 2100)
+    reduction = reduced(trace, tmp_path, host_only=True)
+    assert reduction.coverage["kernels"] == "not_captured"
+    assert len(reduction.periods) == 5 and spent(reduction) == {"gil_wait": 100, "gc": 50, "host_work": 850}

@@ -130,8 +130,11 @@ def test_a_capture_of_the_host_alone(tmp_path):
         trace.range(1, label(number), 1000 * number, 1000 * number + 900)
     (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
     assert not answers(one)["time per step, closed accounting"]["yes"]
-    assert answers(one)["host time per step (--host-only)"]["yes"]
-    assert one["next"] == f"tracediff show {tmp_path}/run.sqlite --host-only"
+    assert answers(one)["host time by CUDA call and NVTX range"]["yes"]
+    assert (
+        one["next"]
+        == f"tracediff show {tmp_path}/run.sqlite; tracediff compare {tmp_path}/run.sqlite CANDIDATE"
+    )
 
 
 KNOWN = {

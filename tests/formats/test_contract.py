@@ -114,9 +114,6 @@ def test_without_strings_kernels_have_no_names(tmp_path):
 @pytest.mark.parametrize(
     ("name", "slug"),
     [
-        ("no_kernels", "no-kernels"),
-        ("runtime_without_kernel", "no-kernels"),
-        ("nvtx_only", "no-kernels"),
         ("zero_tables", "not-nsys"),
         ("not_sqlite", "not-sqlite"),
         ("empty_file", "empty-file"),

@@ -14,9 +14,11 @@ from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import idle, label, spent
 from tracediff.comparison.compare import compare
+from tracediff.comparison.host_time import host_only_notes
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.formats.kineto import (
@@ -595,8 +597,7 @@ def test_a_trace_of_the_host_alone(tmp_path):
     trace = TorchTrace()
     for step in range(4):
         trace.range(EXECUTOR, label(step), 1000 * step, 1000 * step + 400)
-    assert slug(tmp_path, trace) == "no-kernels"
-    reduction = reduced(tmp_path, trace, host_only=True)
+    reduction = reduced(tmp_path, trace)
     assert reduction.periods["number"].to_list() == [0, 1, 2]
     assert {column for column, ns in spent(reduction).items() if ns} == {"host_work"}
 
@@ -707,7 +708,6 @@ def test_what_lacks_kernels_or_steps_is_told_how_torch_records_them(tmp_path):
     before.api(EXECUTOR, "cudaLaunchKernel", 10, 20, corr=1).kernel(1, 100, 200)
     once = TorchTrace().api(EXECUTOR, "cudaLaunchKernel", 10, 20, corr=1).kernel(1, 100, 200)
     cases = (
-        (host, None, "no-kernels", "ProfilerActivity.CUDA"),
         (before, r"warm up (\d+)", "one-step", "profile.step()"),
         (once, None, "no-steps", "profile.step()"),
         (steps(TorchTrace()), r"no such (\d+)", "no-steps", ""),
@@ -720,3 +720,8 @@ def test_what_lacks_kernels_or_steps_is_told_how_torch_records_them(tmp_path):
         said = f"{error.value} {error.value.fix}"
         assert advice in said
         assert "nvtx" not in said.lower() and "nsys" not in said.lower() and "TLLM" not in said
+    side = Side("host", [Run("host", [reduced(tmp_path, host)])])
+    (note,) = host_only_notes([side], asked=False)
+    assert "ProfilerActivity.CUDA" in note.message
+    said = note.message
+    assert "nvtx" not in said.lower() and "nsys" not in said.lower() and "TLLM" not in said

@@ -29,13 +29,15 @@ from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, system_tables
 from tracediff.accounting.walk import Hosts, read_gil
 from tracediff.accounting.windows import host_windows
+from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
+from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
-from tracediff.trace.steps import WHOLE_CAPTURE, find_steps
+from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
 from tracediff.trace.threads import Thread, thread_roles
 from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
 
@@ -66,6 +68,14 @@ def reduce_capture(
     else:
         _need_kernels(capture)
         rule = find_steps(capture, step_regex)
+    return _measure(capture, rule, only, sampler)
+
+
+def _measure(
+    capture: Capture, rule: StepRule, only: Selection, sampler: StepSampler | None = None
+) -> Reduction:
+    """`reduce_capture` with the steps found."""
+    whole_capture = rule == WHOLE_CAPTURE
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=sampler is not None)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
@@ -290,7 +300,7 @@ def _kernel_tables(
     return {name: pl.concat(tables, how="vertical") for name, tables in parts.items()}
 
 
-# A capture without GPU work, measured on the host alone: NVTX, GIL and garbage collections.
+# A capture without GPU work, measured on the host alone: CUDA calls, NVTX, GIL and garbage collections.
 
 _MARK = "[step]"
 _OPS = {"op_key": pl.UInt64, "ops": pl.Int64, "copies": pl.Int64}
@@ -301,18 +311,38 @@ def is_host_only(capture: Capture) -> bool:
     return capture.coverage["kernels"] == "not_captured"
 
 
-def reduce_host(capture: Capture, *, step_regex: str | None = None, only: Selection = ALL) -> Reduction:
-    """Measure the host of an export without kernels; copies and memsets in it are not looked at.
+def reduce_host(
+    capture: Capture, *, step_regex: str | None = None, whole_capture: bool = False, only: Selection = ALL
+) -> Reduction:
+    """Measure the host of an export; kernels, copies and memsets in it are not looked at.
 
-    Raises `TracediffError`: no-steps, one-step, no-whole-step, bad-step-regex.
+    By its steps where it has labels, else the whole capture counts as one step. Raises `TracediffError`: nothing-recorded, bad-step-regex;
+    no-steps, one-step with a `step_regex`; nothing-selected, step-numbers-repeat.
     """
-    capture.db.execute("DELETE FROM op_row")
-    capture.db.execute("DELETE FROM op_sort")
-    find_steps(capture, step_regex)
-    run_sql(capture.db, "accounting/step_marks")
-    coverage = capture.coverage
+    if not capture.count("range") and not capture.count("api_call"):
+        there = f" (it holds {', '.join(capture.schema.events)})" if capture.schema.events else ""
+        raise TracediffError(
+            "nothing-recorded",
+            f"{capture.name}: no GPU kernels, no CUDA calls and no NVTX ranges, so there is nothing to compare{there}",
+            fix=f"{capture.recording.gpu_work}, with the program's work inside the capture range",
+        )
+    db = capture.db
+    db.execute("DELETE FROM op_row; DELETE FROM op_sort; DELETE FROM op_key")
+    rule = WHOLE_CAPTURE
+    if not whole_capture:
+        try:
+            rule = find_steps(capture, step_regex)
+        except TracediffError as error:
+            if step_regex is not None or error.slug not in ("no-steps", "one-step", "no-whole-step"):
+                raise
+    if rule == WHOLE_CAPTURE:
+        run_sql(db, "accounting/host_capture")
+    run_sql(db, "accounting/step_marks")
+    if rule == WHOLE_CAPTURE:
+        db.execute(_NO_STEPS)
+    coverage: dict[str, Captured] = {**capture.coverage, "kernels": "not_captured"}
     capture.coverage = {**coverage, "kernels": "captured"}  # of the marks
-    reduction = reduce_capture(capture, step_regex=step_regex, only=only)
+    reduction = _measure(capture, rule, only)
     no_launch = [
         pl.lit(0, pl.Int64).alias(name) for name in ("kernels", "graph_kernels", "calls", "graph_launches")
     ]

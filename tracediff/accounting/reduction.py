@@ -91,8 +91,8 @@ class Reduction:
     gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
-    ranges     stratum, thread, place, domain -> count, ns
-    apis       stratum, api, kind, thread -> count, ns
+    ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each)
+    apis       stratum, api, kind, thread -> count, ns, squares
     host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
                of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns

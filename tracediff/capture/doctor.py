@@ -89,7 +89,7 @@ def summary(checks: list[Check]) -> str:
     if not failed:
         return "captures work here"
     if failed == ["GPU"]:
-        return "only the host can be captured here, not kernels (compare such captures with --host-only); comparing needs no GPU"
+        return "only the host can be captured here, not kernels (such captures are compared by host time); comparing needs no GPU"
     return f"captures do not work here ({', '.join(failed)}); comparing does: it needs neither nsys nor a GPU"
 
 

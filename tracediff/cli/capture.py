@@ -114,8 +114,7 @@ def capture(
     nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
         click.echo(f"warning: {note}", err=True)
-    no_gpu = gpus() is None
-    if no_gpu:
+    if gpus() is None:
         click.echo("warning: nvidia-smi lists no GPU: no kernels will be captured here", err=True)
     if only_plan:
         for line in shown(plan, nsys, bundle.resolve()):
@@ -129,7 +128,7 @@ def capture(
     click.echo(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s", err=True)
     if plan.keep_reports:
         click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
-    click.echo(f"  next: tracediff compare {bundle}{' --host-only' if no_gpu else ''}", err=True)
+    click.echo(f"  next: tracediff compare {bundle}", err=True)
 
 
 def _nsys(only_plan: bool) -> Nsys:

@@ -24,6 +24,7 @@ from tracediff.comparison.classes import with_classes
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
+from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import kernel_result_rows
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.strata import build_strata, mix, notes_of
@@ -155,12 +156,14 @@ def compare(
                 sides,
                 notes_of(frame, options.min_steps),
                 with_gil=with_gil,
+                asked=bool(options.extra.get("host_only")),
                 with_speed=any(one.speed is not None for one in measured.phases),
             ),
             *_left_out(gaps_left_out, uneven_left_out),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
         system=system,
+        host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
         timelines=timelines(
@@ -219,7 +222,7 @@ def _accounting(measured: Measured, judged: Judged) -> Accounting:
 
 
 def _warnings(
-    sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool
+    sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool, asked: bool
 ) -> list[Note]:
     runs = [len(side.runs) for side in sides]
     notes = warnings_of(sides) + of_steps
@@ -233,11 +236,7 @@ def _warnings(
         )  # fmt: skip
     elif min(runs) < 4:
         notes.append(Note("few-runs", f"{min(runs)} runs a side: 5 make the interval and the test reliable"))
-    if not all(side.captured("kernels") for side in sides):
-        notes.append(
-            Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
-                 " a GPU would have hidden of a pause is not known")
-        )  # fmt: skip
+    notes += host_only_notes(sides, asked=asked)
     if not with_speed:
         notes.append(
             Note("host-speed-unknown", "fewer than three CUDA functions that wait for nothing are called about as often on both sides:"

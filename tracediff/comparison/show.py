@@ -30,6 +30,7 @@ from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
 from tracediff.comparison.findings import idle_place, longest_first
 from tracediff.comparison.frame import CellSums, Frame, build_frame
+from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
@@ -125,8 +126,9 @@ def show(side: Side, options: Options | None = None) -> Show:
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=_warnings(side, gaps_left_out, uneven_left_out),
+        warnings=_warnings(side, gaps_left_out, uneven_left_out, asked=bool(options.extra.get("host_only"))),
         system=tables.system(sides, standardised, with_gil=True),
+        host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
         timelines=timelines(
@@ -297,13 +299,9 @@ def _stratum_rows(strata: Strata) -> list[Stratum]:
     return [msgspec.structs.replace(row, **absent) for row in strata.rows]
 
 
-def _warnings(side: Side, gaps_left_out: int, kernels_left_out: int) -> list[Note]:
+def _warnings(side: Side, gaps_left_out: int, kernels_left_out: int, *, asked: bool) -> list[Note]:
     notes = warnings_of([side])
-    if not side.captured("kernels"):
-        notes.append(
-            Note("host-only", "no GPU kernels were captured: a step is the time between two step labels on the host, and what"
-                 " a GPU would have hidden of a pause is not known")
-        )  # fmt: skip
+    notes += host_only_notes([side], asked=asked)
     if any(part.step_source == "whole-capture" for part in side.parts):
         notes.append(Note("whole-capture", "each capture was counted as one step"))
     if gaps_left_out:

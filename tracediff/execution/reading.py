@@ -16,7 +16,7 @@ class Reading:
     whole_capture: bool = False
     memory_limit: str | None = None
     threads: int | None = None
-    host_only: bool = False  # measure the host where an export has no GPU kernels
+    host_only: bool = False  # measure the host, whatever GPU kernels there are
     keep: bool = False  # the events of some steps, to draw
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
     cached: bool = False  # what was read before is taken from the cache, and what is read now kept there

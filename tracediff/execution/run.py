@@ -98,8 +98,13 @@ def reduce_file(
             from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
             from tracediff.steps.sample import FOR_THE_PAGE
 
-            if reading.host_only and is_host_only(capture):
-                reduction = reduce_host(capture, step_regex=reading.step_regex, only=reading.only)
+            if (reading.host_only or is_host_only(capture)) and sampler is None:
+                reduction = reduce_host(
+                    capture,
+                    step_regex=reading.step_regex,
+                    whole_capture=reading.whole_capture,
+                    only=reading.only,
+                )
             else:
                 reduction = reduce_capture(
                     capture,
@@ -120,7 +125,11 @@ def _without_domains(reduction: Reduction) -> Reduction:
     import polars as pl
 
     keys = ["stratum", "thread", "place", "domain"]
-    ranges = reduction.ranges.with_columns(domain=pl.lit("")).group_by(keys).agg(pl.col("count", "ns").sum())
+    ranges = (
+        reduction.ranges.with_columns(domain=pl.lit(""))
+        .group_by(keys)
+        .agg(pl.col("count", "ns", "squares").sum())
+    )
     return replace(reduction, ranges=ranges.sort(keys))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -92,6 +93,7 @@ def load(
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "formats/nccl_call")
             _check_times(db, file_name)
+            schema = replace(schema, events=_events(db, schema))
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
@@ -113,6 +115,18 @@ def _version(db: duckdb.DuckDBPyConnection) -> str:
         " WHERE name = 'EXPORT_SCHEMA_VERSION'"
     ).fetchall()
     return next(filter(None, (version_of(value) for (value,) in found)), "")
+
+
+def _events(db: duckdb.DuckDBPyConnection, schema: Schema) -> tuple[str, ...]:
+    """The tables of events that have rows, where no CUDA call and no range is among them."""
+    for table in ("api_call", "range"):
+        if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+            return ()
+    known = schema.relations or schema.tables
+    return tuple(table for table in sorted(known) if _EVENTS.search(table) and _has_rows(db, table, schema))
+
+
+_EVENTS = re.compile(r"_EVENTS$|_API$|^CUPTI_ACTIVITY|^SAMPLING_|^GPU_METRICS$")
 
 
 def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str) -> list[Note]:

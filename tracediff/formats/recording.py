@@ -18,6 +18,8 @@ class Recording:
     labels: str
     more: str
     gpu_work: str
+    not_collected: str  # why work that was launched may be missing
+    not_inside: str  # why nothing was launched
 
 
 _NSYS = Recording(
@@ -27,6 +29,10 @@ _NSYS = Recording(
     labels="label the steps and record them with -t nvtx (TensorRT-LLM labels them by itself)",
     more="capture more iterations, for example TLLM_PROFILE_START_STOP=100-150",
     gpu_work="capture with nsys profile -t cuda,nvtx,python-gil",
+    not_collected="the driver is newer than this nsys, the machine forbids it (WSL 2, a virtual GPU, a container), another profiler held"
+    " the GPU, or the program was killed before CUPTI wrote its buffers (nsys --cuda-flush-interval=1000). nsys says which under Diagnostics",
+    not_inside="the recorded time holds no GPU work (--capture-range, --delay, --duration), or another process does it (nsys"
+    " --trace-fork-before-exec=true; start nsys before the server)",
 )
 _TORCH = Recording(
     kernels="no event is of category kernel",
@@ -35,6 +41,9 @@ _TORCH = Recording(
     labels="call profile.step() after each iteration, or put record_function around it",
     more="profile more iterations: schedule(wait=1, warmup=3, active=20), and profile.step() after each",
     gpu_work="record with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+    not_collected="the driver is newer than the CUPTI of this PyTorch, the machine forbids it (WSL 2, a virtual GPU, a container), or"
+    " another profiler held the GPU",
+    not_inside="the profiled iterations hold no GPU work, or another process does it",
 )
 
 

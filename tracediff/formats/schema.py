@@ -98,6 +98,7 @@ class Schema:
     version: str = ""
     warnings: list[str] = field(default_factory=list)
     relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
+    events: tuple[str, ...] = ()  # tables of events with rows, of an export without CUDA calls and ranges
     mended: dict[str, str] = field(
         default_factory=dict
     )  # tables whose texts could not be read: what stands for them

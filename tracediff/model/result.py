@@ -29,6 +29,7 @@ from tracediff.model.common import (
     Tool,
     Verdict,
 )
+from tracediff.model.host_time import HostTime
 
 # What was compared: the files of both sides, and the options that change numbers.
 
@@ -900,6 +901,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     kernel_ranks: list[KernelRanks] = []  # the most time first
+    host: HostTime | None = None  # where a side has no GPU kernels
     ncu: Section | None = None
     trtexec: Section | None = None
     latencies: Section | None = None

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
+from tracediff.model.host_time import HostTime
 from tracediff.model.result import (
     GapRow,
     Gc,
@@ -151,6 +152,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
     warnings: list[Note]
     system: System | None = None  # where any of it was captured
+    host: HostTime | None = None  # where there are no GPU kernels
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None

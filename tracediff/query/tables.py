@@ -33,7 +33,7 @@ SCHEMAS = ("baseline", "candidate")
 # Rows before their names are spelled out, which views do: sql/rows_NAME.sql.
 _ROWS = ("window", "op", "api_name", "api_call", "range", "range_text", "domain")
 # What a capture may lack without the rest of its tables being of less use.
-_WITHOUT_STEPS = frozenset({"no-steps", "one-step", "no-whole-step", "no-kernels"})
+_WITHOUT_STEPS = frozenset({"no-steps", "one-step", "no-whole-step", "no-kernels", "nothing-recorded"})
 _KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
 _OF_KIND = {"gil": "gil", "gil_wait_by_step": "gil", "gc": "gc", "api_call": "cuda_api"}
 
@@ -234,8 +234,10 @@ class _Filling:
 
     def _reduction(self) -> Reduction:
         reading = self.reading
-        if reading.host_only and is_host_only(self.capture):
-            return reduce_host(self.capture, step_regex=reading.step_regex)
+        if reading.host_only or is_host_only(self.capture):
+            return reduce_host(
+                self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture
+            )
         return reduce_capture(
             self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture
         )

@@ -60,7 +60,7 @@ CAUSES: dict[str, CauseWords] = {
                    "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
                    "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "GPU idle after synchronisation{called} {place}",
+                   "{synchronising}{called} {place}",
                    "find the call in the range named here and remove the synchronisation or move it off the step's path"),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#8d672a",
                    "The host was inside another CUDA call: allocation, event, query.",

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.report import units, words
+from tracediff.report import host_words, units, words
 from tracediff.report.causes import CAUSES
 from tracediff.report.titles import joined, named, run_name, spoken
 
@@ -48,7 +48,12 @@ def headline(result: Result) -> Headline:
         said = _only_host(result, phase) if facts.host and phase else _every_phase(result)
         text += f": {said}{_yet(result)}"
     elif phase is None:
-        text += ": no phase has enough matching steps on both sides"
+        largest = host_words.largest(result.host) if result.host else ""
+        text += (
+            f": host time only; most changed: {largest}"
+            if largest
+            else ": no phase has enough matching steps on both sides"
+        )
     elif facts.basis == "scatter":
         text += _scatter(result, phase) + _yet(result)
     elif facts.basis == "part":

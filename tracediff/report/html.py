@@ -16,6 +16,7 @@ from tracediff.model import Accounting, KernelRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (
     figures,
+    host_words,
     names,
     palette,
     phase_table,
@@ -58,6 +59,8 @@ def render_html(result: Result) -> str:
         kernel_number=lambda row: places[id(row)],
         kernel_notes=sections.kernel_notes(result),
         kernel_rows=len(result.kernels),
+        host_tables=[table.first(rows.LIMIT) for table in host_words.tables(result.host, two=True)],
+        host_note=host_words.note(result),
         alone=False,
         **sections.context(result),
         **own_files(["timelines.js"], sections.styles(result)),

@@ -152,9 +152,9 @@ def _next(word: str, kind: Kind, found: Contents | None) -> str:
     if found is None:
         place = next(one for one in ("BASELINE", "FOLDER", "FILE") if one in kind.use)
         return kind.use.replace(place, word, 1)
-    if any(one.name == "kernels" and one.captured for one in found.traces):
+    if any(one.name in ("kernels", *_HOST) and one.captured for one in found.traces):
         return f"tracediff show {word}; tracediff compare {word} CANDIDATE"
-    return f"tracediff show {word} --host-only" if found.steps else ""
+    return ""
 
 
 def _folder(path: Path, name: str) -> Input:
@@ -309,9 +309,19 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
         needs("garbage collection", "Python garbage collection", reason="pauses by generation"),
     ]  # fmt: skip
     if not has["kernels"]:
-        reason = labelled if steps else "no step labels"
-        answers.append(Answer("host time per step (--host-only)", steps is not None, reason))
+        reason = labelled if steps else "no step labels: per capture"
+        has_host = any(has[name] for name in _HOST)
+        answers.append(
+            Answer(
+                "host time by CUDA call and NVTX range",
+                has_host,
+                reason if has_host else "none of them was recorded",
+            )
+        )
     return answers
+
+
+_HOST = ("CUDA calls", "NVTX ranges")  # what is compared where there are no kernels
 
 
 def _names(number: int, of: str) -> str:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
-from tracediff.report import names, phase_table, rank_words, sections, system_words, units, waterfall, words
+from tracediff.report import (
+    host_words,
+    names,
+    phase_table,
+    rank_words,
+    sections,
+    system_words,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
 from tracediff.report.escape import (
     Markdown,
@@ -125,6 +135,10 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         kernels_sure=len(changed) > top,
         compute=words.category_of_both(result, "compute", "→"),
         folds=[
+            *(
+                (table.title, [table.first(budget.rows)])
+                for table in host_words.tables(result.host, two=True)
+            ),
             ("Idle gaps of the GPU by cause", _gaps(gaps, budget)),
             ("NVTX ranges (host time, children included)", _ranges(ranges, budget)),
             ("Step time by phase: mean and tails", _phases(result, budget.rows)),

@@ -13,7 +13,7 @@ from rich.text import Text
 from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
-from tracediff.report import names, show_words, system_words, templates, timelines, units, words
+from tracediff.report import host_words, names, show_words, system_words, templates, timelines, units, words
 from tracediff.report.console import (
     has_unicode,
     print_fitted,
@@ -26,6 +26,7 @@ from tracediff.report.document import TableOf, markdown
 from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
+from tracediff.report.tables import LIMIT as LIMIT_ROWS
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
 from tracediff.report.words import left_out, workload_name
@@ -48,6 +49,7 @@ def render_show_html(report: Show) -> str:
         "kernel_number": lambda row: places[id(row)],
         "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},
+        "host_tables": [table.first(LIMIT_ROWS) for table in host_words.tables(report.host, two=False)],
     }
     return templates.html_environment().get_template("show.html.j2").render(known)
 
@@ -84,8 +86,9 @@ def detail_tables(report: Show) -> list[TableOf]:
     return [
         table
         for table in (
+            *host_words.tables(report.host, two=False),
             TableOf(
-                "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", report.launch.apis,
+                "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", [] if report.host else report.launch.apis,
                 lambda row, s: [row.api, row.kind, units.count(row.baseline_calls), s.number(row.baseline_ns)],
                 "launch.apis", lambda row: [row.baseline_ns],
             ),
@@ -257,7 +260,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
             print_heading(console, shown.title)
             print_fitted(console, shown)
             print_more(console, shown.left)
-        if table.field == "launch.apis":
+        if table.field == "launch.apis" and table.rows:
             print_line(console, (show_words.launches(report), "dim"))
     if report.system and (text := system_words.no_bytes(report.system.comm_calls)):
         print_line(console, (text, "dim"), hang=3)

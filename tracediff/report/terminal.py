@@ -9,11 +9,22 @@ from rich.console import Console
 from rich.text import Text
 
 from tracediff.model import Finding, Result, Section, System
-from tracediff.report import names, phase_table, rank_words, sections, system_words, units, waterfall, words
+from tracediff.report import (
+    host_words,
+    names,
+    phase_table,
+    rank_words,
+    sections,
+    system_words,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.console import (
     TONES,
     WIDE,
     has_unicode,
+    print_fitted,
     print_heading,
     print_line,
     print_more,
@@ -37,6 +48,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
+    _host(result, console, top)
     _section(result.ncu, console, top)
     _ranks(result, console)
     for section in (result.kpi, result.trtexec, result.latencies):
@@ -192,6 +204,20 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     print_table(console, header, cells, left=(0, 1))
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+
+
+def _host(result: Result, console: Console, top: int) -> None:
+    """Print the CUDA calls and ranges that changed most, where there are no kernels."""
+    if result.host is None:
+        return
+    found = host_words.tables(result.host, two=True)
+    for table in found:
+        shown = table.first(top)
+        print_heading(console, shown.title)
+        print_fitted(console, shown)
+        print_more(console, shown.left)
+    if found:
+        print_line(console, (host_words.note(result), "dim"))
 
 
 def _ranks(result: Result, console: Console) -> None:

@@ -184,6 +184,7 @@ def _idle(
         return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     text = CAUSES[cause].title.format(
         idle="" if host_only else "GPU idle: ",
+        synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
         thread=_the_thread(thread) if thread else "the host",
         place=_at(place),
         holder=_holder(holder, holder_place),

@@ -113,6 +113,11 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
     """
     at = f" {where}" if where else ""
     how = capture_with(report, kind)
+    options = report.options if isinstance(report, Show) else report.inputs.options
+    if kind == "kernels" and options.get("host_only"):
+        return f"not looked at{at}, as asked with --host-only."
+    if kind == "kernels" and sides_without(report, "cuda_api") != sides_without(report, kind):
+        return f"not captured{at}, though CUDA calls were: the warning host-only says what may be the reason."
     if kind not in ("gc", "nccl"):
         return f"not captured{at}. Capture with {how} to see it."
     program = " (in TensorRT-LLM)" if kind == "gc" and not by_torch(report) else ""

@@ -75,8 +75,9 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
         raise TracediffError(
             "no-kernels",
             f"{capture.name}: no GPU kernels ({capture.recording.kernels})",
-            fix=f"{capture.recording.gpu_work}, and let the capture range hold GPU work; --host-only compares the host alone, by"
-            " its step labels",
+            fix="let the capture range hold GPU work (CUDA calls were recorded)"
+            if capture.coverage["cuda_api"] == "captured"
+            else capture.recording.gpu_work,
         )
     keys = _keys(capture)
     calls, launches, launch_ids = read_calls(db)

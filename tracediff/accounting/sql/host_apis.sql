@@ -4,7 +4,8 @@
 --   kind      VARCHAR  launch, sync or other, by its name
 --   thread    VARCHAR  role
 --   count, ns BIGINT
-SELECT m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns
+--   squares   DOUBLE   sum of the squares of their ns
+SELECT m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns, sum(c.ns::DOUBLE ** 2) AS squares
 FROM cuda_call AS c
 JOIN measured AS m USING (period)
 JOIN thread_role AS t USING (tid)

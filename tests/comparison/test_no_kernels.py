@@ -1,0 +1,203 @@
+"""Captures in which kinds of trace are missing: host time by call and range, or a refusal whose advice leads out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection
+from itertools import combinations
+
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.tiny import label, reduced
+from tracediff.comparison.compare import compare
+from tracediff.comparison.host_time import host_time
+from tracediff.errors import TracediffError
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Run, Side
+from tracediff.request import CompareRequest, ShowRequest
+from tracediff.session import compare_request, show_request
+
+KINDS = ("kernels", "memcpy", "runtime", "nvtx", "gil", "sync", "graph")
+ADVICE = {
+    "--host-only": {"host_only": True},
+    "--whole-capture": {"whole_capture": True},
+    "--step-regex": {"step_regex": r"work (\d+)"},
+}
+
+
+def program(
+    kinds: Collection[str], launch: int = 50, *, steps: int = 6, labels: bool = False
+) -> TraceBuilder:
+    """Steps of 1000 ns: a launch call at 100, 500 ns later its kernel of 200; a copy; a synchronising call."""
+    trace = TraceBuilder().process(100).thread(100, 1).thread(100, 2)
+    trace.os_call(1, "poll", 10, 2000)
+    for number in range(steps):
+        at = 1000 * number
+        if "nvtx" in kinds:
+            trace.range(1, label(number) if labels else f"work {number}", at, at + 90)
+            trace.range(1, "_schedule", at + 100, at + 400)
+        if "gil" in kinds:
+            trace.gil(1, "hold", at + 10, at + 20)
+        if "runtime" in kinds:
+            trace.api(1, "cudaLaunchKernel", at + 100, at + 100 + launch, corr=3 * number)
+            trace.api(1, "cudaMemcpyAsync", at + 300, at + 320, corr=3 * number + 1)
+            trace.api(1, "cudaStreamSynchronize", at + 400, at + 900, corr=3 * number + 2)
+        if "kernels" in kinds:
+            trace.kernel(3 * number, at + 600, at + 800)
+        if "memcpy" in kinds:
+            trace.memcpy(3 * number + 1, at + 800, at + 850, kind="DtoH")
+        if "graph" in kinds:
+            trace.graph(3 * number, at + 600, at + 800)
+        if "sync" in kinds:
+            trace.sync(3 * number + 2, at + 400, at + 900)
+    return trace
+
+
+def ends(request: Callable[..., object], **options: object) -> tuple[int, list[TracediffError]]:
+    """Follow the advice of every refusal: how many results come of it, and the refusals that advise nothing more."""
+    try:
+        request(**options)
+    except TracediffError as error:
+        said = {word for word in re.findall(r"--[a-z-]+", error.fix or "") if word in ADVICE}
+        new = [ADVICE[word] for word in sorted(said) if not ADVICE[word].keys() <= options.keys()]
+        found = [ends(request, **options, **one) for one in new]
+        return sum(one for one, _ in found), [last for _, many in found for last in many] if new else [error]
+    return 1, []
+
+
+COMBINATIONS = [frozenset(chosen) for many in range(len(KINDS) + 1) for chosen in combinations(KINDS, many)]
+
+
+@pytest.mark.parametrize("kinds", COMBINATIONS, ids=lambda kinds: "+".join(sorted(kinds)) or "nothing")
+def test_every_capture_has_a_result_or_a_refusal_that_leads_out(kinds: frozenset[str], tmp_path):
+    path = program(kinds).write(tmp_path / "run.sqlite")
+    results, refused = ends(lambda **options: reduce_file(path, Reading(threads=1, **options)))
+    assert bool(results) == bool(kinds & {"kernels", "runtime", "nvtx", "graph"})
+    if not results:
+        (refusal,) = refused
+        assert refusal.slug == "nothing-recorded"
+        assert "OSRT_API" in refusal.message and "-t cuda,nvtx" in refusal.fix
+    else:
+        assert all("-t cuda" not in error.fix for error in refused if "runtime" in kinds)
+        assert all("-t nvtx" not in error.fix for error in refused if "nvtx" in kinds)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [("runtime",), ("nvtx",), ("runtime", "nvtx", "gil"), ("memcpy", "runtime", "sync")],
+    ids="+".join,
+)
+@pytest.mark.parametrize("labels", [False, True])
+def test_host_time_is_given_without_being_asked_for(kinds: tuple[str, ...], labels: bool, tmp_path):
+    paths = [
+        program(kinds, launch, labels=labels).write(tmp_path / f"{launch}.sqlite") for launch in (50, 60)
+    ]
+    result = compare_request(CompareRequest(*paths, threads=1, cache=False))
+    steps = labels and "nvtx" in kinds
+    assert result.host is not None and result.host.per == ("step" if steps else "capture")
+    assert "host-only" in [note.slug for note in result.warnings]
+    assert {row.kind for row in result.host.rows} == {
+        {"runtime": "call", "nvtx": "range"}[one] for one in kinds if one in ("runtime", "nvtx")
+    }
+    assert show_request(ShowRequest(paths[0], threads=1, cache=False)).host is not None
+
+
+def rows(*sides: Side):
+    found = host_time(sides)
+    assert found is not None
+    return {row.name: row for row in found.rows}
+
+
+def side(name: str, tmp_path, *launches: int, **options) -> Side:
+    runs = []
+    for number, launch in enumerate(launches):
+        folder = tmp_path / f"{name}{number}"
+        folder.mkdir()
+        runs.append(Run(folder.name, [reduced(program(("runtime", "nvtx"), launch, **options), folder)]))
+    return Side(name, runs)
+
+
+def test_a_launch_call_that_takes_ten_longer(tmp_path):
+    """Six calls of 50 and of 60 in the capture: 300 -> 360 ns, one call +10; too few calls for an interval of one run."""
+    row = rows(side("a", tmp_path, 50), side("b", tmp_path, 60))["cudaLaunchKernel"]
+    assert (row.baseline.count, row.baseline.ns, row.baseline.mean_ns) == (6, 300, 50)
+    assert (row.candidate.count, row.candidate.ns, row.candidate.mean_ns) == (6, 360, 60)
+    assert (row.delta_ns, row.mean_delta_ns) == (60, 10)
+    assert (row.ci_low_ns, row.mean_ci_low_ns, row.level) == (None, None, "within_noise")
+
+
+def test_per_step_where_there_are_labels(tmp_path):
+    """Five whole steps (the sixth label has no next one), one call in each."""
+    row = rows(side("a", tmp_path, 50, labels=True), side("b", tmp_path, 60, labels=True))["cudaLaunchKernel"]
+    assert (row.baseline.count, row.baseline.ns, row.candidate.ns, row.delta_ns) == (1, 50, 60, 10)
+
+
+def test_an_interval_over_runs(tmp_path):
+    """Totals of 6 calls: 294, 300, 306 and 354, 360, 366. Variances of 36, so the error of +60 is sqrt(2 * 36 / 3); t(4) is 2.776."""
+    row = rows(side("a", tmp_path, 49, 50, 51), side("b", tmp_path, 59, 60, 61))["cudaLaunchKernel"]
+    half = 2.7764 * math.sqrt(24)
+    assert (row.ci_low_ns, row.ci_high_ns) == (
+        pytest.approx(60 - half, abs=0.01),
+        pytest.approx(60 + half, abs=0.01),
+    )
+    assert row.level == "likely"
+    assert (
+        rows(side("c", tmp_path, 49, 50, 51), side("d", tmp_path, 50, 49, 51))["cudaLaunchKernel"].level
+        == "within_noise"
+    )
+
+
+def test_an_interval_over_the_calls_of_one_run(tmp_path):
+    """20 calls a side that all take as long: the interval has no width, and with one run a side it is no proof."""
+    row = rows(side("a", tmp_path, 50, steps=20), side("b", tmp_path, 60, steps=20))["cudaLaunchKernel"]
+    assert (row.mean_ci_low_ns, row.mean_ci_high_ns) == (10, 10)
+    assert row.level == "within_noise"
+
+
+def test_a_call_of_one_side_alone(tmp_path):
+    one = Side("a", [Run("a", [reduced(program(("runtime",)), tmp_path)])])
+    (tmp_path / "b").mkdir()
+    other = Side("b", [Run("b", [reduced(program(("nvtx",)), tmp_path / "b")])])
+    row = rows(one, other)["cudaStreamSynchronize"]
+    assert row.candidate is None and row.mean_delta_ns is None
+    assert row.delta_ns == -3000  # six of 500
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("runtime",), "CUPTI gave none of the work"),
+        (("nvtx",), "No CUDA calls were recorded either: capture with nsys profile -t cuda,nvtx"),
+    ],
+)
+def test_why_kernels_may_be_missing(kinds: tuple[str, ...], said: str, tmp_path):
+    one = Side("a", [Run("a", [reduced(program(kinds), tmp_path)])])
+    (note,) = [note for note in compare(one, one).warnings if note.slug == "host-only"]
+    assert said in note.message
+    assert "runtime" not in kinds or "-t cuda" not in note.message
+
+
+def test_calls_that_launch_nothing(tmp_path):
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(3):
+        trace.api(1, "cudaMalloc", 100 * number, 100 * number + 40, corr=number)
+    one = Side("a", [Run("a", [reduced(trace, tmp_path)])])
+    (note,) = [note for note in compare(one, one).warnings if note.slug == "host-only"]
+    assert "none that launches work" in note.message and "-t cuda" not in note.message
+
+
+def test_kernels_on_one_side_lead_to_the_host_of_both(tmp_path):
+    paths = [
+        program(kinds, labels=True).write(tmp_path / f"{len(kinds)}.sqlite")
+        for kinds in (("runtime", "nvtx"), ("runtime", "nvtx", "kernels"))
+    ]
+    refused = compare_request(CompareRequest(*paths, threads=1, cache=False))
+    assert refused.verdict == "not_comparable"
+    (check,) = [one for one in refused.comparability.checks if one.status == "fail"]
+    assert check.name == "trace_kernels" and "--host-only" in check.message
+    result = compare_request(CompareRequest(*paths, threads=1, cache=False, host_only=True))
+    assert result.verdict != "not_comparable"
+    assert [row.delta_ns for row in result.host.rows] == [0] * len(result.host.rows)
