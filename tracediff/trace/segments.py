@@ -36,9 +36,10 @@ class Segments:
 
 
 def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
-    """Cluster the segments that begin at `start` (sorted, from 0 on, below n); O(n log n) for n launches.
+    """Cluster the segments that begin at `start` (sorted, from 0 on, below n).
 
-    A run of one launch counts once: how often a kernel is launched in a row depends on lengths.
+    A run of one launch counts once: how often a kernel is launched in a row depends on lengths. O(n) for n launches, and
+    O(m log m) for the m launches of the segments that differ.
     """
     count, launches = len(start), len(token)
     total = np.add.reduceat(ops, start)
@@ -46,26 +47,50 @@ def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
     kept[1:] = token[1:] != token[:-1]
     kept[start] = True
     place = np.flatnonzero(kept)
-    owner = np.searchsorted(start, place, side="right") - 1
-    kind = _classes(token[place], owner, count)
-    sizes = np.bincount(kind)
-    grams = _threes(token[place], owner)
-    # ops of a collapsed run, by its first launch
-    weight = np.add.reduceat(ops, place)
+    runs, weight = token[place], np.add.reduceat(ops, place)
+    first, which, often = _distinct(runs, np.searchsorted(place, start))
+    chosen, owner = _launches_of(first, np.searchsorted(place, start), len(place))
+    runs, weight = runs[chosen], weight[chosen]
+    kind = _classes(runs, owner, often)
+    sizes = np.bincount(kind, weights=often)
+    grams = _threes(runs, owner)
+    held = _held_by(grams, owner, often)[grams] >= RECURS
+    # a share: segments of one sequence may have longer runs
+    known = np.bincount(owner, weights=weight * held) / np.bincount(owner, weights=weight)
+    known = known[which] * total
+    ordered = _in_order(grams, owner, kind, often)[which]
     inner = np.ones(count, np.bool_)
     inner[[0, -1]] = count < 3
+    all_inner = max(float(total[inner].sum()), 1.0)
+    kind = kind[which]
     recurring = sizes[kind] >= RECURS
-    known = _held_by(grams, owner)[grams] >= RECURS
-    ordered = _in_order(grams, owner, kind, sizes)
     return Segments(
         start, total, kind, recurring,
-        _share(total, recurring & inner, inner), _share(weight, known & inner[owner], inner[owner]),
-        _share(total, ordered & inner, inner),
+        float(total[recurring & inner].sum()) / all_inner, float(known[inner].sum()) / all_inner,
+        float(total[ordered & inner].sum()) / all_inner,
     )  # fmt: skip
 
 
-def _share(weight: Ints, of: Flags, among: Flags) -> float:
-    return float(weight[of].sum()) / max(float(weight[among].sum()), 1.0)
+def _distinct(token: Ints, start: Ints) -> tuple[Ints, Ints, Ints]:
+    """The first segment of each sequence of launches, which of these each segment is, and how often each occurs."""
+    length = np.diff(start, append=len(token))
+    powers = np.full(int(length.max()), 0x9E3779B97F4A7C15, np.uint64)
+    powers[0] = 1
+    powers = np.multiply.accumulate(powers)
+    words = mixed(np.arange(int(token.max()) + 1))[token]
+    words *= powers[np.arange(len(token)) - np.repeat(start, length)]
+    _, first, which, often = np.unique(
+        np.add.reduceat(words, start), return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, which.reshape(-1), often.astype(np.int64)
+
+
+def _launches_of(chosen: Ints, start: Ints, count: int) -> tuple[Ints, Ints]:
+    """Indices of the launches of some segments, and the place of each launch's segment among them."""
+    length = np.diff(start, append=count)[chosen]
+    owner = np.repeat(np.arange(len(chosen)), length)
+    inside = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
+    return start[chosen][owner] + inside, owner
 
 
 def mixed(values: npt.NDArray[np.integer]) -> Words:
@@ -95,26 +120,27 @@ def _bags(item: Ints, owner: Ints, wide: int) -> tuple[Ints, Ints, Ints]:
     return pairs // wide, pairs % wide, counts.astype(np.int64)
 
 
-def _classes(token: Ints, owner: Ints, count: int) -> Ints:
-    """The class of each segment: of the first leader, in order of frequency, that it is like."""
-    alike = np.zeros(count, np.uint64)
-    starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
-    alike[owner[starts]] = np.add.reduceat(mixed(token), starts)
-    _, first, distinct, often = np.unique(alike, return_index=True, return_inverse=True, return_counts=True)
-    rank = np.lexsort((first, -often))[:_DISTINCT]
-    number = np.full(len(first), -1, np.int64)
-    number[rank] = np.arange(len(rank))
-    place_of = np.full(count, -1, np.int64)
-    place_of[first[rank]] = np.arange(len(rank))
-    chosen = place_of[owner] >= 0
+def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
+    """The class of each distinct segment: of the first leader, in order of frequency, that it is like."""
+    count = len(often)
+    starts = np.searchsorted(owner, np.arange(count))
+    content = np.add.reduceat(mixed(token), starts)
+    _, first, bag_of = np.unique(content, return_index=True, return_inverse=True)
+    bag_of = bag_of.reshape(-1)
+    rank = np.lexsort((first, -np.bincount(bag_of, weights=often)))
+    row = np.full(count, -1, np.int64)
+    row[first[rank[:_DISTINCT]]] = np.arange(min(len(rank), _DISTINCT))
+    chosen = row[owner] >= 0
     wide = int(token.max()) + 1
-    bag = np.zeros((len(rank), wide), np.float32)
-    np.add.at(bag, (place_of[owner[chosen]], token[chosen]), 1)
-    label = _leaders(bag)
-    label = np.concatenate([label, label.max() + 1 + np.arange(len(first) - len(rank))])
-    number[number < 0] = len(rank) + np.arange(len(first) - len(rank))
-    kind = label[number[distinct.reshape(-1)]]
-    order = np.argsort(-np.bincount(kind), kind="stable")
+    rows = min(len(rank), _DISTINCT)
+    bag = np.bincount(row[owner[chosen]] * wide + token[chosen], minlength=rows * wide)
+    label = np.arange(len(rank))
+    label[:rows] = _leaders(bag.reshape(rows, wide).astype(np.float32))
+    place = np.empty(len(rank), np.int64)
+    place[rank] = np.arange(len(rank))
+    # leaders are numbered from 0 on, what is rarer keeps a number of its own
+    kind = np.unique(label[place[bag_of]], return_inverse=True)[1].reshape(-1)
+    order = np.argsort(-np.bincount(kind, weights=often), kind="stable")
     renamed = np.empty(len(order), np.int64)
     renamed[order] = np.arange(len(order))
     return np.asarray(renamed[kind], np.int64)
@@ -140,40 +166,29 @@ def _leaders(bag: npt.NDArray[np.float32]) -> Ints:
     return label
 
 
-def _held_by(item: Ints, owner: Ints) -> Ints:
+def _held_by(item: Ints, owner: Ints, often: Ints) -> Ints:
     """In how many segments each item occurs."""
     wide = int(item.max()) + 1
-    return np.bincount(np.unique(owner * wide + item) % wide, minlength=wide)
+    pairs = np.unique(owner * wide + item)
+    return np.bincount(pairs % wide, weights=often[pairs // wide], minlength=wide)
 
 
-def _in_order(gram: Ints, owner: Ints, kind: Ints, sizes: Ints) -> Flags:
-    """Of each segment: its sequences of three are those of the median member of its class."""
+def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Flags:
+    """Of each distinct segment: its sequences of three are those of the most frequent one of its class."""
     wide = int(gram.max()) + 1
-    who, item, often = _bags(gram, owner, wide)
-    total = np.bincount(who, weights=often, minlength=len(kind))
-    leader = _typical(who, item, often, kind, len(sizes))
-    lead_who = leader[kind[who]]
+    who, item, times = _bags(gram, owner, wide)
+    total = np.bincount(who, weights=times, minlength=len(kind))
+    order = np.argsort(often, kind="stable")
+    leader = np.zeros(int(kind.max()) + 1, np.int64)
+    leader[kind[order]] = order  # the last one written stays
     # how often the leader of each owner's class holds the item: the pair (leader, item) is looked up
     key = who * wide + item
-    at = np.searchsorted(key, lead_who * wide + item)
-    at = np.minimum(at, len(key) - 1)
-    theirs = np.where(key[at] == lead_who * wide + item, often[at], 0)
-    shared = np.bincount(who, weights=np.minimum(often, theirs), minlength=len(kind))
+    sought = leader[kind[who]] * wide + item
+    at = np.minimum(np.searchsorted(key, sought), len(key) - 1)
+    theirs = np.where(key[at] == sought, times[at], 0)
+    shared = np.bincount(who, weights=np.minimum(times, theirs), minlength=len(kind))
     distance = 1 - 2 * shared / np.maximum(total + total[leader[kind]], 1)
     return np.asarray(distance <= IN_ORDER, np.bool_)
-
-
-def _typical(who: Ints, item: Ints, often: Ints, kind: Ints, classes: int) -> Ints:
-    """The segment that stands for each class: the most frequent one, the earliest of several."""
-    word = np.zeros(len(kind), np.uint64)
-    starts = np.flatnonzero(np.append(True, who[1:] != who[:-1]))
-    word[who[starts]] = np.add.reduceat(mixed(item) * often.astype(np.uint64), starts)
-    joined = mixed(kind) ^ word
-    _, first, count = np.unique(joined, return_index=True, return_counts=True)
-    order = np.lexsort((-first, count))
-    found = np.zeros(classes, np.int64)
-    found[kind[first[order]]] = first[order]  # the last one written stays
-    return found
 
 
 def repeats(sequence: Ints) -> bool:
