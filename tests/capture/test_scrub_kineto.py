@@ -64,6 +64,19 @@ def test_nothing_of_the_machine_is_left_and_nothing_measured_is_changed(name, tm
     assert (before.meta, before.devices, before.coverage) == (after.meta, after.devices, after.coverage)
 
 
+def test_what_is_said_behind_the_events_is_kept_and_known_as_the_owner_s(tmp_path):
+    trace = private()
+    source, target = tmp_path / "in.json", tmp_path / "out.json"
+    events = [json.loads(text) for text in trace.events]
+    source.write_text(json.dumps({"metadata": {"started_by": "jane"}, "traceEvents": events} | trace.head))
+    scrub_trace(source, target)
+    text = target.read_text()
+    assert [word for word in SECRETS if word in text] == []
+    said = json.loads(text)
+    assert said["distributedInfo"] == {"rank": 1, "world_size": 2}
+    assert [device["name"] for device in said["deviceProperties"]] == ["NVIDIA H200"]
+
+
 def test_times_are_written_to_the_nanosecond(tmp_path):
     trace = TorchTrace().kernel(1, 0, 10)
     trace.raw({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": -1.5, "dur": 2})

@@ -18,7 +18,16 @@ import msgspec
 from tracediff.capture.clean import Cleaner
 from tracediff.capture.scrub import Digest, Row, replaced
 from tracediff.errors import TracediffError
-from tracediff.formats.kineto import READ, Event, arguments, frame_name, nanoseconds, not_kineto, open_trace
+from tracediff.formats.kineto import (
+    READ,
+    Event,
+    arguments,
+    frame_name,
+    marked,
+    nanoseconds,
+    not_kineto,
+    open_trace,
+)
 
 _NUMBERS = ("schemaVersion", "cupti_version", "cuda_runtime_version", "cuda_driver_version")
 _DEVICE = (
@@ -51,9 +60,10 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
     """
     with replaced(target, force=overwrite) as (_, done):
         digest, changed, left_out = Digest(), 0, 0
+        behind = _said_behind(source)
         with open_trace(source) as trace, _written(done, packed=target.suffix == ".gz") as out:
             head = trace.head()
-            owners = ((_OWNERS[key], value) for key, value in head.items() if key in _OWNERS)
+            owners = ((_OWNERS[key], value) for key, value in (head | behind).items() if key in _OWNERS)
             cleaner = Cleaner((name, value) for name, value in owners if isinstance(value, str))
             out.write(msgspec.json.encode(_head(head, cleaner))[:-1] + b',"traceEvents":[')
             between = b"\n"
@@ -66,7 +76,8 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
                 digest.add([row])
                 out.write(between + _line(row))
                 between = b",\n"
-            out.write(b"\n]}\n")
+            kept = {key: value for key, value in _head(trace.tail, cleaner).items() if key in trace.tail}
+            out.write(b"\n]" + (b"," + msgspec.json.encode(kept)[1:] if kept else b"}") + b"\n")
         if not digest.rows:
             raise not_kineto(source.name, "no event of a category that torch.profiler writes")
         again = Digest()
@@ -81,6 +92,15 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
                 fix="please report it, with the version of PyTorch",
             )
     return ScrubbedTrace(digest.rows, left_out, changed)
+
+
+def _said_behind(source: Path) -> dict[str, Any]:
+    """What a trace says behind its events, of its owner too; it costs a reading where the head has no mark of Kineto."""
+    with open_trace(source) as trace:
+        if not marked(trace.head()):
+            for _ in trace.blocks():
+                pass
+        return trace.tail
 
 
 @contextmanager

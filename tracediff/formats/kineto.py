@@ -41,6 +41,11 @@ def rank_of(path: Path) -> int | None:
     return rank if size is not None and size > 1 else None
 
 
+def marked(head: dict[str, Any]) -> bool:
+    """Whether what a trace says before its events is what Kineto writes there."""
+    return bool(head.keys() & _MARKS)
+
+
 def _rank(said: dict[str, Any]) -> tuple[int | None, int | None]:
     """The rank and the number of ranks; None where they are not said."""
     info = said.get("distributedInfo")
@@ -99,6 +104,10 @@ class _Rest(msgspec.Struct):
     cupti_version: Any = None
     cuda_driver_version: Any = None
     roctracer_version: Any = None
+    host_name: Any = None
+    hostname: Any = None
+    user: Any = None
+    username: Any = None
 
 
 _block = msgspec.json.Decoder(list[Event])
@@ -228,7 +237,7 @@ def peek(path: Path) -> dict[str, Any] | None:
         head = _decoded_head(data[: found.end()]) if found else {}
     except (OSError, TracediffError, msgspec.DecodeError):
         return None
-    return head if head.keys() & _MARKS or (found and _of_kineto(data[found.end() :])) else None
+    return head if marked(head) or (found and _of_kineto(data[found.end() :])) else None
 
 
 def _of_kineto(text: bytes) -> bool:
