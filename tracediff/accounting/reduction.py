@@ -57,13 +57,17 @@ class Lane:
 
 @dataclass(frozen=True)
 class SampledStep:
-    """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread."""
+    """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread.
+
+    whole: where lanes hold merged events, all ops of the step in order of start, then its idle time; empty where no lane does.
+    """
 
     period: int
     thread: str
     lanes: list[Lane]
     events: int  # before any were merged
     merged_below_ns: int = 0  # neighbours of one group shorter than this were merged; 0: none were
+    whole: list[Lane] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

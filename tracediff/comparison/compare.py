@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import tracediff
 from tracediff.comparison import tables
+from tracediff.comparison.cause_tree import cause_tree
 from tracediff.comparison.cells import (
     Measured,
     exposed,
@@ -27,12 +28,14 @@ from tracediff.comparison.frame import build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import kernel_result_rows
 from tracediff.comparison.places import Judged, judge
+from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
 from tracediff.comparison.verdict import decide, judge_phases, launched, odd_runs, phases_of, step_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Result, Tool
+from tracediff.steps.divergence import divergences
 from tracediff.steps.timelines import timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
@@ -116,6 +119,9 @@ def compare(
         np.array([one[1] for one in found]),
         strata,
     )
+    runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
+    shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
+    drawn, selected = timelines(runs, strata.steps, *shown_as)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(
@@ -166,14 +172,10 @@ def compare(
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
-        timelines=timelines(
-            ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs]),
-            strata.steps,
-            strata.keys,
-            kernels.matching,
-            [number for number, _ in kernel_rows],
-            with_gil,
-        ),
+        cause_tree=cause_tree(measured, judged),
+        step_strip=step_strip(measured),
+        timelines=drawn,
+        divergences=divergences(runs, selected, *shown_as),
     )
 
 

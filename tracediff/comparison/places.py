@@ -24,7 +24,7 @@ MATERIAL = 0.001
 LARGE = 0.05  # of the step
 PERMUTE, FEW = 4, 3
 STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
-_LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
+LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Judged:
         """The best level of a category over phases in which it changed as it did over all, by `delta`."""
         return min(
             (one.level for one in self.categories if one.place.cells[0] == cell and one.delta * delta > 0),
-            key=_LEVELS.index,
+            key=LEVELS.index,
             default="within_noise",
         )
 
@@ -79,7 +79,7 @@ class Judged:
         mine = [one for one in self.rows if cell in one.place.cells]
         if not mine:
             return "within_noise", float("nan")
-        best = min(mine, key=lambda one: (_LEVELS.index(one.level), one.q))
+        best = min(mine, key=lambda one: (LEVELS.index(one.level), one.q))
         return best.level, best.q
 
 

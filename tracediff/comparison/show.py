@@ -138,7 +138,7 @@ def show(side: Side, options: Options | None = None) -> Show:
             kernels.matching,
             [row for row, _ in kernel_list],
             with_gil=True,
-        ),
+        )[0],
     )
 
 

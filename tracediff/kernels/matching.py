@@ -195,7 +195,7 @@ class _Phase:
     @classmethod
     def of(cls, one: PhaseOps, other: PhaseOps) -> _Phase:
         ops = tuple({*side.ops, *chain.from_iterable(side.sequences)} for side in (one, other))
-        sequences = _most_common(one.sequences), _most_common(other.sequences)
+        sequences = _mostlongest_common(one.sequences), _mostlongest_common(other.sequences)
         # Between steps of several workloads a count may differ for the workload alone. GEMMs are told apart by role.
         several = any(len(each) > 1 for each in sequences)
         settled = {op for op in ops[0] & ops[1] if several and category(op.name) != "gemm"}
@@ -210,7 +210,7 @@ class _Use(NamedTuple):
     run: int
 
 
-def _most_common(sequences: Mapping[Ops, int]) -> dict[Ops, int]:
+def _mostlongest_common(sequences: Mapping[Ops, int]) -> dict[Ops, int]:
     """Most steps first; ties by content, so that the order of runs does not matter."""
     found: dict[Ops, int] = {}
     cells = 0
@@ -298,7 +298,7 @@ def _variants(sequences: Iterable[Ops]) -> list[tuple[OpKey, OpKey]]:
         alike = [(_overlap(of_kinds, theirs[3]), _overlap(counts, theirs[2])) for theirs in before]
         if alike and max(alike)[0] >= ALIKE:
             other, other_kinds, other_counts, _ = before[alike.index(max(alike))]
-            for i, j in _common(kinds, other_kinds):
+            for i, j in longest_common(kinds, other_kinds):
                 pair = one[i], other[j]
                 chosen = any(counts[op] != other_counts[op] for op in pair)
                 if kinds[i] == "gemm" and one[i] != other[j] and chosen:
@@ -577,7 +577,7 @@ def _align(one: Ops, other: Ops, settled: Collection[OpKey] = ()) -> list[Pair]:
     """Pairs in order, those of ops that only moved at the end. `settled`: ops that nothing else replaces."""
     if other < one:  # both ways round the same alignment: swapping the sides must only swap the pairs
         return [(a, b) for b, a in _align(other, one, settled)]
-    anchors = _common(one, other, [_identity(op) for op in one], [_identity(op) for op in other])
+    anchors = longest_common(one, other, [_identity(op) for op in one], [_identity(op) for op in other])
     left = [Counter(ops) - Counter(one[a] for a, _ in anchors) for ops in (one, other)]
     moved = left[0] & left[1]
     still = moved.copy(), moved.copy()
@@ -599,7 +599,7 @@ def _align(one: Ops, other: Ops, settled: Collection[OpKey] = ()) -> list[Pair]:
     return pairs + [((op,), (op,)) for op in sorted(moved.elements())]
 
 
-def _common(
+def longest_common(
     one: Sequence[T],
     other: Sequence[T],
     kind: Sequence[T] | None = None,

@@ -30,6 +30,7 @@ from tracediff.model.common import (
     Verdict,
 )
 from tracediff.model.host_time import HostTime
+from tracediff.model.pictures import CauseNode, Divergence, StepStrip
 
 # What was compared: the files of both sides, and the options that change numbers.
 
@@ -898,6 +899,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
+    cause_tree: list[CauseNode] = []  # the mean step, each node before its parts
+    step_strip: StepStrip | None = None
+    divergences: list[
+        Divergence
+    ] = []  # of typical steps, where timelines were asked for; the workload with the most time first
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     kernel_ranks: list[KernelRanks] = []  # the most time first

@@ -24,6 +24,7 @@ from tracediff.trace.workloads import SHAPE, bucket
 WORKLOADS = 6  # of a rank and level, those with the most time
 LONGEST_STEP = 100_000  # ops; a step with more is not sampled, nor is anything of it read
 MOST_EVENTS = 4_000  # of one step of the page
+MOST_ALIGNED = 8_000  # ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another
 _RESOLUTIONS = (4096, 2048, 1024, 512, 256, 128)
 _MOST_RANGES = 20_000  # of one step of the page: the longest
 _DEEPEST = 6  # nested ranges of the page
@@ -118,9 +119,10 @@ def _in_full(steps: Iterator[StepEvents], most_events: int) -> Iterator[SampledS
 
 
 def _for_the_page(step: StepEvents) -> SampledStep:
+    streams, idle = list(step.streams()), step.idle()
     lanes = [
-        *_streams(list(step.streams())),
-        step.idle(),
+        *_streams(streams),
+        idle,
         *step.calls(),
         *(lane for own in step.ranges() if own.source == step.tid for lane in _levels(own)),
         *_gil(step),
@@ -128,7 +130,10 @@ def _for_the_page(step: StepEvents) -> SampledStep:
     ]
     lanes = [replace(lane, columns={}) for lane in lanes if len(lane.start)]
     merged, events, below = bounded(lanes, step.end - step.begin)
-    return SampledStep(step.row, step.role(step.tid), merged, events, below)
+    whole = [_joined(streams, "all streams"), replace(idle, columns={})] if below and streams else []
+    if whole and max(len(lane.start) for lane in whole) > MOST_ALIGNED:
+        whole = []
+    return SampledStep(step.row, step.role(step.tid), merged, events, below, whole)
 
 
 FOR_THE_PAGE = Sampler(choose_steps, partial(map, _for_the_page))

@@ -137,10 +137,10 @@ def timelines(
     matching: Matching,
     kernel_order: Sequence[int],
     with_gil: bool,
-) -> Timelines | None:
+) -> tuple[Timelines | None, list[Selected]]:
     """The steps of both sides, or of the one, to draw; None where none were sampled. `workloads`: of the result's strata, their `row`."""
     if not any(part.sampled for runs in sides for parts in runs for part in parts):
-        return None
+        return None, []
     writer = StepWriter(matching, kernel_order, with_gil)
     selected, workloads_left_out, ranks_left_out = select_steps(sides, steps)
     found = [
@@ -154,7 +154,7 @@ def timelines(
         )
         for one in selected
     ]
-    return Timelines(list(writer.names), found, workloads_left_out, ranks_left_out)
+    return Timelines(list(writer.names), found, workloads_left_out, ranks_left_out), selected
 
 
 def accounting_of(part: Reduction, step: SampledStep, with_gil: bool) -> dict[str, int]:
@@ -247,10 +247,14 @@ class StepWriter:
         shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
         phase: str,
     ) -> int:
-        op = OpKey(key["name"], key["grid"] or "", key["block"] or "")
-        parts = shares.get((phase, op), [])
-        most = max(parts, key=lambda part: (part[1], -part[0]), default=(-1, 0.0))[0]
-        return self._place.get(most, -1)
+        return self._place.get(row_of(key, shares, phase), -1)
+
+
+def row_of(key: dict[str, Any], shares: dict[tuple[str, OpKey], list[tuple[int, float]]], phase: str) -> int:
+    """The row of the matching that has most of an op's time in a phase, -1 none. `key`: of `Reduction.keys`."""
+    op = OpKey(key["name"], key["grid"] or "", key["block"] or "")
+    parts = shares.get((phase, op), [])
+    return max(parts, key=lambda part: (part[1], -part[0]), default=(-1, 0.0))[0]
 
 
 def _mapped(values: Ints, to: Callable[[int], int]) -> Ints:

@@ -1,0 +1,119 @@
+"""What the pictures are drawn from: sums, both sides alike, bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.comparing import compare
+from tests.serving import serving
+from tests.swapping import close, plain, swapped
+from tests.tiny import reduced
+from tracediff.comparison import step_strip
+from tracediff.execution.sides import Run, Side
+from tracediff.model import Result
+from tracediff.model.pictures import CauseNode
+
+COLUMNS = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")
+
+
+def path_of(tree: list[CauseNode], number: int) -> str:
+    node = tree[number]
+    own = node.key or node.range or node.thread or node.candidate_kernel or node.kind
+    return own if node.parent < 0 else f"{path_of(tree, node.parent)}/{own}"
+
+
+def paths(result: Result) -> dict[str, tuple[float, float]]:
+    tree = result.cause_tree
+    return {
+        path_of(tree, at): (round(one.baseline_ns / 1e3, 3), round(one.candidate_ns / 1e3, 3))
+        for at, one in enumerate(tree)
+    }
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory) -> Result:
+    folder = tmp_path_factory.mktemp("slower")
+    return compare(
+        *(
+            Side(name, [Run("run", [reduced(serving(schedule_us=us), folder)])])
+            for name, us in (("baseline", 100), ("candidate", 130))
+        )
+    )
+
+
+def test_a_tree_that_can_be_checked_by_hand(slower):
+    """`_schedule` takes 30 us more; the step is 5 us in the launching call, 2 us until the first kernel, 3 kernels of 200 us."""
+    assert paths(slower) == {
+        "step": (707, 737),
+        "step/busy": (600, 600),
+        "step/busy/compute": (600, 600),
+        "step/busy/compute/gemm": (600, 600),
+        "step/busy/compute/gemm/gemm_0": (200, 200),
+        "step/busy/compute/gemm/gemm_1": (200, 200),
+        "step/busy/compute/gemm/gemm_2": (200, 200),
+        "step/idle": (107, 137),
+        "step/idle/launch_latency": (2, 2),
+        "step/idle/launch_latency/[Executor] _forward_step": (2, 2),
+        "step/idle/launch_api": (5, 5),
+        "step/idle/launch_api/[Executor] _forward_step": (5, 5),
+        "step/idle/host_work": (100, 130),
+        "step/idle/host_work/_schedule": (100, 130),
+    }
+
+
+def check_sums(result: Result) -> None:
+    tree = result.cause_tree
+    for column in COLUMNS:
+        assert getattr(tree[0], column) == pytest.approx(getattr(result.step, column), abs=1e-3)
+        for number, node in enumerate(tree):
+            parts = [getattr(one, column) for one in tree if one.parent == number]
+            if parts:
+                assert sum(parts) == pytest.approx(getattr(node, column), abs=1e-3)
+    strip = result.step_strip
+    assert strip is not None
+    for column in (*strip.baseline, *strip.candidate):
+        assert sum(column.parts) == column.ns >= column.median_ns
+
+
+PAIRS = [
+    (("graph_a1", "graph_a2"), "graph_gc"),
+    ("eager_a1", "graph_a1"),
+    ("tp2_a1", "tp2_a1"),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_parts_sum_to_the_whole(pair, compared):
+    check_sums(compared(*pair))
+
+
+@pytest.mark.parametrize("pair", PAIRS[:2], ids=str)
+def test_with_the_sides_exchanged_the_pictures_are_mirrored(pair, compared):
+    one, other = compared(*pair), compared(*pair[::-1])
+    mirrored = swapped(plain(other))
+    assert close(plain(one)["cause_tree"], mirrored["cause_tree"]) == []
+    assert close(plain(one)["step_strip"], mirrored["step_strip"]) == []
+
+
+def test_a_tree_stays_small_whatever_the_number_of_kernels(tmp_path):
+    one = serving(kernels=60, kernel_us=10)
+    side = Side("many", [Run("run", [reduced(one, tmp_path)])])
+    tree = compare(side, side).cause_tree
+    gemms = next(number for number, node in enumerate(tree) if node.key == "gemm")
+    parts = [node for node in tree if node.parent == gemms]
+    assert [node.kind for node in parts] == ["kernel"] * 12 + ["rest"]
+    assert parts[-1].rows == 48
+    assert parts[-1].baseline_ns == pytest.approx(480_000)
+
+
+def test_steps_share_columns_and_the_longest_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(step_strip, "COLUMNS", 4)
+    one = reduced(serving(steps=9, jitter_us=5, seed=1), tmp_path)
+    side = Side("one", [Run("run", [one])])
+    strip = compare(side, side).step_strip
+    assert strip is not None and strip.baseline == strip.candidate
+    ns = (one.periods["end_ns"] - one.periods["start_ns"]).to_list()
+    width = -(-len(ns) // 4)
+    assert [one.ns for one in strip.baseline] == [max(ns[at : at + width]) for at in range(0, len(ns), width)]
+    assert [one.steps for one in strip.baseline][:-1] == [width] * (len(strip.baseline) - 1)
+    assert sum(one.steps for one in strip.baseline) == len(ns)

@@ -1,0 +1,68 @@
+"""Where two steps diverge: jumps and their causes, on steps that can be checked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.steps.test_timelines import PAIRS, result_of
+from tracediff.steps import divergence
+from tracediff.steps.divergence import StepOps, align, diverge, thinned
+
+
+def step(ops: str, start: list[int], period: int, causes: dict[tuple[int, int], str]) -> StepOps:
+    """Ops of 100 ns, a letter each; idle time from, to -> cause."""
+    return StepOps(
+        list(ops), [ord(one) for one in ops], ["compute"] * len(ops), np.array(start), np.full(len(ops), 100),
+        np.array([begin for begin, _ in causes], np.int64), np.array([end - begin for begin, end in causes], np.int64),
+        [(cause, "here") for cause in causes.values()], period,
+    )  # fmt: skip
+
+
+BASE = step("ab", [0, 200], 500, {(100, 200): "host_work", (300, 500): "host_work"})
+
+
+def test_a_wait_that_is_longer_is_a_jump_before_the_op_after_it():
+    waits = step("ab", [0, 260], 560, {(100, 160): "gc", (160, 260): "host_work", (360, 560): "host_work"})
+    points, causes = diverge(BASE, waits, align(BASE, waits))
+    assert points == [(0, 0), (0, 0), (1, 60), (2, 60)]
+    assert causes == {("gc", -1, "here"): ([1], [60])}
+
+
+def test_an_op_that_one_side_alone_has_is_the_cause_of_its_time():
+    more = step("acb", [0, 100, 300], 600, {(200, 300): "host_work", (400, 600): "host_work"})
+    assert align(BASE, more) == [(0, 0), (1, 2)]
+    points, causes = diverge(BASE, more, align(BASE, more))
+    assert points[-2:] == [(1, 100), (2, 100)]
+    assert causes == {("compute", ord("c"), ""): ([1], [100])}
+
+
+def test_the_other_way_round_is_the_negative():
+    more = step("acb", [0, 100, 300], 600, {(200, 300): "host_work", (400, 600): "host_work"})
+    points, causes = diverge(more, BASE, align(more, BASE))
+    assert points[-1] == (2, -100)
+    assert causes == {("compute", ord("c"), ""): ([1], [-100])}
+
+
+def test_a_step_is_not_apart_from_itself():
+    points, causes = diverge(BASE, BASE, align(BASE, BASE))
+    assert {lag for _, lag in points} == {0} and causes == {}
+
+
+def test_thinned_points_keep_their_extremes(monkeypatch):
+    monkeypatch.setattr(divergence, "MOST_POINTS", 8)
+    points = [(number, 50 if number == 13 else -7 if number == 29 else 0) for number in range(40)]
+    kept = thinned(points)
+    assert len(kept) <= 8 and kept[0] == (0, 0) and kept[-1] == (39, 0)
+    assert (13, 50) in kept and (29, -7) in kept
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_causes_sum_to_the_difference_of_the_two_steps(pair):
+    result = result_of(pair)
+    assert result.divergences
+    for one in result.divergences:
+        difference = one.candidate.period_ns - one.baseline.period_ns
+        assert sum(cause.delta_ns for cause in one.causes) + one.rest_delta_ns == difference
+        assert one.points[-1].delta_ns == difference
+        assert len(one.points) <= divergence.MOST_POINTS and len(one.causes) <= divergence.MOST_CAUSES

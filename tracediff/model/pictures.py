@@ -1,0 +1,109 @@
+"""What the pictures of a report are drawn from: small tables, whatever the captures hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tracediff.model.common import Evidence
+
+
+class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of the mean step, ns per step; what it is made of names it as `parent`, and adds up to it in every column.
+
+    candidate_ns - baseline_ns = delta_ns + host_speed_ns. kind: step, state (key: busy or idle), category (key), kernels (of one
+    kind, key: gemm, norm, ...), kernel, place (thread and range), holder (of the GIL, on `thread` in `range`), rest: the smallest
+    parts of a node, `rows` of them. copies: launch calls that copy. level: of a sum the best of the parts that changed as it did.
+    """
+
+    parent: int  # index of the node that it is a part of; -1: the step
+    kind: Literal["step", "state", "category", "kernels", "kernel", "place", "holder", "rest"]
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    host_speed_ns: float
+    level: Evidence
+    key: str = ""
+    thread: str = ""
+    range: str = ""
+    baseline_kernel: str = ""
+    candidate_kernel: str = ""
+    copies: bool = False
+    rows: int = 0
+
+
+class StripColumn(msgspec.Struct, frozen=True):
+    """Neighbouring steps of one run, by the longest of them. `parts`: its ns by `StepStrip.categories`; they add up to `ns`."""
+
+    run: int  # index into the runs of the side's input
+    start_ns: int  # trace time: from the first step of the column
+    end_ns: int  # to the end of its last
+    steps: int
+    number: int | None  # of the longest step, like the next three
+    phase: str
+    ns: int
+    parts: list[int]
+    median_ns: int  # of all its steps, of two the lower
+
+
+class StepStrip(msgspec.Struct, frozen=True):
+    """Every whole step of one device of one rank, both sides, in order of runs and time; at most 240 columns a side.
+
+    A column holds as many steps on both sides; only the last of a run may hold fewer.
+    """
+
+    rank: int
+    device: int
+    ranks_left_out: int
+    categories: list[str]
+    baseline: list[StripColumn]
+    candidate: list[StripColumn]
+
+
+class DivergencePoint(msgspec.Struct, frozen=True):
+    """By how much the candidate lags behind the baseline (ns, negative: it leads) where an op of both begins."""
+
+    op: int  # its number among the ops of both; the end of the step comes after the last
+    delta_ns: int
+
+
+class DivergenceCause(msgspec.Struct, frozen=True):
+    """What of the difference of two steps comes of one cause: idle time at a place, or GPU time of a kernel.
+
+    delta_ns: in all places between two ops of both, of which there are `places`; jump_delta_ns: the largest of them, before `op`.
+    """
+
+    cause: str  # a category
+    kernel: int  # index into Result.kernels, -1: none
+    place: str  # of idle time
+    delta_ns: int
+    places: int
+    op: int
+    jump_delta_ns: int
+
+
+class DivergentStep(msgspec.Struct, frozen=True):
+    """One of the two steps."""
+
+    run: str
+    number: int | None
+    start_ns: int  # trace time
+    period_ns: int
+    ops: int
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the typical steps of both sides diverge, along the ops that both have in the same order (`matched` of them).
+
+    The causes and `rest_delta_ns` add up to candidate.period_ns - baseline.period_ns, which is the last point. At most 400 points.
+    """
+
+    stratum: int  # index into Result.strata
+    rank: int
+    matched: int
+    baseline: DivergentStep
+    candidate: DivergentStep
+    points: list[DivergencePoint]
+    causes: list[DivergenceCause]  # the largest first, 8 at most
+    rest_delta_ns: int
