@@ -10,10 +10,12 @@ from tracediff.trace.levels import (
     ALTERNATE,
     ANCHORS,
     EVENTS,
+    GRAPH,
     LAUNCH,
     MIN_SEGMENTS,
     ONCE,
     RESULT,
+    SYNC,
     TELLING,
     Events,
     Found,
@@ -110,7 +112,11 @@ def _named(level: Found, layers: list[Ints]) -> Choice:
         and any(same(one, level.cut.start) for one in layers)
     ):
         return Choice(None, "layers", [])
-    return Choice(level, "", []) if level.sure else Choice(None, "unsure", [])
+    if level.sure:
+        return Choice(level, "", [])
+    return Choice(
+        None, "may-be-layers" if level.mark.event in (GRAPH, SYNC) and not level.layered else "unsure", []
+    )
 
 
 def _finer(launched: Launched, level: Found) -> bool:

@@ -16,11 +16,12 @@ from tracediff.kernels.names import normalise
 from tracediff.model import Note
 from tracediff.trace.choice import WINDOW, Choice, choose, measure
 from tracediff.trace.levels import EVENTS, RESULT, Found, Launched, same
-from tracediff.trace.segments import Flags, Ints, repeats
+from tracediff.trace.segments import Flags, Ints, blocks, repeats
 
 INFERRED = "inferred"  # how steps were found; a confidence follows
 PHASE = "step"  # of all inferred steps: what kinds of work they hold is told by their ops
 _MISSING = 0.02  # share of a process's ops without a recorded launch, beyond which cuts are doubted
+_LONGEST = 50_000  # launches of a step that are searched for repetitions
 _LISTED = 6  # levels that a refusal can name
 
 # Kernels that run once in a step, by normalised name. A router's top-k runs in every layer.
@@ -270,6 +271,16 @@ def _fill(capture: Capture, found: list[tuple[_Process, Found]]) -> None:
     capture.db.unregister("inferred")
 
 
+def _blocks(process: _Process, found: Found) -> int:
+    """How many repetitions a step of the largest class holds, where no sampler or optimiser says that it is one."""
+    mine = np.flatnonzero(found.cut.kind == 0)
+    if found.anchored or not len(mine):
+        return 1
+    low = found.cut.start[mine[0]]
+    high = np.append(found.cut.start, len(process.launched.token))[mine[0] + 1]
+    return blocks(process.launched.token[low : min(high, low + _LONGEST)])
+
+
 _BEGINS = {
     "result": "the host has waited for a result",
     "copy": "a result is copied to the host",
@@ -289,6 +300,9 @@ def _note(capture: Capture, found: list[tuple[_Process, Found]], names: list[str
             + (f" ({level.producer})" if level.producer else "")
             + f" (confidence {one.confidence:.2f})"
         )
+    several = {number for process, one in found if (number := _blocks(process, one)) > 1}
+    if several:
+        parts.append(f"each holds {max(several)} repetitions: these may be several steps")
     unsure = any(level.mark.event not in ("result", "copy") and not level.anchored for _, level in found)
     return Note(
         "steps-inferred",
