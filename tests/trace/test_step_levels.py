@@ -9,7 +9,7 @@ import pytest
 
 from tracediff.trace.choice import Choice, choose
 from tracediff.trace.levels import COPY, GRAPH, LAUNCH, RESULT, SYNC, Launched
-from tracediff.trace.segments import cycle, repeats, segments
+from tracediff.trace.segments import blocks, cycle, repeats, segments
 
 # A step is an embedding, layers, a head and a sampler; its tokens are copied to the host (<), which waits (|).
 LAYER = "nqkvaodmnugd"
@@ -183,6 +183,28 @@ def test_training_that_reads_its_loss_every_fifth_step():
     assert set(np.diff(starts[1:])) == {116, 117}
 
 
+def test_a_scaler_waits_before_the_optimiser():
+    """Gradients are looked at (<|), then the optimiser runs (ww): it belongs to the step before."""
+    step = "e" + LAYER * 5 + "hl" + "GQKVODMNUX" * 5 + "f<|" + "cwwz"
+    event, starts = chosen(step * 9, named="w")
+    # 119 launches; the wait is behind the 115th, the last w is the 118th; behind the last wait only an optimiser is left
+    assert event == RESULT
+    assert starts == [0, *(118 + 119 * step for step in range(8)), 115 + 119 * 8]
+
+
+def test_what_generate_asks_before_the_first_step_of_a_request_is_no_step():
+    """Two questions about the request (q, r) with a wait each; the step begins with the embedding, as the others do."""
+    token = "c" + STEP[:-2] + "yt<|"
+    request = "iiq<|jjjr<|kk"
+    setup = len(request) - 2
+    event, starts = chosen((request + token * 9) * 8, named="se")
+    launches = len(token) - 1
+    assert event == RESULT
+    assert starts == [
+        (setup + 9 * launches) * number + setup + launches * step for number in range(8) for step in range(9)
+    ]
+
+
 def test_training_that_never_waits():
     event, starts = chosen(TRAINING * 20)
     assert event == LAUNCH
@@ -205,7 +227,7 @@ def test_a_benchmark_that_synchronises_after_each_step():
 def test_layers_with_a_synchronisation_each_are_not_taken_for_steps():
     """Blocks gathered from other devices: the host synchronises and waits for no result, nothing repeats inside."""
     choice = refused(("c" + LAYER + "|") * 60)
-    assert choice.refusal == "unsure"
+    assert choice.refusal == "may-be-layers"
     assert {one.mark.event for one in choice.found} == {SYNC, LAUNCH}
     assert max(one.confidence for one in choice.found) == 0.5
 
@@ -274,6 +296,14 @@ def test_cycles():
     assert cycle(np.array([9, *[0, 1, 1, 1] * 8, 9])) == 4
     assert cycle(np.array([0] * 40)) == 0
     assert cycle(np.array([0] * 20 + [1] * 20 + [0] * 10)) == 0, "batches of one size after the other"
+
+
+def test_blocks_of_steps():
+    """Five steps that one wait follows: each has an embedding, six layers and a head."""
+    step = "e" + LAYER * 6 + "h"
+    letters = np.array([ord(letter) for letter in step * 5 + "l<"], np.int64)
+    assert blocks(letters) == 5
+    assert blocks(letters[: len(step)]) == 1, "layers are no steps"
 
 
 def test_a_part_that_repeats():

@@ -207,6 +207,20 @@ _EVENTS = {
 }  # fmt: skip
 
 
+# why nothing is inferred, by `Inference.refusal`
+_WHY = {
+    "no-launches": "no launch of GPU work was recorded",
+    "launches-missing": "over 2 % of the GPU work has no recorded launch",
+    "nothing-repeats": "nothing repeats",
+    "few": "too few repetitions",
+    "one-kernel": "there is one kernel only, and the host waits for no result",
+    "layers": "what repeats are ranges that are named like layers",
+    "may-be-layers": "the host synchronises but waits for no result: what repeats may be layers",
+    "parts": "the host waits for results several times per step, and nothing larger repeats",
+    "unsure": "what repeats is too unlike, or may be a part of a step",
+}
+
+
 def _reason(mark: Mark) -> str:
     return f"{_REASONS[mark.code]} ({mark.points:+d})"
 
@@ -241,7 +255,7 @@ def _nothing(capture: Capture, looked_at: Sequence[Family], inference: Inference
         )
     if capture.count("op_sort"):
         parts.append("--whole-capture counts each capture as one step")
-    why = f" ({inference.refusal})" if inference.refusal else ""
+    why = f" ({_WHY.get(inference.refusal, inference.refusal)})" if inference.refusal else ""
     return TracediffError(
         "no-steps",
         f"{capture.name}: no steps found: no known step label, no range with evidence enough, no work that repeats clearly{why}",
