@@ -31,9 +31,7 @@ from tracediff.trace.segments import Ints, segments
 WINDOW = 200_000  # launches in which marks are chosen
 _FEW = MIN_SEGMENTS + 2  # waits for a result that are too few to tell
 _SUPPORT = 3  # kernels that run once in a step, where no wait tells it
-_ACCUMULATED = (
-    8  # parts of a step that are alike (batches whose gradients are summed), where no wait tells them
-)
+_ACCUMULATED = 8  # parts of a step that are alike, at most: batches whose gradients are summed
 _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 _SELDOM = 0.15  # share of steps, at most, that something is done before

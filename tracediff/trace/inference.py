@@ -58,9 +58,10 @@ class Inference:
     source: str | None  # as `step_source` of a result; None where it refuses
     event: str  # of the level that was chosen, see Level; "" where it refuses
     confidence: float
-    # why it refuses, "" where it does not: no-launches; nothing-repeats; few: too few repetitions; one-kernel;
-    # launches-missing: over 2 % of the ops have no recorded launch; layers: segments are ranges that are named like layers; parts: segments follow one another in a cycle and
-    # nothing larger repeats; unsure: under a confidence of 0.6
+    # why it refuses, "" where it does not. no-launches; nothing-repeats; few: too few repetitions; one-kernel;
+    # launches-missing: over 2 % of the ops have no recorded launch; layers: segments are ranges that are named like
+    # layers; may-be-layers: the host synchronises or launches a graph, and waits for no result; parts: segments
+    # follow one another in a cycle and nothing larger repeats; unsure: under a confidence of 0.6
     refusal: str
     levels: tuple[Level, ...]  # of the process with the most ops, the surest first
 

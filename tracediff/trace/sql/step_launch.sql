@@ -5,8 +5,8 @@
 --   start_ns, end_ns BIGINT of the outermost call (a driver call under a runtime call shares its correlation id)
 --   content    UBIGINT   equal for calls that launched ops of the same tokens, whatever their grids
 --   token      INTEGER   of a call that launched one op, -1 otherwise
---   ops        BIGINT    ops that the call launched: one, or the nodes of a graph
---   kernels    BIGINT    of these; a graph that was recorded as a whole is one
+--   ops        INTEGER   ops that the call launched: one, or the nodes of a graph
+--   kernels    INTEGER   of these; a graph that was recorded as a whole is one
 --   graph      BOOLEAN   a CUDA graph launch
 --   closed     BOOLEAN   a CUDA graph that was recorded as a whole
 --   reads_back BOOLEAN   copies from the device to the host
@@ -31,5 +31,5 @@ WITH work AS (
 SELECT
     calls.pid, calls.tid, work.launch, calls.start_ns, calls.end_ns, work.content,
     CASE WHEN ops = 1 AND NOT graph THEN token ELSE -1 END::INTEGER AS token,
-    work.ops, work.kernels, calls.graph, work.closed, work.reads_back, work.waits
+    work.ops::INTEGER AS ops, work.kernels::INTEGER AS kernels, calls.graph, work.closed, work.reads_back, work.waits
 FROM calls JOIN work ON work.launch = (calls.pid::BIGINT << 32) + calls.corr;
