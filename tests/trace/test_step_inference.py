@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
+from tracediff.formats.capture import load_capture
+from tracediff.trace.inference import infer_steps
 
 
 def loop(steps: int, context_at: int | None = None, kernels: int = 12) -> TraceBuilder:
@@ -104,6 +107,27 @@ def test_a_graph_row_without_nodes(tmp_path):
     reduction = reduced(trace, tmp_path)
     assert len(reduction.periods) == 7
     assert "each from where a result is copied to the host" in reduction.warnings[0].message
+
+
+def test_calls_without_gpu_work(tmp_path):
+    trace = TraceBuilder().process(100).thread(100, 1).device(0)
+    for step in range(8):
+        trace.api(1, "cudaLaunchKernel", 100 * step, 100 * step + 20, corr=step + 1)
+        trace.api(1, "cudaStreamSynchronize", 100 * step + 30, 100 * step + 40)
+    with closing(load_capture(trace.write(tmp_path / "trace.sqlite"), tmp_path)) as capture:
+        inference = infer_steps(capture)
+    assert (inference.source, inference.refusal, inference.levels) == (None, "no-launches", ())
+
+
+def test_launches_that_were_lost(tmp_path):
+    """The call of one op in twelve is not in the file: whatever is cut by calls is doubted."""
+    trace = loop(10)
+    for step in range(10):
+        trace.kernel(9000 + step, 2000 * step + 1700, 2000 * step + 1750, name="lost")
+    with closing(load_capture(trace.write(tmp_path / "trace.sqlite"), tmp_path)) as capture:
+        inference = infer_steps(capture)
+    assert (inference.source, inference.refusal) == (None, "launches-missing")
+    assert (inference.levels[0].event, inference.levels[0].segments) == ("result", 10)
 
 
 def test_each_process_by_itself(tmp_path):
