@@ -25,8 +25,8 @@ MOST_SEQUENCES = 8  # of a phase
 class OpSums:
     """Ops of one unit by period and key, arrays of one length.
 
-    count: ops that start in the period; graph: those of them launched by graphs; wall_ns: their length;
-    share_ns: of the accounting, also of ops that reach into the period.
+    count: ops that start in the period; graph: those of them launched by graphs; wall_ns: their length; wall_square: sum of the
+    squares of each; share_ns: of the accounting, also of ops that reach into the period.
     """
 
     period: Ints
@@ -34,6 +34,7 @@ class OpSums:
     count: Ints
     graph: Ints
     wall_ns: Ints
+    wall_square: Floats
     share_ns: Floats
 
 
@@ -51,14 +52,18 @@ def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
         count_by(position[:ops], size),
         count_by(position[:ops][graph], size),
         sum_by(position[:ops], size, end - start),
+        float_sum_by(position[:ops], size, (end - start).astype(np.float64) ** 2),
         float_sum_by(position[ops:], size, swept.piece_share),
     )
 
 
 def kernel_table(sums: OpSums) -> pl.DataFrame:
-    """period, key -> count, wall_ns, share_ns."""
+    """period, key -> count, wall_ns, wall_square, share_ns."""
     return pl.DataFrame(
-        {name: getattr(sums, name) for name in ("period", "key", "count", "wall_ns", "share_ns")}
+        {
+            name: getattr(sums, name)
+            for name in ("period", "key", "count", "wall_ns", "wall_square", "share_ns")
+        }
     )
 
 

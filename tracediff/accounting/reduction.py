@@ -90,7 +90,7 @@ class Reduction:
     cells      what a piece of idle time is, a row a number: cause, under (the cause had the GIL not been traced), thread,
                place, holder, holder_place, copy (launch_api inside a call that copies)
     idle_ns    period, cell (row of `cells`) -> ns, count
-    kernels    period, key -> count, wall_ns, share_ns (ns of the accounting)
+    kernels    period, key -> count, wall_ns, wall_square (sum of squared lengths, ns^2), share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
     gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase

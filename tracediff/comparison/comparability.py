@@ -9,6 +9,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.strata import Strata
 from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.execution.sides import Side
+from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
 from tracediff.trace.workloads import IRREGULAR
 
@@ -32,8 +33,10 @@ def facts(side: Side) -> list[tuple[str, str]]:
     ]
 
 
-def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
-    """Run every check."""
+def check(
+    sides: tuple[Side, Side], strata: Strata, unlike_work: tuple[str, float, float] | None = None
+) -> Comparability:
+    """Run every check. `unlike_work`: a kernel that tells that the captures did not do as much, and its launches on each side."""
     checks = [
         _same(sides, "gpu", _gpus, "fail", "times of different GPU models are not comparable"),
         _same(sides, "gpu_count", _gpu_count, "warn",
@@ -54,6 +57,14 @@ def check(sides: tuple[Side, Side], strata: Strata) -> Comparability:
         _mix(strata.rows),
         _dropped(sides),
     ]  # fmt: skip
+    if unlike_work is not None:
+        name, *counts = unlike_work
+        one, other = (f"{count:,.0f}" for count in counts)
+        checks.append(
+            Check("work", "warn", one, other,
+                  f"the captures hold different amounts of work: {one} and {other} launches of {short(name)}."
+                  " Compare their kernels per launch, not their length")
+        )  # fmt: skip
     return Comparability(all(one.status != "fail" for one in checks), checks)
 
 

@@ -27,6 +27,7 @@ from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import kernel_result_rows
+from tracediff.comparison.launches import Launches, amount_of_work, few_steps, launches_of
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
@@ -74,7 +75,8 @@ def compare(
     measured = _measured(sides, noise, options.min_steps, paired=paired is not None)
     frame = measured.frame
     strata = build_strata(frame, options.min_steps)
-    comparability = check(sides, strata)
+    launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
+    comparability = check(sides, strata, _unlike_work(measured, launches))
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
@@ -118,6 +120,8 @@ def compare(
         [one[0] for one in found],
         np.array([one[1] for one in found]),
         strata,
+        launches,
+        by_launch=few_steps(frame),
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
@@ -177,6 +181,13 @@ def compare(
         timelines=drawn,
         divergences=divergences(runs, selected, *shown_as),
     )
+
+
+def _unlike_work(measured: Measured, launches: Launches) -> tuple[str, float, float] | None:
+    """A kernel that tells that captures of one step each did not do as much; None where they did, or hold several steps."""
+    located = measured.frame.compared
+    alone = located.group_by("side", "run", "part", "rank", "device").len()["len"].max() == 1
+    return amount_of_work(measured.kernels.rows, launches) if alone else None
 
 
 def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, paired: bool) -> Measured:
@@ -250,7 +261,7 @@ def _warnings(
                  " call they fell into, on both sides. Capture both with nsys -t python-gil")
         )  # fmt: skip
     if any(part.step_source == "whole-capture" for side in sides for part in side.parts):
-        text = "each capture was counted as one step: captures of different length cannot be compared"
+        text = "each capture was counted as one step: only captures of the same work can be compared by their length"
         notes.append(Note("whole-capture", text))
     return notes + repeated_captures(sides) + captures_of_both(*sides)
 

@@ -17,6 +17,7 @@ from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.launches import Launches, launch_changes
 from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
@@ -33,7 +34,7 @@ _LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
 class KernelCells:
     """Rows and their measurements.
 
-    values: side, run, part, period, row, count, wall_ns, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
+    values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per
     step of it. differs: phase -> whether the count of each row differs in every step; exact: and that can be no chance.
     """
@@ -159,9 +160,20 @@ def _kind(match: Match) -> str:
 
 
 def kernel_result_rows(
-    kernels: KernelCells, cells: Estimate, level: Sequence[Evidence], q: Floats, strata: Strata
+    kernels: KernelCells,
+    cells: Estimate,
+    level: Sequence[Evidence],
+    q: Floats,
+    strata: Strata,
+    launches: Launches,
+    *,
+    by_launch: bool,
 ) -> list[tuple[int, KernelRow]]:
-    """Rows for the result with their numbers in the matching, largest change first. `cells`, `level`, `q`: of each row."""
+    """Rows for the result with their numbers in the matching, largest change first. `cells`, `level`, `q`: of each row.
+
+    `by_launch`: steps are too few to say anything, so rows are judged by their launches too.
+    """
+    changes = launch_changes(kernels.rows, launches) if by_launch else [None] * len(kernels.rows)
     rows = []
     by_stratum = strata_of_rows(kernels, strata)
     for number, match in enumerate(kernels.rows):
@@ -174,8 +186,8 @@ def kernel_result_rows(
             confidence=match.confidence,
             category=category(name),
             family=family(name),
-            baseline=kernel_side(kernels, number, 0, float(cells.baseline[number])),
-            candidate=kernel_side(kernels, number, 1, float(cells.candidate[number])),
+            baseline=kernel_side(kernels, number, 0, float(cells.baseline[number]), launches),
+            candidate=kernel_side(kernels, number, 1, float(cells.candidate[number]), launches),
             delta_ns=delta,
             ci_low_ns=delta - half,
             ci_high_ns=delta + half,
@@ -183,6 +195,7 @@ def kernel_result_rows(
             q_value=None if np.isnan(q[number]) else float(q[number]),
             strata=by_stratum.get(number, []),
             block=match.block,
+            per_launch=changes[number],
         )
         rows.append((number, row))
     return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
@@ -198,7 +211,9 @@ def _names(row: KernelRow) -> str:
     )
 
 
-def kernel_side(kernels: KernelCells, number: int, side: int, share: float) -> KernelSide | None:
+def kernel_side(
+    kernels: KernelCells, number: int, side: int, share: float, launches: Launches
+) -> KernelSide | None:
     """One side of a row; None where that side has none of its kernels in the steps of the mean. `share`: ns a step."""
     match = kernels.rows[number]
     ops = match.candidate if side else match.baseline
@@ -215,6 +230,8 @@ def kernel_side(kernels: KernelCells, number: int, side: int, share: float) -> K
         blocks=list(dict.fromkeys(op.block for op in ops if op.block)),
         registers=shape[0],
         shared_bytes=shape[1],
+        launches=round(float(launches.many(side)[number])),
+        sd_ns=None if np.isnan(sd := launches.sd(side)[number]) else float(sd),
     )
 
 
@@ -263,7 +280,7 @@ def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[Kerne
 
 
 def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
-    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, share_ns.
+    """Match the kernels of the first two sides; second, of all, side, run, part, period, row -> count, wall_ns, wall_square, share_ns.
 
     One side alone is matched to itself: a row a kernel and launch shape.
     """
@@ -281,7 +298,7 @@ def kernel_rows(sides: Sequence[Side]) -> tuple[Matching, pl.DataFrame]:
 def _by_row(
     part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]], rows: int
 ) -> pl.DataFrame:
-    """Kernels of an export by row of the table: period, row -> count, wall_ns, share_ns, in order of both.
+    """Kernels of an export by row of the table: period, row -> count, wall_ns, wall_square, share_ns, in order of both.
 
     `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
     """
@@ -300,7 +317,7 @@ def _by_row(
     code, position = grouped(period[kernel].astype(np.int64) * rows + row[entry])
     sums = {
         name: float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * share[entry])
-        for name in ("count", "wall_ns", "share_ns")
+        for name in ("count", "wall_ns", "wall_square", "share_ns")
     }
     return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
 

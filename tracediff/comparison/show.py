@@ -32,6 +32,7 @@ from tracediff.comparison.findings import idle_place, longest_first
 from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
+from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
@@ -75,7 +76,8 @@ def show(side: Side, options: Options | None = None) -> Show:
     of_python = exposed(frame, idle)
     hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
     causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
-    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata))
+    launches = launches_of(frame, kernels.values, len(kernels.rows))
+    kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
     ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
     samples, samples_left_out = tables.samples(steps)
@@ -265,12 +267,16 @@ def _moment(side: Side, row: dict[str, int]) -> Moment:
 
 
 def _kernels(
-    kernels: KernelCells, means: Means, layout: Layout, strata: dict[int, list[KernelStratum]]
+    kernels: KernelCells,
+    means: Means,
+    layout: Layout,
+    strata: dict[int, list[KernelStratum]],
+    launches: Launches,
 ) -> list[tuple[int, ShowKernel]]:
     """Rows of the matching and what they are in the report, the most time first."""
     rows = []
     for number, cell in enumerate(layout.kernels):
-        found = kernel_side(kernels, number, 0, float(means.mean[cell]))
+        found = kernel_side(kernels, number, 0, float(means.mean[cell]), launches)
         if found is None:
             continue  # seen only in steps that are not in the mean
         row = ShowKernel(

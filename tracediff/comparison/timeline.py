@@ -210,7 +210,7 @@ def _warnings(
     notes += compared[1]
     if any(part.step_source == "whole-capture" for part in parts):
         notes.append(
-            Note("whole-capture", "each capture was counted as one step: captures of different length cannot be compared")
+            Note("whole-capture", "each capture was counted as one step: only captures of the same work can be compared by their length")
         )  # fmt: skip
     if not with_gil:
         notes.append(

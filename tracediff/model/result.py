@@ -438,6 +438,21 @@ class KernelSide(msgspec.Struct, frozen=True):
     blocks: list[str] = []
     registers: int | None = None
     shared_bytes: int | None = None
+    launches: int = 0  # in the compared steps of all runs
+    sd_ns: float | None = None  # of the wall time of one op among them; None of fewer than two
+
+
+class LaunchChange(msgspec.Struct, frozen=True):
+    """One launch of a kernel on both sides, ns: means of every run's launches, where steps are too few to say anything."""
+
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    p_value: float
+    q_value: float
+    level: Evidence
 
 
 class KernelStratum(msgspec.Struct, frozen=True):
@@ -467,6 +482,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     range: str | None = None
     block: int = -1  # rows of one changed block between kernels that stayed the same
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
+    per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
 
 
 # Launch overhead and CUDA graphs.

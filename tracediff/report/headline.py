@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.report import host_words, units, words
+from tracediff.report import host_words, launch_words, units, words
 from tracediff.report.causes import CAUSES
 from tracediff.report.titles import joined, named, run_name, spoken
 
@@ -52,7 +52,7 @@ def headline(result: Result) -> Headline:
         text += (
             f": host time only; most changed: {largest}"
             if largest
-            else ": no phase has enough matching steps on both sides"
+            else f": no phase has enough matching steps on both sides{launch_words.largest(result)}"
         )
     elif facts.basis == "scatter":
         text += _scatter(result, phase) + _yet(result)
@@ -95,8 +95,14 @@ def reason(result: Result) -> str:
     if phase:
         said.append(_host_speed(result, phase))
         said += _odd_runs(result)
-    said.append(_few_runs(result))
+    said += [launch_words.sentence(result), _unlike_work(result), _few_runs(result)]
     return " ".join(one for one in said if one)
+
+
+def _unlike_work(result: Result) -> str:
+    """That the captures do not hold the same work, so that their length says nothing."""
+    found = next((one for one in result.comparability.checks if one.name == "work"), None)
+    return f"{words.sentence(found.message)}." if found else ""
 
 
 def lead(result: Result) -> Phase | None:

@@ -17,6 +17,7 @@ from tracediff.model.common import ABSENT
 from tracediff.report import (
     figures,
     host_words,
+    launch_words,
     names,
     palette,
     phase_table,
@@ -151,6 +152,7 @@ def helpers() -> dict[str, Any]:
         "figures": figures,
         "cut": rows.cut,
         "by_kernel": rows.kernel_order,
+        "launch_words": launch_words,
         "by_gap": rows.gap_order,
         "by_range": rows.range_order,
         "by_rank": rows.rank_order,

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
 from tracediff.report import (
     host_words,
+    launch_words,
     names,
     phase_table,
     rank_words,
@@ -110,7 +111,9 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
     ranges, small_ranges = _worth(sorted(result.ranges, key=range_order), small)
     kernels = sorted(result.kernels, key=kernel_order)
     changed = [row for row in kernels if row.level != "within_noise"]
+    first_rows = (changed or kernels)[:top]
     others = changed[top:] + [row for row in kernels if row.level == "within_noise"]
+    others = others if changed else others[top:]
     template = markdown_environment().get_template("comment.md.j2")
     return template.render(
         r=result,
@@ -130,10 +133,12 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         sure=_findings(result, sure[: budget.findings], scale),
         more=_findings(result, more[: budget.rows], scale),
         more_left=max(0, len(more) - budget.rows),
-        kernels=_kernels(changed[:top], budget.width),
+        kernels=_kernels(first_rows, budget.width),
         kernels_noise=_kernels(others[: budget.rows], budget.width, len(others) - budget.rows),
-        kernels_sure=len(changed) > top,
-        compute=words.category_of_both(result, "compute", "→"),
+        kernels_sure=bool(changed),
+        kernels_more_sure=len(changed) > top,
+        judged=any(phase.judged for phase in result.phases),
+        launches=_launches(result, top, budget.width),
         folds=[
             *(
                 (table.title, [table.first(budget.rows)])
@@ -246,6 +251,21 @@ def _kernels(rows: list[KernelRow], width: int, left: int = 0) -> list[Block]:
         ]
 
     return _matched(("Kernel", "Match"), rows, cells, _more(left, "rows with smaller changes", "kernels"))
+
+
+def _launches(result: Result, top: int, width: int) -> list[Block]:
+    """Kernels by their own launches, where they were judged so."""
+    if not launch_words.by_launch(result):
+        return []
+    rows = launch_words.ordered(result)[:top]
+    scale = launch_words.scale(rows)
+    header = ["Kernel", *launch_words.HEADER]
+    header[2:4] = [f"{name}, {scale.unit} each" for name in header[2:4]]
+    found: list[list[Span]] = []
+    for row in rows:
+        *numbers, evidence = launch_words.figures(result, row, scale, " → ")
+        found.append([Code(names.kernel(row, width=width)), *map(Number, numbers), evidence])
+    return [Table(header, found, [launch_words.CAVEAT])]
 
 
 def _ranges(rows: list[RangeRow], budget: _Budget) -> list[Block]:

@@ -11,6 +11,7 @@ from rich.text import Text
 from tracediff.model import Finding, Result, Section, System
 from tracediff.report import (
     host_words,
+    launch_words,
     names,
     phase_table,
     rank_words,
@@ -185,15 +186,12 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     rows = result.kernels
     if not rows:
         return
-    if all(row.level == "within_noise" for row in rows):
-        print_heading(console, "Kernels")
-        compute = words.category_of_both(result, "compute", "->")
-        print_line(console, f"No kernel changed beyond noise{f' (compute {compute})' if compute else ''}.")
-        print_line(console, (f"All {len(rows):,} rows are in the HTML report and the JSON", "dim"))
+    if launch_words.by_launch(result):
+        _launches(result, console, top)
         return
     shown = sorted(rows, key=kernel_order)[:top]
     scale = words.matched_scale(shown)
-    print_heading(console, f"Kernels that changed most ({scale.unit} per step)")
+    print_heading(console, f"Kernels that {words.kernels_did(result)} ({scale.unit} per step)")
     header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")
     figures = [[row.match, *words.matched_figures(row, scale, " > ")] for row in shown]
     width = console.width - 2
@@ -218,6 +216,23 @@ def _host(result: Result, console: Console, top: int) -> None:
         print_more(console, shown.left)
     if found:
         print_line(console, (host_words.note(result), "dim"))
+
+
+def _launches(result: Result, console: Console, top: int) -> None:
+    """Print the kernels by their own launches, those that changed for sure first."""
+    rows = launch_words.ordered(result)
+    shown = rows[:top]
+    scale = launch_words.scale(shown)
+    print_heading(console, f"Kernels by their own launches ({scale.unit} each)")
+    header = ("kernel", *(name.lower() for name in launch_words.HEADER))
+    cells = [
+        (names.kernel(row, width=console.width - 2), *launch_words.figures(result, row, scale, " > "))
+        for row in shown
+    ]
+    print_table(console, header, cells, left=(0, len(header) - 1))
+    print_line(console, (launch_words.CAVEAT, "dim"))
+    if len(rows) > len(shown):
+        print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 
 
 def _ranks(result: Result, console: Console) -> None:

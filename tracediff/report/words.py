@@ -323,6 +323,15 @@ def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arro
     return [arrow.join(dict.fromkeys(counts)), *times, delta.signed, delta.percent]
 
 
+def kernels_did(result: Result) -> str:
+    """What the rows with the largest differences are: changed, within noise, or never tested."""
+    if any(row.level != "within_noise" for row in result.kernels):
+        return "changed most"
+    if any(phase.judged for phase in result.phases):
+        return "differ most, all within noise"
+    return "differ most; the steps are too few to test them"
+
+
 def problems(result: Result) -> list[tuple[str, str]]:
     """List the comparability checks that did not pass, worst first: status and sentence."""
     checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
