@@ -21,6 +21,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
+from tracediff.kernels.names import normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.stats.estimator import Sample, benjamini_hochberg, estimate
 
@@ -127,23 +128,32 @@ def _level(q: float, runs: int, *, material: bool) -> Evidence:
     return "confirmed" if runs >= _FEW and q < _STRICT else "likely"
 
 
-_ANOTHER = 0.05  # log ratio: captures that differ by more hold different amounts of work
+_ANOTHER = 0.05  # log ratio: a kernel whose launches differ by more did another amount of work
+_MOSTLY = 0.5  # of the GPU time of the kernels that both sides have
 
 
 def amount_of_work(rows: Sequence[Match], launches: Launches) -> tuple[str, float, float] | None:
-    """A kernel that tells that the runs of one side did more: its name, and its launches in a run of each side. None where they did as much.
+    """A kernel that tells that the runs of one side did other work: its name, and its launches in a run of each side.
 
-    It is the one with the most time among those whose launches have the ratio of most.
+    None where kernels with half of the GPU time were launched as often on both sides: a change of a few kernels is no other work.
+    Kernels are taken together by their normalised names, because libraries choose variants by shape. The one named has the most time.
     """
-    ratio, usual = _ratios(launches)
-    if abs(np.log(usual)) <= _ANOTHER:
+    counts: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    time: dict[str, float] = {}
+    for side in (0, 1):
+        per_run, ns = launches.count[side].mean(axis=0), launches.wall[side].mean(axis=0)
+        for number, row in enumerate(rows):
+            ops = row.candidate if side else row.baseline
+            if ops and per_run[number]:
+                name = normalise(ops[0].name)
+                counts[side][name] = counts[side].get(name, 0.0) + float(per_run[number])
+                time[name] = time.get(name, 0.0) + float(ns[number])
+    both = counts[0].keys() & counts[1].keys()
+    other = [name for name in both if abs(np.log(counts[1][name] / counts[0][name])) > _ANOTHER]
+    if not other or sum(time[name] for name in other) < _MOSTLY * sum(time[name] for name in both):
         return None
-    with np.errstate(divide="ignore"):
-        alike = np.flatnonzero(np.abs(np.log(ratio / usual)) <= _ANOTHER)
-    time = launches.wall[0].sum(axis=0) + launches.wall[1].sum(axis=0)
-    row = int(alike[time[alike].argmax()])
-    before, after = (float(one[:, row].mean()) for one in launches.count)
-    return rows[row].baseline[0].name, before, after
+    name = max(other, key=lambda one: (time[one], one))
+    return name, counts[0][name], counts[1][name]
 
 
 def _ratios(launches: Launches) -> tuple[Floats, float]:

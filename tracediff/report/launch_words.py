@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tracediff.model import KernelRow, KernelSide, LaunchChange, Result
+from tracediff.model import Evidence, KernelRow, KernelSide, LaunchChange, Result
 from tracediff.report import names, units, words
 from tracediff.report.tables import kernel_order
 
@@ -32,7 +33,7 @@ def _noise(row: KernelRow) -> bool:
 def _size(row: KernelRow) -> float:
     sides = [side for side in (row.baseline, row.candidate) if side]
     if row.per_launch is None:
-        return abs(row.delta_ns) if len(sides) < 2 else 0.0
+        return abs(row.delta_ns)
     return abs(row.per_launch.delta_ns) * min(side.launches for side in sides)
 
 
@@ -74,31 +75,64 @@ def _evidence(row: KernelRow) -> str:
     return words.LEVELS[row.per_launch.level][0] if row.per_launch else "not tested"
 
 
+@dataclass(frozen=True)
+class _Changed:
+    """Rows of one kernel that changed for sure, the same way. before, after: ns of one launch, both at the baseline's shapes."""
+
+    name: str
+    before: float
+    after: float
+    launches: tuple[int, int]
+    shapes: int
+    level: Evidence
+
+
+def _changed(result: Result) -> list[_Changed]:
+    """The kernels that changed for sure, the one with the largest change first; launch shapes that changed the same way together."""
+    groups: dict[tuple[str, bool], list[tuple[KernelSide, KernelSide, LaunchChange]]] = {}
+    for row in result.kernels:
+        change = row.per_launch
+        if row.baseline and row.candidate and change and change.level != "within_noise":
+            key = names.kernel(row, width=60), change.delta_ns > 0
+            groups.setdefault(key, []).append((row.baseline, row.candidate, change))
+    out = []
+    for (name, _), rows in groups.items():
+        counts = [min(one.launches, other.launches) for one, other, _ in rows]
+        both = [
+            sum(count * ns for count, ns in zip(counts, each, strict=True)) / sum(counts)
+            for each in (
+                [change.baseline_ns for *_, change in rows],
+                [change.candidate_ns for *_, change in rows],
+            )
+        ]
+        level: Evidence = "confirmed" if all(change.level == "confirmed" for *_, change in rows) else "likely"
+        launches = sum(one.launches for one, *_ in rows), sum(other.launches for _, other, _ in rows)
+        out.append(_Changed(name, both[0], both[1], launches, len(rows), level))
+    return sorted(out, key=lambda one: (-abs(one.after - one.before) * min(one.launches), one.name))
+
+
 def sentence(result: Result) -> str:
-    """Say which kernels changed per launch, the one with the most time first; empty where none did for sure."""
-    found = [(row, row.per_launch) for row in ordered(result) if row.per_launch and not _noise(row)]
+    """Say which kernels changed per launch; empty where none did for sure."""
+    found = _changed(result)
     if not found:
         return ""
-    said = "; ".join(_one(row, change) for row, change in found[:_SAID])
+    shown = found[:_SAID]
     more = f"; {len(found) - _SAID} more below" if len(found) > _SAID else ""
-    sure = "Confirmed" if all(change.level == "confirmed" for _, change in found[:_SAID]) else "Likely"
-    return f"{sure}, by their own launches: {said}{more}."
+    sure = "Confirmed" if all(one.level == "confirmed" for one in shown) else "Likely"
+    return f"{sure}, by their own launches: {'; '.join(map(_one, shown))}{more}."
 
 
 def largest(result: Result) -> str:
     """The kernel that changed most, as the end of a sentence; empty where none did for sure."""
-    row = next((row for row in ordered(result) if not _noise(row)), None)
-    if row is None or row.per_launch is None:
-        return ""
-    change = row.per_launch
-    part = units.percent(change.delta_ns, change.baseline_ns)
-    return f"; a launch of {names.kernel(row, width=60)} changed by {part} ({words.LEVELS[change.level][0]})"
+    for one in _changed(result)[:1]:
+        part = units.percent(one.after - one.before, one.before)
+        return f"; a launch of {one.name} changed by {part} ({words.LEVELS[one.level][0]})"
+    return ""
 
 
-def _one(row: KernelRow, change: LaunchChange) -> str:
-    assert row.baseline and row.candidate
-    prose = units.prose([change.baseline_ns, change.candidate_ns])
-    times = f"{prose.size(change.baseline_ns)} -> {prose.size(change.candidate_ns)}"
-    counts = " and ".join(dict.fromkeys(f"{side.launches:,}" for side in (row.baseline, row.candidate)))
-    part = units.percent(change.delta_ns, change.baseline_ns)
-    return f"{names.kernel(row, width=60)} {part} ({times} each, {counts} launches)"
+def _one(one: _Changed) -> str:
+    prose = units.prose([one.before, one.after])
+    times = f"{prose.size(one.before)} -> {prose.size(one.after)}"
+    counts = " and ".join(dict.fromkeys(f"{many:,}" for many in one.launches))
+    shapes = f" of {one.shapes} launch shapes" if one.shapes > 1 else ""
+    return f"{one.name} {units.percent(one.after - one.before, one.before)} ({times} each, {counts} launches{shapes})"
