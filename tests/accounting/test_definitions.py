@@ -89,7 +89,7 @@ def assert_equal(path: Path) -> None:
         table = defined[name].select(wanted.columns)
         wanted = wanted.cast(dict(table.schema))
         by = TABLES[name]
-        assert_frame_equal(table.sort(by), wanted.sort(by), check_exact=False, rel_tol=0, abs_tol=1e-3)
+        assert_frame_equal(table.sort(by), wanted.sort(by), check_exact=False, rel_tol=1e-12, abs_tol=1e-3)
         whole = [one for one in wanted.columns if not wanted[one].dtype.is_float()]
         assert table.select(whole).sort(whole).equals(wanted.select(whole).sort(whole)), name
 

@@ -63,7 +63,7 @@ def launches_of(frame: Frame, values: pl.DataFrame, rows: int) -> Launches:
     def by_run(column: str) -> tuple[Floats, Floats]:
         ns = values[column].to_numpy()[inside].astype(np.float64)
         sums = np.bincount(at, weights=ns, minlength=sum(frame.runs) * rows).astype(np.float64)
-        sums = sums.reshape(-1, rows)
+        sums = sums.reshape(sum(frame.runs), rows)
         return sums[kept[0]], sums[kept[1]]
 
     return Launches(by_run("count"), by_run("wall_ns"), by_run("wall_square"))

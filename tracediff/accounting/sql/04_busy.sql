@@ -65,6 +65,7 @@ SELECT period, kind, sum(length)::BIGINT AS ns FROM accounting.busy_slot WHERE k
 --   ops      BIGINT  that start in the period
 --   graph    BIGINT  those of them launched by graphs
 --   wall_ns  BIGINT  their length; ops overlap, so the sum may exceed the period
+--   wall_square DOUBLE  sum of their squared lengths, ns^2
 --   share_ns DOUBLE  of the accounting: k ops that run at once have 1/k of the time each, so this adds up to busy
 CREATE TABLE accounting.kernel AS
 WITH total AS (
@@ -79,11 +80,13 @@ WITH total AS (
     JOIN total AS until ON until.period = part.period AND until.kind = part.kind AND until.ns = part.end_ns
     LEFT JOIN total AS before ON before.period = part.period AND before.kind = part.kind AND before.ns = part.start_ns
 ), counted AS (
-    SELECT period, key, 1 AS ops, node::INTEGER AS graph, end_ns - start_ns AS wall_ns, 0.0::DOUBLE AS share_ns
+    SELECT period, key, 1 AS ops, node::INTEGER AS graph, end_ns - start_ns AS wall_ns,
+        (end_ns - start_ns)::DOUBLE ** 2 AS wall_square, 0.0::DOUBLE AS share_ns
     FROM accounting.op JOIN accounting.op_period USING (op)
     UNION ALL
-    SELECT share.period, op.key, 0, 0, 0, share_ns FROM share JOIN accounting.op AS op USING (op)
+    SELECT share.period, op.key, 0, 0, 0, 0, share_ns FROM share JOIN accounting.op AS op USING (op)
 )
-SELECT period, key, sum(ops)::BIGINT AS ops, sum(graph)::BIGINT AS graph, sum(wall_ns)::BIGINT AS wall_ns, sum(share_ns) AS share_ns
+SELECT period, key, sum(ops)::BIGINT AS ops, sum(graph)::BIGINT AS graph, sum(wall_ns)::BIGINT AS wall_ns,
+    sum(wall_square) AS wall_square, sum(share_ns) AS share_ns
 FROM counted
 GROUP BY period, key;
