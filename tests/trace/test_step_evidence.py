@@ -12,11 +12,9 @@ from tracediff.trace.evidence import (
     ENOUGH,
     NOTHING,
     Launched,
-    classes,
     judge,
     pattern,
     results,
-    structured,
 )
 
 
@@ -123,45 +121,24 @@ def test_a_result_is_a_copy_to_the_host_and_a_wait_after_it():
 def test_windows_that_launch_alike():
     texts = ["piece"] * 6
     assert points(judged(texts, work(*ALIKE)))["alike"] == 1
-    assert points(judged(texts, work(1, 1, 1, 1, 2, 3)))["alike"] == 1  # 4 of 6 ops
-    assert "alike" not in points(judged(texts, work(1, 1, 1, 2, 3, 4)))  # 3 of 6
+    assert points(judged(texts, work(1, 1, 1, 1, 2, 3)))["alike"] == 1  # 3 of the 4 between the edges
+    assert "alike" not in points(judged(texts, work(1, 1, 1, 2, 3, 4)))  # 2 of 4
     assert "alike" not in points(judged(texts, work(1, 1, 2, 2, 3, 3)))  # no class of three
 
 
-def test_classes_are_within_015_of_their_leader():
-    # window 0 to 2: kernels 1 .. 10; window 3: 1 .. 9 and 11: two of 20 differ, 0.1; window 4: 1 .. 8, 11, 12: 0.2
-    rows = [[*range(1, 11)]] * 3 + [[*range(1, 10), 11], [*range(1, 9), 11, 12]]
-    launched = Launched(
-        start=np.arange(50, dtype=np.int64),
-        content=np.concatenate(rows).astype(np.uint64),
-        ops=np.ones(50, np.int64),
-        kernels=np.ones(50, np.int64),
-        result=ints(),
-    )
-    kind, alike = classes(ints(0, 10, 20, 30, 40, 50), launched)
-    assert (kind.tolist(), alike) == ([0, 0, 0, 0, 1], 40 / 50)
-
-
-def test_equal_launches_in_a_row_count_once():
-    """Two layers or three: the same class."""
-    launched = work(1, 1, 2, 1, 1, 1, 2)
-    assert classes(ints(0, 3, 7), launched)[0].tolist() == [0, 0]
-
-
 @pytest.mark.parametrize(
-    ("kinds", "after"),
+    ("contents", "is_part"),
     [
-        ([0, 0, 0, 1] * 5, 4),  # four layers, the last one with the head of the model
-        ([0] * 20, 0),
-        ([1] * 4 + [0] * 60, 0),  # prefills, then decodes: neighbours are alike more often
-        ([0] * 39 + [1], 0),  # 97.5 % in one class: nothing alternates
-        # prefills now and then: 24 of 25 windows are like the 5th before, but of the 3 prefills only 2
-        ([1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 19, 0),
-        ([0, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 0], 0),
+        ([1, 1, 1, 2] * 6, True),  # four layers, the last one with the head of the model
+        ([1] * 24, False),
+        ([2] * 4 + [1] * 36, False),  # prefills, then decodes: neighbours are alike as often
+        # prefills now and then: nine in ten windows are like the 5th before, but of four prefills only two
+        ([1, 2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, *[1] * 14, 2, *[1] * 13], False),
     ],
 )
-def test_classes_that_come_again_are_parts(kinds, after):
-    assert structured(np.array(kinds, np.int64)) == after
+def test_windows_that_come_in_a_cycle_are_parts(contents, is_part):
+    family = judged(["piece"] * len(contents), work(*contents))
+    assert points(family).get("part") == (-2 if is_part else None)
 
 
 def test_parts_lose_two_points():

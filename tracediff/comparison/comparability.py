@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Sequence
 
 from tracediff.accounting.reduction import Reduction
@@ -17,6 +18,8 @@ Status = str
 _ALIKE = (
     3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
 )
+
+_SHORT = 60  # letters of a pattern that a message repeats
 
 
 def facts(side: Side) -> list[tuple[str, str]]:
@@ -94,11 +97,18 @@ def _profiler(sides: tuple[Side, Side]) -> Check:
 def _step_labels(sides: tuple[Side, Side]) -> Check:
     """All captures cut by one rule; inferred steps also about as many ops long, or they are different loops."""
     one, other = (_values(side, lambda part: part.step_rule.rule) for side in sides)
-    if len({part.step_rule.rule for side in sides for part in side.parts}) > 1:
+    rules = {part.step_rule.rule: part.step_rule for side in sides for part in side.parts}
+    if len(rules) > 1:
+        regexes = {rule.regex for rule in rules.values()}
+        short = min((one for one in regexes if one), key=lambda one: (len(one), one), default="")
+        advice = "label the steps of all alike, or name their range with --step-regex"
+        if regexes == {short} and short:
+            advice = "one step of a side has no next one: capture several steps on both"
+        elif 0 < len(short) <= _SHORT:
+            advice = f"--step-regex {shlex.quote(short)} cuts all by one range, where all have it"
         return Check(
             "step_labels", "fail", one, other,
-            "the captures are not cut into steps by one rule, so their steps are not the same thing: --step-regex names a"
-            " range that all of them have",
+            f"the captures are not cut into steps by one rule, so their steps are not the same thing: {advice}",
         )  # fmt: skip
     how = Check("step_labels", "ok", one, other, "")
     ops = [[round(_ops(part)) for part in side.parts if part.step_rule.inferred] for side in sides]

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
 from tracediff.trace.ranges import mask
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from tracediff.trace.segments import STRUCTURED, Flags, Ints, Words, cycle, segments
 
 ENOUGH = 5  # points that a family needs to be taken
 
@@ -51,13 +48,6 @@ _WORD = re.compile(
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")  # what `mask` masks
 _MOST_NUMBERS = 4  # of a text that are looked at
-_MOST_WINDOWS = 2000  # that are sorted into classes
-_MOST_LEADERS = 200
-_CLASS = 0.15  # Bray-Curtis distance to the leader of a class, at most
-_RECURRING = 3  # windows of a class
-_LONGEST = 200  # windows after which a sequence of classes is looked for again
-_REPEATS = 0.9  # windows like the one that many before
-_ONE_CLASS = 0.97  # share of the largest class: nothing is left that could alternate
 
 
 @dataclass(frozen=True)
@@ -151,8 +141,7 @@ def judge(texts: list[str], start: Ints, end: Ints, launched: Launched) -> Famil
         refused = _refused_by_work(bounds, held, launched)
         if refused is None:
             waited = float(np.mean(np.diff(np.searchsorted(launched.result, bounds)) > 0))
-            kinds, alike = classes(np.searchsorted(launched.start, bounds), launched)
-            period = structured(kinds)
+            alike, period = _recurrence(np.searchsorted(launched.start, bounds), launched)
             seen += [("waits", waited >= _WAITED, waited), ("alike", alike >= _ALIKE, alike)]
             seen += [("part", period > 0, period)]
     marks = tuple(Mark(code, _POINTS[code], value) for code, found, value in seen if found)
@@ -228,92 +217,42 @@ def _escaped(letter: str) -> str:
     return "\\" + letter if letter in r".^$*+?{}[]\|()" else letter
 
 
-def classes(at: Ints, launched: Launched) -> tuple[Ints, float]:
-    """Sort windows by what is launched in them: the class of each, and the share of ops in classes of three or more.
+def _recurrence(at: Ints, launched: Launched) -> tuple[float, int]:
+    """How windows come again: the share of ops in classes of three windows or more, and after how many windows parts do.
 
-    Window k holds the launches [at[k], at[k + 1]); equal ones in a row count once. A class holds what is within 0.15
-    of its most frequent content (Bray-Curtis). Looks at the first 2,000 windows.
+    Window k holds the launches [at[k], at[k + 1]). 0 windows: they are no parts of something longer.
     """
-    at = at[: _MOST_WINDOWS + 1]
-    count, low, high = len(at) - 1, int(at[0]), int(at[-1])
-    window = np.repeat(np.arange(count, dtype=np.int64), np.diff(at))
-    working = launched.ops[low:high] > 0
-    window, (names, token) = (
-        window[working],
-        np.unique(launched.content[low:high][working], return_inverse=True),
-    )
-    ops = np.bincount(window, weights=launched.ops[low:high][working], minlength=count)
-    new = np.ones(len(token), np.bool_)
-    new[1:] = (token[1:] != token[:-1]) | (window[1:] != window[:-1])
-    held, times = np.unique(window[new] * max(len(names), 1) + token[new], return_counts=True)
-    bags = np.zeros((count, max(len(names), 1)), np.int32)
-    bags[held // max(len(names), 1), held % max(len(names), 1)] = times
-    contents, content, often = np.unique(bags, axis=0, return_inverse=True, return_counts=True)
-    kind = _led(contents.astype(np.float64), often)[content.reshape(-1)]
-    sizes = np.bincount(kind)
-    recurring = sizes[kind] >= _RECURRING
-    return kind, float(ops[recurring].sum() / max(ops.sum(), 1))
-
-
-def _led(contents: npt.NDArray[np.float64], often: Ints) -> Ints:
-    """The class of each content: leaders in the order of how often they occur, each with all that is near and still free."""
-    kind = np.full(len(contents), -1, np.int64)
-    size = contents.sum(axis=1)
-    leaders = 0
-    for leader in np.argsort(-often, kind="stable"):
-        if kind[leader] >= 0:
-            continue
-        free = np.flatnonzero(kind < 0)
-        if leaders == _MOST_LEADERS:
-            kind[free] = leaders + np.arange(len(free))
-            break
-        apart = np.abs(contents[free] - contents[leader]).sum(axis=1)
-        near = free[apart <= _CLASS * np.maximum(size[free] + size[leader], 1)]
-        kind[near] = leaders
-        leaders += 1
-    return kind
-
-
-def structured(kind: Ints) -> int:
-    """After how many windows the classes come again, where windows are parts of something longer; 0 where they are not.
-
-    Nine windows in ten are like the one that many before, also of those outside the most frequent class: at least
-    halfway from what chance, and likeness of neighbours, give to always.
-    """
-    if not len(kind):
-        return 0
-    share = np.bincount(kind) / len(kind)
-    if share.max() >= _ONE_CLASS:
-        return 0
-    chance = float((share**2).sum())
-    neighbours = float(np.mean(kind[1:] == kind[:-1])) if len(kind) > 1 else 1.0
-    least = max(_REPEATS, (1 + max(chance, neighbours)) / 2)
-    for distance in range(2, min(_LONGEST, len(kind) // 2) + 1):
-        same = float(np.mean(kind[distance:] == kind[:-distance]))
-        rare = kind[:-distance] != share.argmax()
-        again = float(np.mean(kind[distance:][rare] == kind[:-distance][rare])) if rare.any() else 0.0
-        if same >= least and again >= _REPEATS:
-            return distance
-    return 0
+    low, high = int(at[0]), int(at[-1])
+    token = np.unique(launched.content[low:high], return_inverse=True)[1].reshape(-1)
+    found = segments(at[:-1][np.diff(at) > 0] - low, token, launched.ops[low:high])
+    period = cycle(found.kind)
+    # a rare window (a prefill) that does not come again after as many belongs to no cycle
+    rare = np.flatnonzero(found.kind[: len(found.kind) - period] > 0)
+    if not period or not len(rare) or np.mean(found.kind[rare + period] == found.kind[rare]) < STRUCTURED:
+        return found.alike, 0
+    return found.alike, period
 
 
 def _launched(capture: Capture) -> dict[int, Launched]:
     """What each process launched."""
-    rows = capture.db.execute(sql("trace/evidence_launch")).fetchnumpy()
-    pids = np.asarray(rows["pid"], np.int64)
+    rows = {
+        name: np.asarray(one)
+        for name, one in capture.db.execute(sql("trace/evidence_launch")).fetchnumpy().items()
+    }
     out = {}
-    for low, high in pairwise([0, *(np.flatnonzero(np.diff(pids)) + 1).tolist(), len(pids)]):
-        part = {name: np.asarray(values[low:high]) for name, values in rows.items()}
-        if high > low and part["ops"].any():
-            out[int(pids[low])] = Launched(
-                part["start_ns"].astype(np.int64), part["content"].astype(np.uint64), part["ops"].astype(np.int64),
-                part["kernels"].astype(np.int64),
-                results(part["start_ns"].astype(np.int64), part["reads_back"].astype(np.bool_), part["waits"].astype(np.bool_)),
+    for pid in np.unique(rows["pid"]).tolist():
+        part = {name: one[rows["pid"] == pid] for name, one in rows.items()}
+        start, working = part["start_ns"].astype(np.int64), part["ops"] > 0
+        if working.any():
+            out[int(pid)] = Launched(
+                start[working], part["content"][working].astype(np.uint64), part["ops"][working].astype(np.int64),
+                part["kernels"][working].astype(np.int64),
+                results(start, part["reads_back"].astype(np.bool_), part["waits"].astype(np.bool_)),
             )  # fmt: skip
     return out
 
 
-def results(start: Ints, reads_back: npt.NDArray[np.bool_], waits: npt.NDArray[np.bool_]) -> Ints:
+def results(start: Ints, reads_back: Flags, waits: Flags) -> Ints:
     """When the host waits for a result: the calls that synchronise after a copy to the host, or are one that blocks."""
     copies = np.cumsum(reads_back)
     at = np.flatnonzero(waits)

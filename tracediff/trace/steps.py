@@ -30,6 +30,7 @@ class StepRule:
 
     source: str  # as `step_source` of a result
     rule: str  # equal where captures are cut alike
+    regex: str = ""  # of the labels, for --step-regex
     inferred: bool = False
 
 
@@ -48,17 +49,17 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
     for source in (*SOURCES, *PRESETS):
         steps = _label(capture, source)
         if steps > 1 and source in SOURCES:
-            return _labelled(capture, source.name)
+            return _labelled(capture, source)
         if not steps:
             continue
         work = _work(capture)
         if steps > 1 and (work.steps > 1 or not work.ops):
-            return _labelled(capture, source.name)
+            return _labelled(capture, source)
         if steps == 1 and source in SOURCES and not work.inside:
             raise _too_few(capture)
         around_most = steps == 1 and work.inside >= _MOST * max(work.ops, 1)
         if around_most and source.name != USERS:
-            return _one_step(capture, source.name, work)
+            return _one_step(capture, source, work)
         # users may call a warm-up a step
         if steps == 1 and work.inside and once is None and (around_most or source.name != USERS):
             once = source
@@ -71,14 +72,14 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
         _label(capture, once)
         only = capture.db.execute("SELECT pid, start_ns, label_end_ns FROM step").fetchall()
         if (work := _work(capture)).inside >= _MOST * work.ops:
-            return _one_step(capture, once.name, work)
+            return _one_step(capture, once, work)
     inference = infer_steps(capture)
     if inference.source is not None and not (only and _parts(capture, only)):
-        return StepRule(inference.source, f"{INFERRED} by {inference.event}", inferred=True)
+        return StepRule(inference.source, f"{INFERRED}: {_EVENTS[inference.event]}", inferred=True)
     if once is not None:
         capture.warnings[:] = [note for note in capture.warnings if note.slug != "steps-inferred"]
         _label(capture, once)
-        return _one_step(capture, once.name, _work(capture))
+        return _one_step(capture, once, _work(capture))
     raise _nothing(capture, looked_at, inference)
 
 
@@ -98,16 +99,16 @@ def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
             fix=_seen(capture),
         )
     if steps > 1:
-        return StepRule(source.name, source.name)
+        return StepRule(source.name, source.name, source.pattern)
     work = _work(capture)
     if not work.inside:
         raise _too_few(capture)
-    return _one_step(capture, source.name, work)
+    return _one_step(capture, source, work)
 
 
-def _labelled(capture: Capture, name: str) -> StepRule:
+def _labelled(capture: Capture, source: StepLabels) -> StepRule:
     _leave_out_servers(capture)
-    return StepRule(name, name)
+    return StepRule(source.name, source.name, source.pattern)
 
 
 def _leave_out_servers(capture: Capture) -> None:
@@ -116,7 +117,7 @@ def _leave_out_servers(capture: Capture) -> None:
         capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
 
 
-def _one_step(capture: Capture, name: str, work: _Work) -> StepRule:
+def _one_step(capture: Capture, source: StepLabels, work: _Work) -> StepRule:
     """Close the only step of each process where its label ends."""
     _leave_out_servers(capture)
     capture.db.execute("UPDATE step SET next_ns = label_end_ns")
@@ -130,12 +131,13 @@ def _one_step(capture: Capture, name: str, work: _Work) -> StepRule:
             f"{rest}. How much steps of one run differ is not known",
         )
     )
-    return StepRule(name, f"{name}, one step per run")
+    return StepRule(source.name, f"{source.name}, one step per run", source.pattern)
 
 
 def _by_evidence(capture: Capture, family: Family) -> StepRule:
     name = f"range {family.text!a}"
-    _label(capture, StepLabels(name, family.pattern, number=int(family.numbered)))
+    source = StepLabels(name, family.pattern, number=int(family.numbered))
+    _label(capture, source)
     capture.warnings.append(
         Note(
             "steps-by-evidence",
@@ -143,7 +145,7 @@ def _by_evidence(capture: Capture, family: Family) -> StepRule:
             f" elsewhere, name their range with --step-regex; this choice is --step-regex {_quoted(family.pattern)}",
         )
     )
-    return _labelled(capture, name)
+    return _labelled(capture, source)
 
 
 def _label(capture: Capture, source: StepLabels) -> int:
@@ -202,8 +204,8 @@ _REFUSALS = {
     "outside": "only {:.0%} of the GPU work is launched inside it",
 }
 _EVENTS = {
-    "result": "the host waits for a result", "copy": "a copy to the host", "sync": "the host synchronises",
-    "graph": "a CUDA graph is launched", "launch": "a launch",
+    "result": "the host waits for a result", "copy": "a result is copied to the host", "sync": "the host synchronises",
+    "graph": "a CUDA graph is launched", "launch": "a kernel is launched that recurs",
 }  # fmt: skip
 
 
@@ -275,8 +277,9 @@ def _family(family: Family) -> str:
 
 def _level(level: Level) -> str:
     what = _EVENTS.get(level.event, level.event)
-    of = f" of {level.producer[:60]!a}" if level.producer else ""
-    return f"{level.segments} times {what}{of}, {level.launches} launches each (confidence {level.confidence:.2f})"
+    of = f" ({level.producer[:60]!a})" if level.producer else ""
+    size = f", {level.launches} launches each" if level.launches else ""
+    return f"{level.segments} times {what}{of}{size} (confidence {level.confidence:.2f})"
 
 
 def _seen(capture: Capture) -> str:
