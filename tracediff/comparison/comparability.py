@@ -18,7 +18,6 @@ Status = str
 _ALIKE = (
     3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
 )
-
 _SHORT = 60  # letters of a pattern that a message repeats
 
 
