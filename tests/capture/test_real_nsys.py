@@ -14,10 +14,10 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -103,7 +103,10 @@ def test_a_planted_holder_of_the_gil_is_found(tmp_path: Path, monkeypatch: pytes
     assert "Cost of profiling: baseline host_step_time_generation_p50" in result["kpi"]["note"]
     # nsys knows the whole environment of the program, and what is kept of its files does not
     files = [path for path in bundle.rglob("*") if path.is_file()]
-    assert sum(path.suffix == ".sqlite" for path in files) == 4
+    assert (
+        sum(path.name == "StringIds.parquet" and path.parent.name == "report_pqtdir" for path in files) == 4
+    )
+    assert sum(path.name == "META_DATA_CAPTURE.parquet" for path in files) == 4
     assert not [path.name for path in files if path.suffix in (".nsys-rep", ".qdstrm")]
     assert not [path.name for path in files if SECRET.encode() in path.read_bytes()]
 
@@ -182,6 +185,29 @@ def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
     assert found["arrowdir"] == found["sqlite"]
 
 
+def test_a_report_gives_the_same_bytes_as_parquet_and_as_sqlite(tmp_path: Path) -> None:
+    """Both with META_DATA_CAPTURE, which nsys itself leaves out of Parquet."""
+    run(
+        "capture",
+        plan(tmp_path, "--gc-every 2"),
+        "-n",
+        1,
+        "--controls",
+        0,
+        "--keep-reports",
+        "-o",
+        tmp_path / "b",
+    )
+    reports = sorted((tmp_path / "b").rglob("*.nsys-rep"))
+    found = []
+    for form in ("parquet", "sqlite"):
+        out = tmp_path / f"{form}.json"
+        run("compare", *reports, "--host-only", "--export", form, "--no-cache", "--json", out, "--quiet")
+        found.append(out.read_bytes())
+    assert found[0] == found[1]
+    assert json.loads(found[0])["accounting"]["delta"]["gc"] > 0
+
+
 def test_the_doctor_sees_ranges_and_the_gil() -> None:
     done = CliRunner().invoke(cli, ["doctor", "--json", "--python", PYTHON])
     checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
@@ -192,12 +218,11 @@ def test_the_doctor_sees_ranges_and_the_gil() -> None:
 
 def labels_of(folder: Path) -> list[str]:
     """The step labels in the export of a run, in order."""
-    with closing(sqlite3.connect(folder / "report.sqlite")) as db:
-        rows = db.execute(
-            "SELECT coalesce(n.text, s.value) AS label FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
-            " WHERE label LIKE '%_forward_step%' ORDER BY n.start"
-        )
-        return [label for (label,) in rows]
+    tables = folder / "report_pqtdir"
+    texts = pl.read_parquet(tables / "StringIds.parquet").with_columns(textId=pl.col("id").cast(pl.Int64))
+    rows = pl.read_parquet(tables / "NVTX_EVENTS.parquet").join(texts, on="textId", how="left").sort("start")
+    label = pl.coalesce("text", "value")
+    return rows.filter(label.str.contains("_forward_step")).select(label).to_series().to_list()
 
 
 def test_the_same_traffic_gives_both_runs_of_a_pair_the_same_steps(tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_what_is_private_goes_and_the_numbers_stay(name: str, folder: Path, tmp_
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
+def test_truth_stays_truth(folder: Path, tmp_path: Path) -> None:
+    path = folder / "TARGET_INFO_GPU.parquet"
+    write(pl.read_parquet(path).with_columns(isDiscrete=pl.lit(True)), path)
+    scrub(folder, tmp_path / "out")
+    assert pl.read_parquet(tmp_path / "out" / path.name)["isDiscrete"].to_list() == [True]
+
+
 def test_measured_tables_are_the_same_of_the_same_types(folder: Path, tmp_path: Path) -> None:
     """Also an id above 2^63, which is negative in SQLite, and no id at all."""
     path = folder / "CUPTI_ACTIVITY_KIND_MEMCPY.parquet"

@@ -1,9 +1,16 @@
 """A folder of Parquet or Arrow files, one a table: what `nsys export --type parquetdir` and `--type arrowdir` write.
 
-Seen with nsys 2023.4: the tables and columns of the SQLite export of the same report, rows in the same order, in row
-groups (record batches) of 2048, numbers unsigned where SQLite knows signed ones only, Arrow as IPC streams. Two things
-differ: META_DATA_CAPTURE (how was recorded) is not written, and a folder not named with -o is called REPORT_pqtdir or
-REPORT_arwdir. Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
+Seen with nsys 2023.4.4: the tables and columns of the SQLite export of the same report, a file a table, rows in the same
+order, in row groups (record batches) of 2048, Arrow as IPC streams. What differs:
+
+- ids, sizes and handles are unsigned (UINT64), where SQLite knows signed numbers only; the same bits are read
+- numbers of 32 bits are INT32 or, if unsigned, INT64; floatValue is FLOAT; isDiscrete and isGreenContext are BOOLEAN
+- enumerations are numbers, explained by ENUM_ tables, as in SQLite; what has no value is null
+- a kind that was not recorded has no file, with --lazy=false one without rows
+- META_DATA_CAPTURE (how was recorded) is not written
+- a folder not named with -o is called REPORT_pqtdir or REPORT_arwdir
+
+Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
 """
 
 from __future__ import annotations
@@ -231,7 +238,7 @@ def check_texts(db: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 
 def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[frozenset[str], str]:
-    """The columns of a table, and what it is in SQL: with signed numbers only."""
+    """The columns of a table, and what it is in SQL, with values as an export to SQLite holds them."""
     _check_ends(path, name)
     file = _rows_of(path)
     try:
@@ -240,7 +247,7 @@ def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[froz
         raise _cut_short(path, name, str(error)) from error
     columns = {str(column): str(kind) for column, kind, *_ in described}
     parts = [
-        f"{_signed(identifier(column))} AS {identifier(column)}" if kind == "UBIGINT" else identifier(column)
+        f"{_as_in_sqlite(identifier(column), kind)} AS {identifier(column)}"
         for column, kind in columns.items()
     ]
     return frozenset(columns), f"(SELECT {', '.join(parts)} FROM {file})"
@@ -251,14 +258,18 @@ def _rows_of(path: Path) -> str:
 
 
 def _typed(column: str, kind: str) -> str:
-    """A column of SQLite as another type; what `_signed` made of an unsigned number is one again."""
+    """A column of SQLite as another type; what was unsigned is so again."""
     if kind != "UBIGINT":
         return f"{column}::{kind}"
     return f"CASE WHEN {column} >= 0 THEN {column}::UBIGINT ELSE ({column}::HUGEINT + 18446744073709551616)::UBIGINT END"
 
 
-def _signed(column: str) -> str:
-    """The 64 bits of an unsigned number as the signed one that an export to SQLite holds."""
+def _as_in_sqlite(column: str, kind: str) -> str:
+    """A column as an export to SQLite holds it: the 64 bits of an unsigned number as a signed one, truth as 0 and 1."""
+    if kind == "BOOLEAN":
+        return f"{column}::BIGINT"
+    if kind != "UBIGINT":
+        return column
     return (
         f"CASE WHEN {column} <= 9223372036854775807 THEN {column}::BIGINT"
         f" ELSE ({column}::HUGEINT - 18446744073709551616)::BIGINT END"
