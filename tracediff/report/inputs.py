@@ -278,7 +278,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
 
     labelled = (
         f"{steps.labels} step labels ({steps.rule})" if steps
-        else "no step labels: steps are inferred from launches that repeat, or --step-regex, --whole-capture"
+        else "no known step labels: steps come from ranges chosen by evidence, or are inferred; or --step-regex, --whole-capture"
     )  # fmt: skip
     names = seen.kernel_names()
     comm = sum(category(name) == "communication" for name in names)
