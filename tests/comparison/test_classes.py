@@ -102,6 +102,13 @@ def test_a_change_of_decodes_is_not_hidden_by_prefills(base, tmp_path):
     assert outcomes == {"step:+3%": "failed", "class-2:+3%": "passed", "class-2.p50:+3%": "passed"}
 
 
+def test_what_sets_the_phases_apart_is_said(base):
+    (note,) = (one for one in show(base).warnings if one.slug == "workload-classes")
+    assert note.message.endswith(
+        "per step: step: 10 launches; class-2: 20 launches, alone in launching prompt"
+    )
+
+
 def test_a_side_against_itself_has_the_same_classes_and_no_delta(base):
     result = compare(base, base)
     assert result.verdict == "no_change"

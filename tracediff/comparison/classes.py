@@ -19,6 +19,8 @@ import polars as pl
 from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
 from tracediff.accounting.reduction import Reduction, StepSequence
 from tracediff.execution.sides import Side
+from tracediff.kernels.names import short
+from tracediff.model import Note
 from tracediff.trace.workloads import (
     IRREGULAR,
     STEP,
@@ -208,3 +210,30 @@ def _renamed(part: Reduction, phases: dict[str, str]) -> Reduction:
             for phase, common in sequences.items()
         },
     )
+
+
+_NAMED = 2  # kernels that only one phase launches
+
+
+def notes_of_classes(sides: Sequence[Side]) -> list[Note]:
+    """What sets the classes apart, where there are several: launches of a step, and kernels that only its class has."""
+    total: dict[str, dict[str, float]] = {}
+    steps: dict[str, int] = {}
+    for one in _classes_of_exports(sides):
+        own = total.setdefault(one.phase, {})
+        for name, count in one.bag.items():
+            own[name] = own.get(name, 0.0) + count * one.steps
+        steps[one.phase] = steps.get(one.phase, 0) + one.steps
+    if len(total) < 2:
+        return []
+    said = []
+    for phase in sorted(total, key=lambda one: (-steps[one], one)):
+        others = {name for other, names in total.items() if other != phase for name in names}
+        alone = sorted((-count, name) for name, count in total[phase].items() if name not in others)
+        text = f"{phase}: {round(sum(total[phase].values()) / steps[phase]):,} launches"
+        if alone:
+            text += f", alone in launching {' and '.join(short(name, 60) for _, name in alone[:_NAMED])}"
+        said.append(text)
+    return [
+        Note("workload-classes", f"labels do not count requests, so steps are told apart by what they launch, per step: {'; '.join(said)}")
+    ]  # fmt: skip

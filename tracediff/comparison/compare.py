@@ -21,7 +21,7 @@ from tracediff.comparison.cells import (
     measure,
     observable,
 )
-from tracediff.comparison.classes import with_classes
+from tracediff.comparison.classes import notes_of_classes, with_classes
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
@@ -164,7 +164,7 @@ def compare(
         warnings=[
             *_warnings(
                 sides,
-                notes_of(frame, options.min_steps),
+                notes_of(frame, options.min_steps) + notes_of_classes(sides),
                 with_gil=with_gil,
                 asked=bool(options.extra.get("host_only")),
                 with_speed=any(one.speed is not None for one in measured.phases),

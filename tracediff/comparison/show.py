@@ -24,7 +24,7 @@ from tracediff.comparison.cells import (
     idle_rows,
     observable,
 )
-from tracediff.comparison.classes import with_classes
+from tracediff.comparison.classes import notes_of_classes, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
@@ -306,7 +306,7 @@ def _stratum_rows(strata: Strata) -> list[Stratum]:
 
 
 def _warnings(side: Side, gaps_left_out: int, kernels_left_out: int, *, asked: bool) -> list[Note]:
-    notes = warnings_of([side])
+    notes = warnings_of([side]) + notes_of_classes([side])
     notes += host_only_notes([side], asked=asked)
     if any(part.step_source == "whole-capture" for part in side.parts):
         notes.append(Note("whole-capture", "each capture was counted as one step"))
