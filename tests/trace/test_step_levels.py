@@ -99,6 +99,13 @@ def test_generate_waits_twice_after_the_same_kernel():
     assert (event, starts) == (RESULT, [(len(token) - 2) * step for step in range(12)])
 
 
+def test_a_few_steps_end_in_another_kernel():
+    """A level that leaves them out alternates with the one of all steps, nearly; it is not taken for it."""
+    text = "".join(STEP[:-2] + ("v<|" if step % 15 == 7 else "<|") for step in range(60))
+    event, starts = chosen(text, named="se")
+    assert (event, len(starts)) == (RESULT, 60)
+
+
 def test_a_wait_in_every_layer_for_a_result():
     """A router that is read back: the finest level comes in a cycle of seven, and the sampler is in every seventh."""
     step = "e" + (LAYER + "r<|") * 6 + "hs<|"

@@ -190,7 +190,11 @@ def _phased(launched: Launched, level: Found, pool: list[Found], anchor: str) ->
     """
     if level.mark.event == LAUNCH:
         pool = [level, *_equally_often(launched, level)]
-    alternating = [one for one in pool if one is level or same(level.cut.start, one.cut.start)]
+    about = 1 + level.count // 50
+    alternating = [
+        one for one in pool
+        if one is level or (abs(one.count - level.count) <= about and same(level.cut.start, one.cut.start))
+    ]  # fmt: skip
     if len(alternating) == 1:
         return level
     if anchor == "optimiser":
