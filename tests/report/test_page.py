@@ -174,7 +174,7 @@ def test_dark_follows_the_system_and_the_button(browser, files) -> None:
 def test_keys(page) -> None:
     page.keyboard.press("j")
     for _ in range(100):  # scrolling is smooth
-        if page.evaluate("Math.abs(document.querySelector('#findings').getBoundingClientRect().top) < 80"):
+        if page.evaluate("Math.abs(document.querySelector('#pictures').getBoundingClientRect().top) < 80"):
             break
         page.wait_for_timeout(50)
     else:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tracediff.cli.kinds import Report
     from tracediff.model import Result
 
-_FORMATS = ("html", "md", "json", "postmortem", "tables", "junit", "benchmark-json")
+_FORMATS = ("html", "md", "json", "postmortem", "tables", "pictures", "junit", "benchmark-json")
+_FOLDERS = {"tables", "pictures"}  # formats of many files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class Output:
         None, "A post-mortem to finish: .md (with a figure beside it) or .html.", metavar="FILE", path=True
     )
     tables: Path | None = option(None, "Every table as CSV and Parquet.", metavar="DIR", path=True)
+    pictures: Path | None = option(None, "Pictures as SVG, as for a comment.", metavar="DIR", path=True)
     junit: Path | None = option(None, "JUnit XML of the gates.", metavar="FILE", path=True)
     benchmark_json: Path | None = option(
         None, "The candidate's figures for github-action-benchmark.", metavar="FILE", path=True
@@ -53,7 +55,7 @@ class Output:
     @property
     def draws_steps(self) -> bool:
         """Whether the events of some steps are in any of the outputs."""
-        return bool({"html", "json", "tables"} & self.files.keys())
+        return bool({"html", "json", "tables", "pictures"} & self.files.keys())
 
 
 def not_of(name: str) -> set[str]:
@@ -67,18 +69,24 @@ def check(output: Output, kind: Kind = COMPARISON) -> None:
     """Raise now for what would stop a file of a report of this kind from being written after the work is done."""
     from tracediff.report.write import check_folder, check_outputs
 
-    if output.tables is not None:
-        check_folder(output.tables)
+    for name in _FOLDERS & output.files.keys():
+        check_folder(output.files[name])
     files = (path for name, given in output.files.items() for path in _files(name, given, kind))
     check_outputs(files, output.overwrite)
 
 
 def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
-    """Every file that an output consists of; of tables in a folder that does not exist yet, none."""
+    """Every file that an output consists of; in a folder that does not exist yet, none."""
+    if name in _FOLDERS and not path.is_dir():
+        return []
     if name == "tables":
         from tracediff.report.tables import file_names
 
-        return [path / file for file in file_names(named(kind.struct))] if path.is_dir() else []
+        return [path / file for file in file_names(named(kind.struct))]
+    if name == "pictures":
+        from tracediff.report.pictures import FILES
+
+        return [path / file for file in FILES]
     if name == "postmortem":
         from tracediff.report.postmortem import file_names as parts
 
@@ -93,7 +101,7 @@ def write_outputs(report: Report, output: Output) -> None:
     outputs = output.files
     rendered = {name: _render(name, path, report, output.top) for name, path in outputs.items()}
     for name, files in rendered.items():
-        if name == "tables":
+        if name in _FOLDERS:
             make_folder(outputs[name])
         for file, data in files.items():
             write_atomically(file, data, output.overwrite)
@@ -128,6 +136,11 @@ def _render(name: str, path: Path, report: Report, top: int) -> dict[Path, bytes
 
         assert isinstance(report, Result | Show)
         return {path / file: data for file, data in files(report)}
+    if name == "pictures":
+        from tracediff.report.pictures import files as drawn
+
+        assert isinstance(report, Result)
+        return {path / file: data for file, data in drawn(report).items()}
     if name == "postmortem":
         from tracediff.report.postmortem import render_postmortem
 

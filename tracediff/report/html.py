@@ -21,6 +21,7 @@ from tracediff.report import (
     names,
     palette,
     phase_table,
+    pictures,
     rank_words,
     sections,
     system_words,
@@ -34,6 +35,7 @@ from tracediff.report import tables as rows
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.figures import gil_grid
 from tracediff.report.markdown import render_markdown
+from tracediff.report.pictures import divergence
 from tracediff.report.waterfall import NARROW, render_svg
 from tracediff.report.words import left_out
 
@@ -57,6 +59,8 @@ def render_html(result: Result) -> str:
         comment=render_markdown(result),
         left_out=left_out(result),
         timelines=timelines.build(result),
+        pictures=pictures.for_page(result),
+        step_words=divergence.step_words,
         kernel_number=lambda row: places[id(row)],
         kernel_notes=sections.kernel_notes(result),
         kernel_rows=len(result.kernels),

@@ -21,6 +21,10 @@ _COLOURS: dict[str, tuple[str, str]] = {
     "--muted": ("#5a626d", "#a0a8b3"),
     "--rule": ("#dfe2e6", "#2f353d"),
     "--paper": ("#ffffff", "#14171b"),
+    "--slower": ("#a8261b", "#ff968a"),
+    "--faster": ("#17683a", "#74d39a"),
+    "--base-dot": ("#55708f", "#8fb0d6"),
+    "--cand-dot": ("#b0622a", "#e39a62"),
 }
 LIGHT: dict[str, str] = {name: light for name, (light, _) in _COLOURS.items()}
 

@@ -1,0 +1,231 @@
+"""The step strip: every step in order, both sides, a column as high as the step was long and coloured by what its time was."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracediff.model import Result, TimelineStep
+from tracediff.model.common import ABSENT
+from tracediff.model.pictures import StepStrip, StripColumn
+from tracediff.report import palette, units
+from tracediff.report.pictures.shapes import Drawing, Layout, typeset
+from tracediff.report.waterfall import nice_ticks
+
+TITLE = "Every step in order"
+_LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
+_WIDEST = 22.0  # column, px
+_AXIS = 62.0  # room for the figures of the axis
+_HIGH = 118.0  # of a side
+
+
+@dataclass(frozen=True)
+class Height:
+    """Times as heights of columns."""
+
+    low: float
+    high: float
+    log: bool
+
+    def of(self, ns: float) -> float:
+        """Height of a time, px."""
+        if self.log:
+            return _HIGH * math.log(max(ns, self.low) / self.low) / math.log(self.high / self.low)
+        return _HIGH * ns / self.high
+
+    def ticks(self) -> list[float]:
+        """Round times on the axis."""
+        if not self.log:
+            return nice_ticks(0, self.high, 4)[1:]
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        factors = (1, 2, 5) if self.high / self.low < 60 else (1,)
+        marks = [factor * 10.0**power for power in powers for factor in factors]
+        return [mark for mark in marks if self.low * 1.05 < mark <= self.high]
+
+
+def height(columns: Sequence[StripColumn]) -> Height:
+    """One axis for both sides: from zero, or logarithmic where steps differ much."""
+    low, high = min(one.median_ns for one in columns), max(one.ns for one in columns)
+    low = max(low, 1)
+    if high <= _LOG_FROM * low:
+        return Height(0.0, high * 1.04, log=False)
+    return Height(low / 2.5, high * 1.1, log=True)
+
+
+def draw(result: Result, layout: Layout) -> Drawing | None:
+    """Lay out both sides above each other; None where there are no steps."""
+    strip = result.step_strip
+    if strip is None or not strip.baseline or not strip.candidate:
+        return None
+    every = [*strip.baseline, *strip.candidate]
+    of_ns = height(every)
+    scale = units.scale_for([of_ns.high])
+    runs = [len({one.run for one in side}) for side in (strip.baseline, strip.candidate)]
+    places = max(
+        len(side) + many - 1 for side, many in zip((strip.baseline, strip.candidate), runs, strict=True)
+    )
+    wide = min((layout.width - _AXIS) / places, _WIDEST)
+    out = Drawing(layout, TITLE)
+    y, drawn = 0.0, []
+    for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
+        out.write(0, y + 9, side, bold=True)
+        out.write(82, y + 9, _steps(columns, runs[side == "candidate"]), colour="--muted")
+        drawn.append(_draw_side(out, result, strip, side, columns, (of_ns, scale, wide), y + 22))
+        y += 22 + _HIGH + (20 if drawn[-1] else 12)
+    y = _legend(out, strip, of_ns, y + 4, marked=any(drawn))
+    out.height = round(y, 1)
+    out.description = describe(strip, scale)
+    return out
+
+
+def _steps(columns: Sequence[StripColumn], runs: int) -> str:
+    many = sum(one.steps for one in columns)
+    text = f"{many:,} step{'s' if many != 1 else ''}"
+    if runs > 1:
+        text += f" of {runs} runs"
+    width = max(one.steps for one in columns)
+    return f"{text}, {width} a column" if width > 1 else text
+
+
+def _draw_side(
+    out: Drawing,
+    result: Result,
+    strip: StepStrip,
+    side: str,
+    columns: Sequence[StripColumn],
+    axis: tuple[Height, units.Scale, float],
+    top: float,
+) -> bool:
+    """The columns of one side; whether the page has a timeline of any of them."""
+    of_ns, scale, wide = axis
+    bottom = top + _HIGH
+    for mark in of_ns.ticks():
+        y = bottom - of_ns.of(mark)
+        out.line(f"M{_AXIS} {y:.1f}H{out.layout.width:g}", "--rule")
+        out.write(_AXIS - 6, y, f"{mark / scale.factor:,.6g} {scale.unit}", "end", "--muted")
+    out.line(f"M{_AXIS} {bottom:.1f}H{out.layout.width:g}", "--muted")
+    places: list[tuple[float, StripColumn]] = []
+    medians, drawn, titles = [], [], []
+    gap = 1.0 if wide > 5 else 0.0
+    x, run = _AXIS, columns[0].run
+    for column in columns:
+        if column.run != run:
+            run = column.run
+            out.line(f"M{x + wide / 2:.1f} {top:.1f}V{bottom:.1f}", "--muted", dashed=True)
+            x += wide
+        places.append((x, column))
+        if column.steps > 1:
+            medians.append(f"M{x:.1f} {bottom - of_ns.of(column.median_ns):.1f}h{wide:.1f}")
+        number = _timeline(result, strip, side, column)
+        if number is not None:
+            middle = x + (wide - gap) / 2
+            drawn.append(f"M{middle:.1f} {bottom + 3:.1f}l4 7h-8z")
+        titles.append((x, _title(strip, column, scale), "" if number is None else f"#timeline-{number}"))
+        x += wide
+    for name, path in _layers(strip, places, of_ns, wide - gap, bottom):
+        out.line(path, palette.variable(name), 0)
+    out.line("".join(medians), "--paper", 2.6)
+    out.line("".join(medians), "--ink", 1.2)
+    out.line("".join(drawn), "--ink", 0)
+    if not out.layout.narrow:
+        for x, title, href in titles:
+            out.rect(x, top, wide, _HIGH + (11 if href else 0), "none", title=typeset(title), href=href)
+    return bool(drawn)
+
+
+def _layers(
+    strip: StepStrip, places: Sequence[tuple[float, StripColumn]], of_ns: Height, wide: float, bottom: float
+) -> Iterator[tuple[str, str]]:
+    """Areas to be painted over each other: from the foot of all columns to the top of a category, the last category first."""
+    columns = [(x, one, of_ns.of(one.ns) / max(one.ns, 1)) for x, one in places]
+    for at in range(len(strip.categories), 0, -1):
+        tops = [round(2 * (bottom - per_ns * sum(one.parts[:at]))) / 2 for _, one, per_ns in columns]
+        under = [round(2 * (bottom - per_ns * sum(one.parts[: at - 1]))) / 2 for _, one, per_ns in columns]
+        if tops == under:
+            continue  # nothing of it could be seen
+        path, end, level = [f"M{places[0][0]:.1f} {bottom:g}"], places[0][0], bottom
+        for (x, _, _), top in zip(columns, tops, strict=True):
+            if x > end + 0.05:
+                path += [f"V{bottom:g}", f"H{x:.1f}"]
+                level = bottom
+            if top != level:
+                path.append(f"V{top:g}")
+                level = top
+            end = x + wide
+            if path[-1].startswith("H"):
+                path.pop()
+            path.append(f"H{end:.1f}")
+        yield strip.categories[at - 1], "".join(path) + f"V{bottom:g}z"
+
+
+def _timeline(result: Result, strip: StepStrip, side: str, column: StripColumn) -> int | None:
+    """Which timeline of the page shows a step of a column."""
+    if result.timelines is None:
+        return None
+    runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
+    alone = len(runs) == 1
+    for number, one in enumerate(result.timelines.steps):
+        step: TimelineStep | None = getattr(one, side)
+        if step is None or step is ABSENT or (step.rank, step.device) != (strip.rank, strip.device):
+            continue
+        inside = column.start_ns <= step.start_ns < column.end_ns
+        if inside and (alone or (column.run < len(runs) and runs[column.run].name == step.run)):
+            return number
+    return None
+
+
+def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
+    most = max(zip(column.parts, strip.categories, strict=True))
+    text = f"{'step' if column.number is None else f'step {column.number}'}"
+    if column.phase != "step":
+        text += f" ({column.phase})"
+    text += f": {scale.time(column.ns)}, {palette.category(most[1]).label} {scale.time(most[0])}"
+    if column.steps > 1:
+        text += f"; median of {column.steps}: {scale.time(column.median_ns)}"
+    return text
+
+
+def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, *, marked: bool) -> float:
+    """The categories that make up some of any column, then how to read it."""
+    totals = [
+        (name, sum(one.parts[at] / max(one.ns, 1) for one in (*strip.baseline, *strip.candidate)))
+        for at, name in enumerate(strip.categories)
+    ]
+    whole = sum(total for _, total in totals) or 1.0
+    x = 0.0
+    for name, total in totals:
+        if total < 0.002 * whole:
+            continue
+        label = palette.category(name).label
+        width = 34 + 7.3 * len(label)
+        if x + width > out.layout.width:
+            x, y = 0.0, y + 19
+        out.rect(x, y + 3, 12, 12, palette.variable(name))
+        out.write(x + 17, y + 9, label, colour="--muted")
+        x += width
+    y += 21
+    how = ["Height: step time, log scale; colours: shares of it." if of_ns.log else "Height: step time."]
+    if max(one.steps for one in (*strip.baseline, *strip.candidate)) > 1:
+        how.append("A column is the longest of its steps, the line their median.")
+    if marked:
+        how.append("Triangle: in the report event by event.")
+    if out.layout.narrow:
+        for text in how:
+            for line in textwrap.wrap(text, 46):
+                out.write(0, y + 9, line, colour="--muted")
+                y += 18
+        return y
+    out.write(0, y + 9, " ".join(how), colour="--muted")
+    return y + 19
+
+
+def describe(strip: StepStrip, scale: units.Scale) -> str:
+    """The picture in words."""
+    said = []
+    for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
+        longest = max(columns, key=lambda one: one.ns)
+        which = "" if longest.number is None else f", step {longest.number}"
+        said.append(f"{side}: {_steps(columns, 1)}, the longest {scale.time(longest.ns)}{which}")
+    return "; ".join(said)
