@@ -7,6 +7,7 @@ from string import ascii_letters
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show
@@ -144,3 +145,22 @@ def test_steps_whose_work_does_not_recur_are_irregular(tmp_path):
 def test_where_hardly_a_step_recurs_nothing_is_told_apart(tmp_path):
     other = side(tmp_path, "odd", runs=1, odd=40)
     assert phases(with_classes([other])[0]) == [{"step": 41}]
+
+
+def test_a_gate_on_the_step_holds_for_the_typical_step_whatever_rare_steps_do(base):
+    """The mean fell because rare steps did; the typical step is 5 % slower for sure."""
+    result = compare(base, base)
+    (step, prefill) = sorted(result.phases, key=lambda one: one.phase, reverse=True)
+    slower = replace(step.typical, delta_ns=50 * US, baseline_ns=1000 * US)
+    mean = replace(
+        result.step, baseline_ns=3000 * US, delta_ns=-300 * US, ci_low_ns=-900 * US, ci_high_ns=300 * US
+    )
+    phase = replace(step, typical=slower, verdict="regressed")
+    for phases in ([phase], [phase, prefill]):
+        outcome = judge(parse_gate("step:+3%"), replace(result, step=mean, phases=phases))
+        assert (outcome.outcome, outcome.message) == (
+            "failed",
+            "typical step +50.0 us (+5.0 %) exceeds 30.0 us",
+        )
+    outcome = judge(parse_gate("step:+6%"), replace(result, step=mean, phases=[phase]))
+    assert outcome.outcome == "passed"

@@ -141,7 +141,7 @@ def test_the_policy_of_the_guide_is_one(tmp_path):
 def test_the_metrics_of_the_guide_are_all_there_are():
     rows = re.findall(r"^\| (`.*?) \| (?:time|count), % \|", GUIDE, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert named == {*TIMES, *COUNTS, "generation.p99", "kernel:NAME"}
+    assert named == {*TIMES, *COUNTS, "class-2", "generation.p99", "kernel:NAME"}
     for name in named:
         assert parse_gate(f"{name}:+1%").metric == name
 

@@ -103,10 +103,10 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     found = _measure(gate.metric, result)
     whole = _held(gate, found)
-    main = _phase(_STEP, result) if gate.metric == _STEP and len(result.phases) > 1 else ""
+    main = _phase(_STEP, result) if gate.metric == _STEP else ""
     if isinstance(main, str):
         return whole
-    # the mean of all phases hides a change of the steps that are most in steps that take longer
+    # the mean hides a change of the steps that are most: in steps that take longer, and in rare ones
     typical = _held(gate, main, "typical ")
     return max(whole, typical, key=lambda one: _WORST.index(one.outcome))
 
