@@ -106,6 +106,15 @@ def test_a_few_steps_end_in_another_kernel():
     assert (event, len(starts)) == (RESULT, 60)
 
 
+def test_most_steps_hold_prefills():
+    """Most steps sample for one or two prefills as well, now and then: fewer than half hold one sampler only."""
+    decode, prefill = STEP[:-2], CONTEXT[:-2]
+    rng = random.Random(2)
+    steps = [prefill * rng.choice((0, 1, 2)) + decode + "<|" for _ in range(45)]
+    event, starts = chosen("".join(steps), named="s")
+    assert (event, len(starts)) == (RESULT, 45)
+
+
 def test_a_wait_in_every_layer_for_a_result():
     """A router that is read back: the finest level comes in a cycle of seven, and the sampler is in every seventh."""
     step = "e" + (LAYER + "r<|") * 6 + "hs<|"

@@ -95,11 +95,20 @@ def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[In
             if step is None and kind in TELLING:
                 step = max(anchored, key=lambda one: one.count)
             if step is not None:
+                # a prefill in a step samples as well: a finer level that always samples is not left either
+                finest = _finest(pool)
+                if finest is not None and finest.count > step.count and _always(launched, finest, kind):
+                    step, anchored = finest, [finest]
                 return _named(_phased(launched, step, anchored, kind), layers)
     best = _supported(launched, pool) if event == LAUNCH else _finest(pool)
     if best is None:
         return Choice(None, "parts", []) if event == RESULT else None
     return _named(_phased(launched, best, pool, ""), layers)
+
+
+def _always(launched: Launched, level: Found, kind: str) -> bool:
+    """Tell whether segments hold a kernel of one of the ANCHORS, be it several times."""
+    return float(np.mean(segments_with(launched, level.cut.start, kind)[1:-1])) >= ONCE
 
 
 def _named(level: Found, layers: list[Ints]) -> Choice:
