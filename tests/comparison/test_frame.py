@@ -67,7 +67,7 @@ def test_every_rank_is_cut_by_itself():
 
 @pytest.mark.parametrize(("again", "repeated"), [(2, False), (3, True)])
 def test_repeated_steps_need_their_least_number_a_run(again: int, repeated: bool):
-    one = [step(10), *run(*[10] * again), *[step(10, ops=20 + at) for at in range(4)]]
+    one = [step(10), *run(*[10] * again), *[step(10, ops=20 + at) for at in range(2)]]
     (phase,) = framed([one], [one], min_steps=3).phases
     assert phase.repeated is repeated
 

@@ -47,9 +47,8 @@ def test_exact_workloads_stand_alone():
     # of the step time: 7 x 100 of 700 + 600, and 4 x 120 of 480 + 1140
     assert (four.baseline_share, four.candidate_share) == pytest.approx((700 / 1300, 480 / 1620))
     assert (eight.baseline_share, eight.candidate_share) == pytest.approx((600 / 1300, 1140 / 1620))
-    # typical steps are those whose ops ran before, all but the first: 6 and 3 of 9, 3 and 6 of 9. A third of a run is beside
-    # the median of its workload, and equal: none is cut. Overlap weights: 6 * 3 / (6 + 3) each
-    assert (four.weight, eight.weight) == pytest.approx((1 / 2, 1 / 2))
+    # no step is a start: 7 and 3 of 10, 4 and 6 of 10. Overlap weights: 0.7 * 0.4 / 1.1 = 14 / 55, and 0.3 * 0.6 / 0.9 = 11 / 55
+    assert (four.weight, eight.weight) == pytest.approx((14 / 25, 11 / 25))
     assert warned([MORE_FOURS], [MORE_EIGHTS]) == []
 
 

@@ -24,7 +24,6 @@ from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.workload import (
-    SHARED,
     Bools,
     Steps,
     choose,
@@ -34,6 +33,7 @@ from tracediff.stats.workload import (
 )
 from tracediff.trace.workloads import IRREGULAR
 
+REPEATED = 0.5  # of the steps, for those that were launched before to stand for all of them
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
 
@@ -66,6 +66,9 @@ class PhaseSteps:
     repeated: bool
     steady: bool
     steps: tuple[int, ...]  # with a weight among the typical ones, a side
+    load: tuple[float, float] | None = (
+        None  # requests and tokens per typical step, where those of the sides hardly overlap
+    )
 
     @cached_property
     def mean(self) -> Floats:
@@ -287,7 +290,7 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         """Whether both sides have so many of them."""
         return all(
             (some & (side == one)).sum()
-            >= max(SHARED * (of & (side == one)).sum(), min_steps * frame.runs[one])
+            >= max(REPEATED * (of & (side == one)).sum(), min_steps * frame.runs[one])
             for one in sides
         )
 
@@ -316,7 +319,8 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     found = PhaseSteps(
         phase=phase,
         typical=typical_weight,
-        rest=weights(every, rest, klass, share),
+        # classes whose steps are all rare are compared as well
+        rest=weights(every, rest, klass, class_shares(every, rest & (side < 2), klass)),
         start=starts if has_start else np.zeros(len(side)),
         klass=klass,
         share=1.0,
@@ -326,8 +330,24 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         repeated=repeated,
         steady=_steady(every, typical & (side < 2), options["ops"]),
         steps=tuple(int(((typical_weight > 0) & (side == one)).sum()) for one in range(len(frame.runs))),
+        load=_load(frame, every, typical_weight, options["requests"]) if len(sides) > 1 else None,
     )
     return found, notes
+
+
+_OVERLAP = (
+    0.5  # of each side's typical steps have the other side's requests and tokens, or the sides' load differs
+)
+
+
+def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[float, float] | None:
+    """Generation requests and context tokens per typical step of both sides, where they hardly overlap; None where they do or are unknown."""
+    compared = (typical > 0) & (every.side < 2)
+    if min(shared(every, compared, requests)) >= _OVERLAP:
+        return None
+    counts = frame.steps.select(pl.col("gen_reqs", "ctx_tokens").fill_null(0)).sum_horizontal().to_numpy()
+    one, other = (float((typical * counts)[compared & (every.side == side)].sum()) for side in (0, 1))
+    return (one, other) if one and other and one != other else None
 
 
 def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:

@@ -26,6 +26,7 @@ from tracediff.model import (
     Change,
     Delta,
     Launch,
+    Load,
     OddRun,
     Pair,
     Phase,
@@ -81,6 +82,8 @@ def judge_phases(measured: Measured) -> dict[str, Verdict]:
 
 def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool) -> Verdict:
     found, runs = one.typical.estimate, min(one.runs)
+    if load_explains(one):
+        return "inconclusive"
     delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
     if abs(delta) >= LEAST * one.step_ns:
         # so few pairs that dealing them out shows nothing are judged as three runs are, and sure where they are four or more
@@ -93,6 +96,17 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool
     # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
     limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+
+
+def load_explains(one: PhaseCells) -> bool:
+    """Whether other batches may be all that changed: a step with r times the requests and tokens takes r times as long at most."""
+    if one.steps.load is None:
+        return False
+    found = one.typical.estimate
+    load = math.log(one.steps.load[1] / one.steps.load[0])
+    base = float(found.baseline[STEP])
+    step = math.log(max((base + float(found.delta[STEP])) / base, 1e-9)) if base > 0 else 0.0
+    return step * load > 0 and abs(step) <= abs(load)
 
 
 def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
@@ -142,7 +156,9 @@ def decide(
         for one in phases:
             if verdicts[one.steps.phase] in wanted:
                 return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
-            if certain and min(one.runs) < PERMUTE:  # of few runs everything is likely at best
+            if (certain and min(one.runs) < PERMUTE) or load_explains(
+                one
+            ):  # of few runs everything is likely at best
                 continue
             for basis, part in _CARRY:
                 carried = _carried(one, judged, part, sure, CARRIES if one is phases[0] else CARRIES_ALONE)
@@ -157,7 +173,10 @@ def decide(
     quiet = all(verdicts[one.steps.phase] == "no_change" and _quiet(one) for one in phases)
     if phases and (_same(measured.whole) or quiet):
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
-    return "inconclusive", VerdictFacts("scatter", main, host=host, moved=moved)
+    load = phases[0].steps.load if phases and load_explains(phases[0]) else None
+    return "inconclusive", VerdictFacts(
+        "scatter", main, host=host, moved=moved, load=Load(*load) if load else None
+    )
 
 
 def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -> list[Judgement]:

@@ -270,12 +270,20 @@ class Relaunched(msgspec.Struct, frozen=True):
     findings: int
 
 
+class Load(msgspec.Struct, frozen=True):
+    """Generation requests and context tokens per typical step of a phase."""
+
+    baseline: float
+    candidate: float
+
+
 class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the verdict rests on, from which the sentences are written.
 
     basis: checks (not comparable) | identical | phase (the typical step of `phase`) | part (sure causes carry it, see `carried_ns`) |
     rare (rare steps of `phase`) | same | scatter. moved: a sure change whose time may only have moved between causes.
-    host: the sides differ by more than noise only as long as the speed of their hosts is not taken out.
+    host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
+    batches, which may be all that changed in `phase`.
     """
 
     basis: Literal["checks", "identical", "phase", "part", "rare", "same", "scatter"] = "checks"
@@ -285,6 +293,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     graph_coverage: bool = False  # changed, and no findings come of it
     moved: bool = False
     host: bool = False
+    load: Load | None = None
 
 
 class Headline(msgspec.Struct, frozen=True):

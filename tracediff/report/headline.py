@@ -306,6 +306,15 @@ def _scatter(result: Result, phase: Phase) -> str:
     facts = result.verdict_facts
     if facts.host:
         return f": {_only_host(result, phase)}"
+    if facts.load:
+        what = {"generation": "generation requests", "context": "context tokens"}.get(
+            phase.phase, "requests and tokens"
+        )
+        before, after = (f"{value:.3g}" for value in (facts.load.baseline, facts.load.candidate))
+        batches = (
+            f"the sides ran different batches ({before} -> {after} {what} {per_step(result, phase.phase)})"
+        )
+        return f": {batches}, which may explain {_every_phase(result, first=phase.phase)}"
     least = detectable(phase)
     name = "step" if phase.phase == "step" else phase.phase
     text = f": {_every_phase(result, first=phase.phase)}"
