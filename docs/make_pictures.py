@@ -21,6 +21,7 @@ WIDTH, TALLEST, COLOURS = 1280, 720, 128  # pixels; the palette keeps each file 
 # Picture -> the element of the page, and where it is cut.
 PICTURES = {
     "../report": ("header.summary", 740),
+    "pictures": ("#pictures", 1240),
     "accounting": ("#accounting", TALLEST),
     "findings": ("#finding-1", TALLEST),
     "steps": ("#steps", 420),

@@ -84,7 +84,7 @@ def test_a_column_of_unlike_steps_is_logarithmic_and_holds_both():
     far = step_strip.height([column(1_000_000, [1_000_000]), column(100_000_000, [100_000_000])])
     assert far.log and far.of(100_000_000) <= 118
     assert far.of(1_000_000) > 15  # one can see it
-    assert far.ticks() == [1e6, 1e7, 1e8]
+    assert far.ticks() == [1e6, 3e6, 1e7, 3e7, 1e8]
 
 
 def test_layers_are_stacked():
@@ -102,8 +102,11 @@ def test_a_click_opens_the_step_that_was_drawn():
     links = {one.href: one.title for one in drawing.shapes if isinstance(one, Rect) and one.href}
     assert "#timeline-0" in links
     typical = result.timelines.steps[0]
-    numbers = {step.number for step in (typical.baseline, typical.candidate) if step is not None}
-    assert any(f"step {number} " in links["#timeline-0"] for number in numbers)
+    strip = result.step_strip
+    assert strip is not None
+    for step, columns in ((typical.baseline, strip.baseline), (typical.candidate, strip.candidate)):
+        (column,) = (one for one in columns if one.timeline == 0)
+        assert step is not None and (column.start_ns, column.number) == (step.start_ns, step.number)
     narrow = step_strip.draw(result, NARROW)
     assert narrow is not None and not narrow.linked
 

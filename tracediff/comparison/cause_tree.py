@@ -9,6 +9,7 @@ from typing import Any
 from tracediff.comparison.cells import IdleKey, Measured
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.kernels.categories import category
+from tracediff.kernels.matching import OpKey
 from tracediff.model import CATEGORIES, Evidence
 from tracediff.model.causes import BUSY
 from tracediff.model.pictures import CauseNode
@@ -57,12 +58,16 @@ def _skeleton(measured: Measured) -> _Node:
         _place(of[key.cause], key, cell)
     for cell, match in zip(layout.kernels, matches, strict=True):
         kind = layout.kinds[cell]
-        names = [side[0].name if side else "" for side in (match.baseline, match.candidate)]
+        before, after = (side[0] if side else OpKey("") for side in (match.baseline, match.candidate))
         parent = of[kind]
         if kind == "compute":
-            name = category(names[1] or names[0])
+            name = category(after.name or before.name)
             parent = parent.part(name, kind="kernels", key=name)
-        parent.part(cell, cell, kind="kernel", baseline_kernel=names[0], candidate_kernel=names[1])
+        parent.part(
+            cell, cell, kind="kernel", baseline_kernel=before.name, candidate_kernel=after.name,
+            baseline_grid=before.grid, candidate_grid=after.grid,
+        )  # fmt: skip
+
     return root
 
 

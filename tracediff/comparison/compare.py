@@ -177,7 +177,7 @@ def compare(
         samples=samples,
         samples_left_out=samples_left_out,
         cause_tree=cause_tree(measured, judged),
-        step_strip=step_strip(measured),
+        step_strip=step_strip(measured, selected),
         timelines=drawn,
         divergences=divergences(runs, selected, *shown_as),
     )

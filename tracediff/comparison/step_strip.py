@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
+from tracediff.accounting.reduction import STEP
 from tracediff.comparison.cells import Measured
 from tracediff.model import CATEGORIES
 from tracediff.model.causes import BUSY
 from tracediff.model.pictures import StepStrip, StripColumn
+from tracediff.steps.timelines import Selected
 
 COLUMNS = 240  # a side
 _UNIT = ["rank", "device"]
 
+Place = tuple[int, int, int, int]  # of a step: STEP
 
-def step_strip(measured: Measured) -> StepStrip | None:
-    """The strip of the rank whose idle time changed most; None where no rank has steps on both sides."""
+
+def step_strip(measured: Measured, drawn: Sequence[Selected] = ()) -> StepStrip | None:
+    """The strip of the rank whose idle time changed most; None where no rank has steps on both sides. `drawn`: of the timelines."""
     steps = _with_categories(measured)
+    shown = {
+        (side, step.run, step.part, step.period): number
+        for number, one in reversed(list(enumerate(drawn)))
+        for side, step in enumerate(one.steps)
+        if step is not None
+    }
     unit, left_out = _unit(steps)
     if unit is None:
         return None
@@ -31,7 +42,7 @@ def step_strip(measured: Measured) -> StepStrip | None:
     width = _width(
         many.filter(pl.col("side") == 0)["len"].to_list(), many.filter(pl.col("side") == 1)["len"].to_list()
     )
-    sides = [_columns(own.filter(pl.col("side") == side), known, width) for side in (0, 1)]
+    sides = [_columns(own.filter(pl.col("side") == side), known, width, shown) for side in (0, 1)]
     return StepStrip(*unit, left_out, known, *sides)
 
 
@@ -76,15 +87,17 @@ def _width(*sides: list[int]) -> int:
     return width
 
 
-def _columns(steps: pl.DataFrame, categories: list[str], width: int) -> list[StripColumn]:
+def _columns(
+    steps: pl.DataFrame, categories: list[str], width: int, shown: dict[Place, int]
+) -> list[StripColumn]:
     return [
-        _column(chunk, categories)
+        _column(chunk, categories, shown)
         for run in steps.partition_by("run", maintain_order=True)
         for chunk in run.iter_slices(width)
     ]
 
 
-def _column(steps: pl.DataFrame, categories: list[str]) -> StripColumn:
+def _column(steps: pl.DataFrame, categories: list[str], shown: dict[Place, int]) -> StripColumn:
     ns: Ints = steps["ns"].to_numpy()
     longest: dict[str, Any] = steps.row(int(np.argmax(ns)), named=True)
     return StripColumn(
@@ -97,4 +110,5 @@ def _column(steps: pl.DataFrame, categories: list[str]) -> StripColumn:
         ns=longest["ns"],
         parts=[int(longest[name]) for name in categories],
         median_ns=int(np.sort(ns)[(len(ns) - 1) // 2]),
+        timeline=next((shown[one] for one in steps.select(STEP).iter_rows() if one in shown), None),
     )

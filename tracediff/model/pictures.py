@@ -29,6 +29,8 @@ class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
     range: str = ""
     baseline_kernel: str = ""
     candidate_kernel: str = ""
+    baseline_grid: str = ""  # of that kernel
+    candidate_grid: str = ""
     copies: bool = False
     rows: int = 0
 
@@ -45,6 +47,7 @@ class StripColumn(msgspec.Struct, frozen=True):
     ns: int
     parts: list[int]
     median_ns: int  # of all its steps, of two the lower
+    timeline: int | None = None  # index into Timelines.steps of one that shows a step of the column
 
 
 class StepStrip(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ def render_html(result: Result) -> str:
         left_out=left_out(result),
         timelines=timelines.build(result),
         pictures=pictures.for_page(result),
-        step_words=divergence.step_words,
+        divergence=divergence,
         kernel_number=lambda row: places[id(row)],
         kernel_notes=sections.kernel_notes(result),
         kernel_rows=len(result.kernels),

@@ -10,8 +10,8 @@ from tracediff.model import FindingPart, Result, Where
 from tracediff.model.pictures import CauseNode
 from tracediff.report import names, palette, units
 from tracediff.report.escape import shorten
-from tracediff.report.pictures.shapes import Drawing, Layout, fitting, room, spread, wrapped
-from tracediff.report.titles import part_named
+from tracediff.report.pictures.shapes import Drawing, Layout, cut, fitting, room, spread, wrapped
+from tracediff.report.titles import OUTSIDE, part_named
 
 TITLE = "Causes of the step time"
 _ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category
@@ -21,7 +21,7 @@ _LEAST, _NOTABLE = (
     0.1,
 )  # of the largest change: what changed less is drawn as unchanged, is not named where it may be noise
 _FAINT, _STRONG = 0.14, 0.5  # of the colour of a change; letters stay readable on it
-_STATES = {"busy": "GPU busy", "idle": "GPU idle"}
+_WORDS = {"busy": "GPU busy", "idle": "GPU idle", "gemm": "GEMM", "moe": "MoE"}
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,16 @@ def largest(tree: Sequence[CauseNode]) -> list[int]:
 
 def name(node: CauseNode) -> str:
     """A node in its cell."""
-    if node.kind == "state":
-        return _STATES.get(node.key, node.key)
     if node.kind == "category":
         return palette.category(node.key).label
     if node.kind == "kernel":
         return _kernel(node)
     if node.kind == "holder":
-        return f"held by {node.thread or 'an unrecorded thread'}" + (
-            f" in {node.range}" if node.range else ""
-        )
+        at = f" in {node.range}" if node.range and not node.range.startswith(OUTSIDE) else ""
+        return f"held by {node.thread or 'an unrecorded thread'}{at}"
     if node.kind == "rest":
         return f"{node.rows} smaller"
-    return node.key or node.range or node.thread or "step"
+    return _WORDS.get(node.key, node.key) or node.range or node.thread or "step"
 
 
 def _kernel(node: CauseNode) -> str:
@@ -94,13 +91,14 @@ def said(tree: Sequence[CauseNode], number: int) -> str:
     while category.kind != "category" and category.parent >= 0:
         category = tree[category.parent]
     if node.kind == "kernel":
-        return _kernel(node)
+        alike = [one for one in tree if one.kind == "kernel" and _kernel(one) == _kernel(node)]
+        grids = dict.fromkeys(one for one in (node.baseline_grid, node.candidate_grid) if one)
+        return _kernel(node) + (f" [{' -> '.join(grids)}]" if len(alike) > 1 and grids else "")
     if node.kind not in ("place", "holder") or not category.key:
         return name(node)
-    parent = tree[node.parent]
-    where = Where(range=node.range, thread=node.thread)
     if node.kind == "holder":
-        where = Where(thread=parent.thread, holder_thread=node.thread, holder_range=node.range)
+        return f"{palette.category(category.key).label}, {name(node)}"
+    where = Where(range=node.range, thread=node.thread)
     named = part_named(FindingPart(category.key, where, node.delta_ns, 0.0, 0.0, node.level))
     return named.removeprefix("GPU idle: ")
 
@@ -193,6 +191,8 @@ def _list(
         node = tree[at]
         change = f"{scale.delta(node.delta_ns)}"
         both = f"{times.time(node.baseline_ns)} -> {times.time(node.candidate_ns)}"
+        if abs(node.host_speed_ns) >= _NOTABLE * abs(node.delta_ns):
+            both += f", {scale.delta(node.host_speed_ns)} of it host speed"
         noise = ", within noise" if node.level == "within_noise" else ""
         colour = "--slower" if node.delta_ns > 0 else "--faster"
         out.write(0, y + 9, str(number), bold=True)
@@ -204,7 +204,8 @@ def _list(
             y += 21
         else:
             out.write(110, y + 9, change, "end", colour, bold=True)
-            out.write(122, y + 9, fitting(f"{said(tree, at)}: {both}{noise}", out.layout.width - 122))
+            after = f": {both}{noise}"
+            out.write(122, y + 9, cut(said(tree, at), after, out.layout.width - 122))
             y += 19
     return y + 4
 

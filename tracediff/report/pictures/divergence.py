@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
-from tracediff.report.pictures.shapes import Drawing, Layout, fitting, spread, wrapped
+from tracediff.report.pictures.shapes import Drawing, Layout, cut, spread, wrapped
+from tracediff.report.titles import OUTSIDE
 from tracediff.report.waterfall import nice_ticks
 
 TITLE = "Where a typical step diverges"
@@ -17,11 +18,18 @@ _EDGE = 24.0  # room before the first op and after the last one, where jumps are
 _LEAST = 0.1  # of the largest cause: what is smaller is not named
 
 
-def draw(result: Result, layout: Layout, number: int = 0) -> Drawing | None:
-    """Lay out one of the divergences; None where there is none."""
-    if number >= len(result.divergences):
+def shown(result: Result) -> Divergence | None:
+    """The steps to show: of the phase that the first sentence is of, else of the workload with the most time."""
+    phase = result.headline.phase
+    own = (one for one in result.divergences if phase and result.strata[one.stratum].phase == phase)
+    return next(own, next(iter(result.divergences), None))
+
+
+def draw(result: Result, layout: Layout) -> Drawing | None:
+    """Lay out where two typical steps diverge; None where that is not known."""
+    one = shown(result)
+    if one is None:
         return None
-    one = result.divergences[number]
     out = Drawing(layout, TITLE)
     lags = [point.delta_ns for point in one.points]
     low, high = float(min(0, *lags)), float(max(0, *lags))
@@ -42,9 +50,9 @@ def draw(result: Result, layout: Layout, number: int = 0) -> Drawing | None:
     for mark in nice_ticks(low, high, 4):
         out.line(f"M{_AXIS} {y(mark):.1f}H{right:g}", "--muted" if mark == 0 else "--rule")
         out.write(_AXIS - 6, y(mark), scale_mark(mark, scale), "end", "--muted")
-    for colour, cut in (("--slower", max), ("--faster", min)):
-        if any(cut(lag, 0) for lag in lags):
-            points = [(x(point.op), y(cut(point.delta_ns, 0))) for point in one.points]
+    for colour, bound in (("--slower", max), ("--faster", min)):
+        if any(bound(lag, 0) for lag in lags):
+            points = [(x(point.op), y(bound(point.delta_ns, 0))) for point in one.points]
             out.line(_path([*points, (x(last), y(0)), (x(0), y(0))]) + "z", colour, 0, opacity=0.25)
     out.line(_path([(x(point.op), y(point.delta_ns)) for point in one.points]), "--ink", 1.6)
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
@@ -52,9 +60,12 @@ def draw(result: Result, layout: Layout, number: int = 0) -> Drawing | None:
     _marks(out, causes, x, top)
     for mark in nice_ticks(0, last, 3 if layout.narrow else 6):
         out.write(x(mark), top + _HIGH + 31, f"{mark:,.0f}", "middle", "--muted")
-    said = f"op, of {one.matched:,} in both steps"
-    out.write(_AXIS, top + _HIGH + 49, said, colour="--muted")
-    out.height = round(_list(out, result, causes, scale, top + _HIGH + 64), 1)
+    bottom = top + _HIGH + 49
+    said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
+    for line in wrapped(said, layout.width - _AXIS):
+        out.write(_AXIS, bottom, line, colour="--muted")
+        bottom += 17
+    out.height = round(_list(out, result, causes, scale, bottom), 1)
     named = "; ".join(f"{cause_words(result, cause)} {scale.delta(cause.delta_ns)}" for cause in causes)
     out.description = f"{_ends(one, scale)}. {named or 'No cause'}"
     return out
@@ -106,7 +117,7 @@ def _list(out: Drawing, result: Result, causes: list[DivergenceCause], scale: un
             y += 21
         else:
             out.write(110, y + 9, change, "end", colour, bold=True)
-            out.write(122, y + 9, fitting(text, out.layout.width - 122))
+            out.write(122, y + 9, cut(cause_words(result, cause), where, out.layout.width - 122))
             y += 19
     return y + 4
 
@@ -118,6 +129,6 @@ def cause_words(result: Result, cause: DivergenceCause) -> str:
         return f"{label}: {names.kernel(result.kernels[cause.kernel], width=100)}"
     place = cause.place
     if cause.cause == "gil_wait":
-        return f"{label} {place}"
-    place = place.removeprefix("outside any range, ")
+        return f"{label} {place.partition(f' in {OUTSIDE}')[0]}"
+    place = place.removeprefix(f"{OUTSIDE}, ")
     return f"{label}: {place}" if place else label

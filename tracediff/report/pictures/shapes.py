@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass, field
 
 from tracediff.report import palette, templates
+from tracediff.report.escape import shorten
 
 SIZE = 12.5  # of all letters, px
 _LETTER = 7.3  # mean width of one, in a wide font
@@ -149,6 +150,11 @@ def fitting(text: str, width: float, least: int = 7) -> str:
     if len(text) <= letters:
         return text
     return f"{text[: letters - 1].rstrip()}\u2026" if letters >= least else ""
+
+
+def cut(text: str, after: str, width: float) -> str:
+    """A text and what follows it; the middle of the text gives way."""
+    return shorten(text, max(room(width) - len(after), 8)) + after
 
 
 def wrapped(text: str, width: float, most: int = 2) -> list[str]:

@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tracediff.model import Result, TimelineStep
-from tracediff.model.common import ABSENT
+from tracediff.model import Result
 from tracediff.model.pictures import StepStrip, StripColumn
 from tracediff.report import palette, units
 from tracediff.report.pictures.shapes import Drawing, Layout, typeset
@@ -40,7 +39,8 @@ class Height:
         if not self.log:
             return nice_ticks(0, self.high, 4)[1:]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        factors = (1, 2, 5) if self.high / self.low < 60 else (1,)
+        ratio = self.high / self.low
+        factors = (1, 2, 5) if ratio < 60 else (1, 3) if ratio < 300 else (1,)
         marks = [factor * 10.0**power for power in powers for factor in factors]
         return [mark for mark in marks if self.low * 1.05 < mark <= self.high]
 
@@ -72,7 +72,7 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
     for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
         out.write(0, y + 9, side, bold=True)
         out.write(82, y + 9, _steps(columns, runs[side == "candidate"]), colour="--muted")
-        drawn.append(_draw_side(out, result, strip, side, columns, (of_ns, scale, wide), y + 22))
+        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 22))
         y += 22 + _HIGH + (20 if drawn[-1] else 12)
     y = _legend(out, strip, of_ns, y + 4, marked=any(drawn))
     out.height = round(y, 1)
@@ -91,14 +91,12 @@ def _steps(columns: Sequence[StripColumn], runs: int) -> str:
 
 def _draw_side(
     out: Drawing,
-    result: Result,
     strip: StepStrip,
-    side: str,
     columns: Sequence[StripColumn],
     axis: tuple[Height, units.Scale, float],
     top: float,
 ) -> bool:
-    """The columns of one side; whether the page has a timeline of any of them."""
+    """The columns of one side; whether the page has a timeline of any of them. `axis`: with the width of a column."""
     of_ns, scale, wide = axis
     bottom = top + _HIGH
     for mark in of_ns.ticks():
@@ -118,7 +116,7 @@ def _draw_side(
         places.append((x, column))
         if column.steps > 1:
             medians.append(f"M{x:.1f} {bottom - of_ns.of(column.median_ns):.1f}h{wide:.1f}")
-        number = _timeline(result, strip, side, column)
+        number = column.timeline
         if number is not None:
             middle = x + (wide - gap) / 2
             drawn.append(f"M{middle:.1f} {bottom + 3:.1f}l4 7h-8z")
@@ -158,22 +156,6 @@ def _layers(
                 path.pop()
             path.append(f"H{end:.1f}")
         yield strip.categories[at - 1], "".join(path) + f"V{bottom:g}z"
-
-
-def _timeline(result: Result, strip: StepStrip, side: str, column: StripColumn) -> int | None:
-    """Which timeline of the page shows a step of a column."""
-    if result.timelines is None:
-        return None
-    runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
-    alone = len(runs) == 1
-    for number, one in enumerate(result.timelines.steps):
-        step: TimelineStep | None = getattr(one, side)
-        if step is None or step is ABSENT or (step.rank, step.device) != (strip.rank, strip.device):
-            continue
-        inside = column.start_ns <= step.start_ns < column.end_ns
-        if inside and (alone or (column.run < len(runs) and runs[column.run].name == step.run)):
-            return number
-    return None
 
 
 def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
