@@ -91,6 +91,28 @@ def test_steps_that_launch_what_the_other_side_never_launched():
     assert (compared.reason, left.reason) == ("", "other_ops")
 
 
+def test_steps_that_both_sides_launch_but_none_of_them_typical():
+    """Ten short and ten long steps, told apart by their ops; one more, in between, launches what no other of its run does.
+
+    A typical step repeats its ops, so that one is in no mean, although the other side launches the same.
+    """
+    steps = gen(4, *[100] * 10) + gen(4, *[200] * 10, ops=2) + gen(4, 150, ops=3)
+    compared, left = sorted(strata(steps, steps).rows, key=lambda row: not row.compared)
+    assert (compared.baseline_steps, compared.candidate_steps) == (20, 20)
+    assert (left.baseline_steps, left.candidate_steps) == (1, 1)
+    assert left.reason == "none_typical"
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_first_uses_of_one_side_alone(side: int):
+    sides = [gen(4, *[100] * 10), gen(4, *[100] * 10)]
+    sides[side] = gen(4, 500, new=True) + sides[side]
+    compared, left = sorted(strata(*sides).rows, key=lambda row: not row.compared)
+    assert (compared.baseline_steps, compared.candidate_steps) == (10, 10)
+    assert (left.baseline_steps, left.candidate_steps) == (1 - side, side)
+    assert left.reason == "first_use"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "span"),
     # powers of two: 1 | 2 | 3-4 | 5-8 | 9-16 | 17-32

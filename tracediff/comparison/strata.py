@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tracediff.comparison.frame import Frame
@@ -29,7 +30,9 @@ class Strata:
 def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     """List the workloads of the sides, those with the most steps first."""
     sides = min(2, len(frame.runs))
-    steps = frame.steps.with_columns(weight=pl.Series(frame.weight)).filter(pl.col("side") < 2)
+    steps = frame.steps.with_columns(
+        weight=pl.Series(frame.weight), klass=pl.Series(_classes(frame)), phased=pl.Series(_phased(frame))
+    ).filter(pl.col("side") < 2)
     side = pl.col("side")
     often = [(side == number).sum().over(SHAPE) >= min_steps * frame.runs[number] for number in range(sides)]
     left_out = pl.any_horizontal(
@@ -37,6 +40,7 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     )
     steps = steps.filter(~left_out)  # said of the run as a whole
     steps = steps.with_columns(exact=pl.all_horizontal(often), compared=pl.col("weight") > 0)
+    steps = steps.with_columns(why=_why())
     name = pl.concat_str(
         [
             "phase",
@@ -45,14 +49,14 @@ def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
                 for column in SHAPE[1:]
             ),
             pl.col("exact").cast(pl.String),
-            pl.col("compared").cast(pl.String),
+            "why",
         ],
         separator="|",
     )
     steps = steps.with_columns(row=name)
     total = [float(steps["ns"].filter(steps["side"] == number).sum()) for number in (0, 1)]
     table = steps.group_by("row").agg(
-        pl.col("phase", "exact", "compared").first(),
+        pl.col("phase", "exact", "compared", "why").first(),
         *(pl.col(column).min().alias(f"{column}_low") for column in SHAPE[1:]),
         *(pl.col(column).max().alias(f"{column}_high") for column in SHAPE[1:]),
         baseline_steps=(side == 0).sum(), candidate_steps=(side == 1).sum(),
@@ -76,7 +80,7 @@ def _stratum(row: dict[str, Any], total: list[float]) -> Stratum:
         delta_ns=other - one if one is not None and other is not None else None,
         weight=float(row["weight"]),
         compared=bool(row["compared"]),
-        reason="" if row["compared"] else _why(row),
+        reason=_of_side(row["why"], row),
         baseline_share=_part(row["baseline_steps"], one, total[0]),
         candidate_share=_part(row["candidate_steps"], other, total[1]),
     )
@@ -86,14 +90,45 @@ def _part(steps: int, mean_ns: float | None, total_ns: float) -> float:
     return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0
 
 
-def _why(row: dict[str, Any]) -> str:
-    if row["phase"] == IRREGULAR:
-        return "irregular"
-    if not row["baseline_steps"]:
-        return "candidate_only"
-    if not row["candidate_steps"]:
-        return "baseline_only"
-    return "other_ops"
+def _phased(frame: Frame) -> list[bool]:
+    """Whether a step is of a phase that both sides have."""
+    return frame.steps["phase"].is_in([one.phase for one in frame.phases]).to_list()
+
+
+def _classes(frame: Frame) -> list[int]:
+    """The workload of each step within its phase."""
+    found = np.zeros(len(frame.steps), np.int64)
+    for one in frame.phases:
+        found = np.where(frame.steps["phase"].to_numpy() == one.phase, one.klass, found)
+    return found.tolist()
+
+
+def _why() -> pl.Expr:
+    """Why a step is in no mean, "" where it is in one. `one_side`: of a phase or of a shape that the other side lacks."""
+    side = pl.col("side")
+    alike = side.n_unique().over("phase", "klass") > 1
+    shape = [pl.col("phase"), *(bucket(column) for column in SHAPE[1:])]
+    return (
+        pl.when("compared")
+        .then(pl.lit(""))
+        .when(pl.col("phase") == IRREGULAR)
+        .then(pl.lit(IRREGULAR))
+        .when(~pl.col("phased"))
+        .then(pl.lit("one_side"))
+        .when("start_up")  # the start of a side is compared where the other has one
+        .then(pl.lit("first_use"))
+        .when(alike)
+        .then(pl.lit("none_typical"))
+        .when(side.n_unique().over(shape) > 1)
+        .then(pl.lit("other_ops"))
+        .otherwise(pl.lit("one_side"))
+    )
+
+
+def _of_side(why: str, row: dict[str, Any]) -> str:
+    if why != "one_side":
+        return why
+    return "candidate_only" if not row["baseline_steps"] else "baseline_only"
 
 
 def _span(low: int | None, high: int | None) -> str:

@@ -48,7 +48,7 @@ CARRIES_ALONE = 0.05  # the same of a phase after the first
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
 P_ALONE = 0.01  # p of a phase after the first
-RARE = 0.05  # p of what rare steps add, with one or two runs a side
+RARE = 0.05  # p of what rare steps add, with two runs a side
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
@@ -202,10 +202,13 @@ def _carried(
 
 
 def _rare_total(phase: PhaseCells) -> float | None:
-    """What rare steps add to a phase, of few runs, whose causes are too many to test."""
+    """What rare steps add to a phase, of two runs a side, whose causes are too many to test.
+
+    Slow steps of a lone run follow one another: they may be one event, and their scatter does not tell.
+    """
     found = phase.tail.estimate
     delta = float(found.delta[STEP])
-    few = min(phase.runs) < FEW
+    few = 1 < min(phase.runs) < FEW
     return delta if few and found.p[STEP] < RARE and abs(delta) >= CARRIES * phase.step_ns else None
 
 

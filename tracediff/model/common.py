@@ -217,7 +217,7 @@ class StepSample(msgspec.Struct, frozen=True):
 
 
 class Stratum(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of like workload. `compared`: in the mean; `reason` why not: irregular | baseline_only | candidate_only | other_ops."""
+    """Steps of like workload. `compared`: in the mean; `reason` why not: irregular | baseline_only | candidate_only | other_ops | none_typical | first_use."""
 
     phase: str
     ctx_reqs: str

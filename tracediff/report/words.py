@@ -414,6 +414,8 @@ REASONS = {
     "baseline_only": ", which the candidate never ran",
     "candidate_only": ", which the baseline never ran",
     "other_ops": ", whose GPU work the other side never launched",
+    "none_typical": ", of whose workload a side has no typical step",
+    "first_use": ", in which kernels run for the first time, as in no step of the other side",
     "": "",
 }
 
