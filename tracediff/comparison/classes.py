@@ -22,7 +22,10 @@ from tracediff.execution.sides import Side
 from tracediff.kernels.names import short
 from tracediff.model import Note
 from tracediff.trace.workloads import (
+    CHANGED,
+    COUNTERPART,
     IRREGULAR,
+    RECURS,
     STEP,
     Floats,
     Ints,
@@ -32,13 +35,9 @@ from tracediff.trace.workloads import (
     is_class,
 )
 
-_RECURS = 3  # steps of a side that make a class
 _LEAST = 0.5  # of the steps of each side that must recur: else nothing is told apart
-_BETWEEN = 0.1  # distance of a class to its counterpart on the other side, on the kernels that both have
-_CHANGED = (
-    0.3  # the same of two that are each other's nearest: the change itself may be in how often they launch
-)
 _MOST = 9  # phases
+_NAMED = 2  # kernels that only one phase launches
 
 
 class _Local(NamedTuple):
@@ -131,7 +130,7 @@ def _groups(klass: Ints, side: Ints, steps: Floats, share: Floats) -> list[_Grou
         most = max(steps[members[side[members] == at]].sum() for at in np.unique(side[members]))
         both = len(np.unique(side[members])) == sides
         found.append(
-            (both, _Group(tuple(members.tolist()), float(share[members].sum()), bool(most >= _RECURS)))
+            (both, _Group(tuple(members.tolist()), float(share[members].sum()), bool(most >= RECURS)))
         )
     found.sort(key=lambda one: (not one[0], -round(one[1].share, 9)))
     return [group for _, group in found]
@@ -165,21 +164,21 @@ def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
         key=lambda at: (round(float(apart[at]), 12), -round(float(heavy[at]), 12), at),
     )
     for one, two in near:
-        if one in free[0] and two in free[1] and apart[one, two] <= _BETWEEN:
+        if one in free[0] and two in free[1] and apart[one, two] <= COUNTERPART:
             join(one, two)
     # one class of a side may have become two: the rest join what is near and taken
     for two in sorted(free[1]):
         one = int(apart[:, two].argmin())
-        if apart[one, two] <= _BETWEEN and one not in free[0]:
+        if apart[one, two] <= COUNTERPART and one not in free[0]:
             other[two] = own[one]
             free[1].discard(two)
     for one in sorted(free[0]):
         two = int(apart[one].argmin())
-        if apart[one, two] <= _BETWEEN and two not in free[1]:
+        if apart[one, two] <= COUNTERPART and two not in free[1]:
             own[one] = other[two]
             free[0].discard(one)
     for one, two in near:
-        if one in free[0] and two in free[1] and apart[one, two] <= _CHANGED:
+        if one in free[0] and two in free[1] and apart[one, two] <= CHANGED:
             join(one, two)
     # what both do most is compared, whatever changed in it
     most = int(held[0].argmax()), int(held[1].argmax())
@@ -210,9 +209,6 @@ def _renamed(part: Reduction, phases: dict[str, str]) -> Reduction:
             for phase, common in sequences.items()
         },
     )
-
-
-_NAMED = 2  # kernels that only one phase launches
 
 
 def notes_of_classes(sides: Sequence[Side]) -> list[Note]:

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tracediff.trace.workloads import ALIKE, IN_ORDER, RECURS, heaviest_first, leaders
+
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
-ALIKE = 0.15  # Bray-Curtis distance of the contents of two segments of one class, at most
-IN_ORDER = 0.4  # the same of their sequences of three: another order of the same content, beyond
-RECURS = 3  # segments of a class, and segments that hold a sequence of three, to count as recurring
 LONGEST_CYCLE = 200  # segments after which the classes of a structured sequence begin again
 CYCLES = 4  # of them in a structured sequence, at least
 STRUCTURED = 0.9  # share of segments whose class is that of the segment one cycle later
 _REPEATS, _PART = 0.5, 4  # share of launches that begin a part that repeats; launches of a part
 _MOST_BLOCKS, _SAME = 65, 0.95  # blocks of a sequence; share of launches that are those of a block later
 _DISTINCT = 3000  # distinct segments that are clustered; rarer ones are classes of their own
-_LEADERS = 300  # classes, likewise
+_MOST_CLASSES = 300  # likewise
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _bags(item: Ints, owner: Ints, wide: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
-    """The class of each distinct segment: of the first leader, in order of frequency, that it is like."""
+    """The class of each distinct segment, 0 the one with the most segments; the most frequent ones lead."""
     count = len(often)
     starts = np.searchsorted(owner, np.arange(count))
     content = np.add.reduceat(mixed(token), starts)
@@ -135,36 +134,14 @@ def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
     wide = int(token.max()) + 1
     rows = min(len(rank), _DISTINCT)
     bag = np.bincount(row[owner[chosen]] * wide + token[chosen], minlength=rows * wide)
-    label = np.arange(len(rank))
-    label[:rows] = _leaders(bag.reshape(rows, wide).astype(np.float32))
+    # what is rarer or unlike all is a class of its own
+    label = len(rank) + np.arange(len(rank))
+    classes, apart = leaders(bag.reshape(rows, wide).astype(np.float32), _MOST_CLASSES)
+    label[:rows] = np.where(apart <= ALIKE, classes, label[:rows])
     place = np.empty(len(rank), np.int64)
     place[rank] = np.arange(len(rank))
-    # leaders are numbered from 0 on, what is rarer keeps a number of its own
     kind = np.unique(label[place[bag_of]], return_inverse=True)[1].reshape(-1)
-    order = np.argsort(-np.bincount(kind, weights=often), kind="stable")
-    renamed = np.empty(len(order), np.int64)
-    renamed[order] = np.arange(len(order))
-    return np.asarray(renamed[kind], np.int64)
-
-
-def _leaders(bag: npt.NDArray[np.float32]) -> Ints:
-    """The class of each row of (rows, items): rows come in order of frequency, the first of a class leads it."""
-    label = np.full(len(bag), -1, np.int64)
-    size = bag.sum(axis=1)
-    for number in range(len(bag)):
-        open_rows = np.flatnonzero(label < 0)
-        if not len(open_rows):
-            break
-        lead = open_rows[0]
-        if number >= _LEADERS:
-            label[open_rows] = number + np.arange(len(open_rows))
-            break
-        mine = bag[lead] > 0
-        shared = np.minimum(bag[open_rows][:, mine], bag[lead][mine]).sum(axis=1)
-        distance = 1 - 2 * shared / (size[open_rows] + size[lead])
-        label[open_rows[distance <= ALIKE]] = number
-        label[lead] = number
-    return label
+    return heaviest_first(kind, often)
 
 
 def _held_by(item: Ints, owner: Ints, often: Ints) -> Ints:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 Floats = npt.NDArray[np.float64]
+Bags = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
 STEP = "step"  # phase of steps whose labels count nothing: those of the class that holds most steps
 IRREGULAR = "irregular"  # phase of steps whose work does not recur: listed, never compared
-WITHIN = 0.15  # distance up to which steps are of one class; duration counts nothing, for it would hide what changed
-_MOST_CLASSES = 64  # of an export: what is unlike all of them is of the last one
+
+# Bray-Curtis distances of what two steps launch. Duration counts nothing, for it would hide what changed.
+ALIKE = 0.15  # of a step to the one that leads its class, at most
+IN_ORDER = (
+    0.4  # of the sequences of three launches of a step to those of its class: beyond, the order is another
+)
+COUNTERPART = 0.1  # of a class to its counterpart on the other side, on the kernels that both have
+CHANGED = 0.3  # the same of two that are each other's nearest: a change may be in how often they launch
+RECURS = 3  # steps of a class that recurs, and steps that hold a sequence of three that recurs, at least
+_MOST_CLASSES = 64  # of an export: what is unlike all of them is of the nearest one
 
 
 def bucket(column: str) -> pl.Expr:
@@ -36,14 +47,43 @@ def is_class(phase: str) -> bool:
     return phase == STEP or phase.startswith("class-")
 
 
-def distance(bags: Floats, one: Floats) -> Floats:
+def distance(bags: Bags, one: Bags) -> Floats:
     """Bray-Curtis distance of each row of `bags` to `one`: the part of both that only one of them has, 0 to 1.
 
     A bag has a column for each kernel name with the number of its launches. Two empty bags are alike.
     """
-    both = (bags + one).sum(axis=-1)
-    apart = np.abs(bags - one).sum(axis=-1)
-    return np.asarray(np.divide(apart, both, out=np.zeros(len(bags)), where=both > 0))
+    mine = one > 0
+    both = bags.sum(axis=-1) + one.sum()
+    apart = both - 2 * np.minimum(bags[:, mine], one[mine]).sum(axis=-1)
+    return np.asarray(np.divide(apart, both, out=np.zeros(len(bags), bags.dtype), where=both > 0))
+
+
+def leaders(bags: Bags, most: int) -> tuple[Ints, Floats]:
+    """The class of each bag, and its distance to the bag that leads the class; the bags come in order of weight.
+
+    Each joins the nearest class within ALIKE that was founded before it, or founds one. Once there are `most` classes, what is
+    unlike all of them joins the nearest as well, with a distance beyond ALIKE. O(classes * bags).
+    """
+    label = np.full(len(bags), -1, np.int64)
+    nearest = np.full(len(bags), np.inf)
+    for number in range(most):
+        unlike = np.flatnonzero(nearest > ALIKE)
+        if not len(unlike):
+            break
+        lead = int(unlike[0])
+        label[lead], nearest[lead] = number, 0
+        apart = distance(bags[lead + 1 :], bags[lead])
+        later = lead + 1 + np.flatnonzero(apart < nearest[lead + 1 :])
+        label[later], nearest[later] = number, apart[later - lead - 1]
+    return label, nearest
+
+
+def heaviest_first(label: Ints, weight: npt.NDArray[np.number[Any]]) -> Ints:
+    """The labels (dense, one a bag) renumbered: 0 the class of most weight; of equal ones the lower label first."""
+    order = np.argsort(-np.bincount(label, weights=weight), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place[label]
 
 
 def classes_of(bags: Floats, weight: Floats, most: int = _MOST_CLASSES) -> Ints:
@@ -55,16 +95,7 @@ def classes_of(bags: Floats, weight: Floats, most: int = _MOST_CLASSES) -> Ints:
     equal, where = np.unique(bags, axis=0, return_inverse=True)
     where = where.reshape(-1)
     total = np.bincount(where, weights=weight, minlength=len(equal))
-    leaders: list[int] = []
-    found = np.zeros(len(equal), np.int64)
-    for one in np.argsort(-total, kind="stable").tolist():
-        apart = distance(equal[leaders], equal[one]) if leaders else np.ones(1)
-        if leaders and (apart.min() <= WITHIN or len(leaders) == most):
-            found[one] = int(apart.argmin())
-        else:
-            found[one] = len(leaders)
-            leaders.append(one)
-    held = np.bincount(found, weights=total, minlength=len(leaders))
-    place = np.empty(len(leaders), np.int64)
-    place[np.argsort(-held, kind="stable")] = np.arange(len(leaders))
-    return place[found][where]
+    order = np.argsort(-total, kind="stable")
+    label = np.empty(len(equal), np.int64)
+    label[order] = leaders(equal[order], most)[0]
+    return heaviest_first(label, total)[where]
