@@ -72,6 +72,8 @@ def workspace(tmp_path_factory):
     trace.api(1, "cudaLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20).write(folder / "unlabelled.sqlite")
     trace = TraceBuilder().process(100).thread(100, 1).range(1, label(1), 0, 50)
     trace.api(1, "cudaLaunchKernel", 1, 5, corr=1).kernel(1, 10, 20).write(folder / "one_label.sqlite")
+    trace = TraceBuilder().process(100).thread(100, 1).range(1, label(1), 0, 50)
+    trace.api(1, "cudaLaunchKernel", 60, 65, corr=1).kernel(1, 70, 80).write(folder / "idle_label.sqlite")
     two_steps().without("CUPTI_ACTIVITY_KIND_RUNTIME").write(folder / "no_calls.sqlite")
     trace = TraceBuilder().process(100).thread(100, 1)
     for number in range(6):

@@ -123,6 +123,15 @@ def test_kernels_are_listed_even_where_all_are_within_noise() -> None:
     assert whole.kernels[0].level != "within_noise" and len(whole.kernels) == 8
 
 
+def test_kernels_of_one_side_alone_are_not_said_to_have_changed() -> None:
+    whole = sample.full()
+    lost = msgspec.structs.replace(
+        whole.coverage, candidate={**whole.coverage.candidate, "kernels": "not_captured"}
+    )
+    text = render(msgspec.structs.replace(whole, coverage=lost))
+    assert "Kernels that were recorded on the baseline only" in text and "changed most" not in text
+
+
 @pytest.mark.parametrize("write", [render, render_markdown, waterfall_of], ids=lambda one: one.__name__)
 def test_parts_of_the_step_and_changes_of_a_row_have_headers_of_their_own(write) -> None:
     """+97.2 us of host work are 9.4 % of a step of 1,038.6 us; of host work itself (55.7 us) they would be 175 %."""

@@ -102,7 +102,10 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
         short = min((one for one in regexes if one), key=lambda one: (len(one), one), default="")
         advice = "label the steps of all alike, or name their range with --step-regex"
         if regexes == {short} and short:
-            advice = "one step of a side has no next one: capture several steps on both"
+            advice = (
+                "a step whose label occurs once ends with its label, other steps end at the next label:"
+                " capture several steps on both"
+            )
         elif 0 < len(short) <= _SHORT:
             advice = f"--step-regex {shlex.quote(short)} cuts all by one range, where all have it"
         return Check(

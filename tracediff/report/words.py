@@ -324,7 +324,11 @@ def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arro
 
 
 def kernels_did(result: Result) -> str:
-    """What the rows with the largest differences are: changed, within noise, or never tested."""
+    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
+    sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
+    recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
+    if len(recorded) == 1:
+        return f"were recorded on the {recorded[0]} only"
     if any(row.level != "within_noise" for row in result.kernels):
         return "changed most"
     if any(phase.judged for phase in result.phases):
