@@ -12,7 +12,7 @@ import pytest
 from tests.swapping import close, plain, swapped
 from tests.tiny import ROOT
 from tracediff.companions.latencies.checks import drift, find_warm_up, modes, outlying, tick
-from tracediff.companions.latencies.compare import beside, compare_latencies
+from tracediff.companions.latencies.compare import _traced, beside, compare_latencies
 from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.companions.verdict import related
 from tracediff.errors import TracediffError
@@ -402,6 +402,23 @@ def test_profiling_cost_beside_a_trace(traces):
         check(together, "synchronised").status == "ok"
         and "GPU work of a traced step" in check(together, "synchronised").baseline
     )
+
+
+def test_a_run_that_is_left_out_is_not_in_the_cost_of_profiling(traces):
+    """Five runs of 0.8 of a step, one of them of 8: with it, the interval of the cost would reach below zero."""
+    step = traces.step
+    runs = [
+        *flat(step.baseline_ns, 0.8, 4),
+        run(8 * step.baseline_ns * np.tile([0.99, 1.01, 1.0], 40), "odd.csv"),
+    ]
+    found = compare_latencies(runs, flat(step.candidate_ns, 0.8, 5))
+    assert [one.left_out for one in found.baseline.runs] == [False] * 4 + [True]
+    one, other = (_traced(found, traces, side) for side in ("baseline", "candidate"))
+    assert one.cost_ns == pytest.approx(0.2 * step.baseline_ns, rel=0.01)
+    kept = compare_latencies(runs[:4], flat(step.candidate_ns, 0.8, 5))
+    same = _traced(kept, traces, "baseline")
+    assert (one.ci_low_ns, one.ci_high_ns) == (same.ci_low_ns, same.ci_high_ns)
+    assert other.corresponds
 
 
 def test_iterations_that_are_no_steps(traces):

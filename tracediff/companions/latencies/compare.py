@@ -81,7 +81,7 @@ def compare_latencies(
         for side, far in zip(sides, odd_runs, strict=True)
     ]
     of_mean, others = _figures(kept)
-    level = levels(of_mean, float(of_mean.found.baseline[0]))[0]
+    level = levels(of_mean, float(max(of_mean.found.baseline[0], of_mean.found.candidate[0])))[0]
     verdict = decide(of_mean, level)
     step = step_of(of_mean, Pair(*(sum(len(run.values) for run in side) for side in kept)))
     step = replace(step, power_note=power_note(step))
@@ -276,7 +276,7 @@ def beside(latencies: Latencies, result: Result) -> Latencies:
 
 def _traced(latencies: Latencies, result: Result, side: Literal["baseline", "candidate"]) -> LatencyTraced:
     step, iteration = getattr(result.step, f"{side}_ns"), getattr(latencies.step, f"{side}_ns")
-    runs = [run.mean_ns for run in getattr(latencies, side).runs]
+    runs = [run.mean_ns for run in getattr(latencies, side).runs if not run.left_out]
     alone = [part for phase in result.phases if (part := getattr(phase, side)) is not None]
     # Of one workload the runs of the trace are known each; of several only their mean at the baseline's mix.
     profiled = alone[0].run_means_ns if len(alone) == 1 else [step]
