@@ -107,6 +107,8 @@ def _list(out: Drawing, result: Result, causes: list[DivergenceCause], scale: un
         colour = "--slower" if cause.delta_ns > 0 else "--faster"
         change = scale.delta(cause.delta_ns)
         where = "" if cause.places == 1 else f" (in {cause.places:,} places)"
+        if cause.places > 1 and 2 * abs(cause.jump_delta_ns) >= abs(cause.delta_ns):
+            where = f" (mostly before op {cause.op:,})"
         text = cause_words(result, cause) + where
         out.write(0, y + 9, str(number), bold=True)
         if out.layout.narrow:

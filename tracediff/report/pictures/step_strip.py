@@ -72,8 +72,8 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
     for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
         out.write(0, y + 9, side, bold=True)
         out.write(82, y + 9, _steps(columns, runs[side == "candidate"]), colour="--muted")
-        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 22))
-        y += 22 + _HIGH + (20 if drawn[-1] else 12)
+        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 28))
+        y += 28 + _HIGH + (20 if drawn[-1] else 12)
     y = _legend(out, strip, of_ns, y + 4, marked=any(drawn))
     out.height = round(y, 1)
     out.description = describe(strip, scale)
