@@ -91,16 +91,18 @@ def test_steps_that_launch_what_the_other_side_never_launched():
     assert (compared.reason, left.reason) == ("", "other_ops")
 
 
-def test_steps_that_both_sides_launch_but_none_of_them_typical():
-    """Ten short and ten long steps, told apart by their ops; one more, in between, launches what no other of its run does.
+def test_a_step_that_the_other_side_launches_only_for_the_first_time():
+    """Ten short and ten long steps, told apart by their ops; one more launches what only the first step of the other side does.
 
-    A typical step repeats its ops, so that one is in no mean, although the other side launches the same.
+    The other side launches it too, but has nothing to compare it with: its own is of the start, which the baseline lacks.
     """
-    steps = gen(4, *[100] * 10) + gen(4, *[200] * 10, ops=2) + gen(4, 150, ops=3)
-    compared, left = sorted(strata(steps, steps).rows, key=lambda row: not row.compared)
-    assert (compared.baseline_steps, compared.candidate_steps) == (20, 20)
-    assert (left.baseline_steps, left.candidate_steps) == (1, 1)
-    assert left.reason == "none_typical"
+    both = gen(4, *[100] * 10) + gen(4, *[200] * 10, ops=2)
+    rows = strata([*both, *gen(4, 150, ops=3)], [*gen(4, 500, ops=3, new=True), *both]).rows
+    assert sorted((row.reason, row.baseline_steps, row.candidate_steps) for row in rows) == [
+        ("", 20, 20),
+        ("first_use", 0, 1),
+        ("none_typical", 1, 0),
+    ]
 
 
 @pytest.mark.parametrize("side", [0, 1])
