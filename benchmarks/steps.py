@@ -108,7 +108,7 @@ def _truth(capture: Capture, path: Path, folder: Path | None, regex: str | None)
     if told is not None and told.exists():
         row = json.loads(told.read_text())
         starts = np.array(row.get("program_starts_ns") or row["starts_ns"], np.int64)
-        (process,) = capture.db.execute("SELECT DISTINCT pid FROM op_sort").fetchone() or (0,)
+        (process,) = capture.db.execute("SELECT DISTINCT pid FROM op_descriptor").fetchone() or (0,)
         return {int(process): starts} if len(starts) > 1 else None
     try:
         if find_steps(capture, regex).inferred:

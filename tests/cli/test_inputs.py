@@ -58,7 +58,9 @@ def test_counts_are_those_of_the_loader(name, tmp_path):
         "Python garbage collection": capture.count("gc"),
     }
     assert {kind: found[kind]["count"] for kind in want} == want
-    devices = capture.db.execute("SELECT DISTINCT device FROM op_sort WHERE kind = 0 ORDER BY 1").fetchall()
+    devices = capture.db.execute(
+        "SELECT DISTINCT device FROM op_descriptor WHERE kind = 0 ORDER BY 1"
+    ).fetchall()
     assert [device["device"] for device in one["contents"]["devices"]] == [number for (number,) in devices]
     assert {device["model"] for device in one["contents"]["devices"]} == {"NVIDIA H200"}
     assert answers(one)["exposed communication"]["yes"] == (name == "tp2_a1")

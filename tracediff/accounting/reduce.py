@@ -165,7 +165,7 @@ def _graph_mode(capture: Capture) -> str:
     said = capture.meta.get("CUDA_GRAPH_TRACE_OPTIONS:MODE", ())
     if said:
         return "+".join(sorted({mode.lower() for mode in said}))
-    return "node" if capture.count("op_sort", "graph_node IS NOT NULL") else "unknown"
+    return "node" if capture.count("op_descriptor", "graph_node IS NOT NULL") else "unknown"
 
 
 def _devices(capture: Capture) -> list[tuple[int, str, int, int]]:
@@ -184,7 +184,7 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
         assert row is not None
         pids = [
             int(pid)
-            for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op_sort ORDER BY pid").fetchall()
+            for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op_descriptor ORDER BY pid").fetchall()
         ]
         return pl.DataFrame(
             {
@@ -327,7 +327,7 @@ def reduce_host(
             fix=f"{capture.recording.gpu_work}, with the program's work inside the capture range",
         )
     db = capture.db
-    db.execute("DELETE FROM op_row; DELETE FROM op_sort; DELETE FROM op_key")
+    db.execute("DELETE FROM op_row; DELETE FROM op_descriptor; DELETE FROM op_key")
     rule = WHOLE_CAPTURE
     if not whole_capture:
         try:

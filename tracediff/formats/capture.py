@@ -134,7 +134,7 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
         or "true" in capture.meta.get("COLLECT_CUDA_TRACE", ())
     )
     return {
-        "kernels": said(capture.count("op_sort", "kind IN (0, 3)") > 0),
+        "kernels": said(capture.count("op_descriptor", "kind IN (0, 3)") > 0),
         "cuda_api": said(capture.count("api_call") > 0),
         "nvtx": said(capture.count("range") > 0),
         "gil": said(capture.count("nvtx_domain", "name = 'GIL Trace'") > 0 or capture.count("gil") > 0),

@@ -38,7 +38,7 @@ _STEPS = (
     "formats/string",
     "formats/nvtx",
     "formats/op",
-    "formats/op_sort",
+    "formats/op_descriptor",
     "formats/api_call",
     "formats/thread",
     "formats/machine",
@@ -84,7 +84,7 @@ def load(
         for step in steps:
             if step in _TEXTS:
                 notes += _load_texts(db, path, schema, file_name, step, own)
-            elif step == "formats/op_sort":
+            elif step == "formats/op_descriptor":
                 _describe_ops(db, schema, file_name)
             else:
                 run_sql(db, step)
@@ -146,22 +146,24 @@ def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name
 
 
 def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> None:
-    """Tables op_sort and op_key, from one row of each sort of op.
+    """Tables op_descriptor and op_key, from one row of each op descriptor.
 
     SQLite itself looks the rows up by their start: another scan of all rows through DuckDB takes eight times as long.
     """
-    starts = [start for (start,) in db.execute("SELECT min(start_ns) FROM op_row GROUP BY sort").fetchall()]
+    starts = [
+        start for (start,) in db.execute("SELECT min(start_ns) FROM op_row GROUP BY descriptor").fetchall()
+    ]
     among = f"(SELECT value FROM json_each({quoted(json.dumps(starts))}))"
     for table in OPS:
         if schema.has(table):
             if schema.relations:
-                rows = f'(FROM {schema.relation(table)} WHERE "start" IN (SELECT min(start_ns) FROM op_row GROUP BY sort))'
+                rows = f'(FROM {schema.relation(table)} WHERE "start" IN (SELECT min(start_ns) FROM op_row GROUP BY descriptor))'
             else:
                 query = f'SELECT * FROM {identifier(table)} WHERE CAST("start" AS INTEGER) IN {among}'
                 rows = f"sqlite_query('source', {quoted(query)})"
             _stage(db, table, STAGED[table], schema, rows)
-    run_sql(db, "formats/op_sort")
-    found = db.execute("SELECT count(*) FROM op_sort").fetchone()
+    run_sql(db, "formats/op_descriptor")
+    found = db.execute("SELECT count(*) FROM op_descriptor").fetchone()
     if found != (len(starts),):
         raise TracediffError(
             "bad-column", f"{name}: starts of kernels or copies are no whole numbers", fix=_AGAIN

@@ -114,7 +114,7 @@ def _labelled(capture: Capture, source: StepLabels) -> StepRule:
 def _leave_out_servers(capture: Capture) -> None:
     """A server in front of the engine may carry labels too; it has no GPU work to cut into steps."""
     if capture.count("op_row"):
-        capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_sort)")
+        capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_descriptor)")
 
 
 def _one_step(capture: Capture, source: StepLabels, work: _Work) -> StepRule:
@@ -255,7 +255,7 @@ def _nothing(capture: Capture, looked_at: Sequence[Family], inference: Inference
             capture.recording.labels
             + r"; --step-regex names a range of another name (for example 'step (\d+)')"
         )
-    if capture.count("op_sort"):
+    if capture.count("op_descriptor"):
         parts.append("--whole-capture counts each capture as one step")
     why = f" ({_WHY.get(inference.refusal, inference.refusal)})" if inference.refusal else ""
     return TracediffError(

@@ -7,7 +7,7 @@
 --   outermost        BOOLEAN  began after all calls before it on its thread were over
 CREATE TABLE accounting.call AS
 WITH work AS (
-    SELECT launch, bool_or(pageable_dtoh) AS blocks FROM op_row JOIN op_sort USING (sort) WHERE launch IS NOT NULL GROUP BY launch
+    SELECT launch, bool_or(pageable_dtoh) AS blocks FROM op_row JOIN op_descriptor USING (descriptor) WHERE launch IS NOT NULL GROUP BY launch
 ), doing AS (
     SELECT
         row_number() OVER (ORDER BY a.tid, a.start_ns, a.end_ns DESC, coalesce(a.name, -1)) AS call,

@@ -18,7 +18,7 @@ WITH numbered AS (
         s.pid, s.device, s.stream, r.start_ns, r.end_ns, op_class.kind, k.number AS key, l.launch, s.graph_node IS NOT NULL AS node,
         k.whole_graph
     FROM op_row AS r
-    JOIN op_sort AS s USING (sort)
+    JOIN op_descriptor AS s USING (descriptor)
     JOIN numbered AS k USING (key)
     JOIN op_class USING (key)
     LEFT JOIN accounting.launch AS l ON l.launch = r.launch

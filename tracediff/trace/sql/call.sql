@@ -6,7 +6,7 @@
 --   kind             TINYINT   0 launch, 1 sync, 2 other
 --   owns             BOOLEAN   there are ops of its correlation id
 WITH work AS (
-    SELECT launch AS corr, bool_or(pageable_dtoh) AS blocks FROM op_row JOIN op_sort USING (sort) WHERE launch IS NOT NULL GROUP BY launch
+    SELECT launch AS corr, bool_or(pageable_dtoh) AS blocks FROM op_row JOIN op_descriptor USING (descriptor) WHERE launch IS NOT NULL GROUP BY launch
 ), numbered AS (
     SELECT tid, row_number() OVER (ORDER BY tid) - 1 AS number FROM thread
 ), named AS (

@@ -14,7 +14,7 @@ WITH named AS (
     SELECT
         op_row.launch, hash(sum(name_hash), count(*)) AS content, count(*) AS ops, count(*) FILTER (kind IN (0, 3)) AS kernels,
         bool_or(reads_back) AS reads_back, count(*) = 1 AND bool_or(pageable_dtoh) AS blocks
-    FROM op_row JOIN op_sort USING (sort) JOIN named USING (key)
+    FROM op_row JOIN op_descriptor USING (descriptor) JOIN named USING (key)
     WHERE op_row.launch IS NOT NULL GROUP BY op_row.launch
 ), calls AS (
     SELECT call.pid, (call.pid::BIGINT << 32) + call.corr AS launch, min(call.start_ns) AS start_ns,
@@ -28,6 +28,6 @@ SELECT
     coalesce(work.ops, CASE WHEN alone.host AND calls.launches THEN 1 ELSE 0 END)::BIGINT AS ops,
     coalesce(work.kernels, CASE WHEN alone.host AND calls.launches THEN 1 ELSE 0 END)::BIGINT AS kernels,
     coalesce(work.reads_back, false) AS reads_back, calls.syncs OR coalesce(work.blocks, false) AS waits
-FROM calls LEFT JOIN work USING (launch), (SELECT NOT EXISTS (FROM op_sort) AS host) AS alone
+FROM calls LEFT JOIN work USING (launch), (SELECT NOT EXISTS (FROM op_descriptor) AS host) AS alone
 WHERE work.launch IS NOT NULL OR calls.syncs OR (alone.host AND calls.launches)
 ORDER BY calls.pid, calls.start_ns, calls.launch;

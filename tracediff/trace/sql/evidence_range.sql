@@ -13,7 +13,7 @@ WITH named AS (
     SELECT r.tid, r.domain, named.name, r.label, r.start_ns, r.end_ns,
            dense_rank() OVER (ORDER BY r.tid >> 24 & 16777215, r.tid, r.domain, named.name) - 1 AS family
     FROM range AS r JOIN named USING (label)
-    WHERE NOT EXISTS (FROM op_sort) OR (r.tid >> 24 & 16777215) IN (SELECT pid FROM op_sort)
+    WHERE NOT EXISTS (FROM op_descriptor) OR (r.tid >> 24 & 16777215) IN (SELECT pid FROM op_descriptor)
     QUALIFY count(*) OVER (PARTITION BY r.tid, r.domain, named.name) >= $least
 )
 SELECT (tid >> 24 & 16777215)::INTEGER AS pid, family::INTEGER AS family, label, start_ns, end_ns FROM found ORDER BY family, start_ns, end_ns DESC, label;

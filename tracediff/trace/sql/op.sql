@@ -7,6 +7,6 @@
 SELECT
     s.pid, s.device, s.stream, r.start_ns, r.end_ns, k.id AS key, s.node >= 0 AS graph, coalesce(r.launch, -2) AS launch
 FROM op_row AS r
-JOIN (SELECT *, coalesce(graph_node, -1) AS node FROM op_sort) AS s USING (sort)
+JOIN (SELECT *, coalesce(graph_node, -1) AS node FROM op_descriptor) AS s USING (descriptor)
 JOIN key_id AS k USING (key)
 ORDER BY s.pid, s.device, r.start_ns, coalesce(r.launch, -2), s.node, r.end_ns, s.stream, k.id;

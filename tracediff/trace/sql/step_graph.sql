@@ -5,5 +5,5 @@ WITH one AS (
     SELECT content, min(launch) AS launch FROM launched WHERE token < 0 GROUP BY content
 )
 SELECT one.content, op_token.token
-FROM op_row JOIN one USING (launch) JOIN op_sort USING (sort) JOIN op_token USING (key)
+FROM op_row JOIN one USING (launch) JOIN op_descriptor USING (descriptor) JOIN op_token USING (key)
 ORDER BY one.content, op_row.start_ns, op_row.end_ns, op_token.token;

@@ -18,7 +18,7 @@ WITH work AS (
         -- 40 bits: the sum over the nodes of a graph fits into 64
         hash(sum(hash(token) % 1099511627776), count(*)) AS content,
         bool_or(kind = 3) AS closed, bool_or(reads_back) AS reads_back, bool_or(pageable_dtoh) AS waits
-    FROM op_row JOIN op_sort USING (sort) JOIN op_token USING (key)
+    FROM op_row JOIN op_descriptor USING (descriptor) JOIN op_token USING (key)
     GROUP BY op_row.launch
 ), calls AS (
     SELECT call.pid, call.corr, min(call.start_ns) AS start_ns, max(call.end_ns) AS end_ns,

@@ -3,5 +3,5 @@
 SELECT coalesce(max(steps), 0) AS steps
 FROM (
     SELECT count(*) AS steps FROM step
-    WHERE pid IN (SELECT pid FROM op_sort) OR NOT EXISTS (FROM op_row) GROUP BY pid
+    WHERE pid IN (SELECT pid FROM op_descriptor) OR NOT EXISTS (FROM op_row) GROUP BY pid
 );

@@ -2,5 +2,5 @@
 --   pid INTEGER
 --   ops BIGINT
 SELECT pid, sum(ops)::BIGINT AS ops
-FROM (SELECT sort, count(*) AS ops FROM op_row GROUP BY sort) JOIN op_sort USING (sort)
+FROM (SELECT descriptor, count(*) AS ops FROM op_row GROUP BY descriptor) JOIN op_descriptor USING (descriptor)
 GROUP BY pid;

@@ -1,8 +1,8 @@
 -- op_found: one row of the export for each op descriptor, the columns of op.sql.
-CREATE TABLE op_found AS SELECT DISTINCT ON (sort) * FROM staged_op;
+CREATE TABLE op_found AS SELECT DISTINCT ON (descriptor) * FROM staged_op;
 
--- op_sort: what ops have in common.
---   sort          UBIGINT
+-- op_descriptor: what ops have in common.
+--   descriptor    UBIGINT  hash of all that they share, see op.sql
 --   kind          UTINYINT 0 kernel, 1 memcpy, 2 memset, 3 whole graph
 --   pid           INTEGER  process that launched it (bits 24 to 47 of globalPid)
 --   device        INTEGER  device number as the process saw it
@@ -10,9 +10,9 @@ CREATE TABLE op_found AS SELECT DISTINCT ON (sort) * FROM staged_op;
 --   graph_node    BIGINT   node of a CUDA graph, NULL for an op launched on its own
 --   pageable_dtoh BOOLEAN  a copy from device to pageable host memory: the call blocks
 --   key           UBIGINT  identity: name, grid, block of a kernel; kind of a copy (see op_key)
-CREATE TABLE op_sort AS
+CREATE TABLE op_descriptor AS
 SELECT
-    sort, kind, (globalPid >> 24 & 16777215)::INTEGER AS pid, deviceId::INTEGER AS device,
+    descriptor, kind, (globalPid >> 24 & 16777215)::INTEGER AS pid, deviceId::INTEGER AS device,
     streamId::INTEGER AS stream,
     CASE WHEN kind < 3 THEN nullif(graphNodeId, 0) END AS graph_node,
     -- CUDA_MEMCPY_KIND 2 is device to host; memory kind 0 is pageable
@@ -36,14 +36,14 @@ FROM op_found;
 CREATE TABLE op_key AS
 WITH keys AS (
     SELECT
-        key, any_value(op_sort.kind) AS kind,
-        any_value(CASE op_sort.kind WHEN 1 THEN copyKind ELSE coalesce(demangledName, shortName) END) AS name,
+        key, any_value(op_descriptor.kind) AS kind,
+        any_value(CASE op_descriptor.kind WHEN 1 THEN copyKind ELSE coalesce(demangledName, shortName) END) AS name,
         any_value(coalesce(shortName, demangledName)) AS short_name,
         any_value(gridX) AS grid_x, any_value(gridY) AS grid_y, any_value(gridZ) AS grid_z,
         any_value(blockX) AS block_x, any_value(blockY) AS block_y, any_value(blockZ) AS block_z,
         max(registersPerThread)::INTEGER AS registers,
         max(coalesce(staticSharedMemory, 0) + coalesce(dynamicSharedMemory, 0))::INTEGER AS shared_bytes
-    FROM op_sort JOIN op_found USING (sort) GROUP BY key
+    FROM op_descriptor JOIN op_found USING (descriptor) GROUP BY key
 )
 SELECT
     keys.key, keys.kind,
@@ -67,7 +67,7 @@ LEFT JOIN string AS short ON keys.kind = 0 AND short.id = keys.short_name;
 
 DROP TABLE op_found;
 
--- op: one GPU activity. A view of op_row and op_sort.
+-- op: one GPU activity. A view of op_row and op_descriptor.
 --   start_ns, end_ns BIGINT   GPU time, ns from the start of the session
 --   device           INTEGER  device number as the process saw it
 --   stream           INTEGER
@@ -82,4 +82,4 @@ CREATE VIEW op AS
 SELECT
     r.start_ns, r.end_ns, s.device, s.stream, s.pid, r.launch - (s.pid::BIGINT << 32) AS corr, s.kind, s.key, s.graph_node,
     r.bytes, s.pageable_dtoh
-FROM op_row AS r JOIN op_sort AS s USING (sort);
+FROM op_row AS r JOIN op_descriptor AS s USING (descriptor);
