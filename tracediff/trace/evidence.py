@@ -15,7 +15,7 @@ import numpy as np
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
 from tracediff.trace.ranges import mask
-from tracediff.trace.segments import STRUCTURED, Flags, Ints, Words, cycle, segments
+from tracediff.trace.segments import STRUCTURED, Flags, Hashes, Ints, cycle, segments
 
 ENOUGH = 5  # points that a family needs to be taken
 
@@ -55,7 +55,7 @@ class Launched:
     """What one process launched, in order: arrays of one length. `result`: instants at which it waited for a copy."""
 
     start: Ints
-    content: Words
+    content: Hashes
     ops: Ints
     kernels: Ints
     result: Ints

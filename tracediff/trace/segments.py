@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tracediff.trace.workloads import ALIKE, IN_ORDER, RECURS, heaviest_first, leaders
 
 Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 LONGEST_CYCLE = 200  # segments after which the classes of a structured sequence begin again
@@ -93,7 +93,7 @@ def _launches_of(chosen: Ints, start: Ints, count: int) -> tuple[Ints, Ints]:
     return start[chosen][owner] + inside, owner
 
 
-def mixed(values: npt.NDArray[np.integer]) -> Words:
+def mixed(values: npt.NDArray[np.integer]) -> Hashes:
     """Spread small numbers over 64 bits (splitmix64)."""
     x = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -136,7 +136,8 @@ def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
     bag = np.bincount(row[owner[chosen]] * wide + token[chosen], minlength=rows * wide)
     # what is rarer or unlike all is a class of its own
     label = len(rank) + np.arange(len(rank))
-    classes, apart = leaders(bag.reshape(rows, wide).astype(np.float32), _MOST_CLASSES)
+    bags = bag.reshape(rows, wide).astype(np.float32)
+    classes, apart = leaders(bags, _MOST_CLASSES, nearest=False)
     label[:rows] = np.where(apart <= ALIKE, classes, label[:rows])
     place = np.empty(len(rank), np.int64)
     place[rank] = np.arange(len(rank))

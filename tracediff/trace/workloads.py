@@ -47,7 +47,7 @@ def is_class(phase: str) -> bool:
     return phase == STEP or phase.startswith("class-")
 
 
-def distance(bags: Bags, one: Bags) -> Floats:
+def distance(bags: Bags, one: Bags) -> Bags:
     """Bray-Curtis distance of each row of `bags` to `one`: the part of both that only one of them has, 0 to 1.
 
     A bag has a column for each kernel name with the number of its launches. Two empty bags are alike.
@@ -58,24 +58,27 @@ def distance(bags: Bags, one: Bags) -> Floats:
     return np.asarray(np.divide(apart, both, out=np.zeros(len(bags), bags.dtype), where=both > 0))
 
 
-def leaders(bags: Bags, most: int) -> tuple[Ints, Floats]:
+def leaders(bags: Bags, most: int, *, nearest: bool) -> tuple[Ints, Bags]:
     """The class of each bag, and its distance to the bag that leads the class; the bags come in order of weight.
 
-    Each joins the nearest class within ALIKE that was founded before it, or founds one. Once there are `most` classes, what is
-    unlike all of them joins the nearest as well, with a distance beyond ALIKE. O(classes * bags).
+    Each joins a class within ALIKE that was founded before it, or founds one: the nearest one, else the heaviest, which costs less.
+    Once there are `most` classes, what is unlike all of them joins the nearest as well, with a distance beyond ALIKE.
+    O(classes * bags).
     """
     label = np.full(len(bags), -1, np.int64)
-    nearest = np.full(len(bags), np.inf)
+    apart = np.full(len(bags), np.inf, bags.dtype)
+    settled = 0.0 if nearest else ALIKE
     for number in range(most):
-        unlike = np.flatnonzero(nearest > ALIKE)
+        unlike = np.flatnonzero(apart > ALIKE)
         if not len(unlike):
             break
         lead = int(unlike[0])
-        label[lead], nearest[lead] = number, 0
-        apart = distance(bags[lead + 1 :], bags[lead])
-        later = lead + 1 + np.flatnonzero(apart < nearest[lead + 1 :])
-        label[later], nearest[later] = number, apart[later - lead - 1]
-    return label, nearest
+        label[lead], apart[lead] = number, 0
+        later = lead + 1 + np.flatnonzero(apart[lead + 1 :] > settled)
+        found = distance(bags[later], bags[lead])
+        nearer = found < apart[later]
+        label[later[nearer]], apart[later[nearer]] = number, found[nearer]
+    return label, apart
 
 
 def heaviest_first(label: Ints, weight: npt.NDArray[np.number[Any]]) -> Ints:
@@ -97,5 +100,5 @@ def classes_of(bags: Floats, weight: Floats, most: int = _MOST_CLASSES) -> Ints:
     total = np.bincount(where, weights=weight, minlength=len(equal))
     order = np.argsort(-total, kind="stable")
     label = np.empty(len(equal), np.int64)
-    label[order] = leaders(equal[order], most)[0]
+    label[order] = leaders(equal[order], most, nearest=True)[0]
     return heaviest_first(label, total)[where]
