@@ -214,7 +214,7 @@ def test_different_loops_are_not_comparable(tmp_path):
     """One side's steps are five times the other's: what repeats is not the same part of the program."""
     sides = [side(loop(20, kernels=count).write(tmp_path / f"{count}.sqlite")) for count in (2, 10)]
     (check,) = [check for check in compare(*sides).comparability.checks if check.name == "step_labels"]
-    assert (check.status, check.baseline, check.candidate) == ("fail", "3 ops a step", "11 ops a step")
+    assert (check.status, check.baseline, check.candidate) == ("fail", "3 ops per step", "11 ops per step")
 
 
 def test_captures_of_different_length(unlabelled, tmp_path):

@@ -482,7 +482,7 @@ def idle_groups(idle: IdleRows, ns: Ints) -> tuple[list[IdleKey], Ints]:
 
 
 def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, float]]]:
-    """Cause -> thread -> (baseline, candidate) idle ns a step, for gc and gil_wait."""
+    """Cause -> thread -> (baseline, candidate) idle ns per step, for gc and gil_wait."""
     out: dict[str, dict[str, tuple[float, float]]] = {}
     for cause in ("gc", "gil_wait"):
         table = _weighed(frame, idle.spelled(pl.col("cause") == cause), ["thread"])
@@ -491,7 +491,7 @@ def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, fl
 
 
 def gil_exposed(frame: Frame, idle: IdleRows) -> pl.DataFrame:
-    """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns a step."""
+    """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns per step."""
     waits = idle.spelled(pl.col("cause") == "gil_wait")
     return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
 

@@ -116,7 +116,7 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
     ops = [[round(_ops(part)) for part in side.parts if part.step_rule.inferred] for side in sides]
     if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
         return how
-    values = [" | ".join(f"{count} ops a step" for count in sorted(set(side))) for side in ops]
+    values = [" | ".join(f"{count} ops per step" for count in sorted(set(side))) for side in ops]
     return Check(
         "step_labels", "fail", values[0], values[1],
         "steps were inferred, and hardly of the same loop: label them, or name the labels with --step-regex",

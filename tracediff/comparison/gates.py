@@ -53,7 +53,7 @@ _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 
 @dataclass(frozen=True)
 class Gate:
-    """A limit on how much worse a metric may get: a share of the baseline (percent), ns a step, or a count a step.
+    """A limit on how much worse a metric may get: a share of the baseline (percent), ns per step, or a count per step.
 
     A gate of severity `warning` is judged and shown, and never changes the exit status.
     """
@@ -205,7 +205,7 @@ def _sure(phase: Phase) -> float:
 
 
 def _count(metric: str, result: Result) -> _Measured | str:
-    """A count a step. Counted, not estimated: no test applies."""
+    """A count per step. Counted, not estimated: no test applies."""
     coverage = result.coverage.baseline, result.coverage.candidate
     if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[metric] for side in coverage):
         return f"{metric} were not captured on both sides"

@@ -214,7 +214,7 @@ def _names(row: KernelRow) -> str:
 def kernel_side(
     kernels: KernelCells, number: int, side: int, share: float, launches: Launches
 ) -> KernelSide | None:
-    """One side of a row; None where that side has none of its kernels in the steps of the mean. `share`: ns a step."""
+    """One side of a row; None where that side has none of its kernels in the steps of the mean. `share`: ns per step."""
     match = kernels.rows[number]
     ops = match.candidate if side else match.baseline
     count = float(kernels.counts[number, side])

@@ -36,7 +36,7 @@ Answer = Literal["changed", "narrow"]
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after some pairs, ns a step. Bounds are infinite while too few pairs say nothing."""
+    """What is known after some pairs, ns per step. Bounds are infinite while too few pairs say nothing."""
 
     pairs: int
     baseline_ns: float

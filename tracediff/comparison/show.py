@@ -171,7 +171,7 @@ def _means(frame: Frame, table: CellSums) -> Means:
 
 @dataclass(frozen=True)
 class Means:
-    """Cells of the step: their means and each run's, ns a step."""
+    """Cells of the step: their means and each run's, ns per step."""
 
     mean: Floats  # (cells,)
     runs: Floats  # (runs, cells)
@@ -192,7 +192,7 @@ class Means:
 def idle_causes(
     side: Side, frame: Frame, means: Means, layout: Layout, words: pl.DataFrame
 ) -> tuple[list[IdleCause], int, float]:
-    """Rows of the idle cells of the step; then how many with less time are left out, and their ns a step together.
+    """Rows of the idle cells of the step; then how many with less time are left out, and their ns per step together.
 
     `words`: of the pieces of the layout's rows.
     """
@@ -245,7 +245,7 @@ def idle_causes(
 
 
 def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, float]]:
-    """Cell -> the rank that has most of its time, and ns a step of that rank; empty where there is one rank."""
+    """Cell -> the rank that has most of its time, and ns per step of that rank; empty where there is one rank."""
     ranks = frame.steps["rank"].n_unique()
     if ranks < 2:
         return {}

@@ -116,7 +116,7 @@ class FindingEvidence(msgspec.Struct, frozen=True):
     moments: list[Moment]
     runs_baseline_ns: list[float] = []  # the cell's mean in each run
     runs_candidate_ns: list[float] = []
-    count_baseline: float | None = None  # events a step, where counting them means something
+    count_baseline: float | None = None  # events per step, where counting them means something
     count_candidate: float | None = None
 
 
@@ -143,7 +143,7 @@ class PhaseShare(msgspec.Struct, frozen=True):
 
 
 class OsCallFact(msgspec.Struct, frozen=True):
-    """Part of the idle time of a finding that lies in an OS call; '': on no CPU and in no recorded call. ns a step."""
+    """Part of the idle time of a finding that lies in an OS call; '': on no CPU and in no recorded call. ns per step."""
 
     call: str
     baseline_ns: float
@@ -151,7 +151,7 @@ class OsCallFact(msgspec.Struct, frozen=True):
 
 
 class AllocationFact(msgspec.Struct, frozen=True):
-    """Allocations a step of one kind of CUDA memory."""
+    """Allocations per step of one kind of CUDA memory."""
 
     kind: str
     baseline: MemorySide
@@ -159,7 +159,7 @@ class AllocationFact(msgspec.Struct, frozen=True):
 
 
 class WaitFact(msgspec.Struct, frozen=True):
-    """Waiting in collectives: `rank` waits longest for the rank of the finding; changes in ns a step."""
+    """Waiting in collectives: `rank` waits longest for the rank of the finding; changes in ns per step."""
 
     rank: int
     delta_wait_ns: float
@@ -351,7 +351,7 @@ class WorstGap(msgspec.Struct, frozen=True):
 
 
 class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a gate. Numbers are ns a step, or a count a step where `unit` is count; None: not measured."""
+    """What became of a gate. Numbers are ns per step, or a count per step where `unit` is count; None: not measured."""
 
     text: str  # as it was given: METRIC:+LIMIT
     metric: str
@@ -415,13 +415,13 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = ABSENT
     baseline_ranges: list[str]
     candidate_ranges: list[str] = ABSENT
-    baseline_range_ns: float | None  # top-level range time a step
+    baseline_range_ns: float | None  # top-level range time per step
     candidate_range_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
 
 
 class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the response path (executor -> ... -> respond), host time a step."""
+    """One stage of the response path (executor -> ... -> respond), host time per step."""
 
     stage: str
     thread: str
@@ -512,7 +512,7 @@ class LaunchSide(msgspec.Struct, frozen=True):
 
 
 class ApiRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls of one CUDA API function a step."""
+    """Calls of one CUDA API function per step."""
 
     api: str
     kind: str  # launch | sync | other
@@ -570,7 +570,7 @@ class GilRow(msgspec.Struct, frozen=True):
 
 
 class GilPairRow(msgspec.Struct, frozen=True):
-    """Who waited for the GIL while whom held it; ns a step."""
+    """Who waited for the GIL while whom held it; ns per step."""
 
     waiter: str
     holder: str
@@ -650,7 +650,7 @@ class RankSkew(msgspec.Struct, frozen=True):
 
 
 class KernelRanks(msgspec.Struct, frozen=True):
-    """A kernel that takes longer on one rank than on the others; ns a step."""
+    """A kernel that takes longer on one rank than on the others; ns per step."""
 
     side: Literal["baseline", "candidate"]
     names: list[str]
@@ -665,7 +665,7 @@ class KernelRanks(msgspec.Struct, frozen=True):
 
 
 class OsCallRow(msgspec.Struct, frozen=True):
-    """Outermost calls of one OS function on a thread role, a step, whether the GPU was idle or not."""
+    """Outermost calls of one OS function on a thread role per step, whether the GPU was idle or not."""
 
     call: str
     thread: str
@@ -676,7 +676,7 @@ class OsCallRow(msgspec.Struct, frozen=True):
 
 
 class CommCallRow(msgspec.Struct, frozen=True):
-    """Outermost calls of a thread role into a library of communication, host time a step, the GPU idle or not."""
+    """Outermost calls of a thread role into a library of communication, host time per step, the GPU idle or not."""
 
     library: Literal["MPI", "NCCL"]
     call: str
@@ -713,7 +713,7 @@ class PayloadRow(msgspec.Struct, frozen=True):
 
 
 class OffCpuRow(msgspec.Struct, frozen=True):
-    """How often and how long a thread role was on no CPU, a step, whether the GPU was idle or not."""
+    """How often and how long a thread role was on no CPU per step, whether the GPU was idle or not."""
 
     thread: str
     baseline_count: float | None

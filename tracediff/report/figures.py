@@ -204,7 +204,7 @@ _DARKEST = 0.55  # share of the colour where the wait is the longest; the figure
 
 @dataclass(frozen=True)
 class Cell:
-    """One waiting and one holding thread, ns a step; None: that side did not capture it."""
+    """One waiting and one holding thread, ns per step; None: that side did not capture it."""
 
     baseline: float | None
     candidate: float | None

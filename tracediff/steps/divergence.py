@@ -1,7 +1,7 @@
 """Where two typical steps diverge: along the ops that both have, and by what.
 
-Both steps are cut where an op of the alignment begins. What a stretch between two cuts lasts longer on one side is a jump: its idle
-time has the causes of the accounting, the rest is GPU time of the ops of the stretch.
+Both steps are cut where an op of the alignment begins. What a chunk between two cuts lasts longer on one side is a jump: its idle
+time has the causes of the accounting, the rest is GPU time of the ops of the chunk.
 """
 
 from __future__ import annotations
@@ -168,10 +168,8 @@ def diverge(
     found: dict[tuple[int, Cause], int] = {}
     busy = np.diff(lag)
     for side, sign, cut in ((one, -1, cuts[0]), (other, 1, cuts[1])):
-        stretch = np.searchsorted(cut, side.idle_start, "right") - 1
-        for at, ns, (category, place) in zip(
-            stretch.tolist(), side.idle_ns.tolist(), side.causes, strict=True
-        ):
+        chunk = np.searchsorted(cut, side.idle_start, "right") - 1
+        for at, ns, (category, place) in zip(chunk.tolist(), side.idle_ns.tolist(), side.causes, strict=True):
             cause = (at, (category, -1, place))
             found[cause] = found.get(cause, 0) + sign * ns
             busy[at] -= sign * ns
@@ -188,7 +186,7 @@ def diverge(
 
 
 def _op_of(one: StepOps, other: StepOps, anchors: Sequence[tuple[int, int]], at: int) -> Cause:
-    """The op that the GPU time of a stretch is of: the longest that one side alone has, else the common op that it begins with."""
+    """The op that the GPU time of a chunk is of: the longest that one side alone has, else the common op that it begins with."""
     begin = anchors[at - 1] if at else (-1, -1)
     end = anchors[at] if at < len(anchors) else (len(one.names), len(other.names))
     alone = [

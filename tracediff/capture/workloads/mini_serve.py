@@ -63,7 +63,7 @@ def precise_sleep() -> None:
 
 @dataclass(slots=True)
 class Planted:
-    """What the planted causes really took, ns a step in which they acted."""
+    """What the planted causes really took, ns per step in which they acted."""
 
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 

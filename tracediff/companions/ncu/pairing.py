@@ -94,7 +94,7 @@ def _by_time(kernels: Sequence[KernelRow]) -> list[tuple[int, KernelRow]]:
 
 
 def _times(row: KernelRow, backwards: bool = False) -> int:
-    """How many launches of one side the row puts into one of the other: by the counts a step."""
+    """How many launches of one side the row puts into one of the other: by the counts per step."""
     if row.match != ("split" if backwards else "fused") or not row.baseline or not row.candidate:
         return 1
     counts = row.baseline.count_per_step, row.candidate.count_per_step
@@ -192,7 +192,7 @@ def regrouped(
 ) -> tuple[Pairing, str]:
     """The pair as a fusion or a split where counts and work say so, and the note that says it; else as it is, and ''.
 
-    `rows`: those of a comparison of steps, whose counts a step go before the numbers of profiled launches.
+    `rows`: those of a comparison of steps, whose counts per step go before the numbers of profiled launches.
     """
     times = _launches_for_one(pairing, before, after, rows)
     if not times or not related(pairing.baseline[0].name, pairing.candidate[0].name):
