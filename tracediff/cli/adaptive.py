@@ -57,7 +57,7 @@ class Adaptive:
         from tracediff.execution.sides import Run, Side
 
         for path in (path for run in runs for path in run if path not in self._reduced):
-            self._reduced[path] = reduce_file(path, Reading(host_only=True))
+            self._reduced[path] = reduce_file(path, Reading())
         return Side(
             name,
             [

@@ -97,15 +97,22 @@ def load(
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
-        for kind in ("view", "table"):
-            for (name,) in db.execute(
-                f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE starts_with({kind}_name, 'staged_')"
-            ).fetchall():
-                db.execute(f"DROP {kind} {identifier(name)}")
-        if not in_folder:
-            db.execute("DETACH source")
-        own.close()
+        with own:
+            try:
+                _drop_staged(db)
+            except duckdb.OutOfMemoryException as error:  # there may be too little even for that
+                raise _explain(file_name, path, error) from error
+            if not in_folder:
+                db.execute("DETACH source")
     return schema, notes
+
+
+def _drop_staged(db: duckdb.DuckDBPyConnection) -> None:
+    for kind in ("view", "table"):
+        for (name,) in db.execute(
+            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE starts_with({kind}_name, 'staged_')"
+        ).fetchall():
+            db.execute(f"DROP {kind} {identifier(name)}")
 
 
 def _version(db: duckdb.DuckDBPyConnection) -> str:
@@ -298,7 +305,8 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     if "locked" in text.lower():
         return locked(name)
-    if isinstance(error, duckdb.OutOfMemoryException):
+    # where there is too little to commit, DuckDB raises an error of the transaction
+    if isinstance(error, duckdb.OutOfMemoryException) or "could not allocate" in text:
         return TracediffError(
             "out-of-memory",
             f"{name} does not fit into the memory allowed: {text}",
