@@ -59,7 +59,6 @@ from tracediff.trace.ranges import STEP_PLACE, beside
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 _SURE = ("exact", "confirmed", "likely")
 _MOST = 60  # findings
-_LEVELS = ("exact", "confirmed", "likely", "within_noise")
 
 
 class RankSize(NamedTuple):

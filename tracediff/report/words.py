@@ -300,13 +300,6 @@ def finding_scale(findings: list[Finding]) -> units.Scale:
     return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
 
 
-def category_of_both(result: Result, category: str, arrow: str) -> str:
-    """Write a category of both sides: `719.9 us -> 718.0 us`; empty where it is not known."""
-    sides = [books.get(category) for books in (result.accounting.baseline, result.accounting.candidate)]
-    scale = units.scale_for(sides)
-    return "" if None in sides else f" {arrow} ".join(scale.time(value or 0.0) for value in sides)
-
-
 def matched_scale(rows: Sequence[KernelRow | GapRow | RangeRow]) -> units.Scale:
     """Choose the one scale of rows of both sides."""
     sides = [side for row in rows for side in (row.baseline, row.candidate) if side]

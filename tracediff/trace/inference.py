@@ -133,10 +133,9 @@ def _processes(capture: Capture) -> tuple[list[_Process], list[str]]:
     keys, tokens, names, reads_back = _tokens(capture)
     db.register("op_token", {"key": keys, "token": tokens, "reads_back": reads_back})
     try:
-        db.execute(sql("trace/step_launch"))
         rows = {
             name: np.asarray(values)
-            for name, values in db.execute(sql("trace/step_launches")).fetchnumpy().items()
+            for name, values in db.execute(sql("trace/step_launch")).fetchnumpy().items()
         }
         graphs = db.execute(sql("trace/step_graph")).fetchnumpy()
         waits = db.execute(sql("trace/step_sync")).fetchnumpy()

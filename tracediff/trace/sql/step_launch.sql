@@ -1,4 +1,5 @@
--- launched: what each process launched, all its threads together. From the table op_token (key, token, reads_back).
+-- launched: what each process launched, all its threads together, from the table op_token (key, token, reads_back);
+-- then its rows in order of time.
 --   pid        INTEGER
 --   tid        BIGINT
 --   launch     BIGINT    as in op_row
@@ -33,3 +34,6 @@ SELECT
     CASE WHEN ops = 1 AND NOT graph THEN token ELSE -1 END::INTEGER AS token,
     work.ops::INTEGER AS ops, work.kernels::INTEGER AS kernels, calls.graph, work.closed, work.reads_back, work.waits
 FROM calls JOIN work ON work.launch = (calls.pid::BIGINT << 32) + calls.corr;
+
+SELECT pid, tid, start_ns, end_ns, content, token, ops, kernels, graph, closed, reads_back, waits
+FROM launched ORDER BY pid, start_ns, launch;
