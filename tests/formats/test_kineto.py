@@ -678,7 +678,7 @@ def test_ranks_of_a_run_are_compared_as_ranks(tmp_path):
     [
         ((0, 2), (0, 2), "ok", ""),
         ((0, 2), (1, 2), "fail", "other ranks of the program: compare each rank with itself, or all of them"),
-        ((0, 2), (0, 4), "fail", "another number of ranks: steps do other work"),
+        ((0, 2), (0, 4), "fail", "rank counts differ: steps do different work"),
     ],
 )
 def test_other_ranks_and_other_world_sizes_are_not_compared(before, after, status, message, tmp_path):

@@ -42,11 +42,11 @@ def check(
     checks = [
         _same(sides, "gpu", _gpus, "fail", "times of different GPU models are not comparable"),
         _same(sides, "gpu_count", _gpu_count, "warn",
-              "the machines have another number of GPUs"),
+              "GPU counts differ"),
         _ranks(sides),
         _same(sides, "driver", _meta("NvDriverVersion"), "warn", "the driver differs: its share of a delta is unknown"),
         _same(sides, "cuda", _meta("CudaDriverVersion"), "warn", "the CUDA version differs"),
-        _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "the hosts have another number of cores: host time may differ"),
+        _same(sides, "cpu_cores", _meta("CpuCores"), "warn", "core counts of the hosts differ: host time may differ"),
         _profiler(sides),
         _same(sides, "schema", lambda part: part.schema_version or "?", "ok", ""),
         _same(sides, "clocks", _clocks, "warn", "maximum clocks differ"),
@@ -165,7 +165,7 @@ def _ranks(sides: tuple[Side, Side]) -> Check:
         # the only hint that repeats in a folder of folders were taken for ranks
         hints = [note.message for side in sides for note in side.notes if note.slug == "taken-as-ranks"]
         return Check(
-            "ranks", "fail", one, other, ". ".join(["another number of ranks: steps do other work", *hints])
+            "ranks", "fail", one, other, ". ".join(["rank counts differ: steps do different work", *hints])
         )
     # what traces of torch.profiler say of themselves: `3 of 8`
     said = [{value for part in side.parts for value in part.meta.get("RANK", ())} for side in sides]
@@ -173,7 +173,7 @@ def _ranks(sides: tuple[Side, Side]) -> Check:
         values = [" | ".join(f"rank {value}" for value in sorted(each)) for each in said]
         sizes = [{value.partition(" of ")[2] for value in each} for each in said]
         message = (
-            "another number of ranks: steps do other work"
+            "rank counts differ: steps do different work"
             if sizes[0] != sizes[1]
             else "other ranks of the program: compare each rank with itself, or all of them"
         )
@@ -247,7 +247,7 @@ def _window(sides: tuple[Side, Side]) -> Check:
     if max(means) > 1.2 * min(means):
         return Check(
             "capture_window", "warn", text[0], text[1],
-            "captures hold another number of whole steps; times are compared a step, never in total",
+            "step counts differ; times are compared per step, never in total",
         )  # fmt: skip
     return Check("capture_window", "ok", text[0], text[1], "")
 
@@ -283,7 +283,7 @@ def _mix(rows: list[Stratum]) -> Check:
     if distance > 0.1:
         return Check(
             "batch_mix", "warn", shares[0], shares[1],
-            f"{100 * distance:.0f} % of the steps belong to another workload: see batch_mix and the strata",
+            f"only {100 * (1 - distance):.0f} % of steps have a counterpart: see batch_mix and the strata",
         )  # fmt: skip
     return Check("batch_mix", "ok", shares[0], shares[1], "")
 

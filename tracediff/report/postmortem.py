@@ -638,7 +638,7 @@ def _mix(result: Result) -> list[Span]:
     text = (
         "the sides ran the same mix of steps"
         if small
-        else "another mix of steps; kept apart from the step time above"
+        else "different batch mix; kept apart from the step time above"
     )
     return [
         "another batch mix",

@@ -283,7 +283,7 @@ def of_one_rank(finding: Finding) -> bool:
 def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
     """Write a finding's time on both sides, and say where their difference is not the finding's size.
 
-    A change on one rank alone is shown with the mean over all ranks, another mix of steps with the raw means.
+    A change on one rank alone is shown with the mean over all ranks, a different batch mix with the raw means.
     """
     return f"{sides_are(finding)}{scale.time(finding.baseline_ns)} {arrow} {scale.time(finding.candidate_ns)}"
 
