@@ -45,10 +45,11 @@ SAME = 0.01  # a delta within this part of the step, and an interval within thre
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 CARRIES_ALONE = 0.05  # the same of a phase after the first
+CARRIES_LONE = 0.25  # the same of all rare steps where a side is one run: spells of a busy machine were up to 0.1
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
 P_ALONE = 0.01  # p of a phase after the first
-RARE = 0.05  # p of what rare steps add, with two runs a side
+RARE = 0.05  # p of what rare steps add, with one or two runs a side
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
@@ -202,14 +203,15 @@ def _carried(
 
 
 def _rare_total(phase: PhaseCells) -> float | None:
-    """What rare steps add to a phase, of two runs a side, whose causes are too many to test.
+    """What rare steps add to a phase, of few runs, whose causes are too many to test.
 
-    Slow steps of a lone run follow one another: they may be one event, and their scatter does not tell.
+    Slow steps of a lone run follow one another: they may be one bad spell of its machine, which their scatter does not tell. Only
+    what is far larger than such spells were counts there.
     """
     found = phase.tail.estimate
-    delta = float(found.delta[STEP])
-    few = 1 < min(phase.runs) < FEW
-    return delta if few and found.p[STEP] < RARE and abs(delta) >= CARRIES * phase.step_ns else None
+    delta, runs = float(found.delta[STEP]), min(phase.runs)
+    least = (CARRIES if runs > 1 else CARRIES_LONE) * phase.step_ns
+    return delta if runs < FEW and found.p[STEP] < RARE and abs(delta) >= least else None
 
 
 def _quiet(phase: PhaseCells) -> bool:
