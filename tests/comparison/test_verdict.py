@@ -317,7 +317,9 @@ def test_of_ten_runs_two_may_be_odd(odd: int, left_out: int):
 # Rare steps
 
 
-@pytest.mark.parametrize(("many", "stop", "basis"), [(2, 1_000, "rare"), (1, 1_000, "scatter"), (1, 3_000, "rare")])
+@pytest.mark.parametrize(
+    ("many", "stop", "basis"), [(2, 1_000, "rare"), (1, 1_000, "scatter"), (1, 3_000, "rare")]
+)
 def test_of_few_runs_all_that_rare_steps_add_may_be_likely(many: int, stop: float, basis: str):
     """Five steps of 24 stop, each in a place of its own: five events of a run tell more than one each of five places.
 
