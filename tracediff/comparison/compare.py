@@ -253,7 +253,7 @@ def _warnings(
     if not with_speed:
         notes.append(
             Note("host-speed-unknown", "fewer than three CUDA functions that wait for nothing are called about as often on both sides:"
-                 " a slower host is not told from a slower program")
+                 " a slower host looks like a slower program")
         )  # fmt: skip
     if not with_gil:
         notes.append(

@@ -164,7 +164,7 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
         notes.append(
             Note(
                 "thin-strata",
-                f"no phase has {min_steps} repeated steps per run on both sides: nothing can be told from chance",
+                f"no phase has {min_steps} repeated steps per run on both sides: no change stands out from chance",
             )
         )
     names = [

@@ -245,11 +245,11 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
         return f"{change}; a side is a single run of fewer than {LEAST} iterations: how much they vary is not known, so no more can be said."
     beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
     noise = (
-        f"the scatter of the {'runs' if min(runs.baseline, runs.candidate) > 1 else 'iterations'}"
+        f"{'run-to-run' if min(runs.baseline, runs.candidate) > 1 else 'iteration-to-iteration'} variation"
         if beyond
         else floor
     )
-    return f"{change}, cannot be told from {noise}.{tail}"
+    return f"{change}, within {noise}.{tail}"
 
 
 # Beside a comparison of traces: what profiling cost, whether calls waited for the GPU, whether both say the same.

@@ -236,7 +236,7 @@ def _verdict(figures: Sequence[TrtexecFigure], runs: int, rows: Sequence[Trtexec
     limit = _SAME * before
     if abs(delta) <= limit and max(abs(best.ci_low_ns), abs(best.ci_high_ns)) <= 3 * limit:
         return "no_change", f"{change}, within 1 %."
-    return "inconclusive", f"{change} cannot be told from noise (floor {text.time(best.noise_ns or 0.0)})."
+    return "inconclusive", f"{change}, within run-to-run noise (floor {text.time(best.noise_ns or 0.0)})."
 
 
 def _warnings(

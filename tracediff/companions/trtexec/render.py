@@ -32,7 +32,7 @@ MATCHES = {
     "exact": "same name", "normalised": "same name but for counters", "similar": "joined with other parts", "fused": "fused",
     "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
 }  # fmt: skip
-_TOLD = ("fused", "split", "regrouped", "similar", "added", "removed")
+_NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
 _NAMED = 3  # layers of a side that a label names
 
 
@@ -118,16 +118,16 @@ def names_of(side: TrtexecLayers | None) -> str:
 def meaning(row: TrtexecRow) -> str:
     """What Myelin's names say in words; '' where there are none of them."""
     names = [one for side in (row.baseline, row.candidate) if side for one in side.names]
-    told = list(dict.fromkeys(words for one in names if (words := describe(one))))
-    return "; ".join(told[:2])
+    said = list(dict.fromkeys(words for one in names if (words := describe(one))))
+    return "; ".join(said[:2])
 
 
-def told(trtexec: Trtexec) -> list[TrtexecRow]:
+def notable(trtexec: Trtexec) -> list[TrtexecRow]:
     """The rows that say more than a time: those that changed beyond noise, or in what they are."""
     return [
         row
         for row in trtexec.rows
-        if row.level in ("confirmed", "likely") or row.match in _TOLD or row.changes
+        if row.level in ("confirmed", "likely") or row.match in _NOTABLE or row.changes
     ]
 
 
@@ -151,12 +151,12 @@ def layers_line(trtexec: Trtexec) -> str:
     if not trtexec.rows:
         return ""
     one, other = trtexec.baseline, trtexec.candidate
-    counts: Counter[str] = Counter(row.match for row in trtexec.rows if row.match in _TOLD)
+    counts: Counter[str] = Counter(row.match for row in trtexec.rows if row.match in _NOTABLE)
     parts = [
         f"{one.layers:,} -> {other.layers:,} layers",
         f"of them {one.reformats:,} -> {other.reformats:,} reformats",
     ]
-    parts += [f"{counts[match]} {MATCHES[match]}" for match in _TOLD if counts[match]]
+    parts += [f"{counts[match]} {MATCHES[match]}" for match in _NOTABLE if counts[match]]
     parts += [
         f"{count} with another {what}"
         for what in ("tactic", "precision", "type")
@@ -257,7 +257,7 @@ def _print(trtexec: Trtexec, console: Console, top: int) -> None:
 
 def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
     print_heading(console, layers_line(trtexec))
-    rows = told(trtexec)
+    rows = notable(trtexec)
     for row in rows[:top]:
         colour = (
             "" if not row.delta_ns or row.level == "within_noise" else "red" if row.delta_ns > 0 else "green"
