@@ -241,6 +241,7 @@ def test_rare_steps_do_not_make_the_typical_step_known():
 def test_a_side_against_itself_is_identical():
     one = of_host([100, 150, 200], [])[0]
     assert verdict_of(measured(one, one, idle=1, kernels=1)) == ("no_change", VerdictFacts("identical"))
+    assert judge_phases(measured(one, one, idle=1, kernels=1)) == {"generation": "no_change"}
 
 
 def test_what_cannot_be_compared_has_no_verdict():

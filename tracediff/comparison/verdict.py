@@ -83,6 +83,8 @@ def judge_phases(measured: Measured) -> dict[str, Verdict]:
 
 def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool) -> Verdict:
     found, runs = one.typical.estimate, min(one.runs)
+    if _identical(one.typical.estimate) and _identical(one.tail.estimate):
+        return "no_change"
     if load_explains(one):
         return "inconclusive"
     delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
@@ -97,6 +99,11 @@ def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool
     # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
     limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+
+
+def _identical(found: Estimate) -> bool:
+    """Whether both sides are the same in every cell."""
+    return not any((np.abs(one) > ROUNDING).any() for one in (found.delta, found.host_speed))
 
 
 def load_explains(one: PhaseCells) -> bool:
@@ -148,7 +155,7 @@ def decide(
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     phases = in_order([one for one in measured.phases if one.steps.judged])
-    if not any((np.abs(one) > ROUNDING).any() for one in (measured.whole.delta, measured.whole.host_speed)):
+    if _identical(measured.whole):
         return "no_change", VerdictFacts("identical")
     for wanted in _VERDICTS:
         certain = wanted[0] == "regressed"
