@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import reduced
-from tracediff.comparison.launches import _sd
+from tracediff.comparison.launches import deviation
 from tracediff.execution.sides import Run, Side
+from tracediff.model import KernelRow, KernelSide
+from tracediff.report import launch_words
 from tracediff.report.markdown import render_markdown
 
 US = 1000
@@ -33,6 +36,17 @@ def capture(folder: Path, name: str, kernels: dict[str, tuple[int, float]]) -> S
     return Side(name, [Run(name, [reduced(trace, folder / name, whole_capture=True)])])
 
 
+def repeats(folder: Path, name: str, kernels: dict[str, tuple[int, float]], many: int) -> Side:
+    """A side of several runs, whose kernels are 0, 10, 20, ... ns longer."""
+    runs = [
+        capture(
+            folder, f"{name}{n}", {key: (count, us + 0.01 * n) for key, (count, us) in kernels.items()}
+        ).runs[0]
+        for n in range(many)
+    ]
+    return Side(name, runs)
+
+
 def rows(result) -> dict:
     return {row.baseline.names[0]: row for row in result.kernels if row.baseline}
 
@@ -45,8 +59,11 @@ def base(tmp_path):
 def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tmp_path):
     fast = capture(tmp_path, "fast", {"gemm": (200, 1.7), "norm": (200, 3), "copy_out": (40, 7)})
     result = compare(base, fast)
-    assert result.headline.text == (
-        "Inconclusive: no phase has enough matching steps on both sides; a launch of gemm changed by -79.0 % (likely)."
+    # 200 * 10.5 + 200 * 3.5 + 40 * 7.5 us = 3.1 ms, and 200 * 8.3 us less; both launched everything as often
+    assert result.verdict == "likely_improved"
+    assert result.headline.text.startswith("Likely improved: whole captures 5.")
+    assert result.headline.text.endswith(
+        "; GPU time 3.10 -> 1.44 ms, likely -1.66 ms from gemm (200 launches, 10.5 -> 2.20 us each)."
     )
     gemm, norm = rows(result)["gemm"], rows(result)["norm"]
     # 10 and 11 us in turns: 10.5 us with a standard deviation of half a us; 1.7 and 2.7 us: 2.2 us
@@ -55,13 +72,10 @@ def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tm
     assert gemm.baseline.sd_ns == pytest.approx(500 * (200 / 199) ** 0.5)
     # of one run a side nothing is confirmed
     assert gemm.per_launch.level == "likely" and norm.per_launch.level == "within_noise"
-    assert (
-        "Likely, by their own launches: gemm -79.0 % (10.5 us -> 2.20 us each, 200 launches)."
-        in result.verdict_reason
-    )
     text = render_markdown(result)
     assert "No kernel changed" not in text and "Nothing changed" not in text
-    assert "| `gemm` | 200 | 10.50 ± 0.50 | 2.20 ± 0.50 | -79.0 % |" in text
+    assert "| `gemm` | 200 | 10.50 ± 0.50 | 2.20 ± 0.50 | -79.0 % | 2.100 → 0.440 | likely |" in text
+    assert "per capture" in text and "per step" not in text
 
 
 def test_captures_of_different_amounts_of_work_are_named_and_compared_by_launch(base, tmp_path):
@@ -76,6 +90,70 @@ def test_captures_of_different_amounts_of_work_are_named_and_compared_by_launch(
     assert found["copy_out"].per_launch is None
 
 
+def test_four_runs_of_other_work_are_neither_faster_nor_slower(tmp_path):
+    sides = [
+        repeats(tmp_path, name, {"gemm": (many, 10), "norm": (many, 3)}, 4)
+        for name, many in (("short", 40), ("long", 80))
+    ]
+    result = compare(*sides)
+    assert result.verdict == "inconclusive"
+    assert "of different amounts of work." in result.headline.text
+
+
+def test_four_runs_of_a_whole_capture_are_judged_as_steps_are(tmp_path):
+    slow, fast = (repeats(tmp_path, name, {"gemm": (40, us)}, 4) for name, us in (("slow", 10), ("fast", 5)))
+    assert compare(slow, fast).verdict == "improved"
+    assert compare(fast, slow).verdict == "regressed"
+
+
+def shaped(folder: Path, name: str, factor: float) -> Side:
+    """Of one kernel thirty grids, each launched once: 10, 20, ... 300 us times a factor. Of another one forty launches of 500 us."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    now = 0
+    launches = [("scale", n, round(10 * n * US * factor)) for n in range(1, 31)]
+    for corr, (kernel, grid, ns) in enumerate(launches + [("other", 1, 500 * US)] * 40):
+        trace.api(1, "cudaLaunchKernel", now, now + US, corr=corr)
+        trace.kernel(corr, now + 2 * US, now + 2 * US + ns, name=kernel, grid=(grid, 1, 1))
+        now += 5 * US + ns
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(trace, folder / name, whole_capture=True)])])
+
+
+def test_launch_shapes_of_one_kernel_are_one_row(tmp_path):
+    result = compare(shaped(tmp_path, "slow", 1.0), shaped(tmp_path, "fast", 0.5))
+    scale = next(row for row in result.launched if row.baseline.names == ["scale"])
+    assert len(result.launched) == 2 and len(result.kernels) == 31
+    # 10 + 20 + ... + 300 us = 4.65 ms of 30 launches: 155 us each
+    assert (scale.baseline.launches, scale.baseline.mean_ns, scale.baseline.ns_per_step) == (
+        30,
+        155_000,
+        4_650_000,
+    )
+    assert (scale.delta_ns, scale.per_launch.delta_ns) == (-2_325_000, -77_500)
+    assert scale.per_launch.level == "likely"
+    # no shape has launches enough to be tested alone
+    assert not [row for row in result.kernels if row.per_launch and row.baseline.names == ["scale"]]
+    assert result.verdict == "likely_improved"
+
+
+def test_kernels_of_a_library_that_replace_others_have_one_name():
+    before = kernel_row("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_ffma_cublas")
+    after = kernel_row("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_cublas")
+    both = replace(before, candidate=after.baseline, match="sequence")
+    assert launch_words.name(both) == "GEMM kernels (fp32 -> tf32)"
+    # a single one keeps its own, without its tile
+    assert launch_words.name(before) == "xmma_gemm_f32f32_f32f32_f32_nn_n_ffma_cublas"
+    assert launch_words.name(kernel_row("void app::scale<float>(float *)")) == "scale"
+
+
+def kernel_row(name: str) -> KernelRow:
+    side = KernelSide([name], 1.0, 10.0, 10.0, launches=1)
+    return KernelRow(
+        match="removed", confidence=1.0, category="gemm" if "gemm" in name else "other", family="", baseline=side, candidate=None,
+        delta_ns=-10.0, ci_low_ns=-10.0, ci_high_ns=-10.0, level="within_noise",
+    )  # fmt: skip
+
+
 def test_as_much_work_is_not_mentioned(base, tmp_path):
     other = capture(tmp_path, "other", {"gemm": (200, 10), "norm": (200, 3), "copy_out": (200, 7)})
     assert not [one for one in compare(base, other).comparability.checks if one.name == "work"]
@@ -83,7 +161,9 @@ def test_as_much_work_is_not_mentioned(base, tmp_path):
 
 def test_exchanging_the_sides_changes_signs_alone(base, tmp_path):
     fast = capture(tmp_path, "fast", {"gemm": (200, 2), "norm": (200, 3), "copy_out": (40, 7)})
-    one, two = rows(compare(base, fast)), rows(compare(fast, base))
+    results = compare(base, fast), compare(fast, base)
+    assert [one.verdict for one in results] == ["likely_improved", "likely_regressed"]
+    one, two = map(rows, results)
     for name, row in one.items():
         assert row.per_launch.delta_ns == -two[name].per_launch.delta_ns
         assert (row.per_launch.q_value, row.per_launch.level) == (
@@ -93,14 +173,14 @@ def test_exchanging_the_sides_changes_signs_alone(base, tmp_path):
 
 
 def test_a_capture_against_itself_differs_nowhere(base):
-    assert {row.per_launch.delta_ns for row in compare(base, base).kernels} == {0.0}
+    result = compare(base, base)
+    assert result.verdict == "no_change"
+    assert {row.per_launch.delta_ns for row in (*result.kernels, *result.launched)} == {0.0}
+    assert {row.delta_ns for row in result.launched} == {0.0}
 
 
 def test_three_runs_a_side_confirm(tmp_path):
-    sides = []
-    for name, us in (("slow", 10.0), ("fast", 5.0)):
-        runs = [capture(tmp_path, f"{name}{n}", {"gemm": (20, us + 0.01 * n)}).runs[0] for n in range(3)]
-        sides.append(Side(name, runs))
+    sides = [repeats(tmp_path, name, {"gemm": (20, us)}, 3) for name, us in (("slow", 10.0), ("fast", 5.0))]
     assert rows(compare(*sides))["gemm"].per_launch.level == "confirmed"
 
 
@@ -108,5 +188,7 @@ def test_the_deviation_of_launches():
     import numpy as np
 
     # 1, 2 and 3: mean 2, variance 1; a single launch has none
-    assert _sd(np.array([3.0, 1.0]), np.array([6.0, 5.0]), np.array([14.0, 25.0]))[0] == pytest.approx(1.0)
-    assert np.isnan(_sd(np.array([1.0]), np.array([5.0]), np.array([25.0]))[0])
+    assert deviation(np.array([3.0, 1.0]), np.array([6.0, 5.0]), np.array([14.0, 25.0]))[0] == pytest.approx(
+        1.0
+    )
+    assert np.isnan(deviation(np.array([1.0]), np.array([5.0]), np.array([25.0]))[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,25 @@ from tracediff.comparison.comparability import captures_of_both, check, repeated
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
-from tracediff.comparison.kernel_table import kernel_result_rows
-from tracediff.comparison.launches import Launches, amount_of_work, few_steps, launches_of
+from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
+from tracediff.comparison.launches import (
+    amount_of_work,
+    launch_changes,
+    launches_of,
+    same_work,
+)
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
-from tracediff.comparison.verdict import decide, judge_phases, launched, odd_runs, phases_of, step_of
+from tracediff.comparison.verdict import (
+    decide,
+    gpu_change,
+    judge_phases,
+    launched,
+    odd_runs,
+    phases_of,
+    step_of,
+)
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
@@ -76,15 +90,23 @@ def compare(
     frame = measured.frame
     strata = build_strata(frame, options.min_steps)
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
-    comparability = check(sides, strata, _unlike_work(measured, launches))
+    unlike = amount_of_work(measured.kernels.rows, launches) if frame.once else None
+    if unlike:  # their length says nothing
+        measured = _unjudged(measured)
+    comparability = check(sides, strata, unlike)
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
     judged = judge(measured)
     verdicts = judge_phases(measured)
-    verdict, facts = decide(measured, judged, verdicts, comparable=comparable)
+    same = frame.once and not unlike and same_work(launches)
+    gpu = gpu_change(measured) if same else None
+    verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
+    facts = replace(facts, same_work=same)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))
     accounting = _accounting(measured, judged)
+    if facts.basis == "gpu":
+        accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
     compared = frame.compared.filter(pl.col("side") < 2)
 
     standardised = tables.StandardisedMeans(sides, frame)
@@ -114,6 +136,8 @@ def compare(
         accounting = replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
     rows = measured.layout.kernels
     found = [judged.levels(cell) for cell in rows]
+    by_launch = not any(one.steps.judged for one in measured.phases) or frame.once
+    each = [[number] for number in range(len(kernels.rows))] if by_launch else []
     kernel_rows = kernel_result_rows(
         kernels,
         measured.whole.take(rows),
@@ -121,7 +145,7 @@ def compare(
         np.array([one[1] for one in found]),
         strata,
         launches,
-        by_launch=few_steps(frame),
+        launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
@@ -140,6 +164,7 @@ def compare(
         mix=steps_mix,
         findings=findings,
         kernels=[row for _, row in kernel_rows],
+        launched=launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else [],
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
@@ -183,11 +208,10 @@ def compare(
     )
 
 
-def _unlike_work(measured: Measured, launches: Launches) -> tuple[str, float, float] | None:
-    """A kernel that tells that captures of one step each did not do as much; None where they did, or hold several steps."""
-    located = measured.frame.compared
-    alone = located.group_by("side", "run", "part", "rank", "device").len()["len"].max() == 1
-    return amount_of_work(measured.kernels.rows, launches) if alone else None
+def _unjudged(measured: Measured) -> Measured:
+    """The same with no phase that is judged."""
+    phases = [replace_fields(one, steps=replace_fields(one.steps, judged=False)) for one in measured.phases]
+    return replace_fields(measured, phases=phases)
 
 
 def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, paired: bool) -> Measured:

@@ -109,6 +109,11 @@ class Frame:
         return [run for run in range(self.runs[side]) if (side, run) not in self.left_out]
 
     @cached_property
+    def once(self) -> bool:
+        """Whether each run of both sides is one step: whole captures, a labelled step that occurs once."""
+        return _once(self.steps)
+
+    @cached_property
     def weight(self) -> Floats:
         """What each step counts for in the mean of its side, over all phases; 0: not compared."""
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
@@ -300,6 +305,8 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     if not all((eligible & (side == one)).any() for one in sides):  # nothing but the start
         rest, start, eligible, judged = mine, np.zeros_like(mine), mine, False
     judged = judged and enough(eligible, np.zeros_like(mine))
+    if frame.once:  # what occurs once in each run is its own start, and repeats from run to run
+        judged = min(frame.runs[:2]) >= _REPLICATES
     ranks = steps["rank"].to_numpy().astype(np.int64)
     unit = every.run * (int(ranks.max(initial=0)) + 1) + ranks
     options = _workloads(steps, mine)
@@ -348,6 +355,14 @@ def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[
     counts = frame.steps.select(pl.col("gen_reqs", "ctx_tokens").fill_null(0)).sum_horizontal().to_numpy()
     one, other = (float((typical * counts)[compared & (every.side == side)].sum()) for side in (0, 1))
     return (one, other) if one and other and one != other else None
+
+
+_REPLICATES = 4  # runs a side from which steps that occur once in each are judged
+
+
+def _once(steps: pl.DataFrame) -> bool:
+    of_sides = steps.filter(pl.col("side") < 2)
+    return of_sides.group_by("side", "run", "part", "rank", "device").len()["len"].max() == 1
 
 
 def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:

@@ -5,6 +5,7 @@ Every op of the compared steps is in exactly one row, so that rows sum to the to
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.comparison.launches import Launches, launch_changes
+from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
 from tracediff.kernels.names import family
-from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum
+from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
 from tracediff.stats.estimator import Estimate
 from tracediff.trace.workloads import SHAPE
 
@@ -166,14 +168,9 @@ def kernel_result_rows(
     q: Floats,
     strata: Strata,
     launches: Launches,
-    *,
-    by_launch: bool,
+    changes: Sequence[LaunchChange | None],
 ) -> list[tuple[int, KernelRow]]:
-    """Rows for the result with their numbers in the matching, largest change first. `cells`, `level`, `q`: of each row.
-
-    `by_launch`: steps are too few to say anything, so rows are judged by their launches too.
-    """
-    changes = launch_changes(kernels.rows, launches) if by_launch else [None] * len(kernels.rows)
+    """Rows for the result with their numbers in the matching, largest change first. `cells`, `level`, `q`, `changes`: of each row."""
     rows = []
     by_stratum = strata_of_rows(kernels, strata)
     for number, match in enumerate(kernels.rows):
@@ -199,6 +196,80 @@ def kernel_result_rows(
         )
         rows.append((number, row))
     return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
+
+
+def launched_rows(
+    kernels: KernelCells, rows: Sequence[tuple[int, KernelRow]], launches: Launches, *, alike: bool
+) -> list[KernelRow]:
+    """The rows of `kernel_result_rows` with the kernels of one name together, judged by their launches, largest change first."""
+    groups = by_name(kernels.rows)
+    changes = launch_changes(kernels.rows, launches, groups, alike=alike)
+    known = dict(rows)
+    found = []
+    for group, change in zip(groups, changes, strict=True):
+        if mine := [(number, known[number]) for number in group if number in known]:
+            found.append(_together(mine, launches, change))
+    return sorted(found, key=lambda one: (-abs(one.delta_ns), -_time(one), _names(one)))
+
+
+def _together(
+    rows: Sequence[tuple[int, KernelRow]], launches: Launches, change: LaunchChange | None
+) -> KernelRow:
+    """Several rows as one, times summed."""
+    sides = [_side_of([(number, getattr(row, side)) for number, row in rows], launches, at)
+             for at, side in enumerate(("baseline", "candidate"))]  # fmt: skip
+    delta = math.fsum(row.delta_ns for _, row in rows)
+    half = 0.0
+    if change:
+        many = min(side.count_per_step for side in sides if side)
+        half = (change.ci_high_ns - change.ci_low_ns) / 2 * many
+    before, after = sides
+    match = rows[0][1].match
+    if before and after and len({row.match for _, row in rows}) > 1:
+        match = "name" if set(before.names) & set(after.names) else "template"
+    return replace(
+        rows[0][1],
+        match=match,
+        confidence=min(row.confidence for _, row in rows),
+        baseline=before,
+        candidate=after,
+        delta_ns=delta,
+        ci_low_ns=delta - half,
+        ci_high_ns=delta + half,
+        level=change.level if change else "within_noise",
+        q_value=change.q_value if change else None,
+        strata=[],
+        block=-1,
+        per_launch=change,
+    )
+
+
+def _side_of(
+    rows: Sequence[tuple[int, KernelSide | None]], launches: Launches, side: int
+) -> KernelSide | None:
+    mine = [(number, one) for number, one in rows if one is not None]
+    if not mine:
+        return None
+    numbers = [number for number, _ in mine]
+    count, wall, square = (
+        float(table[side][:, numbers].sum()) for table in (launches.count, launches.wall, launches.square)
+    )
+    sd = deviation(np.array([count]), np.array([wall]), np.array([square]))[0]
+    most = sorted(mine, key=lambda one: -one[1].ns_per_step)
+
+    def every(field: str) -> list[str]:
+        return list(dict.fromkeys(text for _, one in most for text in getattr(one, field)))
+
+    return KernelSide(
+        names=every("names"),
+        count_per_step=math.fsum(one.count_per_step for _, one in mine),
+        ns_per_step=math.fsum(one.ns_per_step for _, one in mine),
+        mean_ns=wall / count if count else 0.0,
+        grids=every("grids"),
+        blocks=every("blocks"),
+        launches=sum(one.launches for _, one in mine),
+        sd_ns=None if np.isnan(sd) else float(sd),
+    )
 
 
 def _time(row: KernelRow) -> float:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats
+from tracediff.accounting.intervals import Floats, Index
 from tracediff.comparison.frame import Frame
+from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import normalise
 from tracediff.model import Evidence, LaunchChange
@@ -48,7 +49,7 @@ class Launches:
 
     def sd(self, side: int) -> Floats:
         """Standard deviation of the launches of each row, ns; nan of fewer than two."""
-        return _sd(self.many(side), self.wall[side].sum(axis=0), self.square[side].sum(axis=0))
+        return deviation(self.many(side), self.wall[side].sum(axis=0), self.square[side].sum(axis=0))
 
 
 def launches_of(frame: Frame, values: pl.DataFrame, rows: int) -> Launches:
@@ -69,57 +70,93 @@ def launches_of(frame: Frame, values: pl.DataFrame, rows: int) -> Launches:
     return Launches(by_run("count"), by_run("wall_ns"), by_run("wall_square"))
 
 
-def _sd(count: Floats, wall: Floats, square: Floats) -> Floats:
+def deviation(count: Floats, wall: Floats, square: Floats) -> Floats:
+    """Standard deviation of so many launches, from the sum of their ns and of the squares; nan of fewer than two."""
     some = np.where(count > 1, count, np.nan)
     return np.asarray(np.sqrt(np.maximum(square - wall**2 / some, 0.0) / (some - 1)))
 
 
-def launch_changes(rows: Sequence[Match], launches: Launches) -> list[LaunchChange | None]:
-    """The change of a launch of each row; None where a run has too few, or launches are no counterparts.
+def launch_changes(
+    rows: Sequence[Match], launches: Launches, groups: Sequence[Sequence[int]], *, alike: bool
+) -> list[LaunchChange | None]:
+    """The change of a launch of each group of rows; None where a run has too few, or launches are no counterparts.
 
     That is where kernels were fused or split, and where one side launched the kernel much more often than its other kernels: such a
-    kernel was chosen for another work.
+    kernel was chosen for another work. Rows of a group are weighed alike on both sides, by the launches that every run has: unequal
+    shapes add no scatter. `alike`: all runs did the same amount of work; else only launches of the same name and grid are counterparts.
     """
-    found: list[LaunchChange | None] = [None] * len(rows)
+    found: list[LaunchChange | None] = [None] * len(groups)
     least = np.minimum(*(one.min(axis=0) for one in launches.count))
     ratio, usual_ratio = _ratios(launches)
     with np.errstate(divide="ignore"):
-        alike = np.abs(np.log(ratio / usual_ratio)) <= _SAME_WORK
-    tested = [
-        row
-        for row, match in enumerate(rows)
-        if match.match in _ONE_TO_ONE and least[row] >= _LEAST and alike[row]
-    ]
-    if not tested:
-        return found
+        paired = (np.abs(np.log(ratio / usual_ratio)) <= _SAME_WORK) & (least > 0)
+    paired &= [match.match in (_ONE_TO_ONE if alike else _ONE_TO_ONE[:1]) for match in rows]
     runs = min(len(one) for one in launches.count)
-    figures: list[tuple[float, ...]] = []
-    for row in tested:
-        count, wall, square = (
-            tuple(side[:, row] for side in table)
-            for table in (launches.count, launches.wall, launches.square)
-        )
-        means = [own / many for own, many in zip(wall, count, strict=True)]
-        alone = [np.minimum(many, _INDEPENDENT) for many in count]
-        variance = [
-            float((_sd(many, own, squares) ** 2 / free).mean() / len(many))
-            for many, own, squares, free in zip(count, wall, square, alone, strict=True)
-        ]
-        sample = Sample(
-            (means[0][:, None], means[1][:, None]),
-            step_variance=(np.array([variance[0]]), np.array([variance[1]])),
-            step_df=float(min(one.min() for one in alone) - 1),
-        )
-        usual = _USUAL * max(one.mean() for one in means) + _PLUS_NS
+    tested, figures = [], []
+    for number, group in enumerate(groups):
+        members = np.array([row for row in group if paired[row]], np.intp)
+        if least[members].sum() < _LEAST:
+            continue
+        tested.append(number)
+        sample = _sample(launches, members, least[members])
+        usual = _USUAL * max(float(one.mean()) for one in sample.values) + _PLUS_NS
         of = estimate(sample, np.array([usual]), np.zeros(1))
-        figures.append(tuple(float(one[0]) for one in (of.baseline, of.candidate, of.delta, of.half, of.p)))
+        figures.append([float(one[0]) for one in (of.baseline, of.candidate, of.delta, of.half, of.p)])
     q = benjamini_hochberg(np.array([one[-1] for one in figures]))
-    for row, (before, after, delta, half, p), own in zip(tested, figures, q.tolist(), strict=True):
+    for number, (before, after, delta, half, p), own in zip(tested, figures, q.tolist(), strict=True):
         material = abs(delta) >= _MATERIAL * max(before, after)
-        found[row] = LaunchChange(
+        found[number] = LaunchChange(
             before, after, delta, delta - half, delta + half, p, own, _level(own, runs, material=material)
         )
     return found
+
+
+def _sample(launches: Launches, members: Index, weight: Floats) -> Sample:
+    """The mean launch of each run, over shapes of equal weight on both sides, and its variance from the scatter within the shapes."""
+    values, variances, alone = [], [], []
+    for side in (0, 1):
+        count, wall = (table[side][:, members] for table in (launches.count, launches.wall))
+        mean = wall / count
+        values.append((mean @ weight / weight.sum())[:, None])
+        deviation = launches.sd(side)[members] / mean.mean(axis=0)  # of its mean
+        known = np.isfinite(deviation)
+        # a shape that was launched once scatters as the others do; as the shapes differ, where none was launched twice
+        usual = deviation[known].mean() if known.any() else mean.std() / mean.mean()
+        sd = np.where(known, deviation, usual) * mean
+        many = count.sum(axis=1)
+        squares = (weight**2 * sd**2 / count).sum(axis=1) / weight.sum() ** 2
+        variances.append(float((squares * np.maximum(1.0, many / _INDEPENDENT)).mean() / len(count)))
+        alone.append(float(np.minimum(many, _INDEPENDENT).min()))
+    return Sample(
+        (values[0], values[1]),
+        step_variance=(np.array(variances[:1]), np.array(variances[1:])),
+        step_df=min(alone) - 1,
+    )
+
+
+def by_name(rows: Sequence[Match]) -> list[list[int]]:
+    """Rows of the kernels of one name, whatever the grid. Multiplications and attention that another kernel computes now are one group each.
+
+    A library chooses these by shape, so that one kernel gives way to several.
+    """
+    names = [_names(row) for row in rows]
+    stayed = {one[0] for one in names if len(one) == 1 and all(one)} & {
+        one[0] for one, row in zip(names, rows, strict=True) if row.baseline and row.candidate
+    }
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, one in enumerate(names):
+        kinds = {category(op.name) for op in (*rows[number].baseline, *rows[number].candidate)}
+        new = len(one) > 1 or one[0] not in stayed
+        found.setdefault(("", *kinds) if new and kinds <= _CHOSEN else one, []).append(number)
+    return list(found.values())
+
+
+_CHOSEN = {"gemm", "attention"}
+
+
+def _names(row: Match) -> tuple[str, ...]:
+    """The normalised name of a row's kernels; both where the sides differ."""
+    return tuple(dict.fromkeys(normalise(ops[0].name) for ops in (row.baseline, row.candidate) if ops))
 
 
 def _level(q: float, runs: int, *, material: bool) -> Evidence:
@@ -174,6 +211,8 @@ def _ratios(launches: Launches) -> tuple[Floats, float]:
     return ratio, float(ratio[order[int(np.searchsorted(held, held[-1] / 2))]])
 
 
-def few_steps(frame: Frame) -> bool:
-    """Whether no phase has steps enough to be judged, so that launches are what can be."""
-    return not any(one.judged for one in frame.phases)
+def same_work(launches: Launches) -> bool:
+    """Whether all runs did the same: kernels with half of the time were launched exactly as often in each of them."""
+    counts = np.concatenate(launches.count)
+    time = np.concatenate(launches.wall).sum(axis=0)
+    return bool(time[(counts == counts[0]).all(axis=0)].sum() >= _MOSTLY * time.sum() > 0)

@@ -160,7 +160,7 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
                 "only one side's step labels carry ctx tokens; steps were matched without them",
             )
         )
-    if not any(one.judged for one in frame.phases):
+    if not frame.once and not any(one.judged for one in frame.phases):
         notes.append(
             Note(
                 "thin-strata",

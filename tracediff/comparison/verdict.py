@@ -36,13 +36,14 @@ from tracediff.model import (
     Verdict,
     VerdictFacts,
 )
-from tracediff.model.causes import CATEGORIES
+from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, runs_for
 
 PERMUTE = 4  # runs a side from which permutations decide
 FEW = 3
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
+ALONG = 0.5  # of a change in GPU time: the length must have moved by as much
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 CARRIES_ALONE = 0.05  # the same of a phase after the first
 CARRIES_LONE = 0.25  # the same of rare steps of a lone run: spells of a busy machine were up to 0.1
@@ -149,9 +150,14 @@ _CARRY: tuple[tuple[Literal["part", "rare"], str], ...] = (("part", "typical"), 
 
 
 def decide(
-    measured: Measured, judged: Judged, verdicts: dict[str, Verdict], *, comparable: bool
+    measured: Measured,
+    judged: Judged,
+    verdicts: dict[str, Verdict],
+    *,
+    comparable: bool,
+    gpu: float | None = None,
 ) -> tuple[Verdict, VerdictFacts]:
-    """The verdict of the whole and its basis."""
+    """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged."""
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     phases = in_order([one for one in measured.phases if one.steps.judged])
@@ -175,6 +181,8 @@ def decide(
                 if carried:
                     verdict = wanted[0] if carried > 0 else wanted[1]
                     return verdict, VerdictFacts(basis, one.steps.phase, carried)
+    if gpu is not None and not phases:
+        return "likely_regressed" if gpu > 0 else "likely_improved", VerdictFacts("gpu", carried_ns=gpu)
     main = phases[0].steps.phase if phases else ""
     moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
     host = any(_only_host(one) for one in phases[:1])
@@ -185,6 +193,22 @@ def decide(
     return "inconclusive", VerdictFacts(
         "scatter", main, host=host, moved=moved, load=Load(*load) if load else None
     )
+
+
+def gpu_change(measured: Measured) -> float | None:
+    """What captures of one step each and of the same work differ by in GPU time, ns, where that carries a verdict; else None.
+
+    It is 1 % of a capture, beyond what runs of one program differ by, and the captures' length moved along.
+    """
+    cells, whole = [measured.layout.categories[name] for name in BUSY], measured.whole
+    one, other = (side[:, cells].sum(axis=1, keepdims=True) for side in whole.values)
+    usual, nothing = CAUSES["compute"].scatter, np.zeros(1)
+    scatter = usual.relative * max(float(one.mean()), float(other.mean())) + usual.plus_ns
+    found = estimate(Sample((one, other), step_variance=(nothing, nothing)), np.array([scatter]), nothing)
+    delta = float(found.delta[0])
+    large = abs(delta) >= CARRIES * max(whole.baseline[STEP], whole.candidate[STEP])
+    along = float(whole.candidate[STEP] - whole.baseline[STEP]) * np.sign(delta) >= ALONG * abs(delta)
+    return delta if large and along and found.p[0] < ALPHA else None
 
 
 def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -> list[Judgement]:

@@ -281,12 +281,13 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the verdict rests on, from which the sentences are written.
 
     basis: checks (not comparable) | identical | phase (the typical step of `phase`) | part (sure causes carry it, see `carried_ns`) |
-    rare (rare steps of `phase`) | same | scatter. moved: a sure change whose time may only have moved between causes.
+    rare (rare steps of `phase`) | gpu (the GPU time of captures of one step each, see `carried_ns`) | same | scatter. moved: a sure change whose time may only have moved between causes.
     host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
-    batches, which may be all that changed in `phase`.
+    batches, which may be all that changed in `phase`. same_work: each run is one step, and most kernels were launched exactly as often
+    in all of them.
     """
 
-    basis: Literal["checks", "identical", "phase", "part", "rare", "same", "scatter"] = "checks"
+    basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"
     phase: str = ""
     carried_ns: float | None = None
     relaunched: Relaunched | None = None
@@ -294,6 +295,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     moved: bool = False
     host: bool = False
     load: Load | None = None
+    same_work: bool = False
 
 
 class Headline(msgspec.Struct, frozen=True):
@@ -906,6 +908,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     mix: Mix
     findings: list[Finding]
     kernels: list[KernelRow]
+    launched: list[
+        KernelRow
+    ] = []  # those of one name together, where each run is one step, or steps are too few to be judged
     ranges: list[RangeRow]
     gaps: list[GapRow]
     worst_gaps: list[WorstGap]

@@ -44,6 +44,9 @@ def headline(result: Result) -> Headline:
         )
     elif facts.basis == "identical":
         text += ": both sides are identical"
+    elif launch_words.once(result):
+        text += f": {launch_words.whole(result)}"
+        level = "likely" if facts.basis == "gpu" else level
     elif facts.basis == "same":
         said = _only_host(result, phase) if facts.host and phase else _every_phase(result)
         text += f": {said}{_yet(result)}"
@@ -113,7 +116,7 @@ def lead(result: Result) -> Phase | None:
 
 def per_step(result: Result, phase: str) -> str:
     """`per generation step`; `per step` where there is only one phase."""
-    return words.per_step(phase if len(result.phases) > 1 else "")
+    return words.per_step(phase if len(result.phases) > 1 else "", unit=words.unit(result))
 
 
 def graph_share(launch: Launch) -> str:

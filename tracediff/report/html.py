@@ -45,7 +45,7 @@ _LONGEST_NAME = 600
 def render_html(result: Result) -> str:
     """Return the page."""
     result = neutral(result)
-    environment = templates.html_environment()
+    environment = templates.html_environment(words.unit(result))
     figure = waterfall.build(result)
     places = {id(row): place for place, row in enumerate(result.kernels)}
     return environment.get_template("report.html.j2").render(

@@ -46,6 +46,7 @@ class _Budget:
     findings: int
     rows: int  # of each folded table
     width: int  # of a name
+    unit: str = "step"  # that times are of
 
 
 def marker(key: str = "") -> str:
@@ -75,7 +76,7 @@ def render_markdown(result: Result, top: int = 10, key: str = "", link: str = ""
     text = ""
     for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
         shown = min(top, 10 * rows)
-        budget = _Budget(min(shown, max(10, rows)), rows, width)
+        budget = _Budget(min(shown, max(10, rows)), rows, width, words.unit(result))
         text = _render(result, budget, min(shown, max(5, rows)), marker(key), link)
         if length(text) < LIMIT:
             return text
@@ -111,10 +112,11 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
     ranges, small_ranges = _worth(sorted(result.ranges, key=range_order), small)
     kernels = sorted(result.kernels, key=kernel_order)
     changed = [row for row in kernels if row.level != "within_noise"]
-    first_rows = (changed or kernels)[:top]
-    others = changed[top:] + [row for row in kernels if row.level == "within_noise"]
-    others = others if changed else others[top:]
-    template = markdown_environment().get_template("comment.md.j2")
+    first_rows = 0 if launch_words.by_launch(result) else top  # told by name there
+    first_kernels = (changed or kernels)[:first_rows]
+    others = changed[first_rows:] + [row for row in kernels if row.level == "within_noise"]
+    others = others if changed else others[first_rows:]
+    template = markdown_environment(words.unit(result)).get_template("comment.md.j2")
     return template.render(
         r=result,
         marker=Markdown(first),
@@ -133,12 +135,12 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         sure=_findings(result, sure[: budget.findings], scale),
         more=_findings(result, more[: budget.rows], scale),
         more_left=max(0, len(more) - budget.rows),
-        kernels=_kernels(first_rows, budget.width),
-        kernels_noise=_kernels(others[: budget.rows], budget.width, len(others) - budget.rows),
+        kernels=_kernels(first_kernels, budget),
+        kernels_noise=_kernels(others[: budget.rows], budget, len(others) - budget.rows),
         kernels_sure=bool(changed),
         kernels_more_sure=len(changed) > top,
         judged=any(phase.judged for phase in result.phases),
-        launches=_launches(result, top, budget.width),
+        launches=launch_words.table(result, top, budget.width),
         folds=[
             *(
                 (table.title, [table.first(budget.rows)])
@@ -155,7 +157,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
                 _system(result, budget.rows),
             ),
         ],
-        hidden=_hidden(small_gaps, small_ranges, small),
+        hidden=_hidden(small_gaps, small_ranges, small, budget.unit),
         top=top,
         rows=budget.rows,
         problems=[f"{status}: {text}" for status, text in words.problems(result)[: budget.rows]],
@@ -178,11 +180,13 @@ def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
     return large, len(rows) - len(large)
 
 
-def _hidden(gaps: int, ranges: int, small_ns: float) -> list[str]:
+def _hidden(gaps: int, ranges: int, small_ns: float, unit: str) -> list[str]:
     least = units.scale_for([small_ns]).time(small_ns)
     parts = [(gaps, "idle gaps"), (ranges, "NVTX ranges")]
     return [
-        f"{count} {what} that changed by less than {least} per step (0.1 %)" for count, what in parts if count
+        f"{count} {what} that changed by less than {least} per {unit} (0.1 %)"
+        for count, what in parts
+        if count
     ]
 
 
@@ -196,7 +200,7 @@ def _findings(result: Result, findings: list[Finding], scale: units.Scale) -> li
     return [
         {
             "finding": one,
-            "size": words.size(one, scale),
+            "size": words.size(one, scale, words.unit(result)),
             "level": "" if one.level == "within_noise" else words.LEVELS[one.level][0],
             "facts": [
                 text
@@ -224,7 +228,11 @@ def _more(left: int, what: str, field: str) -> list[Span]:
 
 
 def _matched(
-    heads: Sequence[str], rows: Sequence[_Row], cells: Callable[[_Row], list[Span]], note: Sequence[Span] = ()
+    heads: Sequence[str],
+    rows: Sequence[_Row],
+    cells: Callable[[_Row], list[Span]],
+    budget: _Budget,
+    note: Sequence[Span] = (),
 ) -> list[Block]:
     """A table of the cells that name each row, then counts, times and the change on one scale."""
     if not rows:
@@ -232,7 +240,7 @@ def _matched(
     scale = words.matched_scale(rows)
     header = [
         *heads,
-        "Count per step",
+        f"Count per {budget.unit}",
         *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta")),
         "Change",
     ]
@@ -240,8 +248,8 @@ def _matched(
     return [Table(header, found, note)]
 
 
-def _kernels(rows: list[KernelRow], width: int, left: int = 0) -> list[Block]:
-    called = {id(row): name for row, name in zip(rows, names.kernels(rows, width=width), strict=True)}
+def _kernels(rows: list[KernelRow], budget: _Budget, left: int = 0) -> list[Block]:
+    called = {id(row): name for row, name in zip(rows, names.kernels(rows, width=budget.width), strict=True)}
 
     def cells(row: KernelRow) -> list[Span]:
         sure = row.match in ("exact", "added", "removed")
@@ -250,28 +258,18 @@ def _kernels(rows: list[KernelRow], width: int, left: int = 0) -> list[Block]:
             row.match if sure else f"{row.match} {row.confidence:.2f}",
         ]
 
-    return _matched(("Kernel", "Match"), rows, cells, _more(left, "rows with smaller changes", "kernels"))
-
-
-def _launches(result: Result, top: int, width: int) -> list[Block]:
-    """Kernels by their own launches, where they were judged so."""
-    if not launch_words.by_launch(result):
-        return []
-    rows = launch_words.ordered(result)[:top]
-    scale = launch_words.scale(rows)
-    header = ["Kernel", *launch_words.HEADER]
-    header[2:4] = [f"{name}, {scale.unit} each" for name in header[2:4]]
-    found: list[list[Span]] = []
-    for row in rows:
-        *numbers, evidence = launch_words.figures(result, row, scale, " → ")
-        found.append([Code(names.kernel(row, width=width)), *map(Number, numbers), evidence])
-    return [Table(header, found, [launch_words.CAVEAT])]
+    note = _more(left, "rows with smaller changes", "kernels")
+    return _matched(("Kernel", "Match"), rows, cells, budget, note)
 
 
 def _ranges(rows: list[RangeRow], budget: _Budget) -> list[Block]:
     note = _more(len(rows) - budget.rows, "rows with smaller changes", "ranges")
     return _matched(
-        ("Range", "Thread"), rows[: budget.rows], lambda row: [Code(row.range), Code(row.thread)], note
+        ("Range", "Thread"),
+        rows[: budget.rows],
+        lambda row: [Code(row.range), Code(row.thread)],
+        budget,
+        note,
     )
 
 
@@ -281,7 +279,7 @@ def _gaps(rows: list[GapRow], budget: _Budget) -> list[Block]:
         return [Code(words.cause(row.cause)), Code(row.range or row.thread or "-"), Code(around)]
 
     note = _more(len(rows) - budget.rows, "rows with smaller changes", "gaps")
-    return _matched(("Cause", "Range", "Kernels around"), rows[: budget.rows], cells, note)
+    return _matched(("Cause", "Range", "Kernels around"), rows[: budget.rows], cells, budget, note)
 
 
 def _both(values: Iterable[float | None], write: Callable[[float], str]) -> Number:

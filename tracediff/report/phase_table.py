@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
@@ -55,6 +55,11 @@ class PhaseLine:
 def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase)]
+    if words.whole_captures(result):
+        out = [
+            replace(line, phase="capture", unjudged=words.TOO_FEW_RUNS if line.unjudged else "")
+            for line in out
+        ]
     step = result.step
     mean = Delta(
         step.baseline_ns, step.candidate_ns, step.delta_ns, step.ci_low_ns, step.ci_high_ns, step.host_speed_ns, step.p_value,

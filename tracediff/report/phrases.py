@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tracediff.model import Finding, Launch, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
+from tracediff.report import words
 from tracediff.report.causes import CAUSES
 from tracediff.report.headline import graph_share, headline, lead, reason, relaunched
 from tracediff.report.titles import idle_title, title
@@ -76,7 +77,7 @@ def _finding(finding: Finding, result: Result) -> Finding:
     moments = [replace(one, what=longest(one.step, finding.cause)) for one in finding.evidence.moments]
     return replace(
         finding,
-        title=title(finding),
+        title=title(finding, words.unit(result)),
         note=_note(finding, result.launch),
         next=_advice(finding, result),
         evidence=replace(finding.evidence, moments=moments),

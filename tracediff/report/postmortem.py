@@ -13,7 +13,17 @@ from markupsafe import Markup
 
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, FindingPart, PhaseDelta, Result, RunInput
-from tracediff.report import document, palette, phase_table, sections, templates, units, waterfall, words
+from tracediff.report import (
+    document,
+    launch_words,
+    palette,
+    phase_table,
+    sections,
+    templates,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.document import (
     Block,
     Code,
@@ -115,7 +125,8 @@ def _opening(result: Result) -> list[Block]:
     line = _leading(result)
     title = words.VERDICTS[result.verdict].word
     if result.verdict != "not_comparable":
-        step = f"{line.phase} step" if line.phase not in ("", "step") else "step"
+        unit = words.unit(result)
+        step = f"{line.phase} {unit}" if line.phase not in ("", "step") else unit
         title += f", {step} time {_delta(line)}"
     blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
     blanks += ["Began", "Detected", "Resolved"]
@@ -139,7 +150,7 @@ def _summary(result: Result) -> list[Block]:
     if result.verdict_reason and result.verdict_reason != said:
         blocks.append(Paragraph([result.verdict_reason]))
     blocks.append(_phases(result))
-    if not _sure_findings(result):
+    if not _sure_findings(result) and not launch_words.by_launch(result):
         blocks.append(Paragraph(["No cause is beyond noise."]))
     return [*blocks, Paragraph([Fill("What users noticed, in two sentences.")])]
 
@@ -189,7 +200,7 @@ def _phases(result: Result) -> Table:
         "Phase",
         "",
         "Verdict",
-        "Per step",
+        f"Per {words.unit(result)}",
         "Host speed",
         "Delta",
         "95 % interval",
@@ -213,7 +224,7 @@ def _impact(result: Result) -> list[Block]:
         )  # fmt: skip
     blocks += figures
     equal = step.baseline_ns + step.delta_ns
-    if step.baseline_ns > 0 and equal > 0:
+    if step.baseline_ns > 0 and equal > 0 and not words.whole_captures(result):
         before, after = 1e9 / step.baseline_ns, 1e9 / equal
         change = units.percent(after - before, before)
         sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
@@ -360,8 +371,8 @@ def _changed(result: Result) -> list[Block]:
         Figure(waterfall.text_figure(figure)),
         Paragraph(
             [
-                "Every instant of a step belongs to exactly one category: they add up to the step time"
-                f" (largest residual over all steps: {books.residual_ns} ns)."
+                f"Every instant of a {figure.unit} belongs to exactly one category: they add up to the {figure.unit} time"
+                f" (largest residual over all {figure.unit}s: {books.residual_ns} ns)."
             ]
         ),
         Table(header, rows),
@@ -377,8 +388,9 @@ def _causes(result: Result) -> list[Block]:
     """Return the section: a table of all causes, then the largest with their evidence."""
     found = _sure_findings(result)
     blocks: list[Block] = [Heading(2, "Causes, ranked")]
+    launched = launch_words.table(result, MOST, _LONGEST)
     if not found:
-        return [*blocks, Paragraph(["No finding is beyond noise."])]
+        return [*blocks, *(launched or [Paragraph(["No finding is beyond noise."])])]
     scale = words.finding_scale(found)
     rows: list[list[Span]] = [
         [
@@ -395,7 +407,9 @@ def _causes(result: Result) -> list[Block]:
         )
     )
     for finding in found[:MOST]:
-        blocks += _cause(finding, scale, words.interval_name(result), _held(result, finding))
+        blocks += _cause(
+            finding, scale, words.interval_name(result), _held(result, finding), words.unit(result)
+        )
     if len(found) > MOST:
         blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
     return blocks
@@ -441,7 +455,7 @@ def _sized(one: FindingPart | PhaseDelta, scale: units.Scale) -> list[Span]:
     return [Number(scale.delta(one.delta_ns)), Number(interval), words.LEVELS[one.level][0]]
 
 
-def _cause(finding: Finding, scale: units.Scale, interval: str, held: str) -> list[Block]:
+def _cause(finding: Finding, scale: units.Scale, interval: str, held: str, unit: str) -> list[Block]:
     evidence = finding.evidence
     tests = (
         ""
@@ -450,7 +464,7 @@ def _cause(finding: Finding, scale: units.Scale, interval: str, held: str) -> li
     )
     items: list[list[Span]] = [
         [
-            f"{words.both_sides(finding, scale, '→')} per step; {interval} of this difference "
+            f"{words.both_sides(finding, scale, '→')} per {unit}; {interval} of this difference "
             f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
         ],
         [Strong(f"Confidence {CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],
@@ -465,7 +479,7 @@ def _cause(finding: Finding, scale: units.Scale, interval: str, held: str) -> li
             ", ".join(map(scale.number, values))
             for values in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
         ]
-        items.append([f"Each run, {scale.unit} per step: baseline {runs[0]}; candidate {runs[1]}"])
+        items.append([f"Each run, {scale.unit} per {unit}: baseline {runs[0]}; candidate {runs[1]}"])
     if evidence.count_baseline is not None and evidence.count_candidate is not None:
         items.append(
             [

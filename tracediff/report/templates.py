@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -27,11 +29,29 @@ def text(name: str) -> str:
     return (folder() / name).read_text(encoding="utf-8")
 
 
+class _Loader(jinja2.FileSystemLoader):
+    """The templates, whose words for the time of a step are those of another unit."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__(folder())
+        self.unit = unit
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """Return the source of a template, its file, and whether that is unchanged."""
+        source, file, current = super().get_source(environment, template)
+        return _OF_STEP.sub(rf"\1{self.unit}", source), file, current
+
+
+_OF_STEP = re.compile(r"\b([Pp]er |[Oo]f |of a |of a mean |[Tt]he mean )step\b(?!\.)")
+
+
 @cache
-def html_environment() -> jinja2.Environment:
-    """Return the environment for HTML: every value is escaped, an unknown name is an error."""
+def html_environment(unit: str = "step") -> jinja2.Environment:
+    """Return the environment for HTML: every value is escaped, an unknown name is an error. `unit`: what times are of."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder()),
+        loader=_Loader(unit),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -45,10 +65,10 @@ def _escape_unless_markdown(value: object) -> object:
 
 
 @cache
-def markdown_environment() -> jinja2.Environment:
+def markdown_environment(unit: str = "step") -> jinja2.Environment:
     """Return the environment for Markdown: what a filter did not make Markdown is escaped as running text."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder()),
+        loader=_Loader(unit),
         autoescape=False,  # HTML escapes are not Markdown's: `finalize` is this format's autoescape
         finalize=_escape_unless_markdown,
         undefined=jinja2.StrictUndefined,

@@ -90,10 +90,10 @@ def _phases(result: Result, console: Console) -> None:
     comparable = result.verdict != "not_comparable"
     wide = console.width >= WIDE
     console.print()
-    header = [f"{table.unit} per step", "verdict", "baseline", "candidate"]
-    header += ["change", waterfall.OF_STEP] * comparable + ["detectable", "rare steps add"] * (
-        comparable and wide
-    )
+    unit = words.unit(result)
+    per = f" per {unit}" if unit == "step" else ""  # the row says so
+    header = [f"{table.unit}{per}", "verdict", "baseline", "candidate"]
+    header += ["change", f"of {unit}"] * comparable + ["detectable", "rare steps add"] * (comparable and wide)
     rows = []
     for row in table.rows:
         cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
@@ -120,9 +120,9 @@ def _waterfall(result: Result, console: Console) -> None:
     labels, values, percents = (
         max(len(getattr(line, field)) for line in probe) for field in ("label", "value", "percent")
     )
-    percents = max(percents, len(waterfall.OF_STEP))
+    percents = max(percents, len(figure.of))
     width = max(8, min(60, console.width - labels - values - percents - 9))
-    print_heading(console, "Where the time of a mean step went")
+    print_heading(console, f"Where the time of a mean {figure.unit} went")
     rows = []
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")
@@ -131,7 +131,7 @@ def _waterfall(result: Result, console: Console) -> None:
         mark = full if total else thin if line.thin else part
         bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
         rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
-    print_table(console, ("", "per step", waterfall.OF_STEP, ""), rows, left=(0, 3))
+    print_table(console, ("", f"per {figure.unit}", figure.of, ""), rows, left=(0, 3))
     start = figure.axis()[0]
     notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
     if figure.unchanged:
@@ -164,7 +164,7 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
         words.both_sides(finding, scale, "->"),
     ]
     text = "; ".join(one for one in facts if one)
-    print_line(console, (words.size(finding, scale), colour), f"; {text}", indent=5)
+    print_line(console, (words.size(finding, scale, words.unit(result)), colour), f"; {text}", indent=5)
     for row in words.parts(finding, scale):
         name = "and so: " if row.follows else "part: "
         print_line(
@@ -226,8 +226,7 @@ def _launches(result: Result, console: Console, top: int) -> None:
     print_heading(console, f"Kernels by their own launches ({scale.unit} each)")
     header = ("kernel", *(name.lower() for name in launch_words.HEADER))
     cells = [
-        (names.kernel(row, width=console.width - 2), *launch_words.figures(result, row, scale, " > "))
-        for row in shown
+        (launch_words.name(row, console.width - 2), *launch_words.figures(row, scale, " > ")) for row in shown
     ]
     print_table(console, header, cells, left=(0, len(header) - 1))
     print_line(console, (launch_words.CAVEAT, "dim"))

@@ -18,8 +18,8 @@ _SPOKEN = 2  # kernels in a sentence
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # Titles of kernels where both sides are matched in a certain way, else that of the cause.
 _MATCHED = {
-    ("kernel_added", "added"): "new kernel {kernel}: {after} per step",
-    ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per step",
+    ("kernel_added", "added"): "new kernel {kernel}: {after} per {unit}",
+    ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per {unit}",
     ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
     ("kernel_time", "name"): "{kernel} in another launch shape: {times}, {numbers}",
 }
@@ -38,18 +38,18 @@ _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_imp
 _KINDS = {"gemm": "GEMM", "attention": "attention", "communication": "NCCL"}
 
 
-def title(finding: Finding) -> str:
+def title(finding: Finding, unit: str = "step") -> str:
     """The title of a finding in a list, which shows its delta, thread and phase beside it."""
     if finding.cause == "batch_mix":
         return CAUSES["batch_mix"].title.format(shares=_shares(finding))
     if ROWS[finding.cause].kind != "idle":
-        return _kernel(finding) + (", in rare steps" if finding.part == "tail" else "")
+        return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
     text = _idle_of(finding) + (", in rare steps" if finding.part == "tail" else "")
     if finding.facts.delta_all_ranks_ns is not None:
         text += f", on rank {finding.where.rank} alone"
     if finding.facts.counted_calls:
         before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-        text += f": {_count(before or 0.0)} -> {_count(after or 0.0)} synchronising calls per step"
+        text += f": {_count(before or 0.0)} -> {_count(after or 0.0)} synchronising calls per {unit}"
     return text
 
 
@@ -147,18 +147,18 @@ def _shares(finding: Finding) -> str:
     return ", ".join(shares) or "other batch sizes"
 
 
-def _kernel(finding: Finding) -> str:
+def _kernel(finding: Finding, unit: str) -> str:
     facts, where = finding.facts, finding.where
     kernel = _kernels(where.kernel or "")
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )
-    numbers = f"{before} per step" if before == after else f"{before} -> {after} per step"
+    numbers = f"{before} per {unit}" if before == after else f"{before} -> {after} per {unit}"
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {kernel}: {numbers}"
     text = _MATCHED.get((finding.cause, facts.match), CAUSES[finding.cause].title)
     text = text.format(
-        kernel=kernel, before=before, after=after, numbers=numbers,
+        kernel=kernel, before=before, after=after, numbers=numbers, unit=unit,
         times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
     )  # fmt: skip
     return (

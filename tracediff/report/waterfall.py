@@ -40,6 +40,12 @@ class Waterfall:
 
     bars: list[Bar]
     scale: units.Scale
+    unit: str = "step"
+
+    @property
+    def of(self) -> str:
+        """Heads the percentages: of the baseline's step time, not of the row's own."""
+        return f"of {self.unit}"
 
     @property
     def shown(self) -> list[Bar]:
@@ -113,10 +119,8 @@ def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> W
     elif round(running) != round(end):  # a half that fell the other way: one nanosecond, kept on the last row
         bars[-1] = replace(bars[-1], end_ns=round(end))
     bars.append(Bar("candidate", "candidate", "candidate", 0, round(end)))
-    return Waterfall(bars, units.scale_for([start, end, host, *deltas.values()]))
-
-
-OF_STEP = "of step"  # heads the percentages: of the baseline's step time, not of the row's own
+    scale = units.scale_for([start, end, host, *deltas.values()])
+    return Waterfall(bars, scale, words.unit(result))
 
 
 @dataclass(frozen=True)
@@ -157,8 +161,8 @@ def text_figure(waterfall: Waterfall, width: int = 36) -> str:
     lines = text_lines(waterfall, width)
     names = max(len(line.label) for line in lines)
     values = max(len(line.value) for line in lines)
-    percents = max(len(OF_STEP), *(len(line.percent) for line in lines))
-    rows = [f"{'':<{names}}  {'per step':>{values}}  {OF_STEP:>{percents}}"]
+    percents = max(len(waterfall.of), *(len(line.percent) for line in lines))
+    rows = [f"{'':<{names}}  {f'per {waterfall.unit}':>{values}}  {waterfall.of:>{percents}}"]
     for line in lines:
         mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
         figure = " " * line.offset + mark * line.length
@@ -302,7 +306,7 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
         out.strokes.append(Stroke((x(tick), x(tick)), (_TOP, bottom), "--rule"))
         text = units.Scale(scale.unit, scale.factor, _decimals(tick, scale)).number(tick)
         out.write(x(tick), bottom + 10, text, "middle", size=_SMALL)
-    unit = f"{units.symbol(scale)} per step" + (", axis cut" if low > 0 else "")
+    unit = f"{units.symbol(scale)} per {waterfall.unit}" + (", axis cut" if low > 0 else "")
     out.write(layout.percent, bottom + 10, unit, size=_SMALL)
     for number, bar in enumerate(rows):
         middle = _TOP + _ROW * (number + 0.5)
@@ -326,7 +330,7 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
         value = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
         out.write(layout.value, middle, value, colour="--ink", bold=total)
         if bar.kind == "baseline":  # its own place in the column is empty
-            out.write(layout.percent, middle, OF_STEP, size=_SMALL)
+            out.write(layout.percent, middle, waterfall.of, size=_SMALL)
         if not total:
             percent = units.delta(scale, bar.delta_ns, waterfall.bars[0].end_ns, bar.level).percent
             out.write(layout.percent, middle, percent)

@@ -451,6 +451,18 @@ WORKLOADS = {
 }  # fmt: skip
 WHOLE = "all steps"
 TOO_FEW = "too few steps"
+TOO_FEW_RUNS = "too few runs"
+
+
+def whole_captures(result: Result) -> bool:
+    """Whether captures were compared as one step each, not cut."""
+    sides = (result.inputs.baseline, result.inputs.candidate)
+    return any(run.step_source == "whole-capture" for side in sides for run in side.runs)
+
+
+def unit(result: Result) -> str:
+    """What times are of: a `step`, or a `capture` where captures were not cut."""
+    return "capture" if whole_captures(result) else "step"
 
 
 def step_share(result: Result) -> str:
@@ -505,16 +517,16 @@ def explains(finding: Finding) -> str:
     return f"all of {of}" if share >= 0.85 else f"{units.share(share)} of {of}"
 
 
-def size(finding: Finding, scale: units.Scale) -> str:
+def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`."""
     half = (finding.ci_high_ns - finding.ci_low_ns) / 2
-    per = per_step(finding.where.phase or "", finding.part)
+    per = per_step(finding.where.phase or "", finding.part, unit)
     return f"{scale.signed(finding.delta_ns)} ± {scale.number(half)} {scale.unit} {per}"
 
 
-def per_step(phase: str, part: str = "typical") -> str:
+def per_step(phase: str, part: str = "typical", unit: str = "step") -> str:
     """`per generation step`, `per mean generation step` of what rare steps add, `per step` where steps have no phase."""
-    return " ".join(["per", *["mean"] * (part == "tail"), *[phase] * (phase not in ("", "step")), "step"])
+    return " ".join(["per", *["mean"] * (part == "tail"), *[phase] * (phase not in ("", "step")), unit])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tracediff.model import FindingPart, Result, Where
 from tracediff.model.pictures import CauseNode
-from tracediff.report import names, palette, units
+from tracediff.report import names, palette, units, words
 from tracediff.report.escape import shorten
 from tracediff.report.pictures.shapes import Drawing, Layout, cut, fitting, room, spread, wrapped
 from tracediff.report.titles import OUTSIDE, part_named
@@ -118,7 +118,12 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
     y = 0.0
     for side in ("baseline", "candidate"):
         out.write(0, y + 9, side, bold=True)
-        out.write(76, y + 9, f"{times.time(getattr(tree[0], f'{side}_ns'))} per step", colour="--muted")
+        out.write(
+            76,
+            y + 9,
+            f"{times.time(getattr(tree[0], f'{side}_ns'))} per {words.unit(result)}",
+            colour="--muted",
+        )
         y += 20
         deepest = 0
         for cell in cells(tree, side):
@@ -219,9 +224,7 @@ def _legend(out: Drawing, y: float) -> float:
     if out.layout.narrow:
         out.write(0, y + 27, "paler: within noise", colour="--muted")
         return y + 36
-    out.write(
-        x, y + 9, "paler: within noise. Widths are time per step, both sides on one scale.", colour="--muted"
-    )
+    out.write(x, y + 9, "paler: within noise. Widths are time, both sides on one scale.", colour="--muted")
     return y + 18
 
 
