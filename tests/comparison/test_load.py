@@ -6,6 +6,7 @@ import pytest
 
 from tests.serving import serving
 from tracediff import compare
+from tracediff.comparison.gates import judge, parse_gate
 from tracediff.report.headline import headline
 
 
@@ -33,3 +34,25 @@ def test_more_time_than_the_load_explains_is_a_change(tmp_path):
     found = compare(runs(tmp_path / "a", 16, 100), runs(tmp_path / "b", 32, 2_500)).result
     assert found.step.candidate_ns > 4 * found.step.baseline_ns
     assert found.verdict == "likely_regressed"
+
+
+def test_a_gate_does_not_fail_for_what_the_load_may_explain(tmp_path):
+    found = compare(runs(tmp_path / "a", 2, 100, 5), runs(tmp_path / "b", 16, 900, 5)).result
+    first = judge(parse_gate("generation:+3%"), found)
+    assert first.outcome == "inconclusive"
+    assert judge(parse_gate("compute:+3%"), found).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("names", "verdict", "status"),
+    [(("gemm", "gemm"), "no_change", None), (("gemm", "convolve"), "not_comparable", "fail")],
+)
+def test_programs_that_share_no_kernel_are_not_compared(names, verdict, status, tmp_path):
+    for side, name in enumerate(names):
+        serving(steps=24, kernel_name=name).write(tmp_path / f"{side}.sqlite")
+    found = compare(tmp_path / "0.sqlite", tmp_path / "1.sqlite").result
+    assert found.verdict == verdict
+    check = next((one for one in found.comparability.checks if one.name == "programs"), None)
+    assert (check.status if check else None) == status
+    if check:
+        assert (check.baseline, check.candidate) == ("0 % of the kernel time", "0 % of the kernel time")

@@ -18,6 +18,7 @@ Status = str
 _ALIKE = (
     3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
 )
+_UNLIKE, _UNRELATED = 0.3, 0.05  # of the kernel time has a counterpart: below, the programs may be others
 _SHORT = 60  # letters of a pattern that a message repeats
 
 
@@ -36,9 +37,15 @@ def facts(side: Side) -> list[tuple[str, str]]:
 
 
 def check(
-    sides: tuple[Side, Side], strata: Strata, unlike_work: tuple[str, float, float] | None = None
+    sides: tuple[Side, Side],
+    strata: Strata,
+    unlike_work: tuple[str, float, float] | None = None,
+    counterparts: tuple[float, float] | None = None,
 ) -> Comparability:
-    """Run every check. `unlike_work`: a kernel that tells that the captures did not do as much, and its launches on each side."""
+    """Run every check. `unlike_work`: a kernel that tells that the captures did not do as much, and its launches on each side.
+
+    `counterparts`: the part of each side's kernel time in kernels that the other side has too; None where a side has no kernels.
+    """
     checks = [
         _same(sides, "gpu", _gpus, "fail", "times of different GPU models are not comparable"),
         _same(sides, "gpu_count", _gpu_count, "warn",
@@ -59,6 +66,13 @@ def check(
         _mix(strata.rows),
         _dropped(sides),
     ]  # fmt: skip
+    if counterparts is not None and min(counterparts) < _UNLIKE:
+        one, other = (f"{100 * part:.0f} % of the kernel time" for part in counterparts)
+        checks.append(
+            Check("programs", "fail" if min(counterparts) < _UNRELATED else "warn", one, other,
+                  "few kernels of one side have a counterpart on the other: these may be different programs, or other"
+                  " backends of one")
+        )  # fmt: skip
     if unlike_work is not None:
         name, *counts = unlike_work
         one, other = (f"{count:,.0f}" for count in counts)

@@ -91,15 +91,15 @@ def compare(
     strata = build_strata(frame, options.min_steps)
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
     unlike = amount_of_work(measured.kernels.rows, launches) if frame.once else None
-    if unlike:  # their length says nothing
+    same = frame.once and not unlike and same_work(launches)
+    if frame.once and not same:  # their length says nothing
         measured = _unjudged(measured)
-    comparability = check(sides, strata, unlike)
+    comparability = check(sides, strata, unlike, _counterparts(measured))
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
     judged = judge(measured)
     verdicts = judge_phases(measured)
-    same = frame.once and not unlike and same_work(launches)
     gpu = gpu_change(measured) if same else None
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
     facts = replace(facts, same_work=same)
@@ -212,6 +212,24 @@ def _unjudged(measured: Measured) -> Measured:
     """The same with no phase that is judged."""
     phases = [replace_fields(one, steps=replace_fields(one.steps, judged=False)) for one in measured.phases]
     return replace_fields(measured, phases=phases)
+
+
+# Matches that rest on the kernels themselves, not on their place in a sequence.
+_OF_NAMES = ("exact", "name", "template")
+
+
+def _counterparts(measured: Measured) -> tuple[float, float] | None:
+    """The part of each side's kernel time in kernels that the other side has too; None where a side has none."""
+    rows, walls = measured.kernels.rows, measured.kernels.walls
+    kernels = np.array(
+        [not (*row.baseline, *row.candidate)[0].name.startswith("[") for row in rows], np.bool_
+    )
+    known = np.array([row.match in _OF_NAMES for row in rows], np.bool_)
+    total = walls[kernels].sum(axis=0)
+    if not len(rows) or not total.all():
+        return None
+    one, other = (walls[kernels & known].sum(axis=0) / total).tolist()
+    return one, other
 
 
 def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, paired: bool) -> Measured:
