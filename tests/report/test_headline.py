@@ -232,7 +232,7 @@ def test_certain_causes_carry_the_verdict_of_a_noisy_total() -> None:
     )
     one = result("regressed", m.VerdictFacts("part", "step", 118_000.0), [noisy], [cause])
     assert headline(one).text == (
-        "Regressed by un-annotated Python between one and two: +118 us (+3.0 %) per step; the total, -290 us ± 650 us,"
+        "Regressed by un-annotated host code between one and two: +118 us (+3.0 %) per step; the total, -290 us ± 650 us,"
         " is too noisy to show it."
     )
 

@@ -78,7 +78,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#8b4a6a",
                    "The launching thread was doing anything else, named by its innermost range.",
                    "host work {place}",
-                   "profile the Python code of the range named here (py-spy, or finer ranges)"),
+                   "profile the host code of the range named here (for Python py-spy), or add finer ranges"),
         CauseWords("unattributed", "unattributed", "unattributed", "unknown", "#858c96", "#7c848f",
                    "No launch row, or that kind of trace was not captured.",
                    "idle time without a recorded launching call {place}",

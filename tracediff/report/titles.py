@@ -181,7 +181,7 @@ def _idle(
 ) -> str:
     """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in."""
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
+        return f"un-annotated host code {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     text = CAUSES[cause].title.format(
         idle="" if host_only else "GPU idle: ",
         synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
