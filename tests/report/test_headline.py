@@ -533,7 +533,7 @@ def test_all_sentences_are_filled_in() -> None:
         told.headline.text.startswith("Regressed: +92.0 us")
         and told.findings[0].title == "host work in _schedule"
     )
-    assert told.findings[0].next.startswith("profile the Python code")
+    assert told.findings[0].next.startswith("profile the host code")
 
 
 def test_an_inconclusive_result_says_once_what_it_could_have_shown() -> None:
