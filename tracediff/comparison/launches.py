@@ -90,7 +90,9 @@ def launch_changes(
     ratio, usual_ratio = _ratios(launches)
     with np.errstate(divide="ignore"):
         paired = (np.abs(np.log(ratio / usual_ratio)) <= _SAME_WORK) & (least > 0)
-    paired &= [match.match in (_ONE_TO_ONE if alike else _ONE_TO_ONE[:1]) for match in rows]
+    paired &= np.array(
+        [match.match in (_ONE_TO_ONE if alike else _ONE_TO_ONE[:1]) for match in rows], np.bool_
+    )
     runs = min(len(one) for one in launches.count)
     tested, figures = [], []
     for number, group in enumerate(groups):
