@@ -166,10 +166,10 @@ def test_another_mix_of_batches_is_no_change_of_speed(tmp_path):
     assert strata["4"].baseline_ns == pytest.approx(2_000_000 / 12)
     assert strata["4"].candidate_ns == pytest.approx(200_000)
     assert strata["8"].delta_ns == pytest.approx(0, abs=1e-6)
-    # The first of the 16 steps is the start, equal on both sides. Of the 15 others all but one are as long as the median of their
-    # workload; the last of 4 requests is 200 us longer, and not typical: few 10 + 4 of 4 and 8 requests, many 2 + 12. Overlap
-    # weights: 10 * 2 / 12 to 4 * 12 / 16. Means of 4 requests without the start: (10 * 150 + 350) / 11 and (2 * 150 + 350) / 3
-    four = (20 / 12) / (20 / 12 + 48 / 16)
+    # The first of the 16 steps is the start, equal on both sides. The 15 others are weighed by how many of a workload both sides have
+    # (overlap weights): few 11 + 4 of 4 and 8 requests, many 3 + 12: 11 * 3 / 14 to 4 * 12 / 16.
+    # Means of 4 requests without the start: (10 * 150 + 350) / 11 and (2 * 150 + 350) / 3
+    four = (33 / 14) / (33 / 14 + 48 / 16)
     assert strata["4"].weight == pytest.approx((15 * four + 1) / 16)
     delta = 15 / 16 * four * (650_000 / 3 - 1_850_000 / 11)
     assert result.step.delta_ns == pytest.approx(delta)
