@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import samples as k
 from tracediff.kernels.categories import category
-from tracediff.kernels.names import family, normalise, short
+from tracediff.kernels.names import family, is_kernel, normalise, short
 
 # name, template, family
 NAMES = [
@@ -320,3 +320,17 @@ def test_kernels_of_amd_gpus_are_known():
     assert family("aiter::fmoe_bf16_g1u1") == "aiter"
     assert category("void wvSplitK_hf_sml_<__hip_bfloat16, 64>(int)") == "gemm"
     assert category("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)") == "communication"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("[memcpy DtoH]", False),
+        ("[memset]", False),
+        ("[graph 7]", False),
+        ("[red]gemm[/red]", True),
+        ("gemm", True),
+    ],
+)
+def test_what_is_no_kernel_has_a_name_of_ours(name: str, kernel: bool):
+    assert is_kernel(name) is kernel

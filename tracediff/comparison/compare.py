@@ -49,6 +49,7 @@ from tracediff.comparison.verdict import (
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
+from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Result, Tool
 from tracediff.steps.divergence import divergences
 from tracediff.steps.timelines import timelines
@@ -221,9 +222,7 @@ _OF_NAMES = ("exact", "name", "template")
 def _counterparts(measured: Measured) -> tuple[float, float] | None:
     """The part of each side's kernel time in kernels that the other side has too; None where a side has none."""
     rows, walls = measured.kernels.rows, measured.kernels.walls
-    kernels = np.array(
-        [not (*row.baseline, *row.candidate)[0].name.startswith("[") for row in rows], np.bool_
-    )
+    kernels = np.array([is_kernel((*row.baseline, *row.candidate)[0].name) for row in rows], np.bool_)
     known = np.array([row.match in _OF_NAMES for row in rows], np.bool_)
     total = walls[kernels].sum(axis=0)
     if not len(rows) or not total.all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tracediff.formats.database import quoted
+from tracediff.kernels.names import is_kernel
 from tracediff.model.causes import CAUSES
 from tracediff.trace.ranges import STEP_PLACE, beside
 
@@ -30,7 +31,7 @@ GROUP BY 1 ORDER BY 1;"""
 
 def kernel_sql(names: list[str]) -> str:
     """Kernels by demangled name, or copies where the names are those of copies."""
-    kernels = [name for name in names if not name.startswith("[")]
+    kernels = [name for name in names if is_kernel(name)]
     if not kernels:
         return _COPIES
     return _KERNELS.format(names=", ".join(quoted(name) for name in kernels[:8]))

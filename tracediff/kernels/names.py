@@ -341,6 +341,11 @@ def is_numbered(name: str) -> bool:
     return bool(_COMPILED.match(name) or _LINE.search(name))
 
 
+def is_kernel(name: str) -> bool:
+    """Whether an op of that name is a kernel: no copy, no memset, no graph traced as a whole. A kernel's own name may begin with a bracket."""
+    return not name.startswith(("[memcpy", "[memset", "[graph"))
+
+
 def short(name: str, width: int = 80) -> str:
     """Return a display form of at most `width` characters: function, operation or tile, no parameters.
 
