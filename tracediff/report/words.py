@@ -295,6 +295,12 @@ def sides_are(finding: Finding) -> str:
     return "mean over all ranks " if of_one_rank(finding) else ""
 
 
+def by_certainty(result: Result) -> tuple[list[Finding], list[Finding]]:
+    """Causes that are more than noise, and those that may be noise alone, both in order; pages fold the second."""
+    real = [one for one in result.findings if one.level != "within_noise"]
+    return real, [one for one in result.findings if one.level == "within_noise"]
+
+
 def finding_scale(findings: list[Finding]) -> units.Scale:
     """Choose the one scale of a list of findings."""
     return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
