@@ -140,11 +140,11 @@ def test_names_are_only_text():
     files = pictures.files(with_tree())
     assert BAD.encode() not in files["cause-tree.svg"]
     assert b"&lt;script&gt;" in files["cause-tree.svg"]
-    assert BAD not in "".join(one.svg for one in pictures.for_page(with_tree()))
+    assert BAD not in "".join(one.svg for one in pictures.for_page(with_tree()).values())
 
 
 def test_without_data_there_is_no_picture():
-    assert pictures.for_page(sample.minimal()) == []
+    assert pictures.for_page(sample.minimal()) == {}
     assert list(pictures.files(sample.minimal())) == ["waterfall.svg"]
 
 

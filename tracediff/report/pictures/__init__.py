@@ -33,13 +33,13 @@ class Picture:
     svg: Markup
 
 
-def for_page(result: Result) -> list[Picture]:
-    """The pictures that there are, in their order. `result`: made neutral."""
-    found = []
+def for_page(result: Result) -> dict[str, Picture]:
+    """The pictures that there are, by name and in their order. `result`: made neutral."""
+    found = {}
     for name, draw in _DRAWN.items():
         drawings = [one for one in (draw(result, WIDE), draw(result, NARROW)) if one is not None]
         if drawings:
-            found.append(Picture(name, drawings[0].title, Markup("".join(one.svg() for one in drawings))))
+            found[name] = Picture(name, drawings[0].title, Markup("".join(one.svg() for one in drawings)))
     return found
 
 
