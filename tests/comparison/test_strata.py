@@ -55,11 +55,22 @@ def test_exact_workloads_stand_alone():
 def test_mix_by_hand():
     frame = framed([MORE_FOURS], [MORE_EIGHTS])
     # at equal workload: (100 + 200) / 2 and (120 + 190) / 2
-    found = mix(frame.steps, 150, 155)
+    found = mix(frame, 150, 155)
     assert (found.baseline_raw_ns, found.candidate_raw_ns) == pytest.approx((130, 162))
     assert found.speed_ns == pytest.approx(5)
     # the rest of the raw difference of 32
     assert found.batch_mix_ns == pytest.approx(27)
+    assert found.not_compared_ns == pytest.approx(0)
+
+
+def test_steps_that_are_not_compared_are_no_mix():
+    """Ten steps of 100 on both sides; ten more of the same requests launch other ops, and became ten times as long."""
+    one, other = (
+        gen(4, *[100] * 10) + gen(4, *[length] * 10, ops=ops) for length, ops in ((200, 2), (2000, 3))
+    )
+    found = mix(framed([one], [other]), 100, 100)
+    # raw means 150 and 1050, all of their difference in steps that were not compared
+    assert (found.batch_mix_ns, found.speed_ns, found.not_compared_ns) == pytest.approx((0, 0, 900))
 
 
 @pytest.mark.parametrize("side", [0, 1])

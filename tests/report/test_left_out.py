@@ -12,11 +12,11 @@ from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Result, Stratum
+from tracediff.model import Mix, Result, Stratum
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
-from tracediff.report.words import left_out
+from tracediff.report.words import left_out, mix_note
 
 
 def stratum(steps: tuple[int, int], shares: tuple[float, float] | tuple[None, None], reason: str) -> Stratum:
@@ -49,6 +49,35 @@ def test_the_largest_come_first_and_the_others_are_summed_up() -> None:
         "Not compared: 3.0 % of the baseline's and 1.4 % of the candidate's step time, "
         "20 + 40 steps of 2 more workloads."
     )
+
+
+def test_what_is_small_is_one_line() -> None:
+    small = [stratum((6, 0), (0.006, 0.0), "baseline_only"), stratum((6, 4), (0.005, 0.004), "none_typical")]
+    assert left_out(with_strata(*small)) == [
+        "Not compared: 1.1 % of the baseline's and 0.4 % of the candidate's step time, 12 + 4 steps of workloads that "
+        "one side lacks."
+    ]
+    (one_reason,) = left_out(with_strata(small[0], small[0]))
+    assert one_reason.endswith("12 steps of workloads that the candidate never ran.")
+    (alone,) = left_out(with_strata(small[0]))
+    assert "(mixed step, 4 context requests" in alone
+
+
+def test_what_the_raw_means_differ_by() -> None:
+    def note(*parts: float) -> str:
+        mix, speed, left = (part * 1e6 for part in parts)
+        found = Mix(10e6, 10e6 + mix + speed + left, mix, speed, left)
+        return mix_note(msgspec.structs.replace(with_strata(stratum((3, 3), (1.0, 1.0), "")), mix=found))
+
+    assert note(1.32, 2.35, 0) == (
+        "The raw means differ by +3.67 ms; 1.32 ms of that comes from a different mix of requests, "
+        "2.35 ms from slower steps."
+    )
+    assert note(-1, 3, 1) == (
+        "The raw means differ by +3.00 ms: slower steps add 3.00 ms, a different mix of requests takes 1.00 ms off, "
+        "steps that were not compared add 1.00 ms."
+    )
+    assert note(0.09, 3, 0) == ""  # less than 1 % of the mean
 
 
 def test_a_result_that_knows_no_shares_tells_the_steps() -> None:

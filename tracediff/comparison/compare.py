@@ -121,7 +121,7 @@ def compare(
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
 
-    steps_mix = mix(steps, step.baseline_ns, step.candidate_ns)
+    steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     findings, relaunched = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
     facts = launched(facts, launch, relaunched)
     if not comparable:  # what differs may be the recording: nothing is sure

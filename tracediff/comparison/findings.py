@@ -619,7 +619,7 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     runs = [
         np.array(
             [
-                ns[(side == at) & (run == number)].mean() - whole[at][row, 0]
+                ns[(side == at) & (run == number) & (weight > 0)].mean() - whole[at][row, 0]
                 for row, number in enumerate(measured.frame.kept(at))
             ]
         )

@@ -137,14 +137,14 @@ def _span(low: int | None, high: int | None) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def mix(steps: pl.DataFrame, baseline_ns: float, candidate_ns: float) -> Mix:
-    """Raw means over all whole steps, and what of their difference is not in the means of equal workload.
-
-    `steps`: every whole step of both sides; the others, the means of the compared steps, ns.
-    """
-    raw = [float(steps["ns"].filter(steps["side"] == side).to_numpy().mean()) for side in (0, 1)]
-    speed = candidate_ns - baseline_ns
-    return Mix(raw[0], raw[1], raw[1] - raw[0] - speed, speed)
+def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
+    """What the raw means of both sides differ by: `baseline_ns`, `candidate_ns` are the means at equal workload."""
+    ns, side, run = (frame.steps[name].to_numpy() for name in ("ns", "side", "run"))
+    kept = [(side == at) & np.isin(run, frame.kept(at)) for at in (0, 1)]
+    raw = [float(ns[mine].mean()) for mine in kept]
+    compared = [float(ns[mine & (frame.weight > 0)].mean()) for mine in kept]
+    speed, of_compared = candidate_ns - baseline_ns, compared[1] - compared[0]
+    return Mix(raw[0], raw[1], of_compared - speed, speed, raw[1] - raw[0] - of_compared)
 
 
 _ENOUGH = 20  # steps a side, from which it is odd that none repeats

@@ -237,9 +237,15 @@ class Stratum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """Raw means over all whole steps, and the part of their difference that is a different mix of steps."""
+    """Raw means over all whole steps of the runs that count, and what their difference is made of.
+
+    speed_ns: of the compared steps, at equal workload. batch_mix_ns: the compared steps are of other workloads on each side.
+    not_compared_ns: the steps that were not compared move the means; the same workload may have become slower in them, so that no
+    part of it is called a mix.
+    """
 
     baseline_raw_ns: float
     candidate_raw_ns: float
     batch_mix_ns: float
     speed_ns: float
+    not_compared_ns: float = 0.0

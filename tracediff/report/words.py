@@ -348,17 +348,43 @@ def problems(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+_MIX = 0.01  # of the mean: a smaller part of the raw difference is not told apart
+
+
 def mix_note(result: Result) -> str:
-    """Say how much of the raw difference is a different mix of steps; empty where that is next to nothing."""
+    """Say what the difference of the raw means is made of; empty where it is the steps' own change but for next to nothing."""
     mix = result.mix
     raw = mix.candidate_raw_ns - mix.baseline_raw_ns
-    if abs(mix.batch_mix_ns) <= 0.005 * abs(mix.baseline_raw_ns):
+    least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
+    what = "requests" if _requests_known(result) else "steps"
+    other = [
+        (value, name)
+        for value, name in (
+            (mix.batch_mix_ns, f"a different mix of {what}"),
+            (mix.not_compared_ns, "steps that were not compared"),
+        )
+        if abs(value) >= least and value
+    ]
+    if not other:
         return ""
-    scale = units.scale_for([mix.baseline_raw_ns, mix.candidate_raw_ns])
-    return (
-        f"Raw means differ by {scale.delta(raw)}: {scale.delta(mix.batch_mix_ns)} is a different mix of "
-        f"steps, {scale.delta(mix.speed_ns)} is speed."
-    )
+    prose = units.prose([raw, mix.speed_ns, *(value for value, _ in other)])
+    steps = [(mix.speed_ns, f"{'slower' if mix.speed_ns > 0 else 'faster'} steps")] * bool(mix.speed_ns)
+    text = f"The raw means differ by {prose.signed(raw)}"
+    if all(value * raw > 0 for value, _ in (*steps, *other)):
+        (first, name), *rest = [*other, *steps]
+        more = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
+        return f"{text}; {prose.size(first)} of that comes from {name}{more}."
+    said = [
+        f"{name} {verb}{'s' * name.startswith('a ')} {prose.size(value)}{off}"
+        for value, name in (*steps, *other)
+        for verb, off in [("add", "") if value > 0 else ("take", " off")]
+    ]
+    return f"{text}: {', '.join(said)}."
+
+
+def _requests_known(result: Result) -> bool:
+    """Whether the steps' labels count requests."""
+    return any(count not in ("?", "0") for one in result.strata for count in (one.ctx_reqs, one.gen_reqs))
 
 
 # Workloads, and those that are in no mean: a step time says nothing about them.
@@ -389,20 +415,30 @@ def _of(label: str, noun: str) -> str:
 
 
 def left_out(result: Result | Show) -> list[str]:
-    """One sentence per workload, those with the most step time first; empty where every step counts."""
+    """One sentence per workload, those with the most step time first, and one for all small ones; empty where every step counts."""
     two = isinstance(result, Result)
-    named = _WORKLOADS_NAMED
     out = [one for one in result.strata if not one.compared]
     out.sort(key=lambda one: -max(one.baseline_share or 0.0, (one.candidate_share or 0.0) if two else 0.0))
     size = _of_both if two else _of_one
-    named = min(named, max(1, sum(_most_of(one) >= _WORTH_A_NAME for one in out)))
+    named = min(_WORKLOADS_NAMED, sum(_most_of(one) >= _WORTH_A_NAME for one in out))
+    if len(out) - named == 1 and not named:
+        named = 1
     texts = [
         f"{size([one])} ({workload_name(one, ', ')}){REASONS.get(one.reason, f': {one.reason}')}"
         for one in out[:named]
     ]
-    if out[named:]:
+    if named and out[named:]:
         texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
+    elif out[named:]:
+        texts.append(f"{size(out)} {_summed({one.reason for one in out})}")
     return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
+
+
+def _summed(reasons: set[str]) -> str:
+    """Why the steps of several workloads are in no mean."""
+    if len(reasons) == 1:
+        return _OF_ALL.get(next(iter(reasons)), "of several workloads")
+    return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
 
 
 def _most_of(stratum: Stratum) -> float:
@@ -421,6 +457,16 @@ REASONS = {
     "first_use": ", in which kernels run for the first time, as in no step of the other side",
     "": "",
 }
+# The same of several workloads.
+_OF_ALL = {
+    "irregular": "without a regular phase",
+    "baseline_only": "of workloads that the candidate never ran",
+    "candidate_only": "of workloads that the baseline never ran",
+    "other_ops": "of workloads whose GPU work one side never launched",
+    "none_typical": "of workloads of which one side has no typical step",
+    "first_use": "in which kernels run for the first time",
+}
+_LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
 
 
 def _of_one(strata: Sequence[Stratum]) -> str:
@@ -476,10 +522,17 @@ def step_share(result: Result) -> str:
     share = result.step.time_share
     if min(share.baseline, share.candidate) >= 0.95:
         return ""
-    return (
-        f"Compared: {100 * share.baseline:.0f} % of the baseline's and {100 * share.candidate:.0f} % of the"
-        " candidate's step time."
-    )
+    said = []
+    for side, value in (("baseline", share.baseline), ("candidate", share.candidate)):
+        runs = {
+            run_name(one.run)
+            for phase in result.phases
+            for one in phase.odd_runs
+            if one.side == side and one.left_out
+        }
+        without = f" (without run{'s' * (len(runs) > 1)} {', '.join(sorted(runs))})" if runs else ""
+        said.append(f"{100 * value:.0f} % of the {side}'s{without}")
+    return f"Compared: {' and '.join(said)} step time."
 
 
 # Findings.
