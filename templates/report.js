@@ -171,8 +171,27 @@
   const comment = document.getElementById("comment");
   document.querySelector("[data-tools=page]").append(copyButton("Copy summary as Markdown", () => comment.value), themeButton);
 
+  // A link into something folded opens it
+  const reveal = (target) => {
+    for (let folded = target.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
+    if (target.matches("tr")) target.querySelector("details")?.setAttribute("open", "");
+  };
+  const follow = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    reveal(target);
+    target.scrollIntoView();
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.('a[href^="#"]');
+    const target = link && document.getElementById(link.getAttribute("href").slice(1));
+    if (target) reveal(target);
+  });
+  window.addEventListener("hashchange", follow);
+  follow();
+
   // Keys
-  const sections = [...document.querySelectorAll("main > section[id]")];
+  const sections = [...document.querySelectorAll("main > section[id], main > .fold")];
   const links = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
   const current = () => {
     const passed = sections.filter((section) => section.getBoundingClientRect().top < 80);
@@ -185,6 +204,7 @@
   const focusFilter = () => {
     const here = sections[Math.max(current(), 0)];
     const input = here.querySelector("input[type=search]") || document.querySelector("input[type=search]");
+    if (input) reveal(input);
     if (input) input.focus();
     return Boolean(input);
   };
@@ -208,14 +228,14 @@
   });
   const mark = () => {
     const here = sections[current()];
-    for (const [id, link] of links) link.classList.toggle("here", Boolean(here) && here.id === id);
+    for (const [id, link] of links) link.classList.toggle("here", Boolean(here) && here.contains(document.getElementById(id)));
   };
   document.addEventListener("scroll", mark, { passive: true });
   mark();
 
-  // A link to something folded opens it; printing opens the evidence
+  // Printing opens the evidence, and the sections that belong on paper
   window.addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details.evidence:not([open])")) {
+    for (const folded of document.querySelectorAll("details.evidence:not([open]), details.printed:not([open])")) {
       folded.open = true;
       folded.dataset.printed = "";
     }

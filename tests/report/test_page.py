@@ -45,8 +45,13 @@ def files(tmp_path_factory):
 @pytest.fixture
 def page(browser, files):
     one = Watched(browser, files("real"))
+    open_all(one.page)
     yield one.page
     one.close()
+
+
+def open_all(page) -> None:
+    page.evaluate("for (const one of document.querySelectorAll('.fold')) one.open = true")
 
 
 ALL = ("real", "ranks", "full", "minimal", "one_sided", "hostile")
@@ -139,6 +144,7 @@ def test_filtering(page) -> None:
 
 def test_copy_as_markdown(browser, files) -> None:
     one = Watched(browser, files("real"), permissions=["clipboard-read", "clipboard-write"])
+    open_all(one.page)
     rows = len(column(one.page, "kernels", 0))
     one.page.get_by_role("button", name="Copy kernels as Markdown").click()
     one.page.get_by_role("button", name="Copy kernels as Markdown").get_by_text("Copied").wait_for()
@@ -174,7 +180,7 @@ def test_dark_follows_the_system_and_the_button(browser, files) -> None:
 def test_keys(page) -> None:
     page.keyboard.press("j")
     for _ in range(100):  # scrolling is smooth
-        if page.evaluate("Math.abs(document.querySelector('#pictures').getBoundingClientRect().top) < 80"):
+        if page.evaluate("Math.abs(document.querySelector('#findings').getBoundingClientRect().top) < 80"):
             break
         page.wait_for_timeout(50)
     else:
@@ -241,17 +247,11 @@ def test_zoom(page) -> None:
 
 def test_without_javascript_everything_is_there(browser, files) -> None:
     one = Watched(browser, files("real"), java_script_enabled=False)
-    for part in (
-        "findings",
-        "accounting",
-        "timelines",
-        "steps",
-        "kernels",
-        "gaps",
-        "launch",
-        "gil",
-        "reading",
-    ):
+    for part in ("findings", "timelines", "steps"):
+        assert one.page.locator(f"#{part}").is_visible(), part
+    for part in ("accounting", "kernels", "gaps", "launch", "gil", "reading"):
+        assert not one.page.locator(f"#{part}").is_visible(), part
+        one.page.locator(f'.contents [href="#{part}"]').click()  # browsers open what a link leads into
         assert one.page.locator(f"#{part}").is_visible(), part
     figure = one.page.locator("#timeline-0")
     assert figure.locator("path.p").count() > 10
@@ -262,12 +262,30 @@ def test_without_javascript_everything_is_there(browser, files) -> None:
     one.close()
 
 
+def test_a_link_opens_what_it_leads_to(browser, files) -> None:
+    """The contents list, and a link to a row of a section that is closed."""
+    one = Watched(browser, files("real"))
+    row = one.page.locator("#kernels tbody > tr[id]").first
+    for link in one.page.locator(".contents a").all():
+        link.click()
+        assert one.page.locator(link.get_attribute("href")).is_visible(), link.inner_text()
+    address = f"{one.address}#{row.get_attribute('id')}"
+    one.context.close()
+    other = browser.new_context().new_page()
+    other.goto(address)
+    assert other.locator(f"{address[len(one.address) :]} dl").is_visible()
+    other.context.close()
+
+
 def test_print_has_no_tools_and_keeps_colours(browser, files) -> None:
     one = Watched(browser, files("real"))
     one.page.emulate_media(media="print")
     for tool in (".contents", ".tools", ".bar-tools", ".tl-zoom"):
         assert not one.page.locator(tool).first.is_visible(), tool
     assert one.page.locator("#timeline-0 svg").is_visible()
+    assert not one.page.get_by_text("Idle gaps of the GPU").first.is_visible()  # closed, and not for paper
+    one.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert one.page.locator("#comparability").is_visible()
     assert one.page.pdf()[:5] == b"%PDF-"
     one.close()
 
