@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.comparing import compare
+from tests.measuring import measured, step
 from tests.serving import serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import reduced
 from tracediff.comparison import step_strip
+from tracediff.comparison.cause_tree import cause_tree
+from tracediff.comparison.places import judge
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Result
+from tracediff.model import Result, VerdictFacts
 from tracediff.model.pictures import CauseNode
 
 COLUMNS = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")
@@ -18,8 +21,8 @@ COLUMNS = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")
 
 def path_of(tree: list[CauseNode], number: int) -> str:
     node = tree[number]
-    own = node.key or node.range or node.thread or node.candidate_kernel or node.kind
-    return own if node.parent < 0 else f"{path_of(tree, node.parent)}/{own}"
+    own = node.key or node.range or node.thread or node.candidate_kernel
+    return "step" if node.parent < 0 else f"{path_of(tree, node.parent)}/{own}"
 
 
 def paths(result: Result) -> dict[str, tuple[float, float]]:
@@ -61,10 +64,36 @@ def test_a_tree_that_can_be_checked_by_hand(slower):
     }
 
 
+def test_the_tree_is_of_the_step_that_the_verdict_is_of(slower):
+    """The first finding is what `_schedule` took more, and its place in the tree says so."""
+    (typical,) = (one.typical for one in slower.phases if one.typical)
+    root = slower.cause_tree[0]
+    assert (root.kind, root.key) == ("typical", "generation")
+    assert root.baseline_ns == pytest.approx(typical.baseline_ns)
+    assert root.candidate_ns == pytest.approx(typical.candidate_ns)
+    assert [(one.range, one.finding) for one in slower.cause_tree if one.finding] == [("_schedule", 1)]
+
+
+def test_the_tree_of_rare_steps_is_of_the_mean_step():
+    """One step of 24 stops for 48 ms: 2 ms of the mean step."""
+    runs = [[step(cells=[100_000.0, 900_000.0]) for _ in range(24)] for _ in range(4)]
+    late = [[*run[:13], step(cells=[48_100_000.0, 900_000.0]), *run[14:]] for run in runs]
+    found = measured(runs, late, idle=1, kernels=1)
+    trees = [
+        cause_tree(found, judge(found), VerdictFacts(basis, "generation"), []) for basis in ("rare", "phase")
+    ]
+    assert [(one[0].kind, one[0].delta_ns) for one in trees] == [
+        ("step", pytest.approx(2_000_000)), ("typical", pytest.approx(0, abs=1e-3)),
+    ]  # fmt: skip
+    assert [one.delta_ns for one in trees[0] if one.key == "host_work"] == [pytest.approx(2_000_000)]
+
+
 def check_sums(result: Result) -> None:
     tree = result.cause_tree
+    phase = next((one for one in result.phases if one.phase == tree[0].key), None)
+    of = [result.step] if phase is None else [phase.typical, phase.tail][: 1 + (tree[0].kind == "step")]
     for column in COLUMNS:
-        assert getattr(tree[0], column) == pytest.approx(getattr(result.step, column), abs=1e-3)
+        assert getattr(tree[0], column) == pytest.approx(sum(getattr(one, column) for one in of), abs=1e-3)
         for number, node in enumerate(tree):
             parts = [getattr(one, column) for one in tree if one.parent == number]
             if parts:

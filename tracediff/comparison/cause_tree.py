@@ -1,21 +1,27 @@
-"""The mean step as a tree of causes: busy and idle, categories, places and kernels, holders of the GIL."""
+"""A step as a tree of causes: busy and idle, categories, places and kernels, holders of the GIL."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.accounting.intervals import Floats
+from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
+from tracediff.comparison.findings import kernel_text
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.kernels.categories import category
-from tracediff.kernels.matching import OpKey
-from tracediff.model import CATEGORIES, Evidence
+from tracediff.kernels.matching import Match, OpKey
+from tracediff.model import CATEGORIES, Evidence, Finding, VerdictFacts, Where
 from tracediff.model.causes import BUSY
+from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode
 
 MOST = 12  # parts of one node
 _LEAST = 0.002  # of the longer step: what is smaller on both sides is not a part of its own
+_FOUND = 10  # findings whose places are parts of their own, whatever their size
+
+Sizes = tuple[float, ...]  # baseline, candidate, delta, host speed; of one side the first alone
 
 
 @dataclass
@@ -32,22 +38,112 @@ class _Node:
         return self.parts.setdefault(name, _Node(fields, cell, order))
 
 
-def cause_tree(measured: Measured, judged: Judged) -> list[CauseNode]:
-    """The tree from its root, each node before its parts; parts in the order of categories, then those with the most time first."""
-    tree = _skeleton(measured)
-    least = _LEAST * max(float(measured.whole.baseline[0]), float(measured.whole.candidate[0]))
-    found: list[CauseNode] = []
-    _add(found, -1, _Sized(tree, measured, judged), least)
-    return found
+@dataclass(frozen=True)
+class _Numbers:
+    """What a tree shows of its cells. level: None where there is one side alone."""
+
+    sizes: Callable[[int], Sizes]
+    level: Callable[[int], Evidence] | None = None
+    category_level: Callable[[str, float], Evidence] | None = None
 
 
-def _skeleton(measured: Measured) -> _Node:
+def cause_tree(
+    measured: Measured, judged: Judged, facts: VerdictFacts, findings: Sequence[Finding]
+) -> list[CauseNode]:
+    """The step that the verdict speaks of, from its root, each node before its parts.
+
+    That is the typical step of its phase, the mean one where the verdict is of rare steps, or the mean step over all phases. Parts come
+    in the order of categories, then those with the most time first.
+    """
+    phase = next((one for one in measured.phases if one.steps.phase == facts.phase), None)
+    rare = facts.basis == "rare"
+    tree = _skeleton(measured.layout, measured.kernels.rows)
+    if phase is None:
+        numbers = _of_whole(measured, judged)
+    else:
+        numbers = _of_phase(measured, judged, phase, rare=rare)
+        tree.fields |= {"kind": "step" if rare else "typical", "key": phase.steps.phase}
+    _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == facts.phase])
+    return _flat(_Sized(tree, numbers))
+
+
+def one_side(layout: Layout, kernels: Sequence[Match], mean: Floats) -> list[CauseNode]:
+    """The mean step of one side. `mean`: of every cell, ns per step."""
+    alone = [replace(match, candidate=()) for match in kernels]
+    return _flat(_Sized(_skeleton(layout, alone), _Numbers(lambda cell: (float(mean[cell]),))))
+
+
+def _of_whole(measured: Measured, judged: Judged) -> _Numbers:
+    whole, categories = measured.whole, measured.layout.categories
+
+    def level(key: str, delta: float) -> Evidence:
+        cell = categories[key]
+        noise = abs(delta) <= float(whole.half[cell])  # as in the accounting
+        return "within_noise" if noise else judged.level_of_category(cell, delta)
+
+    columns = (whole.baseline, whole.candidate, whole.delta, whole.host_speed)
+    return _Numbers(
+        lambda cell: tuple(float(one[cell]) for one in columns), lambda cell: judged.levels(cell)[0], level
+    )
+
+
+def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bool) -> _Numbers:
+    parts = phase.parts if rare else (phase.typical,)
+    columns = [
+        sum(getattr(one.estimate, name) for one in parts)
+        for name in ("baseline", "candidate", "delta", "host_speed")
+    ]
+    names = {one.name for one in parts}
+    levels: dict[int, Evidence] = {}
+    for row in (*judged.rows, *judged.categories):
+        if row.phase is phase and row.part in names:
+            for cell in row.place.cells:
+                levels[cell] = best_level([row.level, levels.get(cell, "within_noise")])
+
+    def level(cell: int) -> Evidence:
+        return levels.get(cell, "within_noise")
+
+    return _Numbers(
+        lambda cell: tuple(float(one[cell]) for one in columns),
+        level,
+        lambda key, _: level(measured.layout.categories[key]),
+    )
+
+
+def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
+    """Give the nodes that a finding is of its rank; those of several have the first."""
+    ranks: dict[Any, int] = {}
+    for one in reversed(findings[:_FOUND]):
+        own = [(part.cause, part.where) for part in one.parts if not part.follows]
+        for cause, where in ((one.cause, one.where), *own):
+            ranks[where.kernel or _idle_key(cause, where)] = one.rank
+    layout = measured.layout
+    of_cell = {
+        cell: ranks.get((key.cause, key.thread, key.holder, key.where), 0)
+        for cell, key in zip(layout.idle, layout.idle_keys, strict=True)
+    } | {
+        cell: ranks.get(kernel_text(match), 0)
+        for cell, match in zip(layout.kernels, measured.kernels.rows, strict=True)
+    }
+    nodes = [tree]
+    for node in nodes:
+        nodes.extend(node.parts.values())
+        if rank := of_cell.get(node.cell, 0):
+            node.fields["finding"] = rank
+
+
+def _idle_key(cause: str, where: Where) -> tuple[str, str, str, str]:
+    """As in `IdleKey`: a collection is its thread's, a wait for the GIL its holder's."""
+    place = {"gc": None, "gil_wait": where.holder_range}.get(cause, where.range)
+    return cause, where.thread or "", where.holder_thread or "", place or ""
+
+
+def _skeleton(layout: Layout, matches: Sequence[Match]) -> _Node:
     root = _Node({"kind": "step"})
     states = {
         name: root.part(name, order=order, kind="state", key=name)
         for order, name in enumerate(("busy", "idle"))
     }
-    layout, matches = measured.layout, measured.kernels.rows
     of = {
         name: states["busy" if name in BUSY else "idle"].part(
             name, order=CATEGORIES.index(name), kind="category", key=name
@@ -83,29 +179,29 @@ def _place(parent: _Node, key: IdleKey, cell: int) -> None:
 class _Sized:
     """A node with its numbers: its own, or the sums of its parts."""
 
-    def __init__(self, node: _Node, measured: Measured, judged: Judged) -> None:
+    sizes: Sizes
+
+    def __init__(self, node: _Node, numbers: _Numbers) -> None:
         self.fields, self.order = node.fields, node.order
         self.parts: list[_Sized] = []
+        self.level: Evidence | None
         if node.cell >= 0:
-            whole = measured.whole
-            self.sizes = tuple(
-                float(one[node.cell])
-                for one in (whole.baseline, whole.candidate, whole.delta, whole.host_speed)
-            )
-            self.level: Evidence = judged.levels(node.cell)[0]
+            self.sizes = numbers.sizes(node.cell)
+            self.level = numbers.level(node.cell) if numbers.level else None
             return
-        parts = [_Sized(one, measured, judged) for one in node.parts.values()]
+        parts = [_Sized(one, numbers) for one in node.parts.values()]
         parts.sort(key=lambda one: (one.order, -one.size, one.text))
         self._sum([one for one in parts if any(one.sizes)])
-        if self.fields["kind"] == "category":
-            cell = measured.layout.categories[self.fields["key"]]
-            noise = abs(self.sizes[2]) <= float(measured.whole.half[cell])  # as in the accounting
-            self.level = "within_noise" if noise else judged.level_of_category(cell, self.sizes[2])
+        if self.fields["kind"] == "category" and numbers.category_level and self.parts:
+            self.level = numbers.category_level(self.fields["key"], self.sizes[2])
 
     def _sum(self, parts: list[_Sized]) -> None:
         self.parts = parts
-        self.sizes = tuple(sum(one.sizes[column] for one in parts) for column in range(4))
-        self.level = best_level([one.level for one in parts if one.sizes[2] * self.sizes[2] > 0])
+        columns = zip(*(one.sizes for one in parts), strict=True)
+        self.sizes = tuple(float(sum(column)) for column in columns)
+        known = [one for one in parts if one.level is not None]
+        moved = [one.level for one in known if one.level and one.sizes[2] * self.sizes[2] > 0]
+        self.level = best_level(moved) if known else None
 
     @classmethod
     def rest(cls, parts: list[_Sized]) -> _Sized:
@@ -119,12 +215,12 @@ class _Sized:
     @property
     def size(self) -> float:
         """The time of the side that has more of it."""
-        return max(self.sizes[:2])
+        return max(self.sizes[:2], default=0.0)
 
     @property
     def text(self) -> str:
         """Apart from its size, what it is; the same whichever side is which."""
-        return repr(sorted(map(str, self.fields.values())))
+        return repr(sorted(str(value) for name, value in self.fields.items() if name != "finding"))
 
 
 def best_level(levels: Sequence[Evidence]) -> Evidence:
@@ -132,18 +228,28 @@ def best_level(levels: Sequence[Evidence]) -> Evidence:
     return min(levels, key=LEVELS.index, default="within_noise")
 
 
+def _flat(root: _Sized) -> list[CauseNode]:
+    """Every node before its parts."""
+    found: list[CauseNode] = []
+    if root.parts:
+        _add(found, -1, root, _LEAST * root.size)
+    return found
+
+
 def _add(found: list[CauseNode], parent: int, node: _Sized, least: float) -> None:
     """Append a node and its parts; of many the smallest as one."""
     here = len(found)
-    baseline, candidate, delta, host_speed = node.sizes
+    sizes: list[Any] = [*node.sizes, *[ABSENT] * (4 - len(node.sizes))]
+    baseline, candidate, delta, host_speed = sizes
+    level = ABSENT if node.level is None else node.level
     found.append(
         CauseNode(
             parent=parent, baseline_ns=baseline, candidate_ns=candidate, delta_ns=delta, host_speed_ns=host_speed,
-            level=node.level, **node.fields,
+            level=level, **node.fields,
         )
     )  # fmt: skip
-    by_size = sorted(node.parts, key=lambda one: -one.size)
-    kept = [one for one in by_size[:MOST] if one.size >= least]
+    by_size = sorted(node.parts, key=lambda one: ("finding" not in one.fields, -one.size))
+    kept = [one for one in by_size[:MOST] if one.size >= least or "finding" in one.fields]
     rest = [one for one in node.parts if not any(one is other for other in kept)]
     if len(rest) == 1 and len(kept) < MOST:
         kept, rest = [*kept, *rest], []

@@ -150,7 +150,7 @@ def compare(
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
-    drawn, selected = timelines(runs, strata.steps, *shown_as)
+    drawn, selected = timelines(runs, strata.steps, *shown_as, first=facts.phase)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(
@@ -202,10 +202,12 @@ def compare(
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
-        cause_tree=cause_tree(measured, judged),
-        step_strip=step_strip(measured, selected),
+        cause_tree=cause_tree(measured, judged, facts, findings),
+        step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
-        divergences=divergences(runs, selected, *shown_as),
+        divergences=divergences(
+            runs, selected, *shown_as, kind="worst" if facts.basis == "rare" else "typical"
+        ),
     )
 
 

@@ -310,7 +310,7 @@ class _Describe:
         hidden = abs(float(kernels.hidden[row, 1] - kernels.hidden[row, 0]))
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
-        where = Where(kernel=_kernel_text(match))
+        where = Where(kernel=kernel_text(match))
         facts = FindingFacts(
             match=match.match,
             confidence=match.confidence,
@@ -427,7 +427,7 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
     return "kernel_time"
 
 
-def _kernel_text(match: Match) -> str:
+def kernel_text(match: Match) -> str:
     """The kernels of a row: `a -> 2 x b`, or one side's where both are called the same."""
     sides = [[short(op.name, 60) for op in ops] for ops in match.main]
     before, after = (_folded(names) for names in sides)

@@ -15,6 +15,7 @@ import polars as pl
 import tracediff
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison import tables
+from tracediff.comparison.cause_tree import one_side
 from tracediff.comparison.cells import (
     Layout,
     cell_table,
@@ -33,6 +34,7 @@ from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.launches import Launches, launches_of
+from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
@@ -84,6 +86,14 @@ def show(side: Side, options: Options | None = None) -> Show:
     launch = tables.launch(sides, standardised, (accounting,))
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
+    drawn, selected = timelines(
+        [[run.parts for run in side.runs]],
+        strata.steps,
+        strata.keys,
+        kernels.matching,
+        [row for row, _ in kernel_list],
+        with_gil=True,
+    )
     busy = sum(accounting.get(name, 0.0) for name in BUSY)
     step_ns = float(means.mean[0])
     return Show(
@@ -133,14 +143,9 @@ def show(side: Side, options: Options | None = None) -> Show:
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
-        timelines=timelines(
-            [[run.parts for run in side.runs]],
-            strata.steps,
-            strata.keys,
-            kernels.matching,
-            [row for row, _ in kernel_list],
-            with_gil=True,
-        )[0],
+        timelines=drawn,
+        cause_tree=one_side(layout, kernels.rows, means.mean),
+        step_strip=step_strip(frame, layout, selected, sides=1),
     )
 
 

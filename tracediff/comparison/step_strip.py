@@ -10,45 +10,49 @@ import polars as pl
 
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import STEP
-from tracediff.comparison.cells import Measured
+from tracediff.comparison.cells import Layout
+from tracediff.comparison.frame import Frame
 from tracediff.model import CATEGORIES
 from tracediff.model.causes import BUSY
+from tracediff.model.common import ABSENT
 from tracediff.model.pictures import StepStrip, StripColumn
 from tracediff.steps.timelines import Selected
 
-COLUMNS = 240  # a side
+COLUMNS = 400  # a side
 _UNIT = ["rank", "device"]
 
 Place = tuple[int, int, int, int]  # of a step: STEP
 
 
-def step_strip(measured: Measured, drawn: Sequence[Selected] = ()) -> StepStrip | None:
-    """The strip of the rank whose idle time changed most; None where no rank has steps on both sides. `drawn`: of the timelines."""
-    steps = _with_categories(measured)
+def step_strip(
+    frame: Frame, layout: Layout, drawn: Sequence[Selected] = (), *, sides: int = 2
+) -> StepStrip | None:
+    """The strip of the rank whose idle time changed most, or of the one side's that is idle longest.
+
+    None where no rank has steps on every side. `drawn`: the steps of the timelines.
+    """
+    steps = _with_categories(frame, layout).filter(pl.col("side") < sides)
     shown = {
         (side, step.run, step.part, step.period): number
         for number, one in reversed(list(enumerate(drawn)))
         for side, step in enumerate(one.steps)
         if step is not None
     }
-    unit, left_out = _unit(steps)
+    unit, left_out = _unit(steps, sides)
     if unit is None:
         return None
     own = steps.filter((pl.col("rank") == unit[0]) & (pl.col("device") == unit[1])).sort(
         "side", "run", "start_ns"
     )
     known = [name for name in CATEGORIES if own[name].sum()]
-    many = own.group_by("side", "run").len()
-    width = _width(
-        many.filter(pl.col("side") == 0)["len"].to_list(), many.filter(pl.col("side") == 1)["len"].to_list()
-    )
-    sides = [_columns(own.filter(pl.col("side") == side), known, width, shown) for side in (0, 1)]
-    return StepStrip(*unit, left_out, known, *sides)
+    of_sides = [own.filter(pl.col("side") == side) for side in range(sides)]
+    width = _width(*(one.group_by("run").len()["len"].to_list() for one in of_sides))
+    columns = [_columns(one, known, width, shown) for one in of_sides]
+    return StepStrip(*unit, left_out, known, columns[0], columns[1] if sides > 1 else ABSENT)
 
 
-def _with_categories(measured: Measured) -> pl.DataFrame:
-    """Every whole step of the two sides with its ns by category."""
-    frame, layout = measured.frame, measured.layout
+def _with_categories(frame: Frame, layout: Layout) -> pl.DataFrame:
+    """Every whole step with its ns by category."""
     rows, size = layout.idle_rows, len(frame.steps)
     names = [name for name in CATEGORIES if name not in BUSY]
     number = {name: at for at, name in enumerate(names)}
@@ -57,12 +61,11 @@ def _with_categories(measured: Measured) -> pl.DataFrame:
     sums = np.zeros(size * len(names), np.int64)
     np.add.at(sums, at, rows["ns"].to_numpy())
     idle = sums.reshape(size, len(names))
-    columns = [pl.Series(name, idle[:, place]) for name, place in number.items()]
-    return frame.steps.with_columns(columns).filter(pl.col("side") < 2)
+    return frame.steps.with_columns([pl.Series(name, idle[:, place]) for name, place in number.items()])
 
 
-def _unit(steps: pl.DataFrame) -> tuple[tuple[int, int] | None, int]:
-    """The rank and device to show: the own work and idle time of its steps changed most; and how many ranks are not shown."""
+def _unit(steps: pl.DataFrame, sides: int) -> tuple[tuple[int, int] | None, int]:
+    """The rank and device to show: the idle time of its steps changed most, or of one side is longest; and how many ranks are not shown."""
     idle = pl.col("ns") - pl.sum_horizontal(BUSY)
     means = (
         steps.with_columns(idle=idle)
@@ -73,7 +76,9 @@ def _unit(steps: pl.DataFrame) -> tuple[tuple[int, int] | None, int]:
     found: dict[tuple[int, int], list[float]] = {}
     for rank, device, _, value in means.iter_rows():
         found.setdefault((rank, device), []).append(value)
-    both = {unit: abs(values[1] - values[0]) for unit, values in found.items() if len(values) == 2}
+    both = {
+        unit: abs(values[-1] - sum(values[:-1])) for unit, values in found.items() if len(values) == sides
+    }
     if not both:
         return None, 0
     return min(both, key=lambda unit: (-both[unit], unit)), len({rank for rank, _ in both}) - 1

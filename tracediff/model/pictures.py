@@ -6,24 +6,25 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import Evidence
+from tracediff.model.common import ABSENT, Evidence
 
 
 class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of the mean step, ns per step; what it is made of names it as `parent`, and adds up to it in every column.
+    """A part of a step, ns per step; what it is made of names it as `parent`, and adds up to it in every column.
 
-    candidate_ns - baseline_ns = delta_ns + host_speed_ns. kind: step, state (key: busy or idle), category (key), kernels (of one
-    kind, key: gemm, norm, ...), kernel, place (thread and range), holder (of the GIL, on `thread` in `range`), rest: the smallest
-    parts of a node, `rows` of them. copies: launch calls that copy. level: of a sum the best of the parts that changed as it did.
+    candidate_ns - baseline_ns = delta_ns + host_speed_ns. kind: step (the mean one) or typical, of the phase `key` or of all,
+    state (key: busy or idle), category (key), kernels (of one kind, key: gemm, norm, ...), kernel, place (thread and range), holder
+    (of the GIL, on `thread` in `range`), rest: the smallest parts of a node, `rows` of them. copies: launch calls that copy. level:
+    of a sum the best of the parts that changed as it did. finding: the rank of the one that it is of, 0 none.
     """
 
     parent: int  # index of the node that it is a part of; -1: the step
-    kind: Literal["step", "state", "category", "kernels", "kernel", "place", "holder", "rest"]
+    kind: Literal["step", "typical", "state", "category", "kernels", "kernel", "place", "holder", "rest"]
     baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    host_speed_ns: float
-    level: Evidence
+    candidate_ns: float = ABSENT
+    delta_ns: float = ABSENT
+    host_speed_ns: float = ABSENT
+    level: Evidence = ABSENT
     key: str = ""
     thread: str = ""
     range: str = ""
@@ -33,6 +34,7 @@ class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
     candidate_grid: str = ""
     copies: bool = False
     rows: int = 0
+    finding: int = 0
 
 
 class StripColumn(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class StripColumn(msgspec.Struct, frozen=True):
 
 
 class StepStrip(msgspec.Struct, frozen=True):
-    """Every whole step of one device of one rank, both sides, in order of runs and time; at most 240 columns a side.
+    """Every whole step of one device of one rank, in order of runs and time; at most 400 columns a side.
 
     A column holds as many steps on both sides; only the last of a run may hold fewer.
     """
@@ -61,7 +63,7 @@ class StepStrip(msgspec.Struct, frozen=True):
     ranks_left_out: int
     categories: list[str]
     baseline: list[StripColumn]
-    candidate: list[StripColumn]
+    candidate: list[StripColumn] = ABSENT
 
 
 class DivergencePoint(msgspec.Struct, frozen=True):
@@ -97,7 +99,7 @@ class DivergentStep(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where the typical steps of both sides diverge, along the ops that both have in the same order (`matched` of them).
+    """Where the typical or the longest steps of both sides diverge, along the ops that both have in the same order (`matched` of them).
 
     The causes and `rest_delta_ns` add up to candidate.period_ns - baseline.period_ns, which is the last point. At most 400 points.
     """
@@ -110,3 +112,4 @@ class Divergence(msgspec.Struct, frozen=True):
     points: list[DivergencePoint]
     causes: list[DivergenceCause]  # the largest first, 8 at most
     rest_delta_ns: int
+    kind: Literal["typical", "worst"] = "typical"

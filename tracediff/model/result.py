@@ -929,7 +929,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
-    cause_tree: list[CauseNode] = []  # the mean step, each node before its parts
+    cause_tree: list[CauseNode] = []  # the step that the verdict is of, each node before its parts
     step_strip: StepStrip | None = None
     divergences: list[
         Divergence

@@ -17,6 +17,7 @@ import msgspec
 
 from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
 from tracediff.model.host_time import HostTime
+from tracediff.model.pictures import CauseNode, StepStrip
 from tracediff.model.result import (
     GapRow,
     Gc,
@@ -156,3 +157,5 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None
+    cause_tree: list[CauseNode] = []  # the mean step, each node before its parts
+    step_strip: StepStrip | None = None

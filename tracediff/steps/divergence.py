@@ -1,4 +1,4 @@
-"""Where two typical steps diverge: along the ops that both have, and by what.
+"""Where two steps diverge: along the ops that both have, and by what.
 
 Both steps are cut where an op of the alignment begins. What a chunk between two cuts lasts longer on one side is a jump: its idle
 time has the causes of the accounting, the rest is GPU time of the ops of the chunk.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -48,11 +49,12 @@ def divergences(
     matching: Matching,
     kernel_order: Sequence[int],
     with_gil: bool,
+    kind: Literal["typical", "worst"] = "typical",
 ) -> list[Divergence]:
-    """The typical steps of both sides, a workload each. `strata`: of the result, the workload of each; `kernel_order`: see `StepWriter`."""
+    """The steps of one kind of both sides, a workload each. `strata`: of the result, the workload of each; `kernel_order`: see `StepWriter`."""
     found: dict[str, Divergence] = {}
     for one in selected:
-        if one.kind != "typical" or one.workload in found or None in one.steps:
+        if one.kind != kind or one.workload in found or None in one.steps:
             continue
         shown = [(sides[side][step.run][step.part], step) for side, step in enumerate(one.steps) if step]
         both = [_ops(part, step.sampled, matching, side, with_gil) for side, (part, step) in enumerate(shown)]
@@ -78,6 +80,7 @@ def divergences(
             points=[DivergencePoint(op, ns) for op, ns in thinned(points)],
             causes=[one for one in named[:MOST_CAUSES] if one.delta_ns],
             rest_delta_ns=sum(one.delta_ns for one in named[MOST_CAUSES:]),
+            kind=kind,
         )
     return list(found.values())
 

@@ -22,6 +22,7 @@ from tracediff.trace.threads import Thread
 from tracediff.trace.workloads import SHAPE, bucket
 
 WORKLOADS = 6  # of a rank and level, those with the most time
+OF_PHASE = 2  # of a phase at least, whatever their time
 LONGEST_STEP = 100_000  # ops; a step with more is not sampled, nor is anything of it read
 MOST_EVENTS = 4_000  # of one step of the page
 MOST_ALIGNED = 8_000  # ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another
@@ -72,8 +73,14 @@ def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
                 total=pl.col("ns").sum(),
             )
             .sort("total", *by, descending=[True, *[False] * len(by)], nulls_last=True)
-            .group_by("rank", "device", maintain_order=True)
-            .head(WORKLOADS)
+        )
+        unit = ["rank", "device"]
+        groups = pl.concat(
+            [
+                groups.group_by(unit, maintain_order=True).head(WORKLOADS),
+                groups.group_by(*unit, "phase", maintain_order=True).head(OF_PHASE),
+            ],
+            how="diagonal",
         )
         chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
     return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)

@@ -51,17 +51,20 @@ class Selected:
         return all(one is not None and one.exact for one in self.steps)
 
 
-def select_steps(sides: Sequence[Runs], steps: pl.DataFrame) -> tuple[list[Selected], int, int]:
+def select_steps(
+    sides: Sequence[Runs], steps: pl.DataFrame, first: str = ""
+) -> tuple[list[Selected], int, int]:
     """The steps to draw; then how many workloads and ranks with steps on every side are left out.
 
-    `steps`: every whole step of all sides, column `row` naming its workload.
+    `steps`: every whole step of all sides, column `row` naming its workload. first: the phase whose longest workload comes before
+    the others, which are those with the most time.
     """
-    totals = steps.group_by("row").agg(pl.col("side").n_unique().alias("sides"), pl.col("ns").sum())
-    shared = (
-        totals.filter(pl.col("sides") == len(sides))
-        .sort("ns", "row", descending=[True, False])["row"]
-        .to_list()
+    totals = steps.group_by("row").agg(
+        pl.col("side").n_unique().alias("sides"), pl.col("ns").sum(), pl.col("phase").first()
     )
+    ordered = totals.filter(pl.col("sides") == len(sides)).sort("ns", "row", descending=[True, False])
+    own = ordered.filter(pl.col("phase") == first)["row"].to_list()[:1]
+    shared = [*own, *(row for row in ordered["row"].to_list() if row not in own)]
     found: list[Selected] = []
     ranks_left_out = 0
     for row in shared[:WORKLOADS]:
@@ -137,12 +140,16 @@ def timelines(
     matching: Matching,
     kernel_order: Sequence[int],
     with_gil: bool,
+    first: str = "",
 ) -> tuple[Timelines | None, list[Selected]]:
-    """The steps of both sides, or of the one, to draw; None where none were sampled. `workloads`: of the result's strata, their `row`."""
+    """The steps of both sides, or of the one, to draw; None where none were sampled.
+
+    `workloads`: of the result's strata, their `row`; first: see `select_steps`.
+    """
     if not any(part.sampled for runs in sides for parts in runs for part in parts):
         return None, []
     writer = StepWriter(matching, kernel_order, with_gil)
-    selected, workloads_left_out, ranks_left_out = select_steps(sides, steps)
+    selected, workloads_left_out, ranks_left_out = select_steps(sides, steps, first)
     found = [
         Timeline(
             stratum=workloads.index(one.workload),

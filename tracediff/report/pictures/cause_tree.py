@@ -1,4 +1,4 @@
-"""The cause tree: the mean step of both sides as icicles on one scale, coloured by what changed."""
+"""The cause tree: a step as icicles on one scale, of both sides coloured by what changed, of one side by category."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import FindingPart, Result, Where
+from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode
+from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
 from tracediff.report.escape import shorten
 from tracediff.report.pictures.shapes import Drawing, Layout, cut, fitting, room, spread, wrapped
@@ -15,7 +17,8 @@ from tracediff.report.titles import OUTSIDE, part_named
 
 TITLE = "Causes of the step time"
 _ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category
-_NAMED = 3  # largest changes
+_NAMED = 3  # numbered parts
+STEPS = ("step", "typical")  # kinds of the root
 _LEAST, _NOTABLE = (
     0.02,
     0.1,
@@ -50,19 +53,29 @@ def cells(tree: Sequence[CauseNode], side: str) -> list[Cell]:
 
 
 def largest(tree: Sequence[CauseNode]) -> list[int]:
-    """The parts without further parts to be named: the largest change of all, and the largest that are more than noise."""
+    """The parts without further parts to be named, at most three.
+
+    Of both sides those of the first findings, the largest change of each, then the largest that are more than noise, then any; of one
+    side those with the most time.
+    """
     whole = {node.parent for node in tree}
     leaves = [
         number
         for number, node in enumerate(tree)
-        if number not in whole and node.kind not in ("rest", "step") and node.delta_ns
+        if number not in whole and node.kind not in (*STEPS, "rest")
     ]
-    leaves.sort(key=lambda number: (-abs(tree[number].delta_ns), number))
-    first = leaves[:1]
-    others = sorted(leaves[1:], key=lambda number: tree[number].level == "within_noise")[: _NAMED - 1]
-    least = max([_NOTABLE * abs(tree[number].delta_ns) for number in first], default=0.0)
-    kept = [one for one in others if tree[one].level != "within_noise" or abs(tree[one].delta_ns) >= least]
-    return sorted([*first, *kept], key=lambda number: tree[number].level == "within_noise")
+    if tree and tree[0].candidate_ns is ABSENT:
+        return sorted(leaves, key=lambda number: -tree[number].baseline_ns)[:_NAMED]
+    leaves = sorted((one for one in leaves if tree[one].delta_ns), key=lambda one: -abs(tree[one].delta_ns))
+    sure = [one for one in leaves if tree[one].level != "within_noise"]
+    of_findings: dict[int, int] = {}
+    for number in sure:
+        of_findings.setdefault(tree[number].finding, number)
+    named = [number for rank, number in sorted(of_findings.items()) if rank]
+    named += [number for number in sure if number not in named]
+    least = _NOTABLE * abs(tree[leaves[0]].delta_ns) if leaves else 0.0
+    named += [one for one in leaves if one not in sure and abs(tree[one].delta_ns) >= least]
+    return named[:_NAMED]
 
 
 def name(node: CauseNode) -> str:
@@ -99,60 +112,105 @@ def said(tree: Sequence[CauseNode], number: int) -> str:
     if node.kind == "holder":
         return f"{palette.category(category.key).label}, {name(node)}"
     where = Where(range=node.range, thread=node.thread)
-    named = part_named(FindingPart(category.key, where, node.delta_ns, 0.0, 0.0, node.level))
+    delta = 0.0 if node.delta_ns is ABSENT else node.delta_ns
+    named = part_named(FindingPart(category.key, where, delta, 0.0, 0.0, "within_noise"))
     return named.removeprefix("GPU idle: ")
 
 
-def draw(result: Result, layout: Layout) -> Drawing | None:
-    """Lay out both sides above each other; None where there is nothing to draw."""
-    tree = result.cause_tree
-    step_ns = max(tree[0].baseline_ns, tree[0].candidate_ns) if tree else 0.0
+def per_step(report: Result | Show) -> str:
+    """What the times of the tree are of: `per generation step`."""
+    root = report.cause_tree[0]
+    unit = words.unit(report) if isinstance(report, Result) else "step"
+    return words.per_step(root.key, "tail" if root.kind == "step" and root.key else "typical", unit)
+
+
+def draw(report: Result | Show, layout: Layout) -> Drawing | None:
+    """Lay out the sides above each other; None where there is nothing to draw."""
+    tree = report.cause_tree
+    if not tree:
+        return None
+    two = tree[0].candidate_ns is not ABSENT
+    step_ns = max(tree[0].baseline_ns, tree[0].candidate_ns) if two else tree[0].baseline_ns
     if step_ns <= 0:
         return None
     top = largest(tree)
     out = Drawing(layout, TITLE)
-    per_ns = layout.width / step_ns
-    scale = units.scale_for([node.delta_ns for node in tree])
-    times = units.scale_for([step_ns])
-    most = max((abs(tree[number].delta_ns) for number in top), default=0.0)
+    deltas = [node.delta_ns for node in tree] if two else [0.0]
+    most = max((abs(tree[number].delta_ns) for number in top), default=0.0) if two else 0.0
+    ink = _Ink(tree, layout.width / step_ns, most, units.scale_for(deltas), units.scale_for([step_ns]))
     y = 0.0
-    for side in ("baseline", "candidate"):
-        out.write(0, y + 9, side, bold=True)
-        out.write(
-            76,
-            y + 9,
-            f"{times.time(getattr(tree[0], f'{side}_ns'))} per {words.unit(result)}",
-            colour="--muted",
-        )
+    for side in ("baseline", "candidate")[: 1 + two]:
+        if two:
+            out.write(0, y + 9, side, bold=True)
+        size = ink.times.time(getattr(tree[0], f"{side}_ns"))
+        out.write(76 if two else 0, y + 9, f"{size} {per_step(report)}", colour="--muted")
         y += 20
         deepest = 0
         for cell in cells(tree, side):
-            if cell.depth >= 0 and cell.width * per_ns >= 0.4:
+            if cell.depth >= 0 and cell.width * ink.per_ns >= 0.4:
                 deepest = max(deepest, cell.depth)
-                _draw_cell(out, cell, per_ns, y, most, scale, times)
+                _draw_cell(out, cell, ink, y)
         y += (deepest + 1) * _ROW
-        y = _marks(out, [one for one in cells(tree, side) if one.number in top], top, per_ns, y) + 8
-    y = _list(out, tree, top, scale, times, y)
-    y = _legend(out, y)
+        y = _marks(out, [one for one in cells(tree, side) if one.number in top], top, ink.per_ns, y) + 8
+    y = _list(out, top, ink, y)
+    y = _legend(out, y) if two else y
     out.height = round(y + 4, 1)
-    out.description = _description(tree, top, scale)
+    out.description = _description(top, ink)
     return out
 
 
-def _draw_cell(
-    out: Drawing, cell: Cell, per_ns: float, top: float, most: float, scale: units.Scale, times: units.Scale
-) -> None:
+@dataclass(frozen=True)
+class _Ink:
+    """How the nodes of a tree are drawn: px per ns, the largest change that is named, scales of changes and of times."""
+
+    tree: Sequence[CauseNode]
+    per_ns: float
+    most: float
+    scale: units.Scale
+    times: units.Scale
+
+    def change(self, node: CauseNode) -> str:
+        """Its change; of one side its time."""
+        if node.delta_ns is ABSENT:
+            return self.times.time(node.baseline_ns)
+        return self.scale.delta(node.delta_ns)
+
+    def sizes(self, node: CauseNode) -> str:
+        """Its time on both sides, and whether its change is noise; of one side its share of the step."""
+        if node.delta_ns is ABSENT:
+            return f"{units.share(node.baseline_ns, self.tree[0].baseline_ns)} of the step"
+        both = f"{self.times.time(node.baseline_ns)} -> {self.times.time(node.candidate_ns)}"
+        if abs(node.host_speed_ns) >= _NOTABLE * abs(node.delta_ns) > 0:
+            both += f", {self.scale.delta(node.host_speed_ns)} of it host speed"
+        return both + (", within noise" if node.level == "within_noise" and node.delta_ns else "")
+
+    def fill(self, number: int) -> tuple[str, float]:
+        """Of both sides the colour of the change, of one side that of the category."""
+        node = self.tree[number]
+        if node.delta_ns is not ABSENT:
+            return tint(node, self.most)
+        while node.kind != "category" and node.parent >= 0:
+            node = self.tree[node.parent]
+        return (palette.variable(node.key), 0.25) if node.kind == "category" else ("--rule", 1.0)
+
+
+def _draw_cell(out: Drawing, cell: Cell, ink: _Ink, top: float) -> None:
     node = cell.node
-    x, width, y = cell.x * per_ns, cell.width * per_ns, top + cell.depth * _ROW
+    x, width, y = cell.x * ink.per_ns, cell.width * ink.per_ns, top + cell.depth * _ROW
     gap = 1.0 if width > 3 else 0.0
-    fill, opacity = tint(node, most)
-    change = scale.delta(node.delta_ns)
-    title = f"{name(node)}: {times.time(node.baseline_ns)} -> {times.time(node.candidate_ns)}, {change}"
-    if node.level == "within_noise" and node.delta_ns:
-        title += ", within noise"
-    out.rect(x, y, width - gap, _ROW - 1, fill, opacity, shorten(title, 200))
+    fill, opacity = ink.fill(cell.number)
+    change = ink.change(node)
+    title = shorten(f"{name(node)}: {change} ({ink.sizes(node)})", 200)
+    href = f"#finding-{node.finding}" if node.finding else ""
+    out.rect(x, y, width - gap, _ROW - 1, fill, opacity, title, href)
     if node.kind == "category":
         out.rect(x, y + _ROW - 1 - _BAND, width - gap, _BAND, palette.variable(node.key))
+    if node.finding and width > 3:
+        out.line(
+            f"M{x + 0.8:.1f} {y + 0.8:.1f}h{width - gap - 1.6:.1f}v{_ROW - 2.6}h{1.6 + gap - width:.1f}z",
+            "--ink",
+            1.6,
+        )
     middle = y + (_ROW - 1 - (_BAND if node.kind == "category" else 0)) / 2
     label = name(node)
     if fill != "--rule" and len(label) + len(change) + 1 <= room(width):
@@ -173,7 +231,7 @@ def tint(node: CauseNode, most: float) -> tuple[str, float]:
 
 
 def _marks(out: Drawing, found: list[Cell], top: list[int], per_ns: float, y: float) -> float:
-    """The numbers of the largest changes under their cells."""
+    """The numbers of the named parts under their cells."""
     seen = [one for one in found if one.width * per_ns >= 1]
     wanted = [(one.x + one.width / 2) * per_ns for one in seen]
     if not seen:
@@ -185,32 +243,27 @@ def _marks(out: Drawing, found: list[Cell], top: list[int], per_ns: float, y: fl
     return y + 22
 
 
-def _list(
-    out: Drawing, tree: Sequence[CauseNode], top: list[int], scale: units.Scale, times: units.Scale, y: float
-) -> float:
-    """The largest changes in words."""
+def _list(out: Drawing, top: list[int], ink: _Ink, y: float) -> float:
+    """The named parts in words."""
     if not top:
         out.write(0, y + 9, "Nothing changed.", colour="--muted")
         return y + 22
     for number, at in enumerate(top, start=1):
-        node = tree[at]
-        change = f"{scale.delta(node.delta_ns)}"
-        both = f"{times.time(node.baseline_ns)} -> {times.time(node.candidate_ns)}"
-        if abs(node.host_speed_ns) >= _NOTABLE * abs(node.delta_ns):
-            both += f", {scale.delta(node.host_speed_ns)} of it host speed"
-        noise = ", within noise" if node.level == "within_noise" else ""
-        colour = "--slower" if node.delta_ns > 0 else "--faster"
+        node = ink.tree[at]
+        change, sizes = ink.change(node), ink.sizes(node)
+        colour = "--ink" if node.delta_ns is ABSENT else "--slower" if node.delta_ns > 0 else "--faster"
         out.write(0, y + 9, str(number), bold=True)
         if out.layout.narrow:
-            for line in wrapped(said(tree, at), out.layout.width - 16):
+            for line in wrapped(said(ink.tree, at), out.layout.width - 16):
                 out.write(16, y + 9, line)
                 y += 17
-            out.write(16, y + 9, f"{change} ({both}{noise})", colour=colour)
-            y += 21
+            for line in wrapped(f"{change} ({sizes})", out.layout.width - 16):
+                out.write(16, y + 9, line, colour=colour)
+                y += 17
+            y += 4
         else:
             out.write(110, y + 9, change, "end", colour, bold=True)
-            after = f": {both}{noise}"
-            out.write(122, y + 9, cut(said(tree, at), after, out.layout.width - 122))
+            out.write(122, y + 9, cut(said(ink.tree, at), f": {sizes}", out.layout.width - 122))
             y += 19
     return y + 4
 
@@ -224,10 +277,18 @@ def _legend(out: Drawing, y: float) -> float:
     if out.layout.narrow:
         out.write(0, y + 27, "paler: within noise", colour="--muted")
         return y + 36
-    out.write(x, y + 9, "paler: within noise. Widths are time, both sides on one scale.", colour="--muted")
+    out.write(
+        x,
+        y + 9,
+        "paler: within noise; framed: a cause of the list. Widths are time, both sides on one scale.",
+        colour="--muted",
+    )
     return y + 18
 
 
-def _description(tree: Sequence[CauseNode], top: list[int], scale: units.Scale) -> str:
-    changes = "; ".join(f"{said(tree, at)} {scale.delta(tree[at].delta_ns)}" for at in top)
-    return f"The largest changes: {changes}" if changes else "Nothing changed"
+def _description(top: list[int], ink: _Ink) -> str:
+    changes = "; ".join(f"{said(ink.tree, at)} {ink.change(ink.tree[at])}" for at in top)
+    if not changes:
+        return "Nothing changed"
+    what = "most time" if ink.tree[0].delta_ns is ABSENT else "largest changes"
+    return f"The {what}: {changes}"

@@ -1,4 +1,4 @@
-"""Where two typical steps diverge: how far the candidate lags behind along the ops that both have."""
+"""Where two steps diverge: how far the candidate lags behind along the ops that both have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracediff.report.pictures.shapes import Drawing, Layout, cut, spread, wrapp
 from tracediff.report.titles import OUTSIDE
 from tracediff.report.waterfall import nice_ticks
 
-TITLE = "Where a typical step diverges"
+TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
 _HIGH, _NAMED = 170.0, 3
 _AXIS = 78.0  # room for the figures of the axis
 _EDGE = 24.0  # room before the first op and after the last one, where jumps are often
@@ -26,11 +26,11 @@ def shown(result: Result) -> Divergence | None:
 
 
 def draw(result: Result, layout: Layout) -> Drawing | None:
-    """Lay out where two typical steps diverge; None where that is not known."""
+    """Lay out where two steps diverge; None where that is not known."""
     one = shown(result)
     if one is None:
         return None
-    out = Drawing(layout, TITLE)
+    out = Drawing(layout, TITLES[one.kind])
     lags = [point.delta_ns for point in one.points]
     low, high = float(min(0, *lags)), float(max(0, *lags))
     room = 0.08 * max(high - low, 1_000.0)
