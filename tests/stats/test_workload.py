@@ -13,6 +13,7 @@ from tracediff.stats.workload import (
     choose,
     class_shares,
     shared,
+    shared_time,
     trimmed,
     variance_of_difference,
     weights,
@@ -251,9 +252,9 @@ def test_a_workload_that_explains_nothing_gives_way_to_the_simplest():
 
 @pytest.mark.parametrize(("both", "chosen"), [(5, "none"), (6, "ops")])
 def test_classes_of_one_side_alone_would_absorb_the_change(both: int, chosen: str):
-    """The candidate is 50 slower in all but `both` of its 20 steps, which alone have the baseline's key."""
+    """The candidate is 5 faster in all but `both` of its 20 steps, which alone have the baseline's key."""
     base = [10.0, 11.0, 12.0, 11.0] * 5
-    after = base[:both] + [one + 50 for one in base[both:]]
+    after = base[:both] + [one - 5 for one in base[both:]]
     steps = steps_of(base, after, sides=(0, 1))
     klass = np.repeat([A, A, B], [20, both, 20 - both])
     every = np.ones(40, np.bool_)
@@ -265,3 +266,12 @@ def test_too_many_classes_say_nothing():
     steps, klass = mixed_steps(4)
     options = options_of(klass + workload.MOST_CLASSES)
     assert choose(steps, np.ones(40, np.bool_), steps.run, options)[0] == "none"
+
+
+def test_classes_that_share_few_of_the_time_do_not_count():
+    """Ten steps of 100 on one side; on the other four of them and six of 10,000 that launch something else."""
+    steps = Steps(np.repeat([0, 1], 10), np.repeat([0, 1], 10), np.array([100.0] * 14 + [10_000.0] * 6))
+    every, klass = np.ones(20, np.bool_), np.array([0] * 14 + [1] * 6)
+    assert shared(steps, every, klass) == (1.0, 0.4)
+    assert shared_time(steps, every, klass) == pytest.approx((1.0, 400 / 60_400))
+    assert choose(steps, every, steps.run, {"ops": klass, "none": klass * 0})[0] == "none"

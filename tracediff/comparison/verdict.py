@@ -160,6 +160,49 @@ def decide(
     """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged."""
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
+    verdict, facts = _decided(measured, judged, verdicts, gpu)
+    return cautious(verdict, time_share(measured), raw_change(measured)), facts
+
+
+PART = 0.5  # of a side's step time: with less compared, what was not compared is part of the verdict
+_WEAKER: dict[Verdict, Verdict] = {
+    "regressed": "likely_regressed", "likely_regressed": "likely_regressed", "improved": "likely_improved",
+    "likely_improved": "likely_improved",
+}  # fmt: skip
+
+
+def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
+    """The verdict of captures of which less than half is compared: likely at best, and none against the raw means.
+
+    `raw`: what the mean over all steps changed by, as a part of the baseline's.
+    """
+    if min(shares.baseline, shares.candidate) >= PART or verdict == "not_comparable":
+        return verdict
+    if verdict == "no_change" and abs(raw) <= SAME:
+        return verdict
+    along = raw > 0 if verdict.endswith("regressed") else raw < 0
+    return _WEAKER.get(verdict, "inconclusive") if along else "inconclusive"
+
+
+def time_share(measured: Measured) -> Shares:
+    """The part of each side's step time that is compared."""
+    side, ns = (measured.steps[name].to_numpy() for name in ("side", "ns"))
+    compared = measured.frame.weight[: len(side)] > 0
+    shares = [float(ns[(side == one) & compared].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
+    return Shares(*shares)
+
+
+def raw_change(measured: Measured) -> float:
+    """What the mean of all steps of the runs that count changed by, as a part of the baseline's."""
+    side, run, ns = (measured.steps[name].to_numpy() for name in ("side", "run", "ns"))
+    one, other = (float(ns[(side == at) & np.isin(run, measured.frame.kept(at))].mean()) for at in (0, 1))
+    return (other - one) / one if one else 0.0
+
+
+def _decided(
+    measured: Measured, judged: Judged, verdicts: dict[str, Verdict], gpu: float | None
+) -> tuple[Verdict, VerdictFacts]:
+    """The verdict of what is compared."""
     phases = in_order([one for one in measured.phases if one.steps.judged])
     if _identical(measured.whole):
         return "no_change", VerdictFacts("identical")
@@ -302,10 +345,6 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
     found = delta_of(whole)
     runs = measured.frame.runs
     steps = measured.frame.compared
-    every = measured.steps
-    side = every["side"].to_numpy()
-    ns, weight = every["ns"].to_numpy(), measured.frame.weight[: len(side)]
-    shares = [float(ns[(side == one) & (weight > 0)].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
     source = "repeats" if max(runs[:2]) > 1 else "assumed"
     return Step(
         baseline_ns=found.baseline_ns,
@@ -321,7 +360,7 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
         min_detectable_ns=found.detectable_ns,
         runs_advised=None if decided else _runs_advised(measured),
         host_speed_ns=found.host_speed_ns,
-        time_share=Shares(*shares),
+        time_share=time_share(measured),
     )
 
 

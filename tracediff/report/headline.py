@@ -34,7 +34,7 @@ def headline(result: Result) -> Headline:
     cause = _cause(result) or _worth_a_headline(result)
     level = cause.level if cause else "within_noise"
     delta = facts.carried_ns if facts.carried_ns is not None else of[0]
-    text = f"{_verdict(result.verdict)}{_coverage(result)}"
+    text = ""
     if facts.basis == "checks":
         failed = next((one for one in result.comparability.checks if one.status == "fail"), None)
         text += (
@@ -65,7 +65,13 @@ def headline(result: Result) -> Headline:
         text += _rare(result, phase, cause)
     else:
         text += _phase(result, phase, cause)
-    return Headline(f"{text}.", cause.cause if cause else "", delta, level, facts.phase)
+    return Headline(
+        f"{_verdict(result.verdict)}{_in_part(result, text)}.",
+        cause.cause if cause else "",
+        delta,
+        level,
+        facts.phase,
+    )
 
 
 def reason(result: Result) -> str:
@@ -78,7 +84,7 @@ def reason(result: Result) -> str:
             for one in failed
         )
     phase, cause = lead(result), _cause(result)
-    said = []
+    said = [_strata_of_both(result)]
     if facts.basis in ("phase", "part", "rare"):
         if phase:
             said.append(_felt_first(result, phase))
@@ -352,14 +358,55 @@ def _with_interval(phase: Phase) -> str:
     return f"{units.percent(delta, base)} ± {100 * half / base:.1f} %"
 
 
-def _coverage(result: Result) -> str:
+def _in_part(result: Result, text: str) -> str:
+    """Of captures of which less than half is compared: what the whole of them changed by, before what the compared part did."""
     shares = result.step.time_share
     small = [
-        f"{100 * value:.0f} % of the {side}'s step time"
+        f"{units.share(value)} of the {side}'s"
         for side, value in (("baseline", shares.baseline), ("candidate", shares.candidate))
         if value < SPEAKS_OF_PART
     ]
-    return f" in the compared part ({', '.join(small)})" if small else ""
+    if not small or result.verdict == "not_comparable":
+        return text
+    means = [("the mean of all steps goes", result.mix.baseline_raw_ns, result.mix.candidate_raw_ns)]
+    if len(result.phases) > 1:
+        means += [
+            (f"{_step(one)}s", one.baseline.mean_ns, one.candidate.mean_ns)
+            for one in result.phases
+            if one.baseline and one.candidate
+        ]
+    prose = units.prose([value for _, *sides in means for value in sides])
+    said = [
+        f"{name} from {prose.size(before)} to {prose.size(after)} ({units.change(after - before, before)})"
+        for name, before, after in means
+    ]
+    of = f"in the compared part ({' and '.join(small)} step time)"
+    return f": {', '.join(said)}; {of}{text.replace(':', ',', 1) if text.startswith(':') else text}"
+
+
+_STRATA_NAMED = 3
+
+
+def _strata_of_both(result: Result) -> str:
+    """The step times of workloads that both sides have, compared or not, where less than half of a side is compared."""
+    shares = result.step.time_share
+    if min(shares.baseline, shares.candidate) >= SPEAKS_OF_PART:
+        return ""
+    both = [
+        (one, one.baseline_ns, one.candidate_ns)
+        for one in result.strata
+        if one.baseline_ns is not None and one.candidate_ns is not None
+    ]
+    both.sort(key=lambda row: -max(row[0].baseline_share or 0.0, row[0].candidate_share or 0.0))
+    prose = units.prose([value for _, *sides in both[:_STRATA_NAMED] for value in sides])
+    said = [
+        f"{words.workload_name(one, ', ')} {prose.size(before)} -> {prose.size(after)}"
+        f" ({units.pair(one.baseline_steps, one.candidate_steps)} steps)"
+        for one, before, after in both[:_STRATA_NAMED]
+    ]
+    more = len(both) - len(said)
+    end = f"; {more} more in the HTML report and the JSON" if more > 0 else ""
+    return f"Mean steps of workloads that both sides have: {'; '.join(said)}{end}." if said else ""
 
 
 # Sentences after the first.

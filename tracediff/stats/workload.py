@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 TRIM = 0.25  # of the steps of a run, at either end: what acts in fewer steps is rare, not typical
 TRIMMED_VARIANCE = 4.2  # of the mean of all steps cut so, over that of the steps that are left; normal data
-SHARED = 0.3  # of each side's steps must be of classes that both sides have
+SHARED = 0.3  # of each side's steps, and of their time, must be of classes that both sides have
 MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
 LEAST_FREEDOM = 10
 
@@ -106,6 +106,20 @@ def shared(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
     )
 
 
+def shared_time(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
+    """The part of the time of each side's chosen steps that is of a class that both sides have."""
+    classes = int(klass.max(initial=0)) + 1
+    one, other = (
+        np.bincount(klass[mine], weights=steps.ns[mine], minlength=classes)
+        for mine in (chosen & (steps.side == side) for side in (0, 1))
+    )
+    both = (one > 0) & (other > 0)
+    return (
+        float(one[both].sum() / one.sum()) if one.any() else 0.0,
+        float(other[both].sum() / other.sum()) if other.any() else 0.0,
+    )
+
+
 def variance_of_difference(steps: Steps, chosen: Bools, klass: Ints) -> float:
     """Variance of the difference of the sides that the scatter of steps within classes leaves; inf where too few do."""
     shares = class_shares(steps, chosen & (steps.side < 2), klass)
@@ -130,15 +144,16 @@ def choose(steps: Steps, eligible: Bools, unit: Ints, options: dict[str, Ints]) 
     The error is what the scatter of steps within their classes would give: that of the runs, known from so few, would choose the
     classes under which these runs happen to agree.
 
-    An option counts where at least `SHARED` of each side's steps are of classes that both have: classes of one side alone would
-    absorb what changed. The last of `options` is the one without classes, which always counts.
+    An option counts where at least `SHARED` of each side's steps, and of their time, are of classes that both have: classes of one
+    side alone would absorb what changed. The last of `options` is the one without classes, which always counts.
     """
     best: tuple[float, str, Bools] | None = None
     *_, last = options
     chosen = eligible & (steps.side < 2)
     for name, klass in options.items():
         if name != last and (
-            int(klass.max(initial=0)) >= MOST_CLASSES or min(shared(steps, chosen, klass)) < SHARED
+            int(klass.max(initial=0)) >= MOST_CLASSES
+            or min(*shared(steps, chosen, klass), *shared_time(steps, chosen, klass)) < SHARED
         ):
             continue
         typical = trimmed(steps, eligible, klass, unit)
