@@ -17,7 +17,9 @@ from tracediff.errors import TracediffError
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import (
     MIN_STEPS,
+    Pick,
     Selection,
+    read_pick,
     selections,
     spell_ranks,
     spell_steps,
@@ -310,8 +312,23 @@ class ShowRequest(MeasureRequest):
 
     capture: PathLike = field(kw_only=False)
     kpi: Paths = option((), "Benchmark report or iteration log of the program; repeatable.", path=True)
+    step: str | int | Sequence[str | int] = option(
+        (), "This step beside the typical step of its class; repeatable.", metavar="[RUN:]N"
+    )
+    worst: int | None = option(
+        None,
+        "The N steps that exceed the typical step of their class most, likewise.",
+        minimum=1,
+        metavar="N",
+    )
 
     def __post_init__(self) -> None:
         baseline, candidate = self.selections()
         if baseline != candidate:
             raise ValueError("--steps and --window of two sides: there is one")
+        self.picks()
+
+    def picks(self) -> tuple[Pick, ...]:
+        """The single steps that are asked for. Raises ValueError where one is none."""
+        given = (self.step,) if isinstance(self.step, str | int) else self.step
+        return tuple(read_pick(str(one)) for one in given)

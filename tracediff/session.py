@@ -79,7 +79,8 @@ def show_request(
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    shown = with_titles(show(side, Options(request.min_steps, extra=request.said(sides=1))))
+    options = Options(request.min_steps, extra=request.said(sides=1))
+    shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
 
 

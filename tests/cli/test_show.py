@@ -21,7 +21,9 @@ WRITTEN = {"out.html", "out.md", "out.json", *(f"tables/{name}" for name in file
 
 def test_every_format_and_the_saved_report_the_same(run, good, tmp_path) -> None:
     code, out, err = run("show", good, *WORDS)
-    assert code == 0 and out.startswith("good  707.0 us per step")
+    assert code == 0 and out.startswith(
+        "good: a step takes 707 us. The GPU is idle for 107 us of it (15 %), the largest\npart from host work in _schedule (100 us).\n"
+    )
     assert [line for line in err.splitlines() if line.startswith("wrote ")] == [
         f"wrote {path} ({option.removeprefix('--')})" for option, path in FORMATS.items()
     ]
@@ -41,7 +43,7 @@ def test_a_folder_of_runs_with_a_label_and_figures(run, tmp_path) -> None:
         serving(steps=6, schedule_us=schedule_us).write(tmp_path / "runs" / f"run{number}.sqlite")
     kpi = FIXTURES / "kpi" / "serving_summary.json"
     code, out, _ = run("show", "main=runs", "--json", "a.json", "--kpi", kpi)
-    assert code == 0 and out.startswith("main  717.0 us per step")
+    assert code == 0 and out.startswith("main: a step takes 717 us. The GPU is idle for 117 us of it (16 %)")
     assert (
         "2 runs, 12 steps" in out
         and "standard deviation 14.1 us over 2 runs (707.0 to 727.0 us)" in " ".join(out.split())
@@ -63,3 +65,23 @@ def test_it_is_no_comment_and_its_version_is_its_own(run, good, tmp_path) -> Non
     (tmp_path / "d.json").write_text(json.dumps(data | {"tomorrow": 1}))
     assert run("report", "d.json", "-q", "--json", "e.json")[0] == 0
     assert (tmp_path / "e.json").read_bytes() == (tmp_path / "a.json").read_bytes()
+
+
+def test_one_step_says_the_same_in_every_format(run, good, tmp_path) -> None:
+    code, out, _ = run("show", good, "--step", "3", "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    sentence = "Step 3 took 707 us, as long as a typical generation step (707 us)."
+    assert code == 0 and out.startswith(sentence)
+    assert "What is in the time" not in out
+    assert (tmp_path / "a.md").read_text().startswith(f"## {sentence}")
+    page = (tmp_path / "a.html").read_text().replace("\u00a0\u00b5s", " us")
+    assert f"<h3>{sentence}</h3>" in page and f"<title>{sentence}</title>" in page
+    report = msgspec.json.decode((tmp_path / "a.json").read_bytes(), type=Show)
+    assert [(one.asked, one.number, one.text) for one in report.chosen] == [("3", 3, sentence)]
+    assert run("report", "a.json") == (0, out, "")
+
+
+def test_steps_that_are_none(run, good) -> None:
+    for words in (("--step", "x"), ("--step", "1-3"), ("--worst", "0")):
+        code, out, err = run("show", good, *words)
+        assert code == 2 and out == "" and "Error" in err
+    assert "steps 0 to 5" in expect_error(run("show", good, "--step", "6"), "no-such-step", 2)

@@ -21,7 +21,7 @@ from rich.console import Console
 from tests.comparing import show
 from tests.comparison.test_show import shown
 from tests.report import hostile
-from tests.serving import US
+from tests.serving import US, runs_of
 from tracediff.cli.schema import build_schema
 from tracediff.model import Coverage, Gc, Gil, encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
@@ -104,6 +104,19 @@ def test_spread_and_counts_in_words() -> None:
     ]
 
 
+def test_runs_of_other_work_have_two_spreads(tmp_path) -> None:
+    """Runs of the same steps have one; where means as they ran are others, both are said."""
+    same = show(runs_of(tmp_path, "a", [100.0, 110.0], jitter_us=0))
+    assert show_words.raw_means(same) == "" and "at equal workload" not in show_words.spread(same)
+    step = msgspec.structs.replace(
+        same.step, runs_ns=[707.0 * US, 717.0 * US], raw_runs_ns=[600.0 * US, 900.0 * US]
+    )
+    other = msgspec.structs.replace(same, step=step)
+    assert show_words.spread(other).endswith(
+        "over 2 runs at equal workload (707.0 to 717.0 us); as they ran 600.0 to 900.0 us"
+    )
+
+
 # Words
 
 
@@ -125,7 +138,10 @@ def test_the_terminal(width: int) -> None:
     text = terminal(report, width)
     lines = text.splitlines()
     mean = report.step.mean_ns / US
-    assert lines[0].startswith(f"tp2_strag_1  {mean:,.1f} us per step")
+    assert " ".join(lines[:3]).startswith(f"{report.sentence[:100]}")
+    assert report.sentence.startswith(f"tp2_strag_1: a step takes {mean / 1000:.2f} ms in the mean, ")
+    assert f"The GPU is idle for {report.step.idle_ns / US:.0f} us of the mean" in report.sentence
+    assert f"from host work in [Executor] _forward_step ({report.idle[0].ns / US:.0f} us)." in report.sentence
     step = next(line for line in lines if line.startswith("  step "))
     assert step.split()[1:] == [f"{mean:,.3f}", "us", "100.00", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",

@@ -6,6 +6,7 @@ The same tables, cells and means as of a comparison, of one side matched to itse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +26,7 @@ from tracediff.comparison.cells import (
     idle_rows,
     observable,
 )
+from tracediff.comparison.chosen import Cells, chosen_steps
 from tracediff.comparison.classes import notes_of_classes, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
@@ -38,6 +40,7 @@ from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
+from tracediff.formats.selection import Pick
 from tracediff.kernels.categories import category
 from tracediff.kernels.names import family
 from tracediff.model import (
@@ -58,10 +61,10 @@ MOST = 200  # rows of idle time
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 
 
-def show(side: Side, options: Options | None = None) -> Show:
-    """Report on one side.
+def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (), worst: int = 0) -> Show:
+    """Report on one side. `picks`, `worst`: single steps to look at, see `comparison.chosen`.
 
-    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps.
+    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps, and those of `chosen_steps`.
     """
     options = options or Options()
     (side,) = sides = tuple(with_classes([side]))
@@ -71,7 +74,8 @@ def show(side: Side, options: Options | None = None) -> Show:
     idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
     values, layout = cell_table(frame, idle, kernels)
-    means = _means(frame, CellSums.of(values, len(layout.kinds)))
+    sums = CellSums.of(values, len(layout.kinds))
+    means = _means(frame, sums)
     known = observable(side, with_gil=True)
     standardised = tables.StandardisedMeans(sides, frame)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
@@ -79,6 +83,8 @@ def show(side: Side, options: Options | None = None) -> Show:
     hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
     causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
     launches = launches_of(frame, kernels.values, len(kernels.rows))
+    cells = Cells(frame, sums, layout, idle.words, kernels)
+    chosen = chosen_steps(side, cells, known, picks, worst) if picks or worst else []
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
     ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
@@ -109,6 +115,8 @@ def show(side: Side, options: Options | None = None) -> Show:
             steps=len(located),
             all_steps=len(steps),
             time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
+            median_ns=float(np.median(steps["ns"].to_numpy())),
+            raw_runs_ns=steps.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list(),
         ),
         accounting=[
             ShowCategory(
@@ -141,6 +149,7 @@ def show(side: Side, options: Options | None = None) -> Show:
         warnings=_warnings(side, gaps_left_out, uneven_left_out, asked=bool(options.extra.get("host_only"))),
         system=tables.system(sides, standardised, with_gil=True),
         host=host_time(sides),
+        chosen=chosen,
         samples=samples,
         samples_left_out=samples_left_out,
         timelines=drawn,

@@ -5,6 +5,7 @@ WINDOW   1.5s-2.5s, 1.5s- or -2.5s: the time of the trace, as nsys shows it (of 
          s, ms, us, ns, without one s
 RANKS    0,3-7
 STEPS/STEPS, WINDOW/WINDOW: the first for the baseline, the second for the candidate
+STEP     17, RUN:17 or RUN:17#2: one step, of one of several runs (its name, or its number from 1), the second of that number
 """
 
 from __future__ import annotations
@@ -40,6 +41,25 @@ class Selection:
 
 
 ALL = Selection()
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One step. run: '' any; occurrence: which of the steps of this number in the run, from 1; 0: there is one."""
+
+    text: str
+    run: str
+    number: int
+    occurrence: int = 0
+
+
+def read_pick(text: str) -> Pick:
+    """Raises ValueError."""
+    run, _, step = text.strip().rpartition(":")
+    found = re.fullmatch(r"(\d{1,15})(?:#([1-9]\d{0,5}))?", step.strip(), re.ASCII)
+    if not found:
+        raise ValueError(f"{text!r} is no step: 17, RUN:17, or 17#2 for the second step of that number")
+    return Pick(text.strip(), run, int(found[1]), int(found[2] or 0))
 
 
 def read_steps(text: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ ns per step (means over steps and runs) unless a field says otherwise. A list na
 
 SHOW_VERSION history
     1  first published form
-    2  the sections are those of a comparison, with one side
+    2  the sections are those of a comparison, with one side; `chosen` was added without a new version
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class ShowStep(msgspec.Struct, frozen=True):
     steps: int  # in the mean
     all_steps: int  # whole steps; those not in the mean are of workloads too thin for one
     time_in_mean: float  # share of the time of all whole steps, 0 to 1
+    median_ns: float = 0.0  # of all whole steps
+    raw_runs_ns: list[float] = []  # of each run as it ran: `runs_ns` are at equal workload
 
 
 class ShowCategory(msgspec.Struct, frozen=True):
@@ -103,6 +105,84 @@ class ShowKernel(KernelRow, frozen=True, kw_only=True):
     q_value: float | None = ABSENT
 
 
+# Single steps that were asked for, each beside the typical step of its class.
+
+
+class StepCategory(msgspec.Struct, frozen=True):
+    """A category of the accounting of one step, ns. The rows of a step add up to its length, and so do those of the typical step."""
+
+    category: str
+    ns: int
+    typical_ns: float
+    delta_ns: float
+
+
+class StepPlace(msgspec.Struct, frozen=True):
+    """What one step spent at one place, ns: idle time by cause and place, or GPU work of the kernels of one name.
+
+    All places of a step add up to its length.
+    """
+
+    cause: str  # a category of the accounting
+    title: str
+    ns: int
+    typical_ns: float
+    delta_ns: float
+    count: int  # pieces of idle time, or launches
+    typical_count: float
+    range: str = ""
+    thread: str = ""
+    holder_thread: str = ""  # of a wait for the GIL
+    holder_range: str = ""
+    api: str = ""  # the CUDA function that the longest piece of the run lies in
+    kernel: str = ""
+    copies: bool = False  # launch calls that copy
+    longest: Moment | None = None  # where the longest piece of the run lies in this step
+
+
+class StepRank(msgspec.Struct, frozen=True):
+    """The same step on one rank, ns. own: without exposed communication, which is mostly waiting for another rank."""
+
+    rank: int
+    device: int
+    ns: int
+    delta_ns: float
+    own_delta_ns: float
+
+
+class StepDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """One step beside the typical step of its class: the mean of its steps without the slowest and the fastest quarter.
+
+    like: what the class is: `workload` (steps of the same phase, rank, requests and about as many tokens), `phase` (the phase on the
+    rank, where fewer than five are alike), `all` (every regular step of the rank). Of a step of several ranks this is the rank whose
+    own time is furthest above its typical step; `ranks` has them all.
+    """
+
+    asked: str  # as on the command line, or `worst 1`
+    text: str  # the sentence
+    run: str
+    number: int  # of the label; where labels have none, the place in its process, from 1
+    rank: int
+    device: int
+    phase: str
+    ctx_reqs: int | None
+    ctx_tokens: int | None
+    gen_reqs: int | None
+    start_up: bool  # kernels ran, CUDA graphs were made or code was loaded for the first time, or it is the first of the capture
+    start_ns: int  # trace time of the named run
+    end_ns: int
+    ns: int
+    typical_ns: float
+    delta_ns: float
+    like: Literal["workload", "phase", "all"]
+    typical_steps: int  # that the typical step is the mean of
+    accounting: list[StepCategory]
+    places: list[StepPlace]  # those that differ most
+    places_left_out: int = 0
+    places_left_out_ns: float = 0.0  # difference of these together
+    ranks: list[StepRank] = []  # where there are several
+
+
 class ShowFigure(msgspec.Struct, frozen=True):
     """One figure of a benchmark's own report."""
 
@@ -124,6 +204,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["show"] = "show"
     format_version: int = SHOW_VERSION
+    sentence: str = ""  # the first one: how long a step is, and where most of its idle time goes
     tool: Tool
     input: SideInput
     options: dict[str, Any] = {}
@@ -154,6 +235,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[Note]
     system: System | None = None  # where any of it was captured
     host: HostTime | None = None  # where there are no GPU kernels
+    chosen: list[StepDiff] = []  # where single steps were asked for
     samples: list[StepSample] = []
     samples_left_out: int = 0
     timelines: Timelines | None = None

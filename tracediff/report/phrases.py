@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from tracediff.model import Finding, Launch, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
-from tracediff.report import words
+from tracediff.report import show_words, words
 from tracediff.report.causes import CAUSES
 from tracediff.report.headline import graph_share, headline, lead, reason, relaunched
+from tracediff.report.step_words import with_sentences
 from tracediff.report.titles import idle_title, title
 
 
@@ -27,7 +28,7 @@ def with_words(result: Result) -> Result:
 
 
 def with_titles(report: Show) -> Show:
-    """The report of one side with the titles of its idle time."""
+    """The report of one side with the titles of its idle time and the sentences of single steps."""
     host_only = report.coverage.baseline["kernels"] == "not_captured"
     idle = [
         replace(
@@ -37,7 +38,8 @@ def with_titles(report: Show) -> Show:
         )
         for one in report.idle
     ]
-    return replace(report, idle=idle)
+    report = with_sentences(replace(report, idle=idle))
+    return replace(report, sentence=show_words.sentence(report))
 
 
 def power_note(step: Step) -> str:

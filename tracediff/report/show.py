@@ -13,7 +13,17 @@ from rich.text import Text
 from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
-from tracediff.report import host_words, names, show_words, system_words, templates, timelines, units, words
+from tracediff.report import (
+    host_words,
+    names,
+    show_words,
+    step_words,
+    system_words,
+    templates,
+    timelines,
+    units,
+    words,
+)
 from tracediff.report.console import (
     has_unicode,
     print_fitted,
@@ -43,6 +53,7 @@ def render_show_html(report: Show) -> str:
         "r": report,
         "books": show_words.books(report),
         "show_words": show_words,
+        "step_words": step_words,
         "left_out": left_out(report),
         "comment": render_show_markdown(report),
         "timelines": timelines.build(report),
@@ -201,12 +212,20 @@ def detail_tables(report: Show) -> list[TableOf]:
 def render_show_markdown(report: Show, top: int = 10) -> str:
     """Return the report; `top` is how many idle causes and kernels it shows."""
     report = neutral(report)
+    if report.chosen:
+        text = _steps_markdown(report, top)
+        return text if length(text) < LIMIT else cut_to_limit(text)
     text = ""
     for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
         text = _markdown(report, min(top, 10 * rows), rows, width)
         if length(text) < LIMIT:
             return text
     return cut_to_limit(text)
+
+
+def _steps_markdown(report: Show, top: int) -> str:
+    template = markdown_environment().get_template("show_steps.md.j2")
+    return template.render(r=report, words=step_words, top=top, table=lambda table: markdown([table], 120))
 
 
 def _markdown(report: Show, top: int, rows: int, width: int) -> str:
@@ -244,11 +263,20 @@ _BAR = 40  # columns of the longest bar
 def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     """Print the report; `top` is how many rows of a list are shown."""
     report = neutral(report)
+    if report.chosen:
+        _steps(report, console, top)
+        return
     books = show_words.books(report)
-    print_line(console, (report.input.label, "bold"), "  ", (f"{books.step} per step", "bold cyan"), indent=0)
+    print_line(console, (report.sentence, "bold"), indent=0)
     if show_words.captured(report, "kernels"):
         print_line(console, f"GPU busy {books.busy}, idle {books.idle}")
-    print_line(console, (f"{show_words.runs(report)}; {show_words.spread(report)}", "dim"))
+    print_line(
+        console,
+        (
+            f"{show_words.what_a_step_is(report)}; {show_words.runs(report)}; {show_words.spread(report)}",
+            "dim",
+        ),
+    )
     print_line(console, (show_words.machine(report), "dim"))
     for text in left_out(report):
         print_line(console, (text, "yellow"))
@@ -265,6 +293,22 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     if report.system and (text := system_words.no_bytes(report.system.comm_calls)):
         print_line(console, (text, "dim"), hang=3)
     print_warnings(report.warnings, words.all_missing(report), console)
+
+
+def _steps(report: Show, console: Console, top: int) -> None:
+    """The steps that were asked for, and nothing else."""
+    for number, one in enumerate(report.chosen):
+        if number:
+            console.print()
+        print_line(console, (one.text, "bold"), indent=0)
+        for text in step_words.facts(report, one):
+            print_line(console, (text, "dim"))
+        for table in (step_words.categories(one), step_words.places(one, top)):
+            if table.rows:
+                console.print()
+                print_fitted(console, table)
+                print_more(console, table.left)
+    print_warnings(report.warnings, [], console)
 
 
 def _accounting(report: Show, books: show_words.Books, console: Console) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model.show import IdleCause, Show, ShowCategory
-from tracediff.report import palette, units, words
+from tracediff.report import names, palette, units, words
+from tracediff.report.titles import idle_named
 
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us
@@ -105,16 +106,78 @@ def waits(report: Show) -> str:
 
 
 def spread(report: Show) -> str:
-    """How far the runs are apart, in words."""
+    """How far the runs are apart, in words; their means as they ran beside those at equal workload, where they differ."""
     step = report.step
     if step.sd_ns is None:
         return "how far runs differ from one another is not known"
-    scale = units.scale_for([step.mean_ns])
-    low, high = min(step.runs_ns), max(step.runs_ns)
+    raw = raw_means(report)
     return (
-        f"standard deviation {scale.time(step.sd_ns)} over {len(step.runs_ns)} runs "
-        f"({scale.number(low)} to {scale.time(high)})"
+        f"standard deviation {units.scale_for([step.mean_ns]).time(step.sd_ns)} over {len(step.runs_ns)} runs"
+        f"{' at equal workload' if raw else ''} ({_between(report, step.runs_ns)}){f'; as they ran {raw}' if raw else ''}"
     )
+
+
+def raw_means(report: Show) -> str:
+    """The means of the runs over all their steps; '' where they are those at equal workload."""
+    means, raw = report.step.runs_ns, report.step.raw_runs_ns
+    apart = len(raw) > 1 and any(
+        abs(one - other) > 0.001 * one for one, other in zip(means, raw, strict=True)
+    )
+    return _between(report, raw) if apart else ""
+
+
+def _between(report: Show, values: Sequence[float]) -> str:
+    scale = units.scale_for([report.step.mean_ns])
+    return f"{scale.number(min(values))} to {scale.time(max(values))}"
+
+
+_APART = 0.25  # of the median, from which the mean is another
+_BUSY_SHARE = 0.9  # of the step, from which GPU work says more of it than idle time
+
+
+def sentence(report: Show) -> str:
+    """The first sentences: how long a step is, and where most of its idle time goes."""
+    step = report.step
+    prose = units.prose([step.mean_ns])
+    if step.median_ns and abs(step.mean_ns - step.median_ns) > _APART * step.median_ns:
+        often = f" in the mean, {prose.size(step.median_ns)} in the median"
+    else:
+        often = ""
+    if any(run.step_source == "whole-capture" for run in report.input.runs):
+        text = f"{report.input.label}: the capture, counted as one step, takes {prose.size(step.mean_ns)}"
+    else:
+        text = f"{report.input.label}: a step takes {prose.size(step.mean_ns)}{often}"
+    cause = report.idle[0] if report.idle else None
+    prose = units.prose([step.idle_ns])
+    most = f", the largest part from {idle_named(cause)} ({prose.size(cause.ns)})" if cause else ""
+    if not captured(report, "kernels"):
+        return f"{text} on the host{most}."
+    kernel = next((row.baseline for row in report.kernels if row.baseline), None)
+    if kernel and step.idle_ns < (1 - _BUSY_SHARE) * step.mean_ns:
+        name = names.short(kernel.names[0])
+        return (
+            f"{text}. The GPU is busy for {units.share(1 - step.idle_ns / step.mean_ns)} of {'the mean' if often else 'it'},"
+            f" the largest part with {name} ({units.prose([kernel.ns_per_step]).size(kernel.ns_per_step)})."
+        )
+    of = "the mean" if often else "it"
+    idle = (
+        f"The GPU is idle for {prose.size(step.idle_ns)} of {of} ({units.share(step.idle_ns, step.mean_ns)})"
+    )
+    return f"{text}. {idle}{most}."
+
+
+def what_a_step_is(report: Show) -> str:
+    """Say how steps were told apart."""
+    source = report.input.runs[0].step_source
+    if source == "whole-capture":
+        return "the whole capture counts as one step"
+    if source.startswith("inferred"):
+        return f"a step is what repeats ({source})"
+    if source.startswith("step-regex:"):
+        return f"a step begins at each range that matches {source.removeprefix('step-regex:')}"
+    if source.startswith("range "):
+        return f"a step is one {source}"
+    return f"a step is one iteration, by its label ({source})"
 
 
 def runs(report: Show) -> str:

@@ -132,6 +132,16 @@ def idle_title(one: IdleCause, *, host_only: bool) -> str:
     )
 
 
+def idle_named(one: IdleCause) -> str:
+    """The same in a sentence: `host work in _schedule`, `waiting for the GIL held by the detokenizer thread`."""
+    if one.cause == "gil_wait":
+        return f"waiting for the GIL held by {_holder(one.holder_thread, one.holder_range)}"
+    return _idle(
+        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, "" if one.range else one.api, copies=one.copies,
+        host_only=True,
+    )  # fmt: skip
+
+
 def run_name(name: str) -> str:
     """A run as sentences name it: its file without the ending."""
     for ending in (".xz", ".zst", ".gz"):

@@ -1,0 +1,379 @@
+"""Single steps of one side, each beside the typical step of its class.
+
+The class of a step is what its label says it worked on: its phase, rank, requests, and tokens by half powers of two; where fewer than
+`LEAST` are alike, its phase on its rank. The typical step is the mean of the class without its slowest and its fastest quarter, and
+without start-up steps. Both are sums over the same cells, so every difference adds up to that of their lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.cells import STEP, IdleKey, Layout
+from tracediff.comparison.findings import idle_place, longest_first
+from tracediff.comparison.frame import CellSums, Frame
+from tracediff.comparison.kernel_table import KernelCells
+from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side, stacked
+from tracediff.formats.selection import Pick
+from tracediff.kernels.names import short
+from tracediff.model import Moment
+from tracediff.model.causes import BUSY, CAUSES
+from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
+from tracediff.stats.workload import Steps, trimmed
+from tracediff.trace.workloads import IRREGULAR
+
+LEAST = 5  # steps that are alike, from which their middle is typical
+MOST_PLACES = 12  # of a step
+_SAID = 8  # choices that an error lists
+
+Like = Literal["workload", "phase", "all"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One side, measured. words: of the pieces of the layout's idle rows."""
+
+    frame: Frame
+    sums: CellSums
+    layout: Layout
+    words: pl.DataFrame
+    kernels: KernelCells
+
+
+def chosen_steps(
+    side: Side, cells: Cells, known: set[str], picks: Sequence[Pick], worst: int
+) -> list[StepDiff]:
+    """The steps that were asked for, then the `worst` ones: those furthest above the typical step of their class.
+
+    known: categories that the side's traces can tell. Steps whose class is too small are beside their phase: of these the idle time
+    ranks them, because batch sizes differ. Steps of a phase that hardly occurs are like no other, and not ranked. Raises `TracediffError`: no-such-run, no-such-step, step-of-which-run,
+    step-number-repeats, no-typical-step.
+    """
+    steps = _Steps(side, cells.frame)
+    asked = [(pick.text, steps.find(pick)) for pick in picks]
+    asked += [(f"worst {place}", rows) for place, rows in enumerate(steps.worst(worst), 1)]
+    diff = _Diff(side, cells, steps, known)
+    return [diff(text, rows) for text, rows in asked]
+
+
+class _Steps:
+    """Every whole step with its class and what it takes more than the typical step of it."""
+
+    def __init__(self, side: Side, frame: Frame) -> None:
+        self._runs = [run.name for run in side.runs]
+        numbers = [
+            part.periods.select("period", place=pl.col("number").fill_null(pl.col("step") + 1)).with_columns(
+                run=pl.lit(run, pl.Int64), part=pl.lit(at, pl.Int64)
+            )
+            for run, one in enumerate(side.runs)
+            for at, part in enumerate(one.parts)
+        ]
+        by = ["run", "part", "period"]
+        occurrence = pl.int_range(1, pl.len() + 1).over("run", "rank", "device", "place", order_by="start_ns")
+        self.table = frame.steps.join(pl.concat(numbers), on=by, how="left", maintain_order="left")
+        self.table = self.table.with_columns(occurrence=occurrence)
+        self.ns = self.table["ns"].to_numpy().astype(np.float64)
+        idle = self.ns - self.table.select(pl.sum_horizontal(BUSY)).to_series().to_numpy()
+        own = self.ns - self.table["comm"].to_numpy()
+        self.typical: list[tuple[Like, Ints]] = []  # of each class
+        self.of = self._classes()
+        alike = np.array([like == "workload" for like, _ in self.typical], np.bool_)
+        # in steps of other batch sizes the GPU works longer: what they wait longer is no matter of their size
+        self.excess, self.own, waits = (
+            values
+            - np.array([values[rows].mean() if len(rows) else np.nan for _, rows in self.typical])[self.of]
+            for values in (self.ns, own, idle)
+        )
+        self.rank_by = np.where(alike[self.of], self.excess, waits)
+
+    def _classes(self) -> Ints:
+        """The class of each step, with its typical steps."""
+        steps, size = self.table, len(self.table)
+        regular = ~(steps["start_up"] | (steps["phase"] == IRREGULAR)).to_numpy()
+        if not regular.any():
+            regular = np.ones(size, np.bool_)
+        counts = [
+            pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
+            for name in ("ctx_tokens", "gen_reqs")
+        ]
+        unit = ["rank", "device"]
+        ways: list[tuple[Like, list[str | pl.Expr]]] = [
+            ("workload", [*unit, "phase", "ctx_reqs", *(one.name.suffix("_like") for one in counts)]),
+            ("phase", [*unit, "phase"]),
+            ("all", [*unit]),
+        ]
+        of = np.full(size, -1, np.int64)
+        every = Steps(np.zeros(size, np.int64), np.zeros(size, np.int64), self.ns)
+        for like, by in ways:
+            klass = steps.select(pl.struct(*by).rank("dense") - 1).to_series().to_numpy().astype(np.int64)
+            middle = trimmed(every, regular, klass, klass)
+            enough = np.bincount(klass[regular], minlength=int(klass.max()) + 1) >= (
+                LEAST if like != "all" else 1
+            )
+            for one in np.unique(klass[(of < 0) & enough[klass]]).tolist():
+                of[(of < 0) & (klass == one)] = len(self.typical)
+                self.typical.append((like, np.flatnonzero(middle & (klass == one))))
+        if (of < 0).any():
+            self.typical.append(("all", np.empty(0, np.int64)))
+            of[of < 0] = len(self.typical) - 1
+        return of
+
+    def worst(self, most: int) -> list[Ints]:
+        """Rows of the steps with the largest excess, a step of several ranks once."""
+        if not most:
+            return []
+        unlike = np.array([like == "all" for like, _ in self.typical], np.bool_)[self.of]
+        if unlike.all():
+            unlike[:] = False
+        together = self.table.select(
+            "run", "place", "occurrence", row=pl.int_range(pl.len()), excess=pl.Series(self.rank_by)
+        ).filter(pl.Series(~unlike))
+        found = (
+            together.group_by("run", "place", "occurrence")
+            .agg(pl.col("row"), pl.col("excess").max())
+            .filter(pl.col("excess") > 0)
+            .sort("excess", "run", "place", "occurrence", descending=[True, False, False, False])
+        )
+        return [np.array(rows, np.int64) for rows in found["row"].head(most).to_list()]
+
+    def find(self, pick: Pick) -> Ints:
+        """Rows of one step, one a rank."""
+        mine = self.table.with_row_index("row").filter(pl.col("place") == pick.number)
+        if pick.run:
+            run = self._run(pick)
+            mine = mine.filter(pl.col("run") == run)
+            there = self.table.filter(pl.col("run") == run)
+        else:
+            there = self.table
+        if not len(mine):
+            low, high = there["place"].min(), there["place"].max()
+            where = f"{self._runs[run]} has" if pick.run else "there are"
+            raise TracediffError(
+                "no-such-step",
+                f"no whole step {pick.number}: {where} steps {low!s} to {high!s}, of which the first and the last are left out if cut",
+                fix="tracediff show CAPTURE --worst 3 names steps",
+                exit_code=2,
+            )
+        runs = mine["run"].unique().sort().to_list()
+        if len(runs) > 1:
+            choices = [f"{_stem(self._runs[run])}:{pick.number}" for run in runs]
+            lengths = [self._length(mine.filter(pl.col("run") == run)) for run in runs]
+            raise TracediffError(
+                "step-of-which-run",
+                f"step {pick.number} is in {len(runs)} runs: "
+                + _listed([f"{choice} ({length})" for choice, length in zip(choices, lengths, strict=True)]),
+                fix=f"--step {choices[0]}",
+                exit_code=2,
+            )
+        many = int(mine["occurrence"].max())  # type: ignore[arg-type]
+        if many > 1 and not pick.occurrence:
+            said = [
+                f"{pick.number}#{one} ({self._length(own)}, {own['start_ns'].min() / 1e9:.6f} s)"  # type: ignore[operator]
+                for one in range(1, many + 1)
+                if len(own := mine.filter(pl.col("occurrence") == one))
+            ]
+            raise TracediffError(
+                "step-number-repeats",
+                f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {_listed(said)}",
+                fix=f"--step {pick.run + ':' if pick.run else ''}{pick.number}#1",
+                exit_code=2,
+            )
+        mine = mine.filter(pl.col("occurrence") == (pick.occurrence or 1))
+        if not len(mine):
+            raise TracediffError(
+                "no-such-step",
+                f"{many} step{'s have' if many > 1 else ' has'} the number {pick.number}: there is no {pick.text}",
+                fix=f"--step {pick.number}#{many}",
+                exit_code=2,
+            )
+        return mine["row"].to_numpy().astype(np.int64)
+
+    def _length(self, steps: pl.DataFrame) -> str:
+        return f"{steps['ns'].max() / 1e6:.3f} ms"  # type: ignore[operator]
+
+    def _run(self, pick: Pick) -> int:
+        named = [at for at, name in enumerate(self._runs) if pick.run in (name, _stem(name))]
+        if not named and pick.run.isdecimal() and 1 <= int(pick.run) <= len(self._runs):
+            named = [int(pick.run) - 1]
+        if len(named) != 1:
+            raise TracediffError(
+                "no-such-run",
+                f"{len(named) or 'no'} run{'s' if len(named) != 1 else ''} of that name: {pick.run}",
+                fix="--step RUN:N, RUN one of "
+                + _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)]),
+                exit_code=2,
+            )
+        return named[0]
+
+
+def _stem(name: str) -> str:
+    """A run as it is named on the command line: its file without endings."""
+    for ending in (".xz", ".zst", ".gz", ".sqlite", ".nsys-rep", ".json"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _listed(choices: Sequence[str]) -> str:
+    more = len(choices) - _SAID
+    return ", ".join(choices if more <= 0 else [*choices[:_SAID], f"{more} more"])
+
+
+class _Diff:
+    """Steps -> what they spent beside what their class spends."""
+
+    def __init__(self, side: Side, cells: Cells, steps: _Steps, known: set[str]) -> None:
+        self._side, self._c, self._steps, self._known = side, cells, steps, known
+        self._moments = stacked([side], "moments")
+        number = cells.frame.index.rows(cells.kernels.values)
+        self._launches = cells.kernels.values.select("row", "count").with_columns(step=pl.Series(number))
+        self._kernel = [short((row.baseline or row.candidate)[0].name, 80) for row in cells.kernels.rows]
+
+    def __call__(self, asked: str, rows: Ints) -> StepDiff:
+        steps = self._steps
+        row = int(rows[np.argmax(steps.own[rows])]) if len(rows) > 1 else int(rows[0])
+        like, typical = steps.typical[steps.of[row]]
+        one = steps.table.row(row, named=True)
+        if not len(typical) or typical.tolist() == [row]:
+            raise TracediffError(
+                "no-typical-step",
+                f"{self._side.runs[one['run']].name} has no other regular step on rank {one['rank']}: nothing is typical",
+                fix="capture a longer window",
+            )
+        spent, usual = self._of(np.array([row])), self._of(typical)
+        layout = self._c.layout
+        places = self._idle(one, row, typical, spent, usual) + self._busy(row, typical, spent, usual)
+        places.sort(key=lambda place: (-abs(place.delta_ns), place.cause, place.range, place.kernel))
+        return StepDiff(
+            asked=asked,
+            text="",
+            run=self._side.runs[one["run"]].name,
+            number=one["place"],
+            rank=one["rank"],
+            device=one["device"],
+            phase=one["phase"],
+            ctx_reqs=one["ctx_reqs"],
+            ctx_tokens=one["ctx_tokens"],
+            gen_reqs=one["gen_reqs"],
+            start_up=one["start_up"],
+            start_ns=one["start_ns"],
+            end_ns=one["start_ns"] + one["ns"],
+            ns=one["ns"],
+            typical_ns=float(usual[STEP]),
+            delta_ns=float(spent[STEP] - usual[STEP]),
+            like=like,
+            typical_steps=len(typical),
+            accounting=[
+                StepCategory(name, round(spent[cell]), float(usual[cell]), float(spent[cell] - usual[cell]))
+                for name, cell in layout.categories.items()
+                if name in self._known
+            ],
+            places=places[:MOST_PLACES],
+            places_left_out=max(0, len(places) - MOST_PLACES),
+            places_left_out_ns=float(sum(place.delta_ns for place in places[MOST_PLACES:])),
+            ranks=[
+                StepRank(
+                    steps.table["rank"][at],
+                    steps.table["device"][at],
+                    steps.table["ns"][at],
+                    float(steps.excess[at]),
+                    float(steps.own[at]),
+                )
+                for at in rows.tolist()
+            ]
+            if len(rows) > 1
+            else [],
+        )
+
+    def _of(self, steps: Ints) -> Floats:
+        """Mean of every cell over some steps."""
+        weight = np.zeros(len(self._c.frame.steps))
+        weight[steps] = 1 / len(steps)
+        klass = np.zeros(len(weight), np.int64)
+        return np.asarray(self._c.frame.sums(self._c.sums, weight, klass, variance=False).means[0])
+
+    def _idle(
+        self, one: dict[str, Any], row: int, typical: Ints, spent: Floats, usual: Floats
+    ) -> list[StepPlace]:
+        layout = self._c.layout
+        rows = layout.idle_rows.filter(pl.col("step").is_in([row, *typical.tolist()]))
+        mine = rows.filter(pl.col("step") == row)
+        counts, usually = (
+            dict(table.group_by("cell").agg(pl.col("count").sum()).iter_rows())
+            for table in (mine, rows.filter(pl.col("step").is_in(typical.tolist())))
+        )
+        moments = self._moments.filter(pl.col("run") == one["run"], pl.col("part") == one["part"])
+        found = []
+        for cell, key in zip(layout.idle, layout.idle_keys, strict=True):
+            if not spent[cell] and not usual[cell]:
+                continue
+            here = mine if spent[cell] else rows
+            longest = longest_first(moments, key).head(1).to_dicts()
+            holder = key.where if key.cause == "gil_wait" else ""
+            found.append(
+                StepPlace(
+                    cause=key.cause,
+                    title="",
+                    ns=round(spent[cell]),
+                    typical_ns=float(usual[cell]),
+                    delta_ns=float(spent[cell] - usual[cell]),
+                    count=counts.get(cell, 0),
+                    typical_count=usually.get(cell, 0) / len(typical),
+                    range=idle_place(key, here.filter(pl.col("cell") == cell), self._c.words),
+                    thread=key.thread,
+                    holder_thread=key.holder,
+                    holder_range=holder,
+                    api=longest[0]["api"] if longest and CAUSES[key.cause].calls else "",
+                    copies=key.copy,
+                    longest=self._moment(one, key, moments),
+                )
+            )
+        return found
+
+    def _moment(self, one: dict[str, Any], key: IdleKey, moments: pl.DataFrame) -> Moment | None:
+        inside = moments.filter(
+            pl.col("start") >= one["start_ns"], pl.col("end") <= one["start_ns"] + one["ns"]
+        )
+        found = longest_first(inside, key).head(1).to_dicts()
+        if not found:
+            return None
+        name = self._side.runs[one["run"]].name
+        return Moment("baseline", name, found[0]["start"], found[0]["end"], step=one["place"])
+
+    def _busy(self, row: int, typical: Ints, spent: Floats, usual: Floats) -> list[StepPlace]:
+        """GPU work by the name of the kernels: in other batches the same kernels run with other grids."""
+        layout, kernels = self._c.layout, self._c.kernels
+        launches = self._launches.filter(pl.col("step").is_in([row, *typical.tolist()]))
+        size = len(kernels.rows)
+        own = launches["step"].to_numpy() == row
+        step_rows, count = launches["row"].to_numpy(), launches["count"].to_numpy()
+        usually = np.isin(launches["step"].to_numpy(), typical)
+        counts = np.bincount(step_rows[own], weights=count[own], minlength=size)
+        many = np.bincount(step_rows[usually], weights=count[usually], minlength=size) / len(typical)
+        by_name: dict[tuple[str, str], list[int]] = {}
+        for number, cell in enumerate(layout.kernels):
+            if spent[cell] or usual[cell] or counts[number] or many[number]:
+                by_name.setdefault((kernels.kinds[number], self._kernel[number]), []).append(number)
+        found = []
+        for (kind, name), numbers in by_name.items():
+            cells = [layout.kernels[number] for number in numbers]
+            ns, typical_ns = float(spent[cells].sum()), float(usual[cells].sum())
+            found.append(
+                StepPlace(
+                    cause=kind,
+                    title="",
+                    ns=round(ns),
+                    typical_ns=typical_ns,
+                    delta_ns=ns - typical_ns,
+                    count=round(counts[numbers].sum()),
+                    typical_count=float(many[numbers].sum()),
+                    kernel=name,
+                )
+            )
+        return found

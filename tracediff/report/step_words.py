@@ -1,0 +1,206 @@
+"""Single steps in words and tables, for every output: a sentence, what is known of the step, its categories and places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from tracediff.model.causes import BUSY
+from tracediff.model.show import IdleCause, Show, StepDiff, StepPlace
+from tracediff.report import palette, units, words
+from tracediff.report.document import Table, TableOf
+from tracediff.report.titles import idle_named, idle_title, run_name
+
+SAME = 0.02  # of the typical step, below which a step is as long as it
+_NAMED, _ENOUGH, _LEAST = (
+    3,
+    0.8,
+    0.1,
+)  # parts of a sentence, what they explain together, what one explains at least
+_SHOWN = 0.01  # of the largest difference, below which a row is not shown
+START_UP = (
+    "It is a start-up step: the first of the capture, or kernels ran, code was loaded or CUDA graphs were made for the"
+    " first time in it."
+)
+
+
+def with_sentences(report: Show) -> Show:
+    """The report with the sentence of each step and the titles of its places."""
+    host_only = report.coverage.baseline["kernels"] == "not_captured"
+    steps = [
+        replace(one, places=[replace(place, title=title(place, host_only=host_only)) for place in one.places])
+        for one in report.chosen
+    ]
+    return replace(report, chosen=[replace(one, text=sentence(report, one)) for one in steps])
+
+
+def title(place: StepPlace, *, host_only: bool) -> str:
+    """A place in a list."""
+    return place.kernel or idle_title(_cause(place), host_only=host_only)
+
+
+def _cause(place: StepPlace) -> IdleCause:
+    """The same as a row of the idle time of all steps."""
+    return IdleCause(
+        0, place.cause, "", place.ns, 0.0, None, [], place.count, place.range, place.thread, place.holder_thread,
+        place.holder_range, place.api, None, "", copies=place.copies,
+    )  # fmt: skip
+
+
+def sentence(report: Show, one: StepDiff) -> str:
+    """Say `Step 117 took 98.2 ms, 97.2 ms longer than a typical generation step: Python GC in _schedule 96.8 ms`."""
+    prose = units.prose([one.ns, one.typical_ns, one.delta_ns])
+    head = f"{name(report, one)} took {prose.size(one.ns)}"
+    if abs(one.delta_ns) < SAME * one.typical_ns:
+        return f"{head}, as long as {_typical(one)} ({prose.size(one.typical_ns)})."
+    longer = one.delta_ns > 0
+    parts = _parts(one)
+    more = [part for part in parts if (part.delta_ns > 0) == longer]
+    less = [part for part in parts if (part.delta_ns > 0) != longer]
+    said, covered = [], 0.0
+    for part in more[:_NAMED]:
+        if abs(part.delta_ns) < _LEAST * abs(one.delta_ns) or covered >= _ENOUGH * abs(one.delta_ns):
+            break
+        covered += abs(part.delta_ns)
+        said.append(f"{part.name} {prose.size(part.delta_ns)}{'' if longer else ' less'}")
+    if less and abs(less[0].delta_ns) > 0.25 * abs(one.delta_ns):
+        said.append(
+            f"while {less[0].name} takes {prose.size(less[0].delta_ns)} {'less' if longer else 'more'}"
+        )
+    how = f"{prose.size(one.delta_ns)} {'longer' if longer else 'shorter'} than {_typical(one)}"
+    return f"{head}, {how}{': ' + ', '.join(said) if said else ''}."
+
+
+def name(report: Show, one: StepDiff) -> str:
+    """`Step 117`, with its run and rank where there are several; a start-up step is called so."""
+    run = f" of {run_name(one.run)}" if len(report.input.runs) > 1 else ""
+    rank = f" on rank {one.rank}" if one.ranks else ""
+    return f"Step {one.number}{run}{rank}{' (start-up)' if one.start_up else ''}"
+
+
+def _typical(one: StepDiff) -> str:
+    return "a typical step" if one.like == "all" or one.phase == "step" else f"a typical {one.phase} step"
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    delta_ns: float
+
+
+def _parts(one: StepDiff) -> list[_Part]:
+    """What the difference is made of, the largest first: waits by place, GPU work by category or the kernel that holds most of it."""
+    found = []
+    for row in one.accounting:
+        if row.category in BUSY:
+            kernels = [place for place in one.places if place.cause == row.category]
+            most = max(kernels, key=lambda place: abs(place.delta_ns), default=None)
+            alone = most is not None and most.delta_ns * row.delta_ns > 0.6 * row.delta_ns**2
+            found.append(_Part(_kernel(most) if most and alone else words.cause(row.category), row.delta_ns))
+    found += [
+        _Part(idle_named(_cause(place)), place.delta_ns) for place in one.places if place.cause not in BUSY
+    ]
+    return sorted((part for part in found if part.delta_ns), key=lambda part: -abs(part.delta_ns))
+
+
+def _kernel(place: StepPlace) -> str:
+    if place.kernel.startswith("["):
+        return place.kernel
+    more = place.count - place.typical_count
+    if abs(more) >= 0.5:
+        many = units.count(abs(more))
+        launches = "launch" if many == "1" else "launches"
+        return f"{many} {'more' if more > 0 else 'fewer'} {launches} of {place.kernel}"
+    return f"kernel {place.kernel}"
+
+
+def facts(report: Show, one: StepDiff) -> list[str]:
+    """Where and when it ran, and what it is beside: a line each."""
+    where = [f"run {run_name(one.run)}", workload(one)]
+    if one.ranks:
+        where.append(f"rank {one.rank}")
+    lines = [
+        f"{', '.join(where)}; in {words.viewer(report)} from {seconds(one.start_ns)} to {seconds(one.end_ns)}"
+    ]
+    of = {
+        "workload": "like it",
+        "phase": "of its phase, of other batch sizes" if one.ctx_reqs is not None else "of its phase",
+        "all": "of any kind",
+    }[one.like]
+    lines.append(
+        f"typical: the mean of {units.counted(one.typical_steps, 'step')} {of}, the middle half by length"
+    )
+    if one.start_up:
+        lines.append(START_UP)
+    longest = next(
+        (place for place in one.places if place.longest and place.delta_ns > _LEAST * abs(one.delta_ns)), None
+    )
+    if longest is not None and longest.longest is not None:
+        at = longest.longest
+        lines.append(
+            f"{words.sentence(longest.title)}: longest piece from {seconds(at.start_ns)} to {seconds(at.end_ns)}"
+        )
+    if one.ranks:
+        scale = units.prose([row.ns for row in one.ranks])
+        rows = [f"rank {row.rank} {scale.size(row.ns)} ({scale.signed(row.delta_ns)}" for row in one.ranks]
+        own = [f", {scale.signed(row.own_delta_ns)} without communication)" for row in one.ranks]
+        lines.append("; ".join(map("".join, zip(rows, own, strict=True))))
+    return lines
+
+
+def workload(one: StepDiff) -> str:
+    """`generation step of 4 generation requests`."""
+    said = []
+    if one.ctx_reqs:
+        tokens = f" with {units.counted(one.ctx_tokens, 'token')}" if one.ctx_tokens is not None else ""
+        said.append(f"{units.counted(one.ctx_reqs, 'context request')}{tokens}")
+    if one.gen_reqs:
+        said.append(units.counted(one.gen_reqs, "generation request"))
+    kind = "step" if one.phase == "step" else f"{one.phase} step"
+    return f"{kind} of {' and '.join(said)}" if said else kind
+
+
+def seconds(ns: int) -> str:
+    """Trace time as nsys writes it: `12.203456789 s`."""
+    return f"{ns / 1e9:.6f} s"
+
+
+def categories(one: StepDiff) -> Table:
+    """The categories that differ; the rows add up to the step."""
+    most = max((abs(row.delta_ns) for row in one.accounting), default=0.0)
+    rows = [row for row in one.accounting if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
+    rows.sort(key=lambda row: -abs(row.delta_ns))
+    lines = [(palette.category(row.category).label, row.ns, row.typical_ns, row.delta_ns) for row in rows]
+    rest = [row for row in one.accounting if row not in rows and (row.ns or row.typical_ns)]
+    if rest:
+        sums = [sum(getattr(row, field) for row in rest) for field in ("ns", "typical_ns", "delta_ns")]
+        lines.append((f"{units.counted(len(rest), 'other')}", *sums))
+    lines.append(("step", one.ns, one.typical_ns, one.delta_ns))
+    return TableOf(
+        "Categories that differ",
+        ("Category", f"Step {one.number}, {{}}", "Typical, {}", "Difference, {}"),
+        "pfff",
+        lines,
+        lambda row, s: [row[0], s.number(row[1]), s.number(row[2]), s.signed(row[3])],
+        "chosen.accounting",
+        lambda row: [row[1], row[2]],
+    ).first(len(lines))
+
+
+def places(one: StepDiff, top: int) -> Table:
+    """The places that hold most of the difference."""
+    most = max((abs(row.delta_ns) for row in one.places), default=0.0)
+    rows = [row for row in one.places if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
+    return TableOf(
+        "Where",
+        ("Place", "Category", f"Step {one.number}, {{}}", "Typical, {}", "Difference, {}", "Count", "Typical"),
+        "npfffff",
+        rows,
+        lambda row, s: [
+            words.sentence(row.title), palette.category(row.cause).label, s.number(row.ns), s.number(row.typical_ns),
+            s.signed(row.delta_ns), units.count(row.count), units.count(row.typical_count),
+        ],
+        "chosen.places",
+        lambda row: [row.ns, row.typical_ns],
+    ).first(top)  # fmt: skip
