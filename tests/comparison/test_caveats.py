@@ -28,26 +28,29 @@ def test_another_way_of_launching_is_named(result, one, other):
     # mixed steps launch their kernels one by one
     shares = sorted([launch.baseline.graph_coverage, launch.candidate.graph_coverage])
     assert shares[0] == 0 and 0.9 < shares[1] < 1
-    assert facts.graph_coverage is (facts.relaunched is None)
-    if facts.relaunched:
-        group = [finding for finding in found.findings if finding.facts.relaunched]
-        assert [finding.rank for finding in group] == list(range(1, len(group) + 1))
-        assert {finding.where.range for finding in group} == {"[Executor] _forward_step"}
-        assert facts.relaunched.findings == len(group)
-        assert facts.relaunched.delta_ns == pytest.approx(sum(finding.delta_ns for finding in group))
+    group = [finding for finding in found.findings if finding.facts.graph_coverage]
+    assert facts.graph_coverage is (not group)
+    for finding in group:
+        assert finding.rank == 1 and finding.where.range == "[Executor] _forward_step"
+        coverage = finding.facts.graph_coverage
+        assert (coverage.baseline, coverage.candidate) == (
+            launch.baseline.graph_coverage,
+            launch.candidate.graph_coverage,
+        )
+        assert sum(part.delta_ns for part in finding.parts) == pytest.approx(finding.delta_ns)
 
 
 def test_graphs_lead_and_gather_what_comes_of_them(compared):
     found = compared(("eager_a1", "eager_a2"), ("graph_a1", "graph_a2", "graph_a3"))
-    assert found.verdict == "likely_improved" and found.verdict_facts.relaunched is not None
-    assert found.findings[0].facts.relaunched
-    assert {"launch_api", "host_work"} <= {one.cause for one in found.findings if one.facts.relaunched}
-    assert found.verdict_facts.relaunched.delta_ns < -1_000_000
+    assert found.verdict == "likely_improved"
+    first = found.findings[0]
+    assert first.facts.graph_coverage and first.delta_ns < -1_000_000
+    assert {"launch_api", "host_work"} <= {part.cause for part in first.parts}
     assert "because CUDA graphs launch the kernels now" in found.headline.text
 
 
 def test_nothing_is_gathered_where_nothing_moved(result):
-    assert not any("CUDA graphs" in finding.note for finding in result("graph_a1", "graph_sleep").findings)
+    assert not any("CUDA graphs" in finding.title for finding in result("graph_a1", "graph_sleep").findings)
 
 
 def test_no_change_has_no_asides(result):

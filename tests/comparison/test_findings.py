@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.measuring import measured, step
-from tracediff.comparison.findings import Candidate, cancels, merged
+from tracediff.comparison.candidates import Candidate
 from tracediff.comparison.places import Judgement, Place
+from tracediff.comparison.related import cancels, merged
 from tracediff.model import Evidence, FindingFacts, FindingPart, Where
 
 US = 1_000.0

@@ -136,7 +136,7 @@ def fused(phase: str, own: float, gemm: float, silu: float, launches: float, lev
         if size
     ]
     where = {"kernel": "2 x nvjet_sm90_tst_64x16_TNT -> nvjet_sm90_tst_128x16_TNT"}
-    return finding("kernel_fused", own, phase, where=where, level="exact", parts=parts, share=0.01)
+    return finding("kernel_fused", own + launches, phase, where=where, level="exact", parts=parts, share=0.01)
 
 
 def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
@@ -315,16 +315,16 @@ def test_kernels_that_gain_as_much_as_others_lose() -> None:
     one = result("no_change", m.VerdictFacts("same", "generation", moved=True), [calm, NOISY], [fused])
     assert headline(one).text == (
         "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %;"
-        " certain: fused gemm_a kernels -22.1 us, but +20.8 us in silu per generation step."
+        " certain: fused gemm_a kernels -1.30 us net per generation step (-22.1 us, but +20.8 us in silu)."
     )
     assert headline(one).cause == "kernel_fused"
-    assert reason(one) == "That time may only have moved to other causes."
+    assert reason(one) == "The step as a whole may not gain or lose that time."
     small = finding("host_work", 4.0, **SCHEDULE)
     another = msgspec.structs.replace(one, findings=[small])
     assert headline(another).text == "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %."
     assert reason(another) == (
         "Certain: host work in _schedule: +4.00 us per generation step."
-        " That time may only have moved to other causes."
+        " The step as a whole may not gain or lose that time."
     )
 
 
@@ -419,16 +419,17 @@ def test_a_likely_cause_of_a_certain_change_is_not_said_to_be_certain() -> None:
 
 
 def test_graphs_that_no_longer_launch() -> None:
-    """920 + 410 of 1,700 us are 78 %."""
+    """1,330 of 1,700 us are 78 %."""
     slower = phase("generation", delta(1_000.0, 1_700.0, 100.0), "regressed")
-    facts = m.VerdictFacts("phase", "generation", relaunched=m.Relaunched(1_330_000.0, 2))
+    facts = m.VerdictFacts("phase", "generation")
     side = sample.full().launch.candidate
     launch = msgspec.structs.replace(
         sample.full().launch, candidate=msgspec.structs.replace(side, graph_coverage=0.0)
     )
-    one = result(
-        "regressed", facts, [slower, NOISY], [finding("host_work", 920.0, **SCHEDULE)], launch=launch
-    )
+    coverage = m.FindingFacts(graph_coverage=m.Shares(0.98, 0.0))
+    cause = finding("launch_api", 1_330.0, facts=coverage, **SCHEDULE)
+    one = result("regressed", facts, [slower, NOISY], [cause], launch=launch)
+    assert title(cause) == "CUDA graphs launch 98 -> 0 % of the kernels in _schedule"
     assert headline(one).text == (
         "Regressed: +1.70 ms (+170 %) per generation step, most of it (1.33 ms) because CUDA graphs no longer launch the kernels."
     )

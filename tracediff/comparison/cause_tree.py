@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracediff.accounting.intervals import Floats
+from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
-from tracediff.comparison.findings import kernel_text
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match, OpKey
@@ -114,7 +114,7 @@ def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
     """Give the nodes that a finding is of its rank; those of several have the first."""
     ranks: dict[Any, int] = {}
     for one in reversed(findings[:_FOUND]):
-        own = [(part.cause, part.where) for part in one.parts if not part.follows]
+        own = [(part.cause, part.where) for part in one.parts]
         for cause, where in ((one.cause, one.where), *own):
             ranks[where.kernel or _idle_key(cause, where)] = one.rank
     layout = measured.layout

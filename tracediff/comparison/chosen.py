@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.candidates import idle_place, longest_first
 from tracediff.comparison.cells import STEP, IdleKey, Layout
-from tracediff.comparison.findings import idle_place, longest_first
 from tracediff.comparison.frame import CellSums, Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.errors import TracediffError

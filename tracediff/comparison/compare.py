@@ -122,8 +122,8 @@ def compare(
     samples, samples_left_out = tables.samples(steps)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
-    findings, relaunched = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
-    facts = launched(facts, launch, relaunched)
+    findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
+    facts = launched(facts, launch, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
     if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask

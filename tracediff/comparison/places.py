@@ -10,7 +10,8 @@ exact: a count that differs for certain. Nothing below 0.1 % of its phase is mor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -52,6 +53,7 @@ class Judgement:
     level: Evidence
     runs: tuple[Floats, Floats]
     wide: float  # half-width of an interval that holds for all places at once (Bonferroni)
+    tests: int = 1  # over all places, phases and parts
 
     @property
     def score(self) -> float:
@@ -116,12 +118,12 @@ def judge(measured: Measured) -> Judged:
         own = q[first : first + len(places)]
         levels = _levels(measured, places, phase, part, own)
         of = part.estimate
-        wide = of.error * stdtrit(of.df, 1 - 0.025 / tests)
+        wide = of.error * stdtrit(of.df, 1 - 0.025 / tests)  # as in `joined`
         rows += [
             Judgement(
                 place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.half[at]),
                 float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
-                float(wide[at]),
+                float(wide[at]), tests,
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
@@ -130,6 +132,30 @@ def judge(measured: Measured) -> Judged:
     return Judged(
         [one for one in rows if one.place.kind != "category"],
         [one for one in rows if one.place.kind == "category"],
+    )
+
+
+def joined(rows: Sequence[Judgement]) -> Judgement:
+    """Places of one part of one phase as one: their cells are summed, then estimated; q and level are those of the first."""
+    from scipy.special import stdtrit
+
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    cells = tuple(dict.fromkeys(cell for one in rows for cell in one.place.cells))
+    part = first.phase.typical if first.part == "typical" else first.phase.tail
+    of = part.grouped([cells]).estimate
+    return replace(
+        first,
+        place=Place(first.place.kind, cells),
+        baseline=float(of.baseline[0]),
+        candidate=float(of.candidate[0]),
+        delta=float(of.delta[0]),
+        half=float(of.half[0]),
+        host_speed=float(of.host_speed[0]),
+        p=float(of.p[0]),
+        runs=(of.values[0][:, 0], of.values[1][:, 0]),
+        wide=float(of.error[0] * stdtrit(of.df[0], 1 - 0.025 / first.tests)),
     )
 
 

@@ -16,6 +16,7 @@ import polars as pl
 import tracediff
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison import tables
+from tracediff.comparison.candidates import idle_place, longest_first
 from tracediff.comparison.cause_tree import one_side
 from tracediff.comparison.cells import (
     Layout,
@@ -31,7 +32,6 @@ from tracediff.comparison.classes import notes_of_classes, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
-from tracediff.comparison.findings import idle_place, longest_first
 from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows

@@ -25,12 +25,12 @@ from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (
     Change,
     Delta,
+    Finding,
     Launch,
     Load,
     OddRun,
     Pair,
     Phase,
-    Relaunched,
     Shares,
     Step,
     Verdict,
@@ -311,12 +311,12 @@ def _only_host(phase: PhaseCells) -> bool:
     return bool(raw.p[0] < ALPHA and part.estimate.p[STEP] >= ALPHA and abs(gap) >= LEAST * phase.step_ns)
 
 
-def launched(facts: VerdictFacts, launch: Launch, relaunched: Relaunched | None) -> VerdictFacts:
-    """With the way of launching, where it changed."""
-    if facts.basis not in ("phase", "part"):
-        return facts
+def launched(facts: VerdictFacts, launch: Launch, findings: Sequence[Finding]) -> VerdictFacts:
+    """With the way of launching, where it changed and no finding says so."""
     moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage) >= MOVED
-    return replace(facts, relaunched=relaunched, graph_coverage=moved and relaunched is None)
+    if not moved or facts.basis not in ("phase", "part") or any(one.facts.graph_coverage for one in findings):
+        return facts
+    return replace(facts, graph_coverage=True)
 
 
 # Numbers of the result.

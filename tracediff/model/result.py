@@ -23,6 +23,7 @@ from tracediff.model.common import (
     Phase,
     Section,
     Severity,
+    Shares,
     Step,
     StepSample,
     Stratum,
@@ -196,7 +197,7 @@ class PhaseDelta(msgspec.Struct, frozen=True):
 
 
 class FindingPart(msgspec.Struct, frozen=True):
-    """What belongs to a cause: one of the rows that it nets, or what follows from it (`follows`)."""
+    """What belongs to a cause: one of the rows that it sums, or what follows from those (`follows`)."""
 
     cause: str
     where: Where
@@ -229,14 +230,14 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     rare: RareFact | None = None
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
-    relaunched: bool = False  # comes of kernels that moved into or out of CUDA graphs
+    graph_coverage: Shares | None = None  # of kernels that CUDA graphs launch, where that is what changed
 
 
 class Finding(msgspec.Struct, frozen=True):
     """One cause at one place in one phase (`where.phase`), and what it explains of that phase's change, ns per step of the phase.
 
-    part: in the typical step, or in what rare steps add to the mean. share: of the phase's change. delta_ns is net of `parts` that do
-    not follow; what follows is not in it. `title`, `next` and `note` are '' until report/phrases.py writes them from `facts`.
+    part: in the typical step, or in what rare steps add to the mean. share: of the phase's change. `parts`, where there are some, sum
+    to delta_ns. `title`, `next` and `note` are '' until report/phrases.py writes them from `facts`.
     """
 
     rank: int
@@ -263,13 +264,6 @@ class Finding(msgspec.Struct, frozen=True):
     host_speed_ns: float = 0.0
 
 
-class Relaunched(msgspec.Struct, frozen=True):
-    """Kernels that moved into or out of CUDA graphs, and the findings that come of it together."""
-
-    delta_ns: float
-    findings: int
-
-
 class Load(msgspec.Struct, frozen=True):
     """Generation requests and context tokens per typical step of a phase."""
 
@@ -290,7 +284,6 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"
     phase: str = ""
     carried_ns: float | None = None
-    relaunched: Relaunched | None = None
     graph_coverage: bool = False  # changed, and no findings come of it
     moved: bool = False
     host: bool = False

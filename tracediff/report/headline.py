@@ -88,7 +88,7 @@ def reason(result: Result) -> str:
     if facts.basis in ("phase", "part", "rare"):
         if phase:
             said.append(_felt_first(result, phase))
-        if cause and facts.relaunched is None:
+        if cause:
             said += [
                 _against(result, cause),
                 _themselves(cause),
@@ -154,12 +154,9 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
     delta, base = _typical(phase)
     prose = units.prose([delta])
     text = f": {_change(delta, base, prose, _half(phase))} {per_step(result, phase.phase)}"
-    facts = result.verdict_facts
-    if facts.relaunched is not None:
-        return (
-            f"{text}, {_of_it(facts.relaunched.delta_ns, delta, prose)} because {relaunched(result.launch)}"
-        )
-    if cause is None or _time(cause) * delta < 0:
+    if cause and cause.facts.graph_coverage and cause.delta_ns * delta > 0:
+        return f"{text}, {_of_it(cause.delta_ns, delta, prose)} because {relaunched(result.launch)}"
+    if cause is None or cause.delta_ns * delta < 0:
         rows = [one for one in _rows(result, phase.phase, "typical") if one.delta_ns * delta > 0]
         largest = max(rows, key=lambda one: abs(one.delta_ns), default=None)
         known = any(one.level in _SURE for one in rows) and cause is None
@@ -176,7 +173,7 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
 def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
     """What part of a change a cause is, what goes the other way, and a larger estimate that is not certain."""
     rows = _rows(result, phase, cause.part)
-    size = _time(cause)
+    size = cause.delta_ns
     share = size / total if total else 0.0
     verdict = result.verdict in ("regressed", "improved")
     doubt = _mostly_doubtful(cause) or (cause.level == "likely" and verdict)
@@ -193,10 +190,10 @@ def _cause_clause(result: Result, phase: str, cause: Finding, total: float, pros
     against = [
         one
         for one in rows
-        if one.level in _SURE and _time(one) * total < 0 and abs(_time(one)) >= _AGAINST * abs(total)
+        if one.level in _SURE and one.delta_ns * total < 0 and abs(one.delta_ns) >= _AGAINST * abs(total)
     ]
     if against:
-        together = math.fsum(_time(one) for one in against)
+        together = math.fsum(one.delta_ns for one in against)
         more = f" and {len(against) - 1} more" if len(against) > 1 else ""
         go = "go" if more or _plural(against[0]) else "goes"
         text += f", while {_named(against[0], prose)}{more} {go} the other way ({prose.signed(together)})"
@@ -215,12 +212,12 @@ def _second(
     along = [
         one
         for one in rows
-        if one.level in levels and one is not cause and one.where.rank is None and _time(one) * total > 0
+        if one.level in levels and one is not cause and one.where.rank is None and one.delta_ns * total > 0
     ]
-    one = max(along, key=lambda row: abs(_time(row)), default=None)
-    if one is None or abs(_time(one)) < 0.1 * abs(total):
+    one = max(along, key=lambda row: abs(row.delta_ns), default=None)
+    if one is None or abs(one.delta_ns) < 0.1 * abs(total):
         return ""
-    return f", {prose.size(_time(one))} from {_named(one, prose)}"
+    return f", {prose.size(one.delta_ns)} from {_named(one, prose)}"
 
 
 def _largest(one: Finding, prose: units.Prose) -> str:
@@ -233,11 +230,11 @@ def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
     carried = result.verdict_facts.carried_ns or 0.0
     prose = units.prose([carried, delta, half])
     per = per_step(result, phase.phase)
-    if cause and abs(_time(cause) - carried) <= 0.15 * abs(carried):
-        text = f" by {_named(cause, prose)}: {_change(_time(cause), base, prose)} {per}"
+    if cause and abs(cause.delta_ns - carried) <= 0.15 * abs(carried):
+        text = f" by {_named(cause, prose)}: {_change(cause.delta_ns, base, prose)} {per}"
     else:
         text = f": certain causes add up to {_change(carried, base, prose)} {per}"
-        text += f", {_of_it(_time(cause), carried, prose)} from {_named(cause, prose)}" if cause else ""
+        text += f", {_of_it(cause.delta_ns, carried, prose)} from {_named(cause, prose)}" if cause else ""
     return f"{text}; the total, {prose.signed(delta)} ± {prose.size(half)}, is too noisy to show it"
 
 
@@ -247,7 +244,7 @@ def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
     text = f" in rare steps: {prose.signed(carried)} per mean step"
     if cause:
         text += (
-            f", {_of_it(_time(cause), carried, prose)} from {_named(cause, prose)}{_in_steps(phase, cause)}"
+            f", {_of_it(cause.delta_ns, carried, prose)} from {_named(cause, prose)}{_in_steps(phase, cause)}"
         )
     else:
         rows = [one for one in _rows(result, phase.phase, "tail") if one.delta_ns * carried > 0]
@@ -304,10 +301,11 @@ def _yet(result: Result) -> str:
     prose = units.prose([one.delta_ns, *(row.delta_ns for row in one.parts)])
     per = per_step(result, one.where.phase or "")
     net = _net(one, prose)
+    size = prose.signed(one.delta_ns)
     return (
-        f"; certain: {named(one)} {net} {per}"
+        f"; certain: {named(one)} {size} net {per} ({net})"
         if net
-        else f"; certain: {named(one)} {prose.signed(one.delta_ns)} {per}"
+        else f"; certain: {named(one)} {size} {per}"
     )
 
 
@@ -420,7 +418,7 @@ def _against(result: Result, cause: Finding) -> str:
     prose = units.prose([cause.delta_ns])
     word = "certain" if cause.level in _CERTAIN else "likely"
     per = per_step(result, cause.where.phase or "")
-    return f"Only {_named(cause, prose)} {'are' if _plural(cause) else 'is'} {word}: {prose.signed(_time(cause))} {per}."
+    return f"Only {_named(cause, prose)} {'are' if _plural(cause) else 'is'} {word}: {prose.signed(cause.delta_ns)} {per}."
 
 
 def _felt_first(result: Result, lead: Phase) -> str:
@@ -508,7 +506,9 @@ def _certain(result: Result) -> str:
     likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
     word, rows = ("Certain" if first is None else "Also certain", rows) if rows else ("Likely", likely)
     known = bool(rows and word != "Likely") or first is not None
-    moved = " That time may only have moved to other causes." if result.verdict_facts.moved and known else ""
+    moved = (
+        " The step as a whole may not gain or lose that time." if result.verdict_facts.moved and known else ""
+    )
     if not rows:
         return moved.strip()
     prose = units.prose([one.delta_ns for one in rows[:3]])
@@ -638,7 +638,7 @@ def _cause(result: Result) -> Finding | None:
     along = [one for one in rows if one.level in _SURE and one.delta_ns * total > 0]
     for levels in (_CERTAIN, ("likely",)):
         for one in along:
-            if one.level in levels and max(abs(_time(one)), _largest_part(one)) >= _SMALL * abs(total):
+            if one.level in levels and max(abs(one.delta_ns), _largest_part(one)) >= _SMALL * abs(total):
                 return one
     return None if along else next((one for one in rows if one.level in _SURE), None)
 
@@ -676,31 +676,28 @@ def _follows(finding: Finding) -> float:
     return after if after * finding.delta_ns > 0 else 0.0
 
 
-def _time(finding: Finding) -> float:
-    """Time that a cause explains: its own and what follows from it, ns per step."""
-    return finding.delta_ns + _follows(finding)
-
-
 def _mostly_doubtful(finding: Finding) -> bool:
     """Whether most of what a cause explains is within noise by itself."""
     unsure = [one.delta_ns for one in finding.parts if one.follows and one.level == "within_noise"]
-    return bool(_follows(finding)) and abs(math.fsum(unsure)) > 0.5 * abs(_time(finding))
+    return bool(_follows(finding)) and abs(math.fsum(unsure)) > 0.5 * abs(finding.delta_ns)
 
 
 def _named(finding: Finding, prose: units.Prose) -> str:
     """A cause in a sentence: with what follows from it, or of kernels that replace others what got faster and what slower."""
     text = named(finding)
-    if abs(_follows(finding)) > 0.1 * abs(_time(finding)):
+    if abs(_follows(finding)) > 0.1 * abs(finding.delta_ns):
         return f"{text} and {_consequence(finding)}"
     net = _net(finding, prose)
     return f"{text} ({net})" if net else text
 
 
 def _consequence(finding: Finding) -> str:
+    if finding.facts.counted_calls:
+        return f"the host time that is {'hidden' if finding.delta_ns < 0 else 'exposed'} now"
     causes = {one.cause for one in finding.parts if one.follows}
     if not finding.cause.startswith("kernel") or "graph_internal" in causes:
         return "what follows"
-    return "the launches that they save" if _time(finding) < 0 else "their launches"
+    return "the launches that they save" if finding.delta_ns < 0 else "their launches"
 
 
 def _plural(finding: Finding) -> bool:

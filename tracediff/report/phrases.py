@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracediff.model import Finding, Launch, Result, Step, WaitFact
+from tracediff.model import Finding, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, words
 from tracediff.report.causes import CAUSES
-from tracediff.report.headline import graph_share, headline, lead, reason, relaunched
+from tracediff.report.headline import headline, lead, reason
 from tracediff.report.step_words import with_sentences
 from tracediff.report.titles import idle_title, title
 
@@ -74,19 +74,21 @@ def longest(step: int | None, cause: str) -> str:
 
 # Findings.
 
+_DOUBTFUL = 0.8  # confidence of a match below which a finding says so
+
 
 def _finding(finding: Finding, result: Result) -> Finding:
     moments = [replace(one, what=longest(one.step, finding.cause)) for one in finding.evidence.moments]
     return replace(
         finding,
         title=title(finding, words.unit(result)),
-        note=_note(finding, result.launch),
+        note=_note(finding),
         next=_advice(finding, result),
         evidence=replace(finding.evidence, moments=moments),
     )
 
 
-def _note(finding: Finding, launch: Launch) -> str:
+def _note(finding: Finding) -> str:
     facts, where = finding.facts, finding.where
     notes = []
     if facts.late_rank is not None:
@@ -99,8 +101,8 @@ def _note(finding: Finding, launch: Launch) -> str:
         notes.append(f"The {side} recorded no collection: none ran there, or none was traced.")
     elif finding.cause == "batch_mix":
         notes.append("No other delta holds this time: all are at equal workload.")
-    elif facts.match not in ("", "exact", "added", "removed"):
-        notes.append(f"Matched by {facts.match}, confidence {facts.confidence:.2f}.")
+    elif facts.match not in ("", "exact", "added", "removed", "replaced") and facts.confidence < _DOUBTFUL:
+        notes.append(f"Which kernels belong together is uncertain (confidence {facts.confidence:.2f}).")
     if facts.rare is not None:
         notes.append(_rare(finding))
     if facts.allocations:
@@ -117,8 +119,6 @@ def _note(finding: Finding, launch: Launch) -> str:
             for one in facts.os_calls
         )
         notes.append(f"Of this idle time, per step: {'; '.join(said)}.")
-    if facts.relaunched:
-        notes.append(f"{relaunched(launch)} ({graph_share(launch)} of them).")
     return " ".join(notes)
 
 

@@ -145,12 +145,16 @@ def _waterfall(result: Result, console: Console) -> None:
 def _findings(result: Result, console: Console, top: int) -> None:
     if not result.findings:
         return
-    shown = result.findings[:top]
-    scale = words.finding_scale(shown)
+    real, noise = words.by_certainty(result)
+    shown = real[:top]
+    scale = words.finding_scale(shown or noise[:1])
     print_heading(console, "Causes")
     for finding in shown:
         _finding(finding, scale, result, console)
-    print_more(console, len(result.findings) - len(shown))
+    print_more(console, len(real) - len(shown))
+    if noise:
+        largest = f"{words.sentence(noise[0].title)}: {words.size(noise[0], words.finding_scale(noise[:1]), words.unit(result))}"
+        print_line(console, (f"Within noise: {largest}{words.and_more(len(noise) - 1)}", "dim"), hang=2)
 
 
 def _finding(finding: Finding, scale: units.Scale, result: Result, console: Console) -> None:
@@ -165,12 +169,8 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
     ]
     text = "; ".join(one for one in facts if one)
     print_line(console, (words.size(finding, scale, words.unit(result)), colour), f"; {text}", indent=5)
-    for row in words.parts(finding, scale):
-        name = "and so: " if row.follows else "part: "
-        print_line(
-            console, (name, "dim"), f"{row.delta} {shorten(row.what, 120)}, {row.level}", indent=7, hang=2
-        )
     lines = [
+        ("of it: ", shorten(words.parts_line(finding, scale), 300)),
         ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(finding))),
         ("elsewhere: ", words.elsewhere(finding, scale)),
         ("note: ", finding.note),
@@ -189,7 +189,12 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     if launch_words.by_launch(result):
         _launches(result, console, top)
         return
-    shown = sorted(rows, key=kernel_order)[:top]
+    judged = any(one.judged for one in result.phases)
+    shown = [row for row in sorted(rows, key=kernel_order) if not judged or row.level != "within_noise"][:top]
+    if not shown:
+        print_heading(console, "Kernels")
+        print_line(console, f"None of {len(rows):,} rows changed beyond noise.")
+        return
     scale = words.matched_scale(shown)
     print_heading(console, f"Kernels that {words.kernels_did(result)} ({scale.unit} per step)")
     header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")

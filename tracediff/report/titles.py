@@ -22,6 +22,7 @@ _MATCHED = {
     ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per {unit}",
     ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
     ("kernel_time", "name"): "{kernel} in another launch shape: {times}, {numbers}",
+    ("kernel_time", "replaced"): "kernels replaced: {kernel}",
 }
 _IN_SENTENCES = {
     "kernel_fused": "fused {kernels}",
@@ -44,12 +45,15 @@ def title(finding: Finding, unit: str = "step") -> str:
         return CAUSES["batch_mix"].title.format(shares=_shares(finding))
     if ROWS[finding.cause].kind != "idle":
         return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
-    text = _idle_of(finding) + (", in rare steps" if finding.part == "tail" else "")
+    rare = ", in rare steps" if finding.part == "tail" else ""
+    if finding.facts.graph_coverage:
+        return f"{_graphs(finding)} {_at(finding.where.range or '')}".rstrip() + rare
+    if finding.facts.counted_calls:
+        called = f" ({finding.where.api})" if finding.where.api else ""
+        return f"{_synchronisations(finding, unit)}{called} {_at(finding.where.range or '')}".rstrip() + rare
+    text = _idle_of(finding) + rare
     if finding.facts.delta_all_ranks_ns is not None:
         text += f", on rank {finding.where.rank} alone"
-    if finding.facts.counted_calls:
-        before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-        text += f": {_count(before or 0.0)} -> {_count(after or 0.0)} synchronising calls per {unit}"
     return text
 
 
@@ -58,11 +62,17 @@ def named(finding: Finding) -> str:
     facts, where = finding.facts, finding.where
     if finding.cause == "gil_wait":
         return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
+    if facts.graph_coverage:
+        return _graphs(finding)
+    if facts.counted_calls:
+        return f"{_synchronisations(finding, 'step')} {_at(where.range or '')}".rstrip()
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
         return "different batch mix"
     kernel = spoken(where.kernel or "")
+    if facts.match == "replaced":
+        return f"{kernel} replaced by {spoken((where.kernel or '').partition(' -> ')[2])}"
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {kernel or 'communication'}"
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
@@ -121,6 +131,13 @@ def part_named(part: FindingPart) -> str:
     return _kernels(where.kernel or "") or CAUSES[part.cause].name
 
 
+def part_kind(part: FindingPart) -> str:
+    """What a row of a cause is, as rows of one kind are summed: `GEMM`, `launch calls`."""
+    if ROWS[part.cause].kind == "idle":
+        return CAUSES[part.cause].name
+    return spoken(part.where.kernel or "") or CAUSES[part.cause].name
+
+
 def idle_title(one: IdleCause, *, host_only: bool) -> str:
     """The title of idle time in the report of one side; it names the thread, which no column does."""
     text = _idle(
@@ -147,6 +164,20 @@ def run_name(name: str) -> str:
     for ending in (".xz", ".zst", ".gz"):
         name = name.removesuffix(ending)
     return name.removesuffix(".sqlite").removesuffix(".nsys-rep")
+
+
+def _graphs(finding: Finding) -> str:
+    """`CUDA graphs launch 0 -> 98 % of the kernels`."""
+    shares = finding.facts.graph_coverage
+    assert shares is not None
+    return f"CUDA graphs launch {100 * shares.baseline:.0f} -> {100 * shares.candidate:.0f} % of the kernels"
+
+
+def _synchronisations(finding: Finding, unit: str) -> str:
+    before, after = (
+        _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
+    )
+    return f"{before} -> {after} synchronisations per {unit}"
 
 
 def _shares(finding: Finding) -> str:

@@ -1,0 +1,196 @@
+"""Which places are one cause, and that a cause has the time of all its places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.measuring import FIRST, measured, step
+from tracediff.comparison.candidates import Candidate, replacement
+from tracediff.comparison.places import judge
+from tracediff.comparison.related import (
+    launched_otherwise,
+    of_one_holder,
+    of_related_kernels,
+    with_consequences,
+    with_synchronisation,
+)
+from tracediff.model import ApiRow, FindingFacts, FindingPart, Where
+
+US = 1_000.0
+SILU, GEMM, COPY = "silu_kernel<BFloat16>", "nvjet_64x16_TNT", "direct_copy_kernel"
+
+
+def places(before: list[float], after: list[float]):
+    """Judgements of places that take so many us in every step of four runs a side; the first is host work that stays."""
+    runs = (
+        [[step(cells=[1_000 * US, *(one * US for one in side)]) for _ in range(12)]] * 4
+        for side in (before, after)
+    )
+    rows = judge(measured(*runs, idle=1 + len(before))).rows
+    found = {one.place.cells[0] - FIRST: one for one in rows if one.part == "typical"}
+    return [found[1 + at] for at in range(len(before))]
+
+
+def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more) -> Candidate:
+    where = more.pop("where", Where(range="[Executor] _forward_step", thread="executor"))
+    facts = more.pop("facts", FindingFacts())
+    return Candidate(cause, where, judged, "", facts, level=level, explained=judged.score, **more)
+
+
+def syncs(before: float, after: float) -> list[ApiRow]:
+    return [
+        ApiRow(
+            api="cudaStreamSynchronize",
+            kind="sync",
+            baseline_calls=before,
+            candidate_calls=after,
+            baseline_ns=0.0,
+        )
+    ]
+
+
+def sizes(one: Candidate) -> dict[str, float]:
+    return {part.cause: round(part.delta_ns / US, 3) for part in one.parts}
+
+
+def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
+    """-50 of waiting, -300 of host work and -80 of launch calls are one cause of -430 us; +20 us of latency is another."""
+    wait, work, calls, latency = places([50, 310, 90, 30], [0, 10, 10, 50])
+    rows = [
+        candidate(wait, "host_sync"),
+        candidate(work),
+        candidate(calls, "launch_api"),
+        candidate(latency, "launch_latency"),
+    ]
+    first, other = with_synchronisation(rows, syncs(9, 1))
+    assert first.cause == "host_sync" and first.count == (9, 1) and first.facts.counted_calls
+    assert first.judged.delta == pytest.approx(-430 * US)
+    assert sizes(first) == {"host_sync": -50, "host_work": -300, "launch_api": -80}
+    assert [part.follows for part in first.parts] == [False, True, True]
+    assert other.judged.delta == pytest.approx(20 * US)
+    # of 9 calls one less: 60 us are what it can hide, so that 300 us and 80 us have another cause
+    first, *others = with_synchronisation(rows, syncs(9, 8))
+    assert first.judged.delta == pytest.approx(-50 * US) and len(others) == 3
+    assert with_synchronisation(rows, syncs(9, 9)) == rows
+
+
+def test_waits_for_one_holder_are_one_cause():
+    waits = places([0, 0, 0], [250, 18, 40])
+    holders = [("await-response", "serialize"), ("await-response", "outside any range"), ("dispatch", "send")]
+    rows = [
+        candidate(one, "gil_wait", where=Where(thread="executor", holder_thread=thread, holder_range=place))
+        for one, (thread, place) in zip(waits, holders, strict=True)
+    ]
+    first, other = of_one_holder(rows)
+    assert first.where.holder_range == "serialize" and first.judged.delta == pytest.approx(268 * US)
+    assert other.where.holder_thread == "dispatch"
+
+
+def kernels(judged, name: str, count: tuple[float, float], *others: str, **more) -> Candidate:
+    names = frozenset({name, *others})
+    where = Where(kernel=name)
+    return candidate(
+        judged,
+        more.pop("cause", "kernel_added"),
+        where=where,
+        count=count,
+        names=names,
+        leading=frozenset({name}),
+        **more,
+    )
+
+
+def test_kernels_named_in_the_same_change_are_one_cause():
+    gemm, silu, copy = places([150, 20, 5], [128, 29, 9])
+    rows = [
+        kernels(gemm, GEMM, (16, 8), SILU, cause="kernel_fused", level="exact"),
+        kernels(silu, SILU, (8, 16)),
+        kernels(copy, COPY, (1, 2)),
+    ]
+    first, other = of_related_kernels(rows)
+    assert first.cause == "kernel_fused" and first.level == "exact"
+    assert first.judged.delta == pytest.approx((-22 + 9) * US)
+    assert other.where.kernel == COPY
+    # what may be noise is not taken in
+    assert len(of_related_kernels([rows[0], replace(rows[1], level="within_noise")])) == 2
+
+
+def test_more_kernels_bring_their_launch_calls():
+    """8 launches more explain 40 us of launch calls in the range that launches, 5 us each; not 40 us elsewhere."""
+    more, calls, away = places([10, 60, 60], [30, 100, 100])
+    rows = [
+        kernels(more, COPY, (8, 16), level="exact"),
+        candidate(calls, "launch_api"),
+        candidate(away, "host_work", where=Where(range="_schedule", thread="executor")),
+    ]
+    first, other = with_consequences(rows)
+    assert first.where.kernel == COPY and first.judged.delta == pytest.approx(60 * US)
+    assert sizes(first) == {"kernel_added": 20, "launch_api": 40}
+    assert other.where.range == "_schedule"
+    # fewer kernels do not bring more launch calls
+    assert len(with_consequences([kernels(more, COPY, (16, 8), level="exact"), rows[1]])) == 2
+
+
+def test_a_copy_is_where_its_call_is():
+    copy, calls = places([0, 5], [32, 25])
+    rows = [
+        kernels(copy, "[memcpy HtoD]", (0, 1), cause="memcpy", level="exact"),
+        candidate(calls, "launch_api", where=Where(range="_prepare_inputs"), facts=FindingFacts(copies=True)),
+    ]
+    (one,) = with_consequences(rows)
+    assert one.where.range == "_prepare_inputs" and one.judged.delta == pytest.approx(52 * US)
+
+
+def test_a_cause_is_not_surer_than_most_of_it():
+    """2 us of counted kernels and 270 us of launch calls that may be noise."""
+    more, calls = places([10, 60], [12, 330])
+    rows = [kernels(more, COPY, (8, 24), level="exact"), candidate(calls, "launch_api", level="within_noise")]
+    (one,) = with_consequences(rows)
+    assert one.level == "likely"
+
+
+def part(kernel: str, delta: float, before: float, after: float) -> FindingPart:
+    return FindingPart(
+        "kernel_time",
+        Where(kernel=kernel),
+        delta,
+        delta,
+        delta,
+        "exact",
+        count_baseline=before,
+        count_candidate=after,
+    )
+
+
+def test_kernels_replace_others_where_some_go_and_others_come():
+    rows = [
+        part("flash", -45.0, 7, 0),
+        part("softmax", 11.0, 0, 6),
+        part("copy", 39.0, 0, 15),
+        part("gemm", 19.0, 15, 22),
+    ]
+    assert replacement(rows) == "flash -> copy + softmax"
+    assert replacement(rows[1:]) == ""  # nothing went
+    assert replacement([part("flash", -450.0, 7, 0), rows[1]]) == ""  # 11 is no replacement of 450
+
+
+def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):
+    (calls,) = places([60], [400])
+    rows = [candidate(calls, "launch_api")]
+    assert launched_otherwise(rows, launch(0.98, 0.97)) == rows
+    (one,) = launched_otherwise(rows, launch(0.98, 0.0))
+    assert one.facts.graph_coverage.baseline == 0.98 and one.judged.delta == pytest.approx(340 * US)
+
+
+@pytest.fixture
+def launch():
+    from types import SimpleNamespace
+
+    def of(before: float, after: float):
+        return SimpleNamespace(
+            baseline=SimpleNamespace(graph_coverage=before), candidate=SimpleNamespace(graph_coverage=after)
+        )
+
+    return of

@@ -1,0 +1,385 @@
+"""What changed at one place in one part of one phase: its cause, place, size and evidence, before it is related to others and ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Floats
+from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.comparison.evidence import idle_sql, kernel_sql
+from tracediff.comparison.places import Judgement, Place
+from tracediff.execution.sides import Side, stacked
+from tracediff.kernels.categories import category
+from tracediff.kernels.matching import Match
+from tracediff.kernels.names import short
+from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Where
+from tracediff.model.causes import CAUSES
+
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
+SURE = ("exact", "confirmed", "likely")
+_MAIN = 0.5  # of the largest row of a block: a fusion or a split of this size names it
+_OPPOSED = 0.25  # kernels that came and kernels that went replace each other where the smaller is this part of the larger
+
+
+class RankSize(NamedTuple):
+    """A cell on one rank: ns per step of each run, and of each side."""
+
+    baseline_runs: list[float]
+    candidate_runs: list[float]
+    baseline: float
+    candidate: float
+
+    @property
+    def delta(self) -> float:
+        """Candidate - baseline."""
+        return self.candidate - self.baseline
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A place that changed in a part of a phase, or several that are one cause."""
+
+    cause: str
+    where: Where
+    judged: Judgement  # of all its places together
+    sql: str
+    facts: FindingFacts
+    moments: list[Moment] = field(default_factory=list)
+    count: tuple[float, float] | None = None  # events per step of the phase
+    parts: tuple[FindingPart, ...] = ()  # they sum to its change; none where it is one place
+    elsewhere: tuple[PhaseDelta, ...] = ()
+    level: Evidence = "within_noise"
+    explained: float = 0.0  # what of its time survives its uncertainty
+    differs: bool = False  # other numbers of kernels in every step
+    of_rank: RankSize | None = None  # where one rank alone changed
+    key: Any = None  # candidates of all phases with this key are one cause; None: those at the same place
+    names: frozenset[str] = frozenset()  # of all its kernels, as they are shown
+    leading: frozenset[str] = frozenset()  # of those that it is named after
+    follow: tuple[Place, ...] = ()  # the places that follow from the others
+
+    @property
+    def phase(self) -> str:
+        """The phase in which it changed."""
+        return self.judged.phase.steps.phase
+
+    @property
+    def moved(self) -> bool:
+        """Whether its interval leaves out zero."""
+        return abs(self.judged.delta) > self.judged.half
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is more than noise."""
+        return self.level in SURE
+
+    def with_facts(self, **facts: object) -> FindingFacts:
+        """Its facts and some more."""
+        return msgspec.structs.replace(self.facts, **facts)
+
+    def as_parts(self, *, follows: bool = False) -> tuple[FindingPart, ...]:
+        """Itself as rows of a larger cause."""
+        if self.parts:
+            return tuple(msgspec.structs.replace(one, follows=one.follows or follows) for one in self.parts)
+        delta, half = self.judged.delta, self.judged.half
+        return (
+            FindingPart(
+                self.cause, self.where, delta, delta - half, delta + half, self.level, follows, match=self.facts.match,
+                count_baseline=self.count and self.count[0], count_candidate=self.count and self.count[1],
+            ),
+        )  # fmt: skip
+
+
+class Describe:
+    """Judgements -> candidates with cause, place and evidence."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._m = measured
+        sides, layout = measured.sides, measured.layout
+        self._moments = stacked(sides, "moments").sort("end", descending=True)
+        self._key = dict(zip(layout.idle, layout.idle_keys, strict=True))
+        self._row = {cell: number for number, cell in enumerate(layout.kernels)}
+        self._host_only = not all(side.captured("kernels") for side in sides)
+        self._ranks = measured.frame.steps["rank"].n_unique()
+        self._idle = layout.idle_rows.with_columns(
+            phase=measured.frame.steps["phase"].gather(layout.idle_rows["step"])
+        )
+
+    def differs(self, one: Judgement) -> bool:
+        """Whether every typical step launches another number of some kernel of the place."""
+        if one.place.kind != "kernels" or one.part != "typical":
+            return False
+        counts = self._m.kernels.differs[one.phase.steps.phase]
+        return any(counts[self._row[cell]] for cell in one.place.cells)
+
+    def __call__(self, one: Judgement) -> Candidate:
+        """The candidate of one judged place."""
+        return self._of_idle(one) if one.place.kind == "idle" else self._of_kernels(one)
+
+    def _of_idle(self, one: Judgement) -> Candidate:
+        m, cell = self._m, one.place.cells[0]
+        key = self._key[cell]
+        phase = one.phase.steps.phase
+        mine = self._idle.filter(pl.col("cell") == cell, pl.col("phase") == phase)
+        weight = pl.Series(one.phase.steps.mean[mine["step"].to_numpy()])
+        events = mine.with_columns(value=pl.col("count") * weight).group_by("side").agg(pl.col("value").sum())
+        count = dict(events.iter_rows())
+        place = idle_place(key, mine, m.idle.words)
+        holder_place = key.where if key.cause == "gil_wait" else ""
+        longest, apis = _moments(longest_first(self._moments, key), m.sides)
+        after = one.delta >= 0
+        api = (apis[after] or apis[not after]) if CAUSES[key.cause].calls else ""
+        without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
+        facts = FindingFacts(
+            host_only=self._host_only,
+            copies=key.copy,
+            baseline_without_gc=without_gc[0],
+            candidate_without_gc=without_gc[1],
+        )
+        if one.part == "tail":
+            facts = msgspec.structs.replace(facts, rare=self._rare(one, mine))
+        candidate = Candidate(
+            key.cause,
+            Where(
+                range=place or None,
+                thread=key.thread or None,
+                holder_thread=key.holder or None,
+                holder_range=holder_place or None,
+                api=api or None,
+                phase=phase,
+            ),
+            one,
+            idle_sql(key.cause, place, holder_place, copies=key.copy),
+            facts,
+            longest,
+            (count.get(0, 0.0), count.get(1, 0.0)),
+            level=one.level if one.part == "typical" or _often(facts.rare) else "within_noise",
+            explained=one.score,
+        )
+        return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
+
+    def _rare(self, one: Judgement, mine: pl.DataFrame) -> RareFact | None:
+        """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
+        frame, cell = self._m.frame, one.place.cells[0]
+        typical = one.phase.typical.estimate
+        usual = float(max(typical.baseline[cell], typical.candidate[cell]))
+        far = usual + max(10_000.0, 0.5 * usual, 0.02 * one.phase.step_ns)
+        spent = mine.group_by("step").agg(pl.col("ns").sum())
+        steps = spent.filter(pl.col("ns") > far)["step"].to_numpy()
+        side = frame.steps["side"].to_numpy()
+        rest = one.phase.steps.rest > 0
+        runs = one.phase.runs
+        some = [float((rest[steps] & (side[steps] == at)).sum()) / runs[at] for at in (0, 1)]
+        if not any(some):
+            return None
+        every = [float((rest & (side == at)).sum()) / runs[at] for at in (0, 1)]
+        return RareFact(some[0], some[1], every[0], every[1], float(typical.delta[cell]))
+
+    def _of_kernels(self, one: Judgement) -> Candidate:
+        kernels, phase = self._m.kernels, one.phase.steps.phase
+        rows = [self._row[cell] for cell in one.place.cells]
+        part = one.phase.typical if one.part == "typical" else one.phase.tail
+        sizes = [abs(float(part.estimate.delta[cell])) for cell in one.place.cells]
+        order = sorted(range(len(rows)), key=lambda at: -sizes[at])
+        described = [self._of_row(rows[at], one, part.estimate, one.place.cells[at]) for at in order]
+        structural = [
+            number
+            for number, item in enumerate(described)
+            if item[0] in ("kernel_fused", "kernel_split") and sizes[order[number]] >= _MAIN * max(sizes)
+        ]
+        # what the block is about, where something else moved a little more
+        first = structural[0] if structural else 0
+        cause, where, facts, count, _ = described[first]
+        leading = kernels.rows[rows[order[first]]]
+        parts = tuple(item[4] for item in described) if len(rows) > 1 else ()
+        replaced = "" if structural else replacement(parts)
+        if replaced:
+            cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
+        ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
+        where = msgspec.structs.replace(where, phase=phase)
+        return Candidate(
+            cause,
+            where,
+            one,
+            kernel_sql(sorted({op.name for op in ops})),
+            facts,
+            count=None if replaced else count,
+            parts=parts,
+            level=one.level,
+            explained=one.score,
+            differs=self.differs(one),
+            names=frozenset(short(op.name, 60) for op in ops),
+            leading=frozenset(short(op.name, 60) for op in (*leading.baseline, *leading.candidate)),
+        )
+
+    def _of_row(
+        self, row: int, one: Judgement, estimated: Any, cell: int
+    ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
+        kernels, phase = self._m.kernels, one.phase.steps.phase
+        match = kernels.rows[row]
+        before, after = (float(count) for count in kernels.of_phase[phase][row])
+        means = [
+            float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
+            for side in (0, 1)
+        ]
+        hidden = abs(float(kernels.hidden[row, 1] - kernels.hidden[row, 0]))
+        changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
+        cause = _kernel_cause(match, (before, after), means, changed)
+        where = Where(kernel=kernel_text(match))
+        facts = FindingFacts(
+            match=match.match,
+            confidence=match.confidence,
+            baseline_mean_ns=means[0],
+            candidate_mean_ns=means[1],
+            hidden_ns=hidden if cause == "memcpy" and changed and hidden > 500 else None,
+        )
+        delta, half = float(estimated.delta[cell]), float(estimated.half[cell])
+        part = FindingPart(
+            cause,
+            where,
+            delta,
+            delta - half,
+            delta + half,
+            one.level,
+            match=match.match,
+            count_baseline=before,
+            count_candidate=after,
+        )
+        return cause, where, facts, (before, after), part
+
+    def _of_one_rank(self, candidate: Candidate, mine: pl.DataFrame) -> Candidate:
+        """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
+        if candidate.level == "within_noise" or candidate.judged.part == "tail":
+            return candidate
+        phase, delta = candidate.judged.phase.steps, candidate.judged.delta
+        ranks = sorted(self._m.frame.steps["rank"].unique().to_list())
+        sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in ranks}
+        moved = sum(abs(one.delta) for one in sizes.values())
+        number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
+        if not moved or abs(size.delta) < 0.75 * moved or size.delta * delta <= 0:
+            return candidate
+        return replace(
+            candidate,
+            where=msgspec.structs.replace(candidate.where, rank=number),
+            of_rank=size,
+            facts=candidate.with_facts(delta_all_ranks_ns=delta),
+        )
+
+    def _rank_size(self, mine: pl.DataFrame, phase: str, weight: Floats, rank: int) -> RankSize:
+        frame = self._m.frame
+        of_rank = np.where(frame.steps["rank"].to_numpy() == rank, weight, 0.0)
+        steps = mine["step"].to_numpy()
+        total = np.bincount(frame.run_number, weights=of_rank, minlength=sum(frame.runs))
+        spent = np.bincount(
+            frame.run_number[steps], weights=of_rank[steps] * mine["ns"].to_numpy(), minlength=sum(frame.runs)
+        )
+        first = frame.runs[0]
+        runs = [
+            [float(spent[at] / total[at]) for at in part if total[at]]
+            for part in (range(first), range(first, first + frame.runs[1]))
+        ]
+        return RankSize(runs[0], runs[1], *(float(np.mean(one)) if one else 0.0 for one in runs))
+
+
+def _often(rare: RareFact | None) -> bool:
+    """Whether a run has a step of the kind, on one side: less is no rare step but the noise of the others."""
+    return rare is not None and max(rare.baseline_steps, rare.candidate_steps) >= 1
+
+
+def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:
+    """Where the thread was: of what strikes anywhere (gc, gil_wait), for most of the cell's change.
+
+    `mine`: side, piece, ns of the cell; `words`: of each piece.
+    """
+    if key.cause not in ("gc", "gil_wait"):
+        return key.where
+    signed = pl.when(pl.col("side") == 1).then(pl.col("ns")).otherwise(-pl.col("ns"))
+    pieces = mine.group_by("piece", maintain_order=True).agg(signed.sum().alias("ns"))
+    table = (
+        pieces.with_columns(place=words["place"].gather(pieces["piece"]))
+        .group_by("place", maintain_order=True)
+        .agg(pl.col("ns").sum().abs())
+        .sort("ns", "place", descending=[True, False])
+    )
+    return str(table["place"][0]) if len(table) else ""
+
+
+def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
+    """The moments of one idle cell, the longest first."""
+    chosen = moments.filter(
+        pl.col("copy") == key.copy, pl.col("cause") == key.cause, pl.col("thread") == key.thread
+    )
+    if key.cause == "gil_wait":
+        chosen = chosen.filter(pl.col("holder") == key.holder, pl.col("holder_place") == key.where)
+    elif key.cause != "gc":
+        chosen = chosen.filter(pl.col("place") == key.where)
+    return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+
+
+def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> tuple[list[Moment], list[str]]:
+    """The longest piece on each side, the candidate's first, and the CUDA function that it lies in on both."""
+    found, apis = [], ["", ""]
+    for side in (1, 0):
+        for row in longest.filter(pl.col("side") == side).head(1).iter_rows(named=True):
+            run = sides[side].runs[row["run"]].name
+            found.append(Moment(SIDES[side], run, row["start"], row["end"], step=row["number"]))
+            apis[side] = row["api"]
+    return found, apis
+
+
+# Kernel rows.
+
+
+def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
+    """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: the counts differ."""
+    names = sorted({op.name for op in (*match.baseline, *match.candidate)})
+    kind = category((match.candidate or match.baseline)[0].name)
+    if kind == "communication":
+        return "comm"
+    if kind in ("copy", "memset") and names[0].startswith("["):
+        return "memcpy"
+    if match.match in ("fused", "split", "added", "removed"):
+        return f"kernel_{match.match}"
+    by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
+    by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0
+    if changed and abs(by_count) >= abs(by_time):
+        return "kernel_added" if counts[1] > counts[0] else "kernel_removed"
+    return "kernel_time"
+
+
+def replacement(parts: Sequence[FindingPart]) -> str:
+    """`a -> b + c` where kernels went and others came in their stead, the longest first; else empty."""
+    went = [one for one in parts if one.count_candidate == 0 and one.count_baseline]
+    came = [one for one in parts if one.count_baseline == 0 and one.count_candidate]
+    sizes = [sum(abs(one.delta_ns) for one in side) for side in (went, came)]
+    if not min(sizes, default=0.0) or min(sizes) < _OPPOSED * max(sizes):
+        return ""
+    before, after = (
+        " + ".join(
+            dict.fromkeys(one.where.kernel or "" for one in sorted(side, key=lambda one: -abs(one.delta_ns)))
+        )
+        for side in (went, came)
+    )
+    return f"{before} -> {after}"
+
+
+def kernel_text(match: Match) -> str:
+    """The kernels of a row: `a -> 2 x b`, or one side's where both are called the same."""
+    sides = [[short(op.name, 60) for op in ops] for ops in match.main]
+    before, after = (_folded(names) for names in sides)
+    if not before or not after or before == after:
+        return before or after
+    if {op.name for op in match.baseline} == {op.name for op in match.candidate}:
+        return _folded(sides[0][:1])
+    return f"{before} -> {after}"
+
+
+def _folded(names: list[str]) -> str:
+    """`a + a + b` -> `2 x a + b`."""
+    counts = {name: names.count(name) for name in names}
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
