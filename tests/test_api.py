@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import fields
 from functools import cache
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
@@ -22,9 +26,11 @@ from tests.tiny import CAPTURES, ROOT
 from tracediff import api
 from tracediff.cli.compare import compare
 from tracediff.cli.query import query
+from tracediff.cli.show import show as show_command
 from tracediff.companions.result import Result, decode
+from tracediff.model.show import Show
 from tracediff.report.tables import names
-from tracediff.request import CompareRequest, OpenRequest
+from tracediff.request import CompareRequest, OpenRequest, ShowRequest
 
 BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 
@@ -56,7 +62,7 @@ def test_what_the_package_offers():
     assert (ROOT / "tracediff" / "py.typed").exists()
 
 
-@pytest.mark.parametrize("thing", [api.compare, api.open, api.Comparison, api.Captures])
+@pytest.mark.parametrize("thing", [api.compare, api.open, api.show, api.Comparison, api.Report, api.Captures])
 def test_everything_public_is_explained(thing):
     members = [thing]
     if inspect.isclass(thing):
@@ -78,7 +84,9 @@ def test_everything_public_is_explained(thing):
 
 
 @pytest.mark.parametrize(
-    ("function", "command", "asked"), [(api.compare, compare, CompareRequest), (api.open, query, OpenRequest)], ids=["compare", "open"]
+    ("function", "command", "asked"),
+    [(api.compare, compare, CompareRequest), (api.open, query, OpenRequest), (api.show, show_command, ShowRequest)],
+    ids=["compare", "open", "show"],
 )  # fmt: skip
 def test_the_options_are_those_of_the_command(function, command, asked):
     parameters = inspect.signature(function).parameters
@@ -244,6 +252,61 @@ def test_options_reach_the_comparison(tmp_path):
     assert comparison.result.step.baseline_ns == 7 * step_ns() - 107_000
 
 
+def test_one_capture_in_python_is_that_of_the_command(tmp_path):
+    report = tracediff.show(AFTER, step=30, worst=2)
+    words = ["show", AFTER, "--step", "30", "--worst", "2", "--json", tmp_path / "command.json", "-q"]
+    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    report.to_json(tmp_path / "api.json")
+    assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
+    assert report.tables == names(Show)
+    assert report.chosen["asked"].to_list() == ["30", "worst 1", "worst 2"]
+    assert report.chosen["number"][0] == 30 and report.sentence == report.chosen["text"][0]
+    assert report.idle.height == len(report.result.idle) > 0
+    assert repr(report) == f"<Report: {report.sentence}>"
+    assert report.to_markdown().startswith("## Step 30 ")
+    report.to_html(tmp_path / "report.html")
+    with pytest.raises(ValueError, match="is no step"):
+        tracediff.show(AFTER, step="x")
+
+
+_ALLOWED = {"div", "style", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ol", "li", "img"}
+
+
+class _Tags(HTMLParser):
+    """The tags of a piece of HTML with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_a_notebook_shows_a_piece_that_touches_nothing_else(comparison):
+    """No scripts, links or ids; every rule of its style sheet is of its own class; the picture is inside."""
+    shown = [comparison, tracediff.show(AFTER), tracediff.show(AFTER, worst=2)]
+    for one in shown:
+        text = one._repr_html_()
+        tags = _Tags(text).found
+        assert {tag for tag, _ in tags} <= _ALLOWED
+        assert {name for _, attributes in tags for name in attributes} <= {"class", "scope", "src", "alt"}
+        style = re.search(r"(?s)<style>(.*)</style>", text)
+        assert style is not None
+        selectors = [part for rule in re.findall(r"([^{}]+)\{", style[1]) for part in rule.split(",")]
+        assert selectors and all(part.strip().startswith(".tracediff-summary") for part in selectors)
+        assert "@" not in style[1] and "url(" not in style[1]
+        assert len(text) < 40_000
+    html = comparison._repr_html_()
+    (picture,) = [attributes["src"] for tag, attributes in _Tags(html).found if tag == "img"]
+    kind, _, data = picture.partition(",")
+    assert kind == "data:image/svg+xml;base64" and base64.b64decode(data).startswith(b"<svg ")
+    assert escape(comparison.result.headline.text.partition(":")[0])[:20] in html
+    assert "largest part from" in shown[1]._repr_html_() and "Step " in shown[2]._repr_html_()
+
+
 def test_open_gives_tables():
     captures = _captures()
     assert captures.op.height == 5216 and captures.op.schema["start_ns"] == pl.Int64
@@ -326,3 +389,7 @@ def test_hostile_names(tmp_path):
     comparison = tracediff.compare(path, path)
     texts = "".join(comparison.ranges["range"].to_list()) + repr(comparison) + comparison.to_markdown()
     assert "\u202e" not in texts and "\x00" not in texts
+    for one in (comparison, tracediff.show(path), tracediff.show(path, step=1)):
+        text = one._repr_html_()
+        assert not {"\u202e", "\x00"} & set(text)
+        assert {tag for tag, _ in _Tags(text).found} <= _ALLOWED

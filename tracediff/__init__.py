@@ -4,6 +4,7 @@
 
     comparison = tracediff.compare("before.sqlite", "after.sqlite")
     comparison.verdict, comparison.findings, comparison.kernels
+    tracediff.show("after.sqlite", worst=3).chosen
     with tracediff.open("after.sqlite") as capture:
         capture.sql("SELECT phase, avg(period_ns) FROM period GROUP BY phase")
 
@@ -16,19 +17,21 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tracediff.api import Captures, Comparison, compare, open
+    from tracediff.api import Captures, Comparison, Report, compare, open, show
     from tracediff.errors import TracediffError
 
 __version__ = "0.1.0"
 
-__all__ = ["Captures", "Comparison", "TracediffError", "__version__", "compare", "open"]
+__all__ = ["Captures", "Comparison", "Report", "TracediffError", "__version__", "compare", "open", "show"]
 
 _HOMES = {
     "Captures": "tracediff.api",
     "Comparison": "tracediff.api",
+    "Report": "tracediff.api",
     "TracediffError": "tracediff.errors",
     "compare": "tracediff.api",
     "open": "tracediff.api",
+    "show": "tracediff.api",
 }
 
 

@@ -20,10 +20,11 @@ import polars as pl
 from tracediff.companions.result import Result
 from tracediff.errors import TracediffError
 from tracediff.model import Verdict, encode
+from tracediff.model.show import Show
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
-from tracediff.request import CompareRequest, OpenRequest, PathLike
-from tracediff.session import compare_request
+from tracediff.request import CompareRequest, OpenRequest, PathLike, ShowRequest
+from tracediff.session import compare_request, show_request
 
 _P = ParamSpec("_P")
 _Request = TypeVar("_Request")
@@ -31,38 +32,22 @@ _Made = TypeVar("_Made")
 SideName = Literal["baseline", "candidate"]
 
 
-class Comparison:
-    """Two sides compared. Every table of the result is a frame: `comparison.kernels` is `comparison.table("kernels")`."""
+class _Tables:
+    """What a comparison and the report of one capture have in common: tables by name and as attributes, and files."""
 
-    def __init__(self, result: Result) -> None:
-        """`result`: as `compare` makes it, or as `tracediff.companions.result.decode` reads what `to_json` wrote."""
+    def __init__(self, result: Result | Show) -> None:
         self.result = result
         self._frames: dict[str, pl.DataFrame] | None = None
 
     @property
-    def verdict(self) -> Verdict:
-        """improved, regressed, likely_improved, likely_regressed, no_change, inconclusive or not_comparable."""
-        return self.result.verdict
-
-    @property
-    def verdict_reason(self) -> str:
-        """The verdict in a sentence or two, with its figures."""
-        return self.result.verdict_reason
-
-    @property
-    def findings(self) -> pl.DataFrame:
-        """The ranked causes of the change, a row each: rank, cause, delta_ns, ci_low_ns, ci_high_ns, share, title, level, ..."""
-        return self.table("findings")
-
-    @property
     def tables(self) -> list[str]:
-        """The names of all tables; the same for every comparison."""
+        """The names of all tables; the same for every result of this kind."""
         from tracediff.report.tables import names
 
-        return names(Result)
+        return names(type(self.result))
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return a table of the result, as `tracediff compare --tables` writes it: see docs/result.md.
+        """Return a table of the result, as `--tables` writes it: see docs/result.md.
 
         An empty table has its columns. Raises `TracediffError`: no-such-table.
         """
@@ -73,18 +58,6 @@ class Comparison:
         if name not in self._frames:
             raise _no_such_table(name, self.tables)
         return self._frames[name]
-
-    def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
-        from tracediff.report.html import render_html
-
-        _write(path, render_html(self.result).encode(), overwrite)
-
-    def to_markdown(self, *, top: int = 10) -> str:
-        """Return the comment for a pull request, with `top` rows of each table."""
-        from tracediff.report.markdown import render_markdown
-
-        return render_markdown(self.result, top=top)
 
     def to_json(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the result; `tracediff report` renders it again. Raises `TracediffError`: output-exists, ..."""
@@ -101,8 +74,90 @@ class Comparison:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.tables})
 
+
+class Comparison(_Tables):
+    """Two sides compared. Every table of the result is a frame: `comparison.kernels` is `comparison.table("kernels")`."""
+
+    result: Result
+
+    def __init__(self, result: Result) -> None:
+        """`result`: as `compare` makes it, or as `tracediff.companions.result.decode` reads what `to_json` wrote."""
+        super().__init__(result)
+
+    @property
+    def verdict(self) -> Verdict:
+        """improved, regressed, likely_improved, likely_regressed, no_change, inconclusive or not_comparable."""
+        return self.result.verdict
+
+    @property
+    def verdict_reason(self) -> str:
+        """The verdict in a sentence or two, with its figures."""
+        return self.result.verdict_reason
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The ranked causes of the change, a row each: rank, cause, delta_ns, ci_low_ns, ci_high_ns, share, title, level, ..."""
+        return self.table("findings")
+
+    def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
+        from tracediff.report.html import render_html
+
+        _write(path, render_html(self.result).encode(), overwrite)
+
+    def to_markdown(self, *, top: int = 10) -> str:
+        """Return the comment for a pull request, with `top` rows of each table."""
+        from tracediff.report.markdown import render_markdown
+
+        return render_markdown(self.result, top=top)
+
     def __repr__(self) -> str:
         return f"<Comparison: {self.verdict}; {_visible(self.verdict_reason)}>"
+
+    def _repr_html_(self) -> str:
+        from tracediff.report.notebook import comparison_html
+
+        return comparison_html(self.result)
+
+
+class Report(_Tables):
+    """One capture, or repeated runs of one program. Every table of it is a frame: `report.idle` is `report.table("idle")`."""
+
+    result: Show
+
+    def __init__(self, result: Show) -> None:
+        """`result`: as `show` makes it; `msgspec.json.decode(data, type=tracediff.model.show.Show)` reads what `to_json` wrote."""
+        super().__init__(result)
+
+    @property
+    def sentence(self) -> str:
+        """How long a step is, and where most of its idle time goes; of a single step that was asked for, why it is longer."""
+        return self.result.chosen[0].text if self.result.chosen else self.result.sentence
+
+    @property
+    def chosen(self) -> pl.DataFrame:
+        """The steps that were asked for, a row each: text, run, number, ns, typical_ns, delta_ns, start_ns, ..."""
+        return self.table("chosen")
+
+    def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
+        from tracediff.report.show import render_show_html
+
+        _write(path, render_show_html(self.result).encode(), overwrite)
+
+    def to_markdown(self, *, top: int = 10) -> str:
+        """Return the report as Markdown, with `top` rows of each table; of single steps these alone."""
+        from tracediff.report.show import render_show_markdown
+
+        return render_show_markdown(self.result, top=top)
+
+    def __repr__(self) -> str:
+        return f"<Report: {_visible(self.sentence)}>"
+
+    def _repr_html_(self) -> str:
+        from tracediff.report.notebook import show_html
+
+        return show_html(self.result)
 
 
 class Captures:
@@ -216,6 +271,17 @@ def compare(request: CompareRequest) -> Comparison:
     return Comparison(
         compare_request(request, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))
     )
+
+
+@_takes_fields_of(ShowRequest)
+def show(request: ShowRequest) -> Report:
+    """Report on one capture, or on repeated runs of one program, as `tracediff show` does; the options are those of the command.
+
+    `step`: a step or several, each beside the typical step of its class: 117, "RUN:117"; `worst`: how many of the steps furthest above
+    theirs. Raises `TracediffError`, with a slug: not-a-file, no-steps, no-whole-step, no-such-step, step-of-which-run, ..., and
+    ValueError where `step`, `steps`, `window` or `ranks` are spelled otherwise than on the command line.
+    """
+    return Report(show_request(request, keep=True))
 
 
 @_takes_fields_of(OpenRequest)

@@ -1,0 +1,107 @@
+"""A report as a notebook shows it: a piece of HTML without scripts, whose styles touch nothing else on the page.
+
+Everything that comes out of a trace is escaped; the waterfall is an image inside the piece.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from markupsafe import Markup
+
+from tracediff.model import Result
+from tracediff.model.show import Show
+from tracediff.report import phase_table, show_words, step_words, units, waterfall, words
+from tracediff.report.document import Table
+from tracediff.report.escape import neutral
+from tracediff.report.html import helpers
+from tracediff.report.templates import html_environment
+
+CAUSES = 5
+
+
+def comparison_html(result: Result) -> str:
+    """The first sentence, phases, waterfall and causes of a comparison."""
+    result = neutral(result)
+    figure = waterfall.build(result)
+    picture = base64.b64encode(waterfall.render_svg(figure, alone=True).encode()).decode()
+    causes, unsure = words.by_certainty(result)
+    scale = words.finding_scale(causes[:CAUSES])
+    verdict = words.VERDICTS[result.verdict]
+    return _render(
+        sentence=result.headline.text or f"{verdict.word}.",
+        tone=verdict.tone,
+        lines=[result.verdict_reason] if result.verdict_reason else [],
+        tables=[_phases(result)],
+        picture=Markup(f"data:image/svg+xml;base64,{picture}"),  # digits and letters
+        described=waterfall.text_figure(figure),
+        heading="Causes",
+        causes=[
+            (
+                words.sentence(one.title),
+                f"{words.size(one, scale, words.unit(result))}, {words.LEVELS[one.level][0]}",
+            )
+            for one in causes[:CAUSES]
+        ],
+        more=_more(len(causes) - CAUSES, len(unsure)),
+    )
+
+
+def _more(causes: int, unsure: int) -> str:
+    said = [f"{causes} more"] if causes > 0 else []
+    said += [f"{unsure} within noise"] if unsure else []
+    return f"{' and '.join(said)}: .findings" if said else ""
+
+
+def _phases(result: Result) -> Table:
+    found = phase_table.table(result)
+    rows = [
+        [
+            row.phase, row.verdict.word if row.verdict else row.unjudged, row.baseline, row.candidate,
+            f"{row.delta} ± {row.half}", row.percent,
+        ]
+        for row in found.rows
+    ]  # fmt: skip
+    header = [f"{found.unit} per {words.unit(result)}", "Verdict", "Baseline", "Candidate", "Change", "%"]
+    if result.verdict == "not_comparable":
+        header, rows = [header[0], *header[2:4]], [[row[0], *row[2:4]] for row in rows]
+    return Table(header, rows)
+
+
+def show_html(report: Show) -> str:
+    """The first sentence, phases and waits of one capture; of single steps that were asked for, each with what differs."""
+    report = neutral(report)
+    if report.chosen:
+        first, *rest = report.chosen
+        return _render(
+            sentence=first.text,
+            lines=step_words.facts(report, first),
+            tables=[step_words.categories(first), step_words.places(first, CAUSES)],
+            heading="More steps",
+            causes=[(one.text, "") for one in rest],
+        )
+    scale = units.scale_for([row.baseline.p50_ns for row in report.phases if row.baseline])
+    phases = [
+        [row.phase, f"{row.baseline.steps:,}", *map(scale.number, (row.baseline.mean_ns, row.baseline.p50_ns, row.baseline.p99_ns))]
+        for row in report.phases
+        if row.baseline
+    ]  # fmt: skip
+    waits = units.scale_for([one.ns for one in report.idle[:CAUSES]])
+    more = len(report.idle) + report.idle_left_out - CAUSES
+    return _render(
+        sentence=report.sentence,
+        lines=[f"{show_words.runs(report)}; {show_words.spread(report)}", show_words.machine(report)],
+        tables=[Table([f"{scale.unit} per step", "Steps", "Mean", "p50", "p99"], phases)],
+        heading=show_words.waits(report),
+        causes=[
+            (words.sentence(one.title), f"{waits.time(one.ns)}, {units.share(one.share)} of the step")
+            for one in report.idle[:CAUSES]
+        ],
+        more=f"{more} more: .idle" if more > 0 else "",
+    )
+
+
+def _render(**parts: Any) -> str:
+    known = {"tone": "neutral", "picture": "", "described": "", "more": "", **helpers(), **parts}
+    return html_environment().get_template("notebook.html.j2").render(known)
