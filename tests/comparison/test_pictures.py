@@ -9,10 +9,12 @@ from tests.measuring import measured, step
 from tests.serving import serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import reduced
+from tracediff.comparison import cause_tree as tree_of
 from tracediff.comparison import step_strip
 from tracediff.comparison.cause_tree import cause_tree
 from tracediff.comparison.places import judge
 from tracediff.execution.sides import Run, Side
+from tracediff.kernels.matching import Match, OpKey
 from tracediff.model import Result, VerdictFacts
 from tracediff.model.pictures import CauseNode
 
@@ -80,12 +82,27 @@ def test_the_tree_of_rare_steps_is_of_the_mean_step():
     late = [[*run[:13], step(cells=[48_100_000.0, 900_000.0]), *run[14:]] for run in runs]
     found = measured(runs, late, idle=1, kernels=1)
     trees = [
-        cause_tree(found, judge(found), VerdictFacts(basis, "generation"), []) for basis in ("rare", "phase")
+        cause_tree(found, judge(found), VerdictFacts(basis, "generation"), [], {})
+        for basis in ("rare", "phase")
     ]
     assert [(one[0].kind, one[0].delta_ns) for one in trees] == [
         ("step", pytest.approx(2_000_000)), ("typical", pytest.approx(0, abs=1e-3)),
     ]  # fmt: skip
     assert [one.delta_ns for one in trees[0] if one.key == "host_work"] == [pytest.approx(2_000_000)]
+
+
+def test_a_kernel_of_many_shapes_is_one_part(monkeypatch):
+    """Three shapes of 10, 20 and 30 us, each 1 us longer, where two are many."""
+    monkeypatch.setattr(tree_of, "MOST", 2)
+    one = [[step(cells=[0.0, 10_000.0, 20_000.0, 30_000.0]) for _ in range(12)]]
+    other = [[step(cells=[0.0, 11_000.0, 21_000.0, 31_000.0]) for _ in range(12)]]
+    found = measured(one, other, idle=1, kernels=3)
+    shapes = [(OpKey("silu", str(grid)),) for grid in range(3)]
+    found.kernels.rows[:] = [Match("exact", 1.0, shape, shape) for shape in shapes]
+    tree = cause_tree(found, judge(found), VerdictFacts("phase", "generation"), [], {})
+    kernels = [node for node in tree if node.kind == "kernel"]
+    assert [(one.baseline_kernel, one.rows, one.baseline_grid) for one in kernels] == [("silu", 3, "")]
+    assert (kernels[0].baseline_ns, kernels[0].candidate_ns) == pytest.approx((60_000, 63_000))
 
 
 def check_sums(result: Result) -> None:
@@ -125,6 +142,7 @@ def test_with_the_sides_exchanged_the_pictures_are_mirrored(pair, compared):
 
 
 def test_a_tree_stays_small_whatever_the_number_of_kernels(tmp_path):
+    """60 kernels of a name each: 12 and the rest."""
     one = serving(kernels=60, kernel_us=10)
     side = Side("many", [Run("run", [reduced(one, tmp_path)])])
     tree = compare(side, side).cause_tree

@@ -1,4 +1,4 @@
-"""The three pictures: widths that sum, texts that are only text, files of their own."""
+"""The pictures: widths that sum, texts that are only text, files of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.steps.test_timelines import result_of
 from tracediff.model import Result
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
 from tracediff.report import pictures
-from tracediff.report.pictures import cause_tree, divergence, step_strip
+from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip
 from tracediff.report.pictures.shapes import NARROW, SIZE, WIDE, Rect, Text, fitting, spread, wrapped
 
 PAIRS = ("graph, gc", "two ranks")
@@ -66,6 +66,10 @@ def test_what_changed_most_is_named_and_what_is_sure_comes_first():
     small = node(5, "place", 5.0, 5.5, thread="executor", range="c", level="within_noise")
     assert cause_tree.largest([*TREE[:6], noise, sure, small]) == [7, 6]
     assert cause_tree.largest([node(-1, "step", 1.0, 1.0)]) == []
+    larger = [node(5, "place", 0.0, us, range="b", level="likely") for us in (10.0, 9.0, 8.0)]
+    found = msgspec.structs.replace(sure, finding=1)
+    assert cause_tree.largest([*TREE[:6], *larger, found]) == [9, 6, 7]
+    assert cause_tree.largest([*TREE[:6], *larger, noise]) == [6, 7, 9]  # the largest of all is named
 
 
 def test_colour_is_the_change():
@@ -82,17 +86,17 @@ def test_a_column_of_unlike_steps_is_logarithmic_and_holds_both():
     near = step_strip.height([column(1000, [1000]), column(2000, [2000])])
     assert not near.log and near.of(2000) == pytest.approx(2 * near.of(1000))
     far = step_strip.height([column(1_000_000, [1_000_000]), column(100_000_000, [100_000_000])])
-    assert far.log and far.of(100_000_000) <= 118
-    assert far.of(1_000_000) > 15  # one can see it
+    assert far.log and far.of(100_000_000) <= step_strip._HIGH
+    assert far.of(1_000_000) > 10  # one can see it
     assert far.ticks() == [1e6, 3e6, 1e7, 3e7, 1e8]
 
 
 def test_layers_are_stacked():
-    """Two categories, half of the step each, in a column 118 px high: the second to 0, the first to half of it."""
+    """Two categories, half of the step each, in a column 86 px high over a line at 118: the second to 32, the first to 75."""
     strip = StepStrip(0, 0, 0, ["compute", "gc"], [column(1000, [500, 500])], [])
     of_ns = step_strip.Height(0.0, 1000.0, log=False)
     found = dict(step_strip._layers(strip, [(10.0, strip.baseline[0])], of_ns, 5.0, 118.0))
-    assert found == {"gc": "M10.0 118V0H15.0V118z", "compute": "M10.0 118V59H15.0V118z"}
+    assert found == {"gc": "M10.0 118V32H15.0V118z", "compute": "M10.0 118V75H15.0V118z"}
 
 
 def test_a_click_opens_the_step_that_was_drawn():
@@ -122,10 +126,69 @@ def test_steps_that_are_equal_are_a_flat_line():
     assert "Both steps take equally long" in drawing.description
 
 
+def test_a_distribution_holds_its_slowest_values_whatever_their_number():
+    assert distribution.ecdf([3.0, 1.0, 2.0, 2.0]) == [(1.0, 0.25), (2.0, 0.5), (2.0, 0.75), (3.0, 1.0)]
+    curve = distribution.ecdf([float(one) for one in range(1, 10_001)])
+    assert len(curve) < 200
+    assert [ns for ns, _ in curve[-3:]] == [9_998.0, 9_999.0, 10_000.0]
+    assert all(part == ns / 10_000 for ns, part in curve)
+
+
+def test_step_times_are_drawn_for_phases_with_steps_on_both_sides():
+    result = sample.full()
+    first = result.verdict_facts.phase
+    drawing = distribution.of_steps(result, WIDE)
+    assert drawing is not None
+    titles = [one.text for one in drawing.shapes if isinstance(one, Text) and one.bold]
+    assert titles and titles[0] == (first or titles[0])
+    assert distribution.of_steps(msgspec.structs.replace(result, samples=[]), WIDE) is None
+
+
+def kernel(before: float, after: float, level: str):
+    """A row of so many ns per step on both sides, 0: not there."""
+    row = sample.full().kernels[0]
+    sides = [
+        msgspec.structs.replace(row.baseline, names=["silu"], ns_per_step=ns) if ns else None
+        for ns in (before, after)
+    ]
+    return msgspec.structs.replace(
+        row, baseline=sides[0], candidate=sides[1], delta_ns=after - before, level=level
+    )
+
+
+def test_kernels_that_changed_for_sure_come_first_and_have_a_colour():
+    rows = [
+        kernel(9e4, 1e4, "within_noise"), kernel(1e4, 3e4, "exact"), kernel(5e4, 0.0, "confirmed"),
+        kernel(1e4, 1e4, "exact"),
+    ]  # fmt: skip
+    found = scatter.dots(rows)
+    assert [(one.baseline, one.candidate, one.colour) for one in found] == [
+        (5e4, 0.0, "--faster"), (1e4, 3e4, "--slower"), (9e4, 1e4, "--muted"), (1e4, 1e4, "--muted"),
+    ]  # fmt: skip
+    drawing = scatter.draw(msgspec.structs.replace(sample.full(), kernels=rows, launched=[]), WIDE)
+    assert drawing is not None
+    assert "2 of 4 kernels changed beyond noise" in drawing.description
+    assert "gone" in [one.text for one in drawing.shapes if isinstance(one, Text)]
+
+
+def test_the_category_of_the_first_cause_stands_at_the_foot():
+    result = sample.full()
+    strip = StepStrip(
+        0, 0, 0, ["compute", "host_work"], [column(1000, [400, 600])], [column(900, [400, 500])]
+    )
+    first = step_strip.named(result)
+    assert first == result.findings[0].cause == "host_work"
+    turned = step_strip._with_first(strip, first)
+    assert turned.categories == ["host_work", "compute"]
+    assert [one.parts for one in (*turned.baseline, *turned.candidate)] == [[600, 400], [500, 400]]
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_files_are_xml_without_anything_to_load(pair):
     files = pictures.files(result_of(pair))
-    assert set(files) == set(pictures.FILES)
+    assert list(files) == list(pictures.FILES)
+    index = files.pop(pictures.INDEX).decode()
+    assert re.findall(r"]\((.*)\)", index) == list(files)
     for name, data in files.items():
         root = ElementTree.fromstring(data)
         assert root.tag == "{http://www.w3.org/2000/svg}svg", name
@@ -133,7 +196,7 @@ def test_files_are_xml_without_anything_to_load(pair):
         assert "var(" not in text and "<a " not in text and "href" not in text, name
         assert len(data) < 200_000
         sizes = re.findall(r"font:(?:bold )?([\d.]+)px", text)
-        assert sizes and (name == "waterfall.svg" or min(map(float, sizes)) >= 12)
+        assert sizes and min(map(float, sizes)) >= 12
 
 
 def test_names_are_only_text():
@@ -145,13 +208,13 @@ def test_names_are_only_text():
 
 def test_without_data_there_is_no_picture():
     assert pictures.for_page(sample.minimal()) == {}
-    assert list(pictures.files(sample.minimal())) == ["waterfall.svg"]
+    assert list(pictures.files(sample.minimal())) == ["index.md", "waterfall.svg"]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("layout", [WIDE, NARROW], ids=lambda one: one.name)
 def test_nothing_reaches_beyond_the_picture(pair, layout):
-    for draw in (cause_tree.draw, step_strip.draw, divergence.draw):
+    for draw in pictures._OF_BOTH.values():
         drawing = draw(result_of(pair), layout)
         assert drawing is not None
         for one in drawing.shapes:

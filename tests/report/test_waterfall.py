@@ -9,7 +9,8 @@ import pytest
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
 from tracediff.report import figures, palette, waterfall
-from tracediff.report import waterfall as waterfall_svg
+from tracediff.report.pictures import waterfall as drawn
+from tracediff.report.pictures.shapes import HALF
 
 RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
 
@@ -117,11 +118,11 @@ def test_the_text_figure_places_bars_end_to_end() -> None:
 
 def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
     figure = waterfall.build(sample.full())
-    svg = waterfall_svg.render_svg(figure)
-    assert svg == waterfall_svg.render_svg(waterfall.build(sample.full()))
+    svg = drawn.draw(figure, HALF).svg()
+    assert svg == drawn.draw(waterfall.build(sample.full()), HALF).svg()
     root = ElementTree.fromstring(svg)
     assert root.tag == "svg"
-    assert root.find("title") is not None
+    assert root.get("aria-label") == "Step-time waterfall"
     assert (root.findtext("desc") or "").startswith("baseline 1,038.6 us; compute -1.3 us")
     for word in ("http", "url(", "href", "<style", "id=", "#27548f"):
         assert word not in svg
@@ -142,7 +143,7 @@ def test_svg_with_an_unknown_category_does_not_read_markup() -> None:
         candidate=values[1],
         delta={key: values[1][key] - values[0][key] for key in values[0]},
     )
-    svg = waterfall_svg.render_svg(waterfall.build(msgspec.structs.replace(result, accounting=accounting)))
+    svg = drawn.draw(waterfall.build(msgspec.structs.replace(result, accounting=accounting)), HALF).svg()
     texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
     assert odd in texts
 

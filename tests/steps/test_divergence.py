@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.steps.test_timelines import PAIRS, result_of
+from tracediff.kernels.matching import Match, Matching, OpKey
 from tracediff.steps import divergence
 from tracediff.steps.divergence import StepOps, align, diverge, thinned
 
@@ -66,3 +67,21 @@ def test_causes_sum_to_the_difference_of_the_two_steps(pair):
         assert sum(cause.delta_ns for cause in one.causes) + one.rest_delta_ns == difference
         assert one.points[-1].delta_ns == difference
         assert len(one.points) <= divergence.MOST_POINTS and len(one.causes) <= divergence.MOST_CAUSES
+
+
+def test_kernels_of_one_name_are_one_cause():
+    """Rows 0 and 2 are `a` on two grids, row 1 is `b`; what has no row stays."""
+    rows = [
+        Match("exact", 1.0, (OpKey(name, grid),), (OpKey(name, grid),)) for name, grid in ("a1", "b1", "a2")
+    ]
+    causes = {
+        ("compute", 0, ""): ([1, 4], [10, 10]),
+        ("compute", 1, ""): ([2], [5]),
+        ("compute", 2, ""): ([3], [30]),
+        ("gc", -1, "here"): ([5], [7]),
+    }
+    assert divergence._by_name(causes, Matching(rows, {}, {})) == {
+        ("compute", 0, ""): ([1, 4, 3], [10, 10, 30]),
+        ("compute", 1, ""): ([2], [5]),
+        ("gc", -1, "here"): ([5], [7]),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match, OpKey
-from tracediff.model import CATEGORIES, Evidence, Finding, VerdictFacts, Where
+from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, VerdictFacts, Where
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode
@@ -26,16 +27,19 @@ Sizes = tuple[float, ...]  # baseline, candidate, delta, host speed; of one side
 
 @dataclass
 class _Node:
-    """A node before its numbers are known. `cell`: of a leaf; order: among its like; fields: of `CauseNode`."""
+    """A node before its numbers are known. `cells`: of a leaf; order: among its like; fields: of `CauseNode`; level: known otherwise."""
 
     fields: dict[str, Any]
-    cell: int = -1
+    cells: list[int] = field(default_factory=list)
     order: int = 0
+    level: Evidence | None = None
     parts: dict[Any, _Node] = field(default_factory=dict)
 
     def part(self, name: Any, /, cell: int = -1, order: int = 0, **fields: Any) -> _Node:
-        """The part of this name, made where it is not there."""
-        return self.parts.setdefault(name, _Node(fields, cell, order))
+        """The part of this name, made where it is not there; what has a cell gets this one too."""
+        found = self.parts.setdefault(name, _Node(fields, [], order))
+        found.cells += [cell] * (cell >= 0)
+        return found
 
 
 @dataclass(frozen=True)
@@ -44,26 +48,33 @@ class _Numbers:
 
     sizes: Callable[[int], Sizes]
     level: Callable[[int], Evidence] | None = None
-    category_level: Callable[[str, float], Evidence] | None = None
+    category_level: Callable[[str], Evidence] | None = None
 
 
 def cause_tree(
-    measured: Measured, judged: Judged, facts: VerdictFacts, findings: Sequence[Finding]
+    measured: Measured,
+    judged: Judged,
+    facts: VerdictFacts,
+    findings: Sequence[Finding],
+    levels: dict[str, Evidence],
+    launched: Sequence[KernelRow] = (),
 ) -> list[CauseNode]:
     """The step that the verdict speaks of, from its root, each node before its parts.
 
     That is the typical step of its phase, the mean one where the verdict is of rare steps, or the mean step over all phases. Parts come
-    in the order of categories, then those with the most time first.
+    in the order of categories, then those with the most time first. levels: of the categories of that mean; launched: kernels by their
+    names, judged by the launch.
     """
     phase = next((one for one in measured.phases if one.steps.phase == facts.phase), None)
     rare = facts.basis == "rare"
     tree = _skeleton(measured.layout, measured.kernels.rows)
     if phase is None:
-        numbers = _of_whole(measured, judged)
+        numbers = _of_whole(measured, judged, levels)
     else:
         numbers = _of_phase(measured, judged, phase, rare=rare)
         tree.fields |= {"kind": "step" if rare else "typical", "key": phase.steps.phase}
     _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == facts.phase])
+    _judge_by_launch(tree, launched)
     return _flat(_Sized(tree, numbers))
 
 
@@ -73,17 +84,13 @@ def one_side(layout: Layout, kernels: Sequence[Match], mean: Floats) -> list[Cau
     return _flat(_Sized(_skeleton(layout, alone), _Numbers(lambda cell: (float(mean[cell]),))))
 
 
-def _of_whole(measured: Measured, judged: Judged) -> _Numbers:
-    whole, categories = measured.whole, measured.layout.categories
-
-    def level(key: str, delta: float) -> Evidence:
-        cell = categories[key]
-        noise = abs(delta) <= float(whole.half[cell])  # as in the accounting
-        return "within_noise" if noise else judged.level_of_category(cell, delta)
-
+def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -> _Numbers:
+    whole = measured.whole
     columns = (whole.baseline, whole.candidate, whole.delta, whole.host_speed)
     return _Numbers(
-        lambda cell: tuple(float(one[cell]) for one in columns), lambda cell: judged.levels(cell)[0], level
+        lambda cell: tuple(float(one[cell]) for one in columns),
+        lambda cell: judged.levels(cell)[0],
+        lambda key: levels.get(key, "within_noise"),
     )
 
 
@@ -106,7 +113,7 @@ def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bo
     return _Numbers(
         lambda cell: tuple(float(one[cell]) for one in columns),
         level,
-        lambda key, _: level(measured.layout.categories[key]),
+        lambda key: level(measured.layout.categories[key]),
     )
 
 
@@ -128,8 +135,20 @@ def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
     nodes = [tree]
     for node in nodes:
         nodes.extend(node.parts.values())
-        if rank := of_cell.get(node.cell, 0):
-            node.fields["finding"] = rank
+        if found := [rank for cell in node.cells if (rank := of_cell.get(cell, 0))]:
+            node.fields["finding"] = min(found)
+
+
+def _judge_by_launch(tree: _Node, launched: Sequence[KernelRow]) -> None:
+    levels = {
+        tuple(side.names[0] if side else "" for side in (row.baseline, row.candidate)): row.level
+        for row in launched
+    }
+    nodes = [tree] if launched else []
+    for node in nodes:
+        nodes.extend(node.parts.values())
+        if node.fields["kind"] == "kernel":
+            node.level = levels.get((node.fields["baseline_kernel"], node.fields["candidate_kernel"]))
 
 
 def _idle_key(cause: str, where: Where) -> tuple[str, str, str, str]:
@@ -152,18 +171,27 @@ def _skeleton(layout: Layout, matches: Sequence[Match]) -> _Node:
     }
     for cell, key in zip(layout.idle, layout.idle_keys, strict=True):
         _place(of[key.cause], key, cell)
-    for cell, match in zip(layout.kernels, matches, strict=True):
+    ends = [
+        [side[0] if side else OpKey("") for side in (match.baseline, match.candidate)] for match in matches
+    ]
+    many = Counter(
+        (kind, before.name, after.name)
+        for kind, (before, after) in zip([layout.kinds[one] for one in layout.kernels], ends, strict=True)
+    )
+    for cell, (before, after) in zip(layout.kernels, ends, strict=True):
         kind = layout.kinds[cell]
-        before, after = (side[0] if side else OpKey("") for side in (match.baseline, match.candidate))
         parent = of[kind]
         if kind == "compute":
             name = category(after.name or before.name)
             parent = parent.part(name, kind="kernels", key=name)
-        parent.part(
-            cell, cell, kind="kernel", baseline_kernel=before.name, candidate_kernel=after.name,
-            baseline_grid=before.grid, candidate_grid=after.grid,
-        )  # fmt: skip
-
+        named: dict[str, Any] = {"baseline_kernel": before.name, "candidate_kernel": after.name}
+        rows = many[kind, before.name, after.name]
+        if rows > MOST:  # of many shapes: by its name alone
+            parent.part(tuple(named.values()), cell, kind="kernel", **named, rows=rows)
+        else:
+            parent.part(
+                cell, cell, kind="kernel", **named, baseline_grid=before.grid, candidate_grid=after.grid
+            )
     return root
 
 
@@ -185,15 +213,18 @@ class _Sized:
         self.fields, self.order = node.fields, node.order
         self.parts: list[_Sized] = []
         self.level: Evidence | None
-        if node.cell >= 0:
-            self.sizes = numbers.sizes(node.cell)
-            self.level = numbers.level(node.cell) if numbers.level else None
+        if node.cells:
+            columns = zip(*map(numbers.sizes, node.cells), strict=True)
+            self.sizes = tuple(float(sum(column)) for column in columns)
+            self.level = node.level
+            if self.level is None and numbers.level:
+                self.level = best_level([numbers.level(cell) for cell in node.cells])
             return
         parts = [_Sized(one, numbers) for one in node.parts.values()]
         parts.sort(key=lambda one: (one.order, -one.size, one.text))
         self._sum([one for one in parts if any(one.sizes)])
         if self.fields["kind"] == "category" and numbers.category_level and self.parts:
-            self.level = numbers.category_level(self.fields["key"], self.sizes[2])
+            self.level = numbers.category_level(self.fields["key"])
 
     def _sum(self, parts: list[_Sized]) -> None:
         self.parts = parts

@@ -148,6 +148,7 @@ def compare(
         launches,
         launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
     )
+    launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
     drawn, selected = timelines(runs, strata.steps, *shown_as, first=facts.phase)
@@ -165,7 +166,7 @@ def compare(
         mix=steps_mix,
         findings=findings,
         kernels=[row for _, row in kernel_rows],
-        launched=launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else [],
+        launched=launched_kernels,
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
@@ -202,7 +203,7 @@ def compare(
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
-        cause_tree=cause_tree(measured, judged, facts, findings),
+        cause_tree=cause_tree(measured, judged, facts, findings, accounting.level, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
         divergences=divergences(

@@ -83,10 +83,10 @@ def _place(ns: float, low: float, high: float, log: bool) -> float:
     return (ns - low) / (high - low)
 
 
-def axis(values: Sequence[float], left: float, width: float) -> Axis:
-    """Choose an axis that holds all values: logarithmic where they spread over more than a decade."""
+def axis(values: Sequence[float], left: float, width: float, log_from: float = _LOG_FROM) -> Axis:
+    """Choose an axis that holds all values: logarithmic where they spread over more than a decade, or a factor of `log_from`."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    log = low > 0 and high / low > _LOG_FROM
+    log = low > 0 and high / low > log_from
     if log:
         low, high = low / 1.1, high * 1.1
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

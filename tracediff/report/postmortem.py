@@ -39,7 +39,8 @@ from tracediff.report.document import (
     Table,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.waterfall import render_svg
+from tracediff.report.pictures import waterfall as drawn
+from tracediff.report.pictures.shapes import HALF
 from tracediff.report.words import left_out
 
 MOST, LISTED = 12, 40  # causes told at length, and in the table
@@ -79,11 +80,11 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     chart = waterfall.build(result)
     files = file_names(path)
     if len(files) == 1:
-        return {path: _html(blocks, render_svg(chart)).encode()}
+        return {path: _html(blocks, drawn.draw(chart, HALF).svg()).encode()}
     figure = files[1]
     image = f"![Step-time waterfall, drawn]({quote(figure.name)})"
     text = document.markdown(blocks, _LONGEST, image) + "\n\n"
-    return {path: text.encode(), figure: render_svg(chart, alone=True).encode()}
+    return {path: text.encode(), figure: drawn.draw(chart, HALF).svg(alone=True).encode()}
 
 
 def _html(blocks: list[document.Block], drawing: str) -> str:

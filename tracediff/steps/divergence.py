@@ -62,6 +62,7 @@ def divergences(
             continue
         anchors = align(both[0], both[1])
         points, causes = diverge(both[0], both[1], anchors)
+        causes = _by_name(causes, matching)
         place = {row: number for number, row in enumerate(kernel_order)}
         steps = [
             _step(part, step, len(ops.names)) for (part, step), ops in zip(shown, both, strict=True) if ops
@@ -83,6 +84,22 @@ def divergences(
             kind=kind,
         )
     return list(found.values())
+
+
+def _by_name(
+    causes: dict[Cause, tuple[list[int], list[int]]], matching: Matching
+) -> dict[Cause, tuple[list[int], list[int]]]:
+    """Kernels of the same names, whatever their shapes, as one cause: its row is the one met first."""
+    first: dict[tuple[str, ...], int] = {}
+    found: dict[Cause, tuple[list[int], list[int]]] = {}
+    for (category, row, place), (at, jumps) in causes.items():
+        if row >= 0:
+            ends = (matching.rows[row].baseline, matching.rows[row].candidate)
+            row = first.setdefault((category, *(ops[0].name if ops else "" for ops in ends)), row)
+        ops, sizes = found.setdefault((category, row, place), ([], []))
+        ops += at
+        sizes += jumps
+    return found
 
 
 def _largest(at: list[int], jumps: list[int]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Pictures of a comparison as SVG: in the page, where its colours are the page's, or as files of their own, on white.
+"""Pictures of a report as SVG: in the page, where its colours are the page's, or as files of their own, on white.
 
 A picture is laid out twice: for a wide page, and for a telephone, where letters keep their size.
 """
@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
 from tracediff.model import Result
-from tracediff.report import waterfall
-from tracediff.report.escape import neutral
-from tracediff.report.pictures import cause_tree, divergence, step_strip
-from tracediff.report.pictures.shapes import NARROW, WIDE, Drawing, Layout
+from tracediff.model.show import Show
+from tracediff.report.escape import markdown_prose, neutral
+from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip, waterfall
+from tracediff.report.pictures.shapes import HALF, NARROW, WIDE, Drawing, Layout
 
-_DRAWN: dict[str, Callable[[Result, Layout], Drawing | None]] = {
+# In the order of the page and of the index.
+_OF_BOTH: dict[str, Callable[[Any, Layout], Drawing | None]] = {
     "cause-tree": cause_tree.draw,
     "step-strip": step_strip.draw,
     "divergence": divergence.draw,
+    "step-times": distribution.of_steps,
+    "kernel-times": scatter.draw,
 }
-FILES = ("waterfall.svg", *(f"{name}.svg" for name in _DRAWN))
+_OF_ONE = {name: _OF_BOTH[name] for name in ("cause-tree", "step-strip", "step-times")}
+INDEX = "index.md"
+FILES = (INDEX, "waterfall.svg", *(f"{name}.svg" for name in _OF_BOTH))
 
 
 @dataclass(frozen=True)
@@ -33,22 +39,28 @@ class Picture:
     svg: Markup
 
 
-def for_page(result: Result) -> dict[str, Picture]:
-    """The pictures that there are, by name and in their order. `result`: made neutral."""
+def for_page(report: Result | Show) -> dict[str, Picture]:
+    """The pictures that there are, by name and in their order. `report`: made neutral."""
     found = {}
-    for name, draw in _DRAWN.items():
-        drawings = [one for one in (draw(result, WIDE), draw(result, NARROW)) if one is not None]
+    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+        drawings = [one for one in (draw(report, WIDE), draw(report, NARROW)) if one is not None]
         if drawings:
             found[name] = Picture(name, drawings[0].title, Markup("".join(one.svg() for one in drawings)))
     return found
 
 
-def files(result: Result) -> dict[str, bytes]:
-    """Every picture as a file: name -> SVG; of one that there is no data for, none."""
-    result = neutral(result)
-    found = {"waterfall.svg": waterfall.render_svg(waterfall.build(result), alone=True)}
-    for name, draw in _DRAWN.items():
-        drawing = draw(result, WIDE)
-        if drawing is not None:
-            found[f"{name}.svg"] = drawing.svg(alone=True)
-    return {name: text.encode() for name, text in found.items()}
+def files(report: Result | Show) -> dict[str, bytes]:
+    """Every picture as a file: name -> SVG, of one that there is no data for none; and an index, as Markdown."""
+    report = neutral(report)
+    drawings: dict[str, Drawing | None] = {}
+    if isinstance(report, Result):
+        drawings["waterfall"] = waterfall.of_result(report, HALF)
+    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+        drawings[name] = draw(report, WIDE)
+    known = {name: one for name, one in drawings.items() if one is not None}
+    index = [
+        f"## {one.title}\n\n![{one.title}]({name}.svg)\n\n{markdown_prose(one.description)}\n"
+        for name, one in known.items()
+    ]
+    texts = {INDEX: "\n".join(index), **{f"{name}.svg": one.svg(alone=True) for name, one in known.items()}}
+    return {name: text.encode() for name, text in texts.items()}

@@ -55,8 +55,8 @@ def cells(tree: Sequence[CauseNode], side: str) -> list[Cell]:
 def largest(tree: Sequence[CauseNode]) -> list[int]:
     """The parts without further parts to be named, at most three.
 
-    Of both sides those of the first findings, the largest change of each, then the largest that are more than noise, then any; of one
-    side those with the most time.
+    Of both sides the largest change of the first finding, then the largest that are more than noise, then any; of one side those with
+    the most time.
     """
     whole = {node.parent for node in tree}
     leaves = [
@@ -68,14 +68,14 @@ def largest(tree: Sequence[CauseNode]) -> list[int]:
         return sorted(leaves, key=lambda number: -tree[number].baseline_ns)[:_NAMED]
     leaves = sorted((one for one in leaves if tree[one].delta_ns), key=lambda one: -abs(tree[one].delta_ns))
     sure = [one for one in leaves if tree[one].level != "within_noise"]
-    of_findings: dict[int, int] = {}
-    for number in sure:
-        of_findings.setdefault(tree[number].finding, number)
-    named = [number for rank, number in sorted(of_findings.items()) if rank]
-    named += [number for number in sure if number not in named]
+    first = min((tree[one].finding for one in sure if tree[one].finding), default=0)
+    cause = [one for one in sure if first and tree[one].finding == first][:1]
+    found = [*cause, *(one for one in sure if one not in cause)][:_NAMED]
+    unsure = [one for one in leaves if one not in sure]
+    if unsure and (not found or unsure[0] == leaves[0]):  # what is largest is named, whatever it is worth
+        found = [*found[: _NAMED - 1], unsure.pop(0)]
     least = _NOTABLE * abs(tree[leaves[0]].delta_ns) if leaves else 0.0
-    named += [one for one in leaves if one not in sure and abs(tree[one].delta_ns) >= least]
-    return named[:_NAMED]
+    return (found + [one for one in unsure if abs(tree[one].delta_ns) >= least])[:_NAMED]
 
 
 def name(node: CauseNode) -> str:
@@ -106,6 +106,8 @@ def said(tree: Sequence[CauseNode], number: int) -> str:
     if node.kind == "kernel":
         alike = [one for one in tree if one.kind == "kernel" and _kernel(one) == _kernel(node)]
         grids = dict.fromkeys(one for one in (node.baseline_grid, node.candidate_grid) if one)
+        if node.rows:
+            return f"{_kernel(node)}, {node.rows} shapes"
         return _kernel(node) + (f" [{' -> '.join(grids)}]" if len(alike) > 1 and grids else "")
     if node.kind not in ("place", "holder") or not category.key:
         return name(node)
@@ -135,15 +137,15 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
         return None
     top = largest(tree)
     out = Drawing(layout, TITLE)
-    deltas = [node.delta_ns for node in tree] if two else [0.0]
     most = max((abs(tree[number].delta_ns) for number in top), default=0.0) if two else 0.0
-    ink = _Ink(tree, layout.width / step_ns, most, units.scale_for(deltas), units.scale_for([step_ns]))
+    ink = _Ink(tree, top, layout.width / step_ns, most, units.scale_for([step_ns]))
     y = 0.0
     for side in ("baseline", "candidate")[: 1 + two]:
         if two:
             out.write(0, y + 9, side, bold=True)
         size = ink.times.time(getattr(tree[0], f"{side}_ns"))
-        out.write(76 if two else 0, y + 9, f"{size} {per_step(report)}", colour="--muted")
+        ranks = f", mean of {len(report.ranks)} ranks" if len(report.ranks) > 1 else ""
+        out.write(76 if two else 0, y + 9, f"{size} {per_step(report)}{ranks}", colour="--muted")
         y += 20
         deepest = 0
         for cell in cells(tree, side):
@@ -161,19 +163,19 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
 
 @dataclass(frozen=True)
 class _Ink:
-    """How the nodes of a tree are drawn: px per ns, the largest change that is named, scales of changes and of times."""
+    """How the nodes of a tree are drawn: those that are named, px per ns, the largest change of them, the scale of all times."""
 
     tree: Sequence[CauseNode]
+    top: list[int]
     per_ns: float
     most: float
-    scale: units.Scale
     times: units.Scale
 
     def change(self, node: CauseNode) -> str:
         """Its change; of one side its time."""
         if node.delta_ns is ABSENT:
             return self.times.time(node.baseline_ns)
-        return self.scale.delta(node.delta_ns)
+        return self.times.delta(node.delta_ns)
 
     def sizes(self, node: CauseNode) -> str:
         """Its time on both sides, and whether its change is noise; of one side its share of the step."""
@@ -181,7 +183,7 @@ class _Ink:
             return f"{units.share(node.baseline_ns, self.tree[0].baseline_ns)} of the step"
         both = f"{self.times.time(node.baseline_ns)} -> {self.times.time(node.candidate_ns)}"
         if abs(node.host_speed_ns) >= _NOTABLE * abs(node.delta_ns) > 0:
-            both += f", {self.scale.delta(node.host_speed_ns)} of it host speed"
+            both += f", {self.times.delta(node.host_speed_ns)} of it host speed"
         return both + (", within noise" if node.level == "within_noise" and node.delta_ns else "")
 
     def fill(self, number: int) -> tuple[str, float]:
@@ -205,7 +207,7 @@ def _draw_cell(out: Drawing, cell: Cell, ink: _Ink, top: float) -> None:
     out.rect(x, y, width - gap, _ROW - 1, fill, opacity, title, href)
     if node.kind == "category":
         out.rect(x, y + _ROW - 1 - _BAND, width - gap, _BAND, palette.variable(node.key))
-    if node.finding and width > 3:
+    if cell.number in ink.top and node.finding and width > 3:
         out.line(
             f"M{x + 0.8:.1f} {y + 0.8:.1f}h{width - gap - 1.6:.1f}v{_ROW - 2.6}h{1.6 + gap - width:.1f}z",
             "--ink",
@@ -280,7 +282,7 @@ def _legend(out: Drawing, y: float) -> float:
     out.write(
         x,
         y + 9,
-        "paler: within noise; framed: a cause of the list. Widths are time, both sides on one scale.",
+        "paler: within noise; framed: a listed cause. Widths are time, both sides on one scale.",
         colour="--muted",
     )
     return y + 18

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
-from tracediff.report.pictures.shapes import Drawing, Layout, cut, spread, wrapped
+from tracediff.report.pictures.shapes import Drawing, Layout, cut, path_of, spread, wrapped
 from tracediff.report.titles import OUTSIDE
 from tracediff.report.waterfall import nice_ticks
 
@@ -53,8 +53,8 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
     for colour, bound in (("--slower", max), ("--faster", min)):
         if any(bound(lag, 0) for lag in lags):
             points = [(x(point.op), y(bound(point.delta_ns, 0))) for point in one.points]
-            out.line(_path([*points, (x(last), y(0)), (x(0), y(0))]) + "z", colour, 0, opacity=0.25)
-    out.line(_path([(x(point.op), y(point.delta_ns)) for point in one.points]), "--ink", 1.6)
+            out.line(path_of([*points, (x(last), y(0)), (x(0), y(0))]) + "z", colour, 0, opacity=0.25)
+    out.line(path_of([(x(point.op), y(point.delta_ns)) for point in one.points]), "--ink", 1.6)
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
     causes = [cause for cause in one.causes[:_NAMED] if abs(cause.delta_ns) >= _LEAST * most]
     _marks(out, causes, x, top)
@@ -75,10 +75,6 @@ def scale_mark(ns: float, scale: units.Scale) -> str:
     """A time on the axis, with its sign."""
     sign = "+" if ns > 0 else "-"
     return f"{sign}{abs(ns) / scale.factor:,.6g} {scale.unit}" if ns else "0"
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}" for at, (x, y) in enumerate(points))
 
 
 def _ends(one: Divergence, scale: units.Scale) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracediff.report import palette, templates
@@ -30,6 +31,8 @@ class Layout:
 
 WIDE = Layout("wide-picture", 900.0)
 NARROW = Layout("narrow-picture", 344.0)
+HALF = Layout("wide-figure", 640.0)  # beside other things
+HALF_NARROW = Layout("narrow-figure", 344.0)
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,14 @@ class Rect:
 
 @dataclass(frozen=True)
 class Line:
-    """A path, stroked or (width 0) filled."""
+    """A path, stroked or (width 0) filled. round: its ends, so that a line of no length is a dot."""
 
     path: str
     colour: str
     width: float = 1.0
     dashed: bool = False
     opacity: float = 1.0
+    round: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,11 @@ class Drawing:
         )
 
     def line(
-        self, path: str, colour: str, width: float = 1.0, *, dashed: bool = False, opacity: float = 1.0
-    ) -> None:
+        self, path: str, colour: str, width: float = 1.0, *, dashed: bool = False, opacity: float = 1.0, round: bool = False
+    ) -> None:  # fmt: skip
         """Add a path."""
         if path:
-            self.shapes.append(Line(path, colour, width, dashed, opacity))
+            self.shapes.append(Line(path, colour, width, dashed, opacity, round))
 
     def write(
         self,
@@ -137,6 +141,11 @@ def typeset(text: str) -> str:
     """Micro sign, a narrow space before a percent sign, a true minus and arrow."""
     text = text.replace(" us", " \u00b5s").replace(" %", "\u202f%").replace(" -> ", " \u2192 ")
     return re.sub(r"(?<![\w.])-(?=<?\d)", "\u2212", text)
+
+
+def path_of(points: Sequence[tuple[float, float]]) -> str:
+    """Points as a path."""
+    return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}" for at, (x, y) in enumerate(points))
 
 
 def room(width: float) -> int:

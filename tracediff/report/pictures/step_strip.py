@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from tracediff.model import Result
+from tracediff.model.common import ABSENT
 from tracediff.model.pictures import StepStrip, StripColumn
-from tracediff.report import palette, units
-from tracediff.report.pictures.shapes import Drawing, Layout, typeset
+from tracediff.model.show import Show
+from tracediff.report import palette, units, words
+from tracediff.report.pictures.shapes import Drawing, Layout, typeset, wrapped
 from tracediff.report.waterfall import nice_ticks
 
 TITLE = "Every step in order"
 _LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
 _WIDEST = 22.0  # column, px
 _AXIS = 62.0  # room for the figures of the axis
-_HIGH = 118.0  # of a side
+_HIGH = 86.0  # of a side
+_CLICK = 16.0  # least width of what leads to a timeline
+_PALE = 0.45  # of the categories beside the named one
 
 
 @dataclass(frozen=True)
@@ -54,35 +59,67 @@ def height(columns: Sequence[StripColumn]) -> Height:
     return Height(low / 2.5, high * 1.1, log=True)
 
 
-def draw(result: Result, layout: Layout) -> Drawing | None:
-    """Lay out both sides above each other; None where there are no steps."""
-    strip = result.step_strip
-    if strip is None or not strip.baseline or not strip.candidate:
+def named(report: Result | Show) -> str:
+    """The category of the first cause beyond noise, '' without one."""
+    found = words.by_certainty(report)[0][:1] if isinstance(report, Result) else []
+    return next((one.cause if one.cause in palette.BY_KEY else "compute" for one in found), "")
+
+
+def sides_of(strip: StepStrip) -> list[tuple[str, list[StripColumn]]]:
+    """The columns of every side."""
+    both = [("baseline", strip.baseline), ("candidate", strip.candidate)]
+    return both[:1] if strip.candidate is ABSENT else both
+
+
+def draw(report: Result | Show, layout: Layout) -> Drawing | None:
+    """Lay out the sides above each other, the category of the first cause at the foot; None where there are no steps."""
+    strip = report.step_strip
+    if strip is None or not all(columns for _, columns in sides_of(strip)):
         return None
-    every = [*strip.baseline, *strip.candidate]
-    of_ns = height(every)
+    first = named(report)
+    if first in strip.categories:
+        strip = _with_first(strip, first)
+    else:
+        first = ""
+    sides = sides_of(strip)
+    of_ns = height([one for _, columns in sides for one in columns])
     scale = units.scale_for([of_ns.high])
-    runs = [len({one.run for one in side}) for side in (strip.baseline, strip.candidate)]
-    places = max(
-        len(side) + many - 1 for side, many in zip((strip.baseline, strip.candidate), runs, strict=True)
-    )
+    runs = [len({one.run for one in columns}) for _, columns in sides]
+    places = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
     wide = min((layout.width - _AXIS) / places, _WIDEST)
+    unit = words.unit(report) if isinstance(report, Result) else "step"
     out = Drawing(layout, TITLE)
     y, drawn = 0.0, []
-    for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
-        out.write(0, y + 9, side, bold=True)
-        out.write(82, y + 9, _steps(columns, runs[side == "candidate"]), colour="--muted")
-        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 28))
-        y += 28 + _HIGH + (20 if drawn[-1] else 12)
-    y = _legend(out, strip, of_ns, y + 4, marked=any(drawn))
+    for (side, columns), many in zip(sides, runs, strict=True):
+        if len(sides) > 1:
+            out.write(0, y + 9, side, bold=True)
+        out.write(82 if len(sides) > 1 else 0, y + 9, _steps(columns, many, unit), colour="--muted")
+        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 24, first))
+        y += 24 + _HIGH + (16 if drawn[-1] else 8)
+    y = _legend(out, strip, of_ns, y + 2, first, marked=any(drawn))
     out.height = round(y, 1)
-    out.description = describe(strip, scale)
+    out.description = describe(strip, scale, unit)
     return out
 
 
-def _steps(columns: Sequence[StripColumn], runs: int) -> str:
+def _with_first(strip: StepStrip, first: str) -> StepStrip:
+    """The same with one category before the others."""
+    order = sorted(range(len(strip.categories)), key=lambda at: strip.categories[at] != first)
+
+    def sorted_columns(columns: list[StripColumn]) -> list[StripColumn]:
+        return [replace(one, parts=[one.parts[at] for at in order]) for one in columns]
+
+    return replace(
+        strip,
+        categories=[strip.categories[at] for at in order],
+        baseline=sorted_columns(strip.baseline),
+        candidate=sorted_columns(strip.candidate),
+    )
+
+
+def _steps(columns: Sequence[StripColumn], runs: int, unit: str = "step") -> str:
     many = sum(one.steps for one in columns)
-    text = f"{many:,} step{'s' if many != 1 else ''}"
+    text = units.counted(many, unit)
     if runs > 1:
         text += f" of {runs} runs"
     width = max(one.steps for one in columns)
@@ -95,6 +132,7 @@ def _draw_side(
     columns: Sequence[StripColumn],
     axis: tuple[Height, units.Scale, float],
     top: float,
+    first: str,
 ) -> bool:
     """The columns of one side; whether the page has a timeline of any of them. `axis`: with the width of a column."""
     of_ns, scale, wide = axis
@@ -105,7 +143,7 @@ def _draw_side(
         out.write(_AXIS - 6, y, f"{mark / scale.factor:,.6g} {scale.unit}", "end", "--muted")
     out.line(f"M{_AXIS} {bottom:.1f}H{out.layout.width:g}", "--muted")
     places: list[tuple[float, StripColumn]] = []
-    medians, drawn, titles = [], [], []
+    medians, drawn, titles, links = [], [], [], []
     gap = 1.0 if wide > 5 else 0.0
     x, run = _AXIS, columns[0].run
     for column in columns:
@@ -120,16 +158,20 @@ def _draw_side(
         if number is not None:
             middle = x + (wide - gap) / 2
             drawn.append(f"M{middle:.1f} {bottom + 3:.1f}l4 7h-8z")
-        titles.append((x, _title(strip, column, scale), "" if number is None else f"#timeline-{number}"))
+            left = min(max(middle - _CLICK / 2, _AXIS), out.layout.width - _CLICK)
+            links.append((left, max(wide, _CLICK), _title(strip, column, scale), f"#timeline-{number}"))
+        titles.append((x, wide, _title(strip, column, scale), ""))
         x += wide
     for name, path in _layers(strip, places, of_ns, wide - gap, bottom):
-        out.line(path, palette.variable(name), 0)
+        if first and name != first:  # on paper, so that what lies behind does not shine through
+            out.line(path, "--paper", 0)
+        out.line(path, palette.variable(name), 0, opacity=_PALE if first and name != first else 1.0)
     out.line("".join(medians), "--paper", 2.6)
     out.line("".join(medians), "--ink", 1.2)
     out.line("".join(drawn), "--ink", 0)
     if not out.layout.narrow:
-        for x, title, href in titles:
-            out.rect(x, top, wide, _HIGH + (11 if href else 0), "none", title=typeset(title), href=href)
+        for x, width, title, href in titles + links:
+            out.rect(x, top, width, _HIGH + (11 if href else 0), "none", title=typeset(title), href=href)
     return bool(drawn)
 
 
@@ -169,45 +211,46 @@ def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
     return text
 
 
-def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, *, marked: bool) -> float:
+def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str, *, marked: bool) -> float:
     """The categories that make up some of any column, then how to read it."""
+    every = [one for _, columns in sides_of(strip) for one in columns]
     totals = [
-        (name, sum(one.parts[at] / max(one.ns, 1) for one in (*strip.baseline, *strip.candidate)))
+        (name, sum(one.parts[at] / max(one.ns, 1) for one in every))
         for at, name in enumerate(strip.categories)
     ]
     whole = sum(total for _, total in totals) or 1.0
     x = 0.0
     for name, total in totals:
-        if total < 0.002 * whole:
+        if total < 0.002 * whole and name != first:
             continue
         label = palette.category(name).label
-        width = 34 + 7.3 * len(label)
+        width = 28 + (8.2 if name == first else 7.2) * len(label)
         if x + width > out.layout.width:
             x, y = 0.0, y + 19
-        out.rect(x, y + 3, 12, 12, palette.variable(name))
-        out.write(x + 17, y + 9, label, colour="--muted")
+        out.rect(x, y + 3, 12, 12, palette.variable(name), _PALE if first and name != first else 1.0)
+        out.write(x + 17, y + 9, label, colour="--ink" if name == first else "--muted", bold=name == first)
         x += width
-    y += 21
-    how = ["Height: step time, log scale; colours: shares of it." if of_ns.log else "Height: step time."]
-    if max(one.steps for one in (*strip.baseline, *strip.candidate)) > 1:
-        how.append("A column is the longest of its steps, the line their median.")
+    y += 20
+    how = ["Height: step time, log; colours: shares of it." if of_ns.log else "Height: step time."]
+    if first:
+        how.append("Foot: first cause.")
+    if (most := max(one.steps for one in every)) > 1:
+        how.append(f"Column: longest of {most} steps, line: median.")
     if marked:
-        how.append("Triangle: in the report event by event.")
-    if out.layout.narrow:
-        for text in how:
-            for line in textwrap.wrap(text, 46):
-                out.write(0, y + 9, line, colour="--muted")
-                y += 18
-        return y
-    out.write(0, y + 9, " ".join(how), colour="--muted")
-    return y + 19
+        how.append("Triangle: has a timeline.")
+    for line in wrapped(" ".join(how), out.layout.width, most=4):
+        out.write(0, y + 9, line, colour="--muted")
+        y += 18
+    return y
 
 
-def describe(strip: StepStrip, scale: units.Scale) -> str:
+def describe(strip: StepStrip, scale: units.Scale, unit: str = "step") -> str:
     """The picture in words."""
     said = []
-    for side, columns in (("baseline", strip.baseline), ("candidate", strip.candidate)):
+    for side, columns in sides_of(strip):
         longest = max(columns, key=lambda one: one.ns)
         which = "" if longest.number is None else f", step {longest.number}"
-        said.append(f"{side}: {_steps(columns, 1)}, the longest {scale.time(longest.ns)}{which}")
+        said.append(
+            f"{f'{side}: ' * (len(sides_of(strip)) > 1)}{_steps(columns, 1, unit)}, the longest {scale.time(longest.ns)}{which}"
+        )
     return "; ".join(said)

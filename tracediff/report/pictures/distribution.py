@@ -1,0 +1,122 @@
+"""Distributions: which part of the steps, or of the iterations, took at most so long; all sides in one plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracediff.model import PhaseTimes, Result
+from tracediff.model.show import Show
+from tracediff.report import units
+from tracediff.report.figures import axis
+from tracediff.report.pictures.shapes import Drawing, Layout, cut, path_of, room
+
+TITLE = "Step times"
+_HIGH, _LEFT, _GAP = 132.0, 48.0, 28.0  # of a plot; room for its levels; between two beside each other
+_LOG_FROM = 4.0  # as in the step strip
+_MOST, _LEAST = 4, 3  # phases; steps of a side of one
+_POINTS, _TAIL = 160, 24  # of a curve; of them its last ones, one by one
+_COLOURS = {"baseline": "--base-dot", "candidate": "--cand-dot"}
+
+Curve = Sequence[tuple[float, float]]  # ns, and the part that took at most so long, both ascending
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: what it is of, its figures in words, and a curve a side."""
+
+    title: str
+    figures: str
+    curves: dict[str, Curve]
+
+
+def ecdf(values: Sequence[float]) -> Curve:
+    """The empirical distribution function where it rises; of many values some, and the slowest ones."""
+    ordered, many = sorted(values), len(values)
+    step = max(many // (_POINTS - _TAIL), 1)
+    kept = [at for at in range(many) if at % step == 0 or at >= many - _TAIL]
+    return [(ordered[at], (at + 1) / many) for at in kept]
+
+
+def of_steps(report: Result | Show, layout: Layout) -> Drawing | None:
+    """The step times of each phase, that of the verdict first; None where no phase has enough steps."""
+    first = report.verdict_facts.phase if isinstance(report, Result) else ""
+    sides = ("baseline", "candidate") if isinstance(report, Result) else ("baseline",)
+    times: dict[tuple[str, str], list[float]] = {}
+    for one in report.samples:
+        times.setdefault((one.phase, one.side), []).append(one.period_ns)
+    plots = [
+        Plot(phase.phase, _figures(phase), {side: ecdf(times[phase.phase, side]) for side in sides})
+        for phase in sorted(report.phases, key=lambda one: one.phase != first)
+        if all(len(times.get((phase.phase, side), ())) >= _LEAST for side in sides)
+    ]
+    return draw(TITLE, plots[:_MOST], layout, "of the steps took at most so long") if plots else None
+
+
+def _figures(phase: PhaseTimes) -> str:
+    sides = [one for one in (phase.baseline, phase.candidate) if one]
+    scale = units.scale_for([one.p99_ns for one in sides])
+    median, high = (
+        " -> ".join(scale.number(getattr(one, name)) for one in sides) for name in ("p50_ns", "p99_ns")
+    )
+    return f"median {median}, p99 {high} {scale.unit}"
+
+
+def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Drawing:
+    """Lay out plots, two beside each other where there is room. `what`: the part is of what."""
+    out = Drawing(layout, title)
+    across = 2 if len(plots) > 1 and layout.width > 800 else 1
+    width = (layout.width - _GAP * (across - 1)) / across
+    top = _legend(out, plots[0].curves, what)
+    y = top
+    for number, plot in enumerate(plots):
+        column = number % across
+        bottom = _plot(out, plot, column * (width + _GAP), y, width)
+        if column == across - 1 or number == len(plots) - 1:
+            y = bottom
+    out.height = round(y, 1)
+    out.description = "; ".join(f"{one.title}: {one.figures}" for one in plots)
+    return out
+
+
+def _legend(out: Drawing, curves: dict[str, Curve], what: str) -> float:
+    x = 0.0
+    for side in curves if len(curves) > 1 else ():
+        out.line(f"M{x:g} 9h22", _COLOURS[side], 2.2, dashed=side == "candidate")
+        out.write(x + 27, 9, side)
+        x += 30 + 8.2 * len(side)
+    text = f"Part {what}"
+    if len(text) > room(out.layout.width - x):
+        out.write(0, 27, text, colour="--muted")
+        return 44.0
+    out.write(x, 9, text, colour="--muted")
+    return 26.0
+
+
+def _plot(out: Drawing, plot: Plot, x: float, y: float, width: float) -> float:
+    head = y + 27
+    out.write(x, y + 9, plot.title, bold=True)
+    out.write(x, head, cut(plot.figures, "", width), colour="--muted")
+    top = head + 16
+    bottom = top + _HIGH
+    scaled = axis(
+        [ns for curve in plot.curves.values() for ns, _ in curve], x + _LEFT, width - _LEFT - 8, _LOG_FROM
+    )
+    for quarter in range(5):
+        level = bottom - quarter * _HIGH / 4
+        out.line(f"M{x + _LEFT:g} {level:g}H{x + width:g}", "--muted" if quarter == 0 else "--rule")
+        out.write(x + _LEFT - 6, level, f"{25 * quarter} %", "end", "--muted")
+    unit = scaled.unit + (", log" if scaled.log else "")
+    last = x + width - 8.0 * len(unit) - 8
+    out.write(x + width, bottom + 13, unit, "end", "--muted")
+    free = x + _LEFT - 20
+    for at, text in scaled.ticks:
+        out.line(f"M{at:g} {bottom:g}v4", "--muted")
+        half = 3.8 * len(text)
+        if at - half >= free and at + half <= last:
+            out.write(at, bottom + 13, text, "middle", "--muted")
+            free = at + half + 6
+    for side, curve in plot.curves.items():
+        points = [(scaled.x(ns), bottom - part * _HIGH) for ns, part in curve]
+        out.line(path_of([(points[0][0], bottom), *points]), _COLOURS[side], 2.2, dashed=side == "candidate")
+    return bottom + 34
