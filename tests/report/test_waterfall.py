@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import msgspec
 import pytest
 
+import tracediff.model as m
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
 from tracediff.report import figures, palette, waterfall
@@ -176,3 +177,42 @@ def test_axis_of_equal_and_of_wild_values() -> None:
     assert wild.log
     assert 0 <= wild.x(1e3) < wild.x(1e6) < wild.x(1e9) <= 100
     assert not figures.axis([0.0, 1e9], 0, 100).log
+
+
+def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:
+    """Typical: 1,000 + 90 + 10 = 1,100 us; what rare steps add: 5 + 15 = 20 us."""
+    whole = sample.full()
+    us = 1_000.0
+
+    def part(base: float, work: float, host: float) -> m.Accounting:
+        after = {"compute": 400 * us, "host_work": (base - 400 + work + host) * us}
+        before = {"compute": 400 * us, "host_work": (base - 400) * us}
+        deltas = {"compute": 0.0, "host_work": work * us}
+        return m.Accounting(
+            before, after, deltas, 0, host_speed={"host_work": host * us}, level={"host_work": "likely"}
+        )
+
+    def size(base: float, change: float, host: float) -> m.Delta:
+        values = (base * us, (base + change + host) * us, change * us)
+        return msgspec.structs.replace(
+            typical, baseline_ns=values[0], candidate_ns=values[1], delta_ns=values[2]
+        )
+
+    generation = whole.phases[1]
+    typical = generation.typical
+    assert generation.phase == "generation" and typical is not None
+    phase = msgspec.structs.replace(
+        generation, typical=size(1_000, 90, 10), tail=size(5, 15, 0), accounting=part(1_000, 90, 10), tail_accounting=part(5, 15, 0),
+    )  # fmt: skip
+    one = msgspec.structs.replace(whole, phases=[phase], verdict_facts=m.VerdictFacts("phase", "generation"))
+    figure = waterfall.build(one)
+    assert figure.of_what == "typical generation step"
+    assert [(bar.key, bar.delta_ns / us) for bar in figure.shown if bar.captured] == [
+        ("baseline", 1_000), ("host_work", 90), ("host_speed", 10), ("candidate", 1_100)
+    ]  # fmt: skip
+    rare = msgspec.structs.replace(one, verdict_facts=m.VerdictFacts("rare", "generation"))
+    figure = waterfall.build(rare)
+    assert figure.of_what == "mean generation step"
+    assert [(bar.key, bar.delta_ns / us, bar.level) for bar in figure.shown if bar.captured] == [
+        ("baseline", 1_005, None), ("host_work", 105, "likely"), ("host_speed", 10, None), ("candidate", 1_120, None)
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
@@ -15,6 +16,7 @@ from tracediff.comparison import tables
 from tracediff.comparison.cause_tree import cause_tree
 from tracediff.comparison.cells import (
     Measured,
+    Part,
     exposed,
     gil_exposed,
     hidden_time,
@@ -50,7 +52,8 @@ from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import is_kernel
-from tracediff.model import CATEGORIES, Accounting, Coverage, Inputs, Note, Result, Tool
+from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
+from tracediff.stats.estimator import Estimate
 from tracediff.steps.divergence import divergences
 from tracediff.steps.timelines import timelines
 
@@ -105,7 +108,7 @@ def compare(
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
     facts = replace(facts, same_work=same)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))
-    accounting = _accounting(measured, judged)
+    accounting = _accounting(measured, measured.whole, judged.level_of_category)
     if facts.basis == "gpu":
         accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
     compared = frame.compared.filter(pl.col("side") < 2)
@@ -161,7 +164,7 @@ def compare(
         verdict_reason="",
         verdict_facts=facts,
         step=step,
-        phases=phases_of(measured, tables.phases(steps), verdicts),
+        phases=_of_phases(measured, judged, phases_of(measured, tables.phases(steps), verdicts)),
         accounting=accounting,
         mix=steps_mix,
         findings=findings,
@@ -249,8 +252,28 @@ def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, p
     return measure(sides, noise, frame, list(odd.values()))
 
 
-def _accounting(measured: Measured, judged: Judged) -> Accounting:
-    whole, layout = measured.whole, measured.layout
+def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[Phase]:
+    """Phases with the accounting of their typical step and of what rare steps add."""
+    levels = {(one.phase.steps.phase, one.part, one.place.cells[0]): one.level for one in judged.categories}
+
+    def of(phase: str, part: Part) -> Accounting:
+        def level(cell: int, _: float) -> Evidence:
+            return levels.get((phase, part.name, cell), "within_noise")
+
+        return _accounting(measured, part.estimate, level)
+
+    known = {one.steps.phase: [of(one.steps.phase, part) for part in one.parts] for one in measured.phases}
+    return [
+        replace(row, accounting=known[row.phase][0], tail_accounting=known[row.phase][1])
+        if row.phase in known
+        else row
+        for row in phases
+    ]
+
+
+def _accounting(measured: Measured, whole: Estimate, level: Callable[[int, float], Evidence]) -> Accounting:
+    """The categories of an estimate. level: of a category's cell and its change."""
+    layout = measured.layout
     values: list[dict[str, float]] = []
     for side, numbers in zip(measured.sides, (whole.baseline, whole.candidate), strict=True):
         known = observable(side, measured.with_gil)
@@ -269,7 +292,7 @@ def _accounting(measured: Measured, judged: Judged) -> Accounting:
         dict(zip(names, (found.delta + found.half).tolist(), strict=True)),
         {
             # a level is of a phase; here only where the mean of all shows the same
-            name: judged.level_of_category(cell, float(found.delta[at]))
+            name: level(cell, float(found.delta[at]))
             if abs(found.delta[at]) > found.half[at]
             else "within_noise"
             for at, (name, cell) in enumerate(zip(names, cells, strict=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tracediff.model.causes import CATEGORIES, Cause
 from tracediff.model.common import (
+    Accounting,
     Captured,
     Change,
     Check,
@@ -36,7 +37,6 @@ from tracediff.model.common import (
 )
 from tracediff.model.result import (
     FORMAT_VERSION,
-    Accounting,
     AllocationFact,
     ApiRow,
     CommCallRow,

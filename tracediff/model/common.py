@@ -180,6 +180,25 @@ class PhaseTimes(msgspec.Struct, frozen=True):
     delta_p99_ns: float | None = ABSENT
 
 
+class Accounting(msgspec.Struct, frozen=True):
+    """Category -> ns per step. A category that was not captured is absent, never zero. candidate - baseline = delta + host_speed.
+
+    `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
+    `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
+    """
+
+    baseline: dict[str, float]
+    candidate: dict[str, float]
+    delta: dict[str, float]
+    residual_ns: int
+    ci_low: dict[str, float] = {}
+    ci_high: dict[str, float] = {}
+    level: dict[str, Evidence] = {}
+    hidden_baseline: dict[str, float] = {}
+    hidden_candidate: dict[str, float] = {}
+    host_speed: dict[str, float] = {}
+
+
 class Phase(PhaseTimes, frozen=True):
     """One phase: its distribution, its verdict, and what changed in its typical step, its rare steps (tail) and its start.
 
@@ -203,6 +222,8 @@ class Phase(PhaseTimes, frozen=True):
     judged: bool = False
     host_speed: float | None = None
     odd_runs: list[OddRun] = []
+    accounting: Accounting | None = None  # of the typical step
+    tail_accounting: Accounting | None = None  # of what rare steps add to the mean
 
 
 class StepSample(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 from tracediff.model.causes import Cause
 from tracediff.model.common import (
     ABSENT,
+    Accounting,
     Comparability,
     Coverage,
     Evidence,
@@ -75,25 +76,6 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 # The closed accounting of the time of a step.
-
-
-class Accounting(msgspec.Struct, frozen=True):
-    """Category -> ns per step. A category that was not captured is absent, never zero. candidate - baseline = delta + host_speed.
-
-    `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
-    `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
-    """
-
-    baseline: dict[str, float]
-    candidate: dict[str, float]
-    delta: dict[str, float]
-    residual_ns: int
-    ci_low: dict[str, float] = {}
-    ci_high: dict[str, float] = {}
-    level: dict[str, Evidence] = {}
-    hidden_baseline: dict[str, float] = {}
-    hidden_candidate: dict[str, float] = {}
-    host_speed: dict[str, float] = {}
 
 
 # Ranked causes of the change, each with its place and its evidence.

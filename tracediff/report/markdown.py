@@ -130,6 +130,7 @@ def _render(result: Result, budget: _Budget, top: int, first: str, link: str) ->
         gates=gates[:50],
         gates_left=max(0, len(gates) - 50),
         figure=waterfall.text_figure(figure),
+        figure_of=figure.of_what,
         unchanged=", ".join(bar.label for bar in figure.unchanged),
         noisy=any(bar.level == "within_noise" for bar in figure.shown),
         sure=_findings(result, sure[: budget.findings], scale),

@@ -122,7 +122,7 @@ def _waterfall(result: Result, console: Console) -> None:
     )
     percents = max(percents, len(figure.of))
     width = max(8, min(60, console.width - labels - values - percents - 9))
-    print_heading(console, f"Where the time of a mean {figure.unit} went")
+    print_heading(console, f"Where the time of a {figure.of_what} went")
     rows = []
     for line in text_lines(figure, width):
         total = line.bar.kind in ("baseline", "candidate")

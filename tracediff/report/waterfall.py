@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tracediff.model import Evidence, Result
+from tracediff.model import Accounting, Evidence, Result
 from tracediff.report import palette, units, words
 
 NOT_CAPTURED = "not captured"
 HOST_SPEED = "host speed"
+NOISE: Evidence = "within_noise"
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -41,6 +42,7 @@ class Waterfall:
     bars: list[Bar]
     scale: units.Scale
     unit: str = "step"
+    of_what: str = "mean step"  # what it is the time of
 
     @property
     def of(self) -> str:
@@ -75,9 +77,10 @@ def build(result: Result) -> Waterfall:
 
     A category is shown with the accounting's own delta. One that only one side captured, and for which the
     accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. Deltas are at
-    equal host speed: what a slower or faster host made of the step is a row, and so is what nothing explains.
+    equal host speed: what a slower or faster host made of the step is a row, and so is what nothing explains. It is of the step
+    that the verdict speaks of: the typical one of its phase, or the mean one of the phase where rare steps carry the verdict.
     """
-    accounting = result.accounting
+    accounting, start, end, of_what = _spoken_of(result)
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
     deltas: dict[str, float] = dict(given)
     notes: dict[str, str] = {}
@@ -96,21 +99,71 @@ def build(result: Result) -> Waterfall:
         elif key in words.OPTIONAL:
             side = words.sides_without(result, words.OPTIONAL[key])
             notes[key] = f"not captured on the {side}" if side in ("baseline", "candidate") else NOT_CAPTURED
-    return _stack(result, deltas, notes)
+    bars = _stack(accounting, start, end, deltas, notes)
+    host = math.fsum(accounting.host_speed.values())
+    return Waterfall(bars, units.scale_for([start, end, host, *deltas.values()]), words.unit(result), of_what)
 
 
-def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> Waterfall:
-    start, end = result.step.baseline_ns, result.step.candidate_ns
+def _spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
+    """The accounting of the step that the verdict speaks of, its time on both sides, and what it is."""
+    wanted = result.verdict_facts.phase
+    phase = next((one for one in result.phases if one.phase == wanted), None)
+    if phase is None or phase.typical is None or phase.accounting is None:
+        return (
+            result.accounting,
+            result.step.baseline_ns,
+            result.step.candidate_ns,
+            f"mean {words.unit(result)}",
+        )
+    name = "step" if phase.phase == "step" else f"{phase.phase} step"
+    typical, tail = phase.typical, phase.tail
+    if result.verdict_facts.basis != "rare" or tail is None or phase.tail_accounting is None:
+        return phase.accounting, typical.baseline_ns, typical.candidate_ns, f"typical {name}"
+    both = _added(phase.accounting, phase.tail_accounting)
+    return (
+        both, typical.baseline_ns + tail.baseline_ns, typical.candidate_ns + tail.candidate_ns, f"mean {name}",
+    )  # fmt: skip
+
+
+def _added(one: Accounting, other: Accounting) -> Accounting:
+    """Two accountings as one; the level of a category is the better of those that moved as the sum did."""
+
+    def added(field: str) -> dict[str, float]:
+        first, second = getattr(one, field), getattr(other, field)
+        return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in first | second}
+
+    delta = added("delta")
+    level: dict[str, Evidence] = {
+        key: min(
+            (part.level[key] for part in (one, other) if key in part.level and part.delta[key] * total > 0),
+            key=list(words.LEVELS).index,
+            default=NOISE,
+        )
+        for key, total in delta.items()
+    }
+    return Accounting(
+        added("baseline"),
+        added("candidate"),
+        delta,
+        one.residual_ns,
+        level=level,
+        host_speed=added("host_speed"),
+    )
+
+
+def _stack(
+    accounting: Accounting, start: float, end: float, deltas: dict[str, float], notes: dict[str, str]
+) -> list[Bar]:
     bars = [Bar("baseline", "baseline", "baseline", 0, round(start))]
     running = start
     for key in palette.order(deltas.keys() | notes.keys()):
         if key not in deltas and key not in notes:
             continue
         running, before = running + deltas.get(key, 0.0), round(running)
-        label, level = palette.category(key).label, result.accounting.level.get(key)
+        label, level = palette.category(key).label, accounting.level.get(key)
         note = notes.get(key, "")
         bars.append(Bar("category", key, label, before, round(running), key in deltas, note, level))
-    host = math.fsum(result.accounting.host_speed.values())
+    host = math.fsum(accounting.host_speed.values())
     if host:
         running, before = running + host, round(running)
         bars.append(Bar("host_speed", "host_speed", HOST_SPEED, before, round(running)))
@@ -119,8 +172,7 @@ def _stack(result: Result, deltas: dict[str, float], notes: dict[str, str]) -> W
     elif round(running) != round(end):  # a half that fell the other way: one nanosecond, kept on the last row
         bars[-1] = replace(bars[-1], end_ns=round(end))
     bars.append(Bar("candidate", "candidate", "candidate", 0, round(end)))
-    scale = units.scale_for([start, end, host, *deltas.values()])
-    return Waterfall(bars, scale, words.unit(result))
+    return bars
 
 
 @dataclass(frozen=True)
