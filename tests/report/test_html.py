@@ -282,7 +282,7 @@ def test_host_speed_closes_the_accounting_of_the_page() -> None:
     assert books_section.count("Host speed") == 1 and "Host speed" not in PAGES["full"].split("</header>")[1]
 
 
-def test_parts_follow_their_cause_and_what_is_not_in_its_size_is_apart() -> None:
+def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     whole = sample.full()
     first = whole.findings[0]
     inside = FindingPart(
@@ -299,7 +299,7 @@ def test_parts_follow_their_cause_and_what_is_not_in_its_size_is_apart() -> None
     order = [
         "silu",
         "+20.8",
-        "Follows from it, not in its size",
+        "Follows from it",
         sample.SCRIPT,
         "\u22124.0",
         "mixed",

@@ -36,6 +36,7 @@ from tracediff.comparison.launches import (
     launches_of,
     same_work,
 )
+from tracediff.comparison.moments import with_moments
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
@@ -55,7 +56,7 @@ from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
 from tracediff.stats.estimator import Estimate
 from tracediff.steps.divergence import divergences
-from tracediff.steps.timelines import timelines
+from tracediff.steps.timelines import StepWriter, timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
 
@@ -153,8 +154,10 @@ def compare(
     )
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
-    shown_as = (strata.keys, kernels.matching, [number for number, _ in kernel_rows], with_gil)
-    drawn, selected = timelines(runs, strata.steps, *shown_as, first=facts.phase)
+    shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
+    writer = StepWriter(*shown_as)
+    findings = with_moments(findings, measured, strata.steps, writer)
+    drawn, selected = timelines(runs, strata.steps, strata.keys, writer, first=facts.phase)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(
@@ -210,7 +213,11 @@ def compare(
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
         divergences=divergences(
-            runs, selected, *shown_as, kind="worst" if facts.basis == "rare" else "typical"
+            runs,
+            selected,
+            strata.keys,
+            *shown_as,
+            kind="worst" if facts.basis == "rare" else "typical",
         ),
     )
 

@@ -55,7 +55,7 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
-from tracediff.steps.timelines import timelines
+from tracediff.steps.timelines import StepWriter, timelines
 
 MOST = 200  # rows of idle time
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
@@ -96,9 +96,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         [[run.parts for run in side.runs]],
         strata.steps,
         strata.keys,
-        kernels.matching,
-        [row for row, _ in kernel_list],
-        with_gil=True,
+        StepWriter(kernels.matching, [row for row, _ in kernel_list], with_gil=True),
     )
     busy = sum(accounting.get(name, 0.0) for name in BUSY)
     step_ns = float(means.mean[0])

@@ -82,7 +82,11 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """A place to jump to in nsys: trace time in ns of the named run."""
+    """A place to jump to in nsys: trace time in ns of the named run.
+
+    kind: longest (of the cause, where the step's events were not kept) | typical (half of the cause's time in its step lies in longer
+    pieces) | rare (the same in a rare step) | beside (where the other side's moment would be: the cause is not there).
+    """
 
     side: Literal["baseline", "candidate"]
     run: str
@@ -90,6 +94,59 @@ class Moment(msgspec.Struct, frozen=True):
     end_ns: int
     what: str = ""
     step: int | None = None  # its number, where the steps have one
+    kind: Literal["longest", "typical", "rare", "beside"] = "longest"
+    rank: int | None = None
+    step_start_ns: int | None = None
+    step_end_ns: int | None = None
+    cause_ns: int | None = None  # of the cause in that step
+    sql: str = ""  # the cause's events in that step: SQLite on the export itself
+    query: str = ""  # the same for `tracediff query`
+
+
+class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Events of one row of a step, in order of start. Columns are integers in a string, apart by spaces.
+
+    kind: gpu (a stream's work), idle (the GPU's idle time), api (outermost CUDA calls of the launching thread),
+    range (its NVTX ranges, a lane a level), gil (its holds and waits), holders (other threads that held the GIL), gc.
+    """
+
+    kind: str
+    name: str
+    start: str  # ns from the start of the step
+    length: str  # ns, clipped to the step
+    what: str  # index into Timelines.names: a kernel, a place, a call, a range
+    group: str  # index into Timelines.names: a category of GPU work, a cause of idle time, a kind of call
+    row: str = ""  # of gpu: index into Result.kernels, -1 none
+    count: str = ""  # events merged into one, where any were
+    inside: str = ""  # ns that they really cover, where any were merged
+
+
+class CropSide(msgspec.Struct, frozen=True):
+    """A part of one side's step. Events of the lanes start at the crop's start, and so do `starts` of what is the cause, ns."""
+
+    run: str
+    rank: int
+    number: int | None
+    start_ns: int  # trace time of the named run
+    step_start_ns: int
+    step_end_ns: int
+    lanes: list[TimelineLane]
+    starts: list[int]
+    lengths: list[int]
+
+
+class Crop(msgspec.Struct, frozen=True):
+    """A part of a step of both sides that shows a cause, of one length and aligned `anchor_ns` after its start.
+
+    anchor: the op there, an index into Timelines.names: its start, or its end (`at_end`), is aligned; -1: the start of the step.
+    """
+
+    length_ns: int
+    anchor_ns: int
+    anchor: int
+    at_end: bool
+    baseline: CropSide | None
+    candidate: CropSide | None
 
 
 class FindingEvidence(msgspec.Struct, frozen=True):
@@ -101,6 +158,7 @@ class FindingEvidence(msgspec.Struct, frozen=True):
     runs_candidate_ns: list[float] = []
     count_baseline: float | None = None  # events per step, where counting them means something
     count_candidate: float | None = None
+    crop: Crop | None = None  # of the first causes, where steps were kept event by event
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -804,24 +862,6 @@ class System(msgspec.Struct, frozen=True):
 
 
 # Steps to look at event by event.
-
-
-class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Events of one row of a step, in order of start. Columns are integers in a string, apart by spaces.
-
-    kind: gpu (a stream's work), idle (the GPU's idle time), api (outermost CUDA calls of the launching thread),
-    range (its NVTX ranges, a lane a level), gil (its holds and waits), holders (other threads that held the GIL), gc.
-    """
-
-    kind: str
-    name: str
-    start: str  # ns from the start of the step
-    length: str  # ns, clipped to the step
-    what: str  # index into Timelines.names: a kernel, a place, a call, a range
-    group: str  # index into Timelines.names: a category of GPU work, a cause of idle time, a kind of call
-    row: str = ""  # of gpu: index into Result.kernels, -1 none
-    count: str = ""  # events merged into one, where any were
-    inside: str = ""  # ns that they really cover, where any were merged
 
 
 class TimelineStep(msgspec.Struct, frozen=True):

@@ -177,5 +177,6 @@ def helpers() -> dict[str, Any]:
         "workload_name": words.workload_name,
         "kernel_sql": _kernel_sql,
         "timeline_words": timelines.WORDS,
+        "crop": timelines.crop,
         "KINDS": {*timelines.WORDS, *palette.BY_KEY},
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracediff.model import Finding, Result, Step, WaitFact
+from tracediff.model import Finding, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, words
@@ -67,6 +67,21 @@ def _power(result: Result) -> str:
     return note.partition(" power). ")[2] if facts.basis == "scatter" and not facts.host else note
 
 
+def moment(one: Moment, cause: str) -> str:
+    """What a moment of a finding is, and why it is this one."""
+    name, step = (
+        CAUSES[cause].name if cause in CAUSES else cause,
+        f"step {one.step}" if one.step is not None else "one step",
+    )
+    if one.kind == "typical":
+        return f"{step}, near the typical size: {name}"
+    if one.kind == "rare":
+        return f"{step}, one of the rare steps: {name}"
+    if one.kind == "beside":
+        return f"{step}, the same place: no {name} there"
+    return longest(one.step, cause)
+
+
 def longest(step: int | None, cause: str) -> str:
     """What the moment of an idle cell is."""
     return f"{'one step' if step is None else f'step {step}'}, longest {CAUSES[cause].name if cause in CAUSES else cause}"
@@ -78,7 +93,7 @@ _DOUBTFUL = 0.8  # confidence of a match below which a finding says so
 
 
 def _finding(finding: Finding, result: Result) -> Finding:
-    moments = [replace(one, what=longest(one.step, finding.cause)) for one in finding.evidence.moments]
+    moments = [replace(one, what=moment(one, finding.cause)) for one in finding.evidence.moments]
     return replace(
         finding,
         title=title(finding, words.unit(result)),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.accounting.intervals import Ints
-from tracediff.model import Result, Stratum, Timeline, TimelineLane, TimelineStep
+from tracediff.model import Crop, CropSide, Finding, Result, Stratum, Timeline, TimelineLane, TimelineStep
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units
@@ -309,3 +309,150 @@ def _paint(
         Paint(texts[one], "".join(f"M{x} 0h{stop - x}" for x, stop in own))
         for one, own in sorted(strokes.items())
     ]
+
+
+# The crop at a cause: a static picture of the same lanes, small enough to stand beside it.
+
+_CROP_LANE, _CROP_GAP, _CROP_HEAD = 15, 2, 18
+_CROP_LABEL = 0.09  # of the width: what is this long carries its name
+_CROP_NAME = 40
+_SAID = {"range", "gil_hold", "gil_other"}  # by the names of their lanes
+_CROP_CELLS = 1200  # of the width, on which strokes begin and end
+
+
+@dataclass(frozen=True)
+class CropRow:
+    """One lane of a crop, of the side's top `y` px."""
+
+    kind: str
+    name: str
+    y: int
+    paint: list[Paint]
+    labels: list[Label]
+
+
+@dataclass(frozen=True)
+class CropPart:
+    """One side of a crop. marks: where the cause is; outside: what is not of this step; both (left, width) in percent."""
+
+    side: str
+    crop: CropSide
+    y: int
+    height: int
+    rows: list[CropRow]
+    marks: list[tuple[float, float]]
+    mark: str  # how long the longest is
+    outside: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class CropDrawing:
+    """A crop as it is drawn; `ticks`: (percent of the width, text), from what is aligned, which is at `anchor` percent."""
+
+    parts: list[CropPart]
+    ticks: list[tuple[float, str]]
+    unit: str
+    anchor: float
+    aligned: str
+    height: int
+    groups: list[str]
+
+
+def crop(result: Result, finding: Finding) -> CropDrawing | None:
+    """The drawing of a finding's crop; None without one."""
+    found = finding.evidence.crop
+    if found is None or result.timelines is None:
+        return None
+    texts = [names.short(name) for name in result.timelines.names]
+    given = [("baseline", found.baseline), ("candidate", found.candidate)]
+    sides = [(name, side) for name, side in given if side is not None]
+    scale = units.scale_for([found.length_ns])
+    parts: list[CropPart] = []
+    y = 0
+    for name, side in sides:
+        rows, top = [], y
+        y += _CROP_HEAD
+        for kind, title in _crop_lanes(side, [other for _, other in sides]):
+            lane = next((one for one in side.lanes if (one.kind, one.name) == (kind, title)), None)
+            rows.append(
+                CropRow(kind, title, y, *(_crop_lane(lane, found.length_ns, texts) if lane else ([], [])))
+            )
+            y += _CROP_LANE + _CROP_GAP
+        longest = max(side.lengths, default=0)
+        parts.append(
+            CropPart(
+                name, side, top, y - top, rows,
+                [_part(start, length, found.length_ns) for start, length in zip(side.starts, side.lengths, strict=True)],
+                units.scale_for([longest]).time(longest) if longest else "", _outside(side, found),
+            )
+        )  # fmt: skip
+        y += _CROP_GAP * 3
+    groups = {paint.group for part in parts for row in part.rows for paint in row.paint}
+    at = found.anchor_ns
+    ticks = [
+        (round(100 * (mark + at) / found.length_ns, 2), f"{mark / scale.factor:,.6g}")
+        for mark in nice_ticks(-at, found.length_ns - at, 6)
+        if 0 <= mark + at <= 0.97 * found.length_ns
+    ]
+    edge = "end" if found.at_end else "start"
+    return CropDrawing(
+        parts, ticks, units.symbol(scale), round(100 * at / found.length_ns, 2),
+        "the start of the step" if found.anchor < 0 else f"the {edge} of {shorten(texts[found.anchor], _MAX_NAME)}",
+        y - _CROP_GAP * 3, [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in groups - _SAID],
+    )  # fmt: skip
+
+
+def _crop_lanes(side: CropSide, sides: list[CropSide]) -> list[tuple[str, str]]:
+    """The rows of a side: its own streams, and of everything else what either side has."""
+    seen = dict.fromkeys(
+        (lane.kind, lane.name) for one in sides for lane in one.lanes if lane.kind != "gpu" or one is side
+    )
+    return sorted(seen, key=lambda one: _ORDER.index(one[0]) if one[0] in _ORDER else len(_ORDER))
+
+
+def _part(start: int, length: int, whole: int) -> tuple[float, float]:
+    return round(100 * start / whole, 2), max(round(100 * length / whole, 2), 0.25)
+
+
+def _outside(side: CropSide, whole: Crop) -> list[tuple[float, float]]:
+    """What of the crop lies before the start or after the end of the step."""
+    before = side.step_start_ns - side.start_ns
+    after = side.start_ns + whole.length_ns - side.step_end_ns
+    out = [(0, before)] if before > 0 else []
+    if after > 0:
+        out.append((whole.length_ns - after, after))
+    return [_part(start, length, whole.length_ns) for start, length in out]
+
+
+def _crop_lane(lane: TimelineLane, length: int, texts: list[str]) -> tuple[list[Paint], list[Label]]:
+    start, what, group = (numbers(column) for column in (lane.start, lane.what, lane.group))
+    end = start + numbers(lane.length)
+    count = numbers(lane.count) if lane.count else np.ones(len(start), np.int64)
+    cells = np.array([start, end]) * _CROP_CELLS // length
+    low, high = cells[0], np.maximum(cells[1], cells[0] + 1)
+    strokes: dict[int, list[tuple[int, int]]] = {}
+    for x, stop, one in zip(low.tolist(), high.tolist(), group.tolist(), strict=True):
+        strokes.setdefault(one, []).append((x, stop - x))
+    paint = [
+        Paint(texts[one], "".join(f"M{x} 0h{width}" for x, width in own))
+        for one, own in sorted(strokes.items())
+    ]
+    labels = [
+        Label(
+            round(100 * begin / length, 2),
+            round(100 * (stop - begin) / length, 2),
+            shorten(_crop_text(texts[name], texts[of], lane.kind), _CROP_NAME),
+        )
+        for begin, stop, name, of, many in zip(
+            start.tolist(), end.tolist(), what.tolist(), group.tolist(), count.tolist(), strict=True
+        )
+        if many == 1 and stop - begin >= _CROP_LABEL * length
+    ]
+    return paint, labels
+
+
+def _crop_text(name: str, group: str, kind: str) -> str:
+    """What an event is called: idle time by its cause, then where."""
+    if kind != "idle":
+        return name
+    return f"{_word(group)}, {name}" if name else _word(group)

@@ -135,12 +135,27 @@ def _for_the_page(step: StepEvents) -> SampledStep:
         *_gil(step),
         _collections(step),
     ]
-    lanes = [replace(lane, columns={}) for lane in lanes if len(lane.start)]
+    lanes = [_without_columns(lane) for lane in lanes if len(lane.start)]
     merged, events, below = bounded(lanes, step.end - step.begin)
-    whole = [_joined(streams, "all streams"), replace(idle, columns={})] if below and streams else []
+    whole = [joined(streams, "all streams"), _without_columns(idle)] if below and streams else []
     if whole and max(len(lane.start) for lane in whole) > MOST_ALIGNED:
         whole = []
     return SampledStep(step.row, step.role(step.tid), merged, events, below, whole)
+
+
+_OF_IDLE = (
+    "tid",
+    "range",
+    "holder",
+    "holder_range",
+)  # by which the idle time of one cause and place is found
+
+
+def _without_columns(lane: Lane) -> Lane:
+    """The lane with none of its columns but those of _OF_IDLE."""
+    return replace(
+        lane, columns={name: lane.columns[name] for name in _OF_IDLE} if lane.kind == "idle" else {}
+    )
 
 
 FOR_THE_PAGE = Sampler(choose_steps, partial(map, _for_the_page))
@@ -152,10 +167,10 @@ def _streams(lanes: list[Lane]) -> list[Lane]:
     if len(lanes) <= _STREAMS:
         return lanes
     rest = lanes[_STREAMS - 1 :]
-    return [*lanes[: _STREAMS - 1], _joined(rest, f"{len(rest)} other streams")]
+    return [*lanes[: _STREAMS - 1], joined(rest, f"{len(rest)} other streams")]
 
 
-def _joined(lanes: list[Lane], name: str) -> Lane:
+def joined(lanes: list[Lane], name: str) -> Lane:
     """Events of several lanes of one kind, texts and groups as one."""
     columns: dict[str, Any] = {
         field: np.concatenate([getattr(lane, field) for lane in lanes])
@@ -211,7 +226,7 @@ def _gil(step: StepEvents) -> list[Lane]:
     seen, what = np.unique(others.columns["tid"], return_inverse=True)
     texts = [f"{step.role(int(one)) or 'a thread'} holds the GIL" for one in seen.tolist()]
     return [
-        _joined(own, f"GIL, {step.role(step.tid)}"),
+        joined(own, f"GIL, {step.role(step.tid)}"),
         replace(others, name="GIL, other threads", what=what.reshape(-1), texts=texts, groups=("gil_other",)),
     ]
 
@@ -239,13 +254,14 @@ def bounded(lanes: list[Lane], length: int) -> tuple[list[Lane], int, int]:
         return plain, events, 0
     for resolution in _RESOLUTIONS:
         below = max(length // resolution, 1)
-        merged = [_merged(lane, below) for lane in plain]
+        merged = [merge_lane(lane, below) for lane in plain]
         if sum(len(lane.start) for lane in merged) <= MOST_EVENTS:
             break
     return merged, events, below
 
 
-def _merged(lane: Lane, below: int) -> Lane:
+def merge_lane(lane: Lane, below: int) -> Lane:
+    """A lane in which what is shorter than `below` ns is merged with its like (see `merge`)."""
     # one number for the group, and for what it would be without the GIL's trace
     group = lane.group if lane.under is None else lane.group * 64 + lane.under
     index, owner = merge(lane.start, lane.end, group, below)
@@ -258,6 +274,7 @@ def _merged(lane: Lane, below: int) -> Lane:
         lane.take(index),
         end=end,
         what=lane.what[shown],
+        columns={name: values[shown] for name, values in lane.columns.items()},
         inside=np.bincount(owner, weights=lane.inside, minlength=len(index)).astype(np.int64),
         count=np.bincount(owner, weights=lane.count, minlength=len(index)).astype(np.int64),
     )

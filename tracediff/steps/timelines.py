@@ -137,18 +137,15 @@ def timelines(
     sides: Sequence[Runs],
     steps: pl.DataFrame,
     workloads: Sequence[str],
-    matching: Matching,
-    kernel_order: Sequence[int],
-    with_gil: bool,
+    writer: StepWriter,
     first: str = "",
 ) -> tuple[Timelines | None, list[Selected]]:
     """The steps of both sides, or of the one, to draw; None where none were sampled.
 
-    `workloads`: of the result's strata, their `row`; first: see `select_steps`.
+    `workloads`: of the result's strata, their `row`; first: see `select_steps`. The names are all that the writer has written.
     """
     if not any(part.sampled for runs in sides for parts in runs for part in parts):
         return None, []
-    writer = StepWriter(matching, kernel_order, with_gil)
     selected, workloads_left_out, ranks_left_out = select_steps(sides, steps, first)
     found = [
         Timeline(
@@ -190,7 +187,7 @@ class StepWriter:
     def __init__(self, matching: Matching, kernel_order: Sequence[int], with_gil: bool) -> None:
         self.names: dict[str, int] = {}
         self._place = {row: place for place, row in enumerate(kernel_order)}
-        self._matching, self._with_gil = matching, with_gil
+        self._matching, self.with_gil = matching, with_gil
 
     def step(self, runs: Runs, shown: ShownStep | None, side: int) -> TimelineStep | None:
         """One step of one side."""
@@ -199,7 +196,6 @@ class StepWriter:
         part, sampled = runs[shown.run][shown.part], shown.sampled
         row = part.periods.row(sampled.period, named=True)
         assert row["period"] == sampled.period
-        shares = self._matching.candidate if side else self._matching.baseline
         return TimelineStep(
             run=part.name,
             rank=shown.rank,
@@ -208,15 +204,28 @@ class StepWriter:
             start_ns=int(row["start_ns"]),
             period_ns=int(row["end_ns"] - row["start_ns"]),
             thread=sampled.thread,
-            accounting=accounting_of(part, sampled, self._with_gil),
-            lanes=[
-                self._lane(lane, part.keys, shares, row["phase"])
-                for lane in sampled.lanes
-                if self._with_gil or lane.kind not in ("gil", "holders")
-            ],
+            accounting=accounting_of(part, sampled, self.with_gil),
+            lanes=self.lanes(sampled.lanes, part, row["phase"], side),
             events=sampled.events,
             merged_below_ns=sampled.merged_below_ns,
         )
+
+    def lanes(self, lanes: Sequence[Lane], part: Reduction, phase: str, side: int) -> list[TimelineLane]:
+        """Lanes of a sampled step, whole or cut; without the GIL's where one side did not trace it."""
+        shares = self._shares(side)
+        return [
+            self._lane(lane, part.keys, shares, phase)
+            for lane in lanes
+            if self.with_gil or lane.kind not in ("gil", "holders")
+        ]
+
+    def rows(self, lane: Lane, part: Reduction, phase: str, side: int) -> Ints:
+        """Of each op of a lane the row of the matching that has most of its time in the phase, -1 none."""
+        shares = self._shares(side)
+        return _mapped(lane.what, lambda key: row_of(part.keys.row(key, named=True), shares, phase))
+
+    def _shares(self, side: int) -> dict[tuple[str, OpKey], list[tuple[int, float]]]:
+        return self._matching.candidate if side else self._matching.baseline
 
     def _lane(
         self,
@@ -226,7 +235,7 @@ class StepWriter:
         phase: str,
     ) -> TimelineLane:
         merged = bool((lane.count > 1).any())
-        group = lane.group if self._with_gil or lane.under is None else lane.under
+        group = lane.group if self.with_gil or lane.under is None else lane.under
         texts = keys["name"] if lane.kind == "gpu" else lane.texts
         rows = (
             _mapped(lane.what, lambda key: self._kernel_row(keys.row(key, named=True), shares, phase))
@@ -238,14 +247,15 @@ class StepWriter:
             name=lane.name,
             start=_column(lane.start),
             length=_column(lane.end - lane.start),
-            what=_column(_mapped(lane.what, lambda one: self._name(texts[one]))),
-            group=_column(_mapped(group, lambda one: self._name(lane.groups[one]))),
+            what=_column(_mapped(lane.what, lambda one: self.name(texts[one]))),
+            group=_column(_mapped(group, lambda one: self.name(lane.groups[one]))),
             row="" if rows is None else _column(rows),
             count=_column(lane.count) if merged else "",
             inside=_column(lane.inside) if merged else "",
         )
 
-    def _name(self, text: str) -> int:
+    def name(self, text: str) -> int:
+        """The number of a text."""
         return self.names.setdefault(text, len(self.names))
 
     def _kernel_row(

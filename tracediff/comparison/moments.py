@@ -1,0 +1,604 @@
+"""The moment of each finding on both sides: a step near the typical size of its cause, SQL for that step, a crop of its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
+from tracediff.comparison.candidates import SIDES, kernel_text
+from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
+from tracediff.comparison.evidence import (
+    KINDS,
+    Window,
+    idle_of_step,
+    idle_query,
+    op_query,
+    ops_of_step,
+)
+from tracediff.execution.sides import Run
+from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
+from tracediff.model.causes import IDLE
+from tracediff.steps.sample import joined, merge_lane
+from tracediff.steps.timelines import StepWriter
+
+CROPS = 5  # of the first causes beyond noise
+_SHORTEST_NS = 10_000  # of a crop
+_MOST_EVENTS = 60  # of a lane of a crop
+_MOST_LANES = {"gpu": 3, "range": 3}
+_NEIGHBOURS = 2  # ops shown on either side of a kernel
+_MOST_MARKED = 20
+
+Bools = npt.NDArray[np.bool_]
+
+
+class _Place(NamedTuple):
+    """What the events of a cause are: idle time of some keys, or ops of some rows of the matching."""
+
+    cause: str
+    keys: list[tuple[int, IdleKey]]
+    rows: list[int]
+
+
+class Span(NamedTuple):
+    """A part of a step, ns from its start."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """A step of one side. row: of `Frame.steps`; found: what there is of the cause in it, in order of time."""
+
+    side: int
+    row: int
+    step: dict[str, Any]
+    run: Run
+    part: Reduction
+    sampled: SampledStep | None
+    found: list[Span]
+    threads: tuple[int, ...]
+    holders: tuple[int, ...]
+    ops: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
+
+
+def with_moments(
+    findings: Sequence[Finding], measured: Measured, workloads: pl.DataFrame, writer: StepWriter
+) -> list[Finding]:
+    """The findings with their moments, SQL and, of the first beyond noise, crops. `workloads`: every step with its `row`."""
+    finder = _Finder(measured, workloads, writer)
+    out, left = [], CROPS
+    for one in findings:
+        evidence = finder.evidence(one, crop=left > 0 and one.level != "within_noise")
+        left -= evidence.crop is not None
+        out.append(msgspec.structs.replace(one, evidence=evidence))
+    return out
+
+
+class _Finder:
+    def __init__(self, measured: Measured, workloads: pl.DataFrame, writer: StepWriter) -> None:
+        self._m, self._writer = measured, writer
+        steps = measured.steps
+        self._steps = steps
+        self._side, self._rank, self._ns = (steps[name].to_numpy() for name in ("side", "rank", "ns"))
+        self._phases = {one.steps.phase: one for one in measured.phases}
+        self._workload = np.full(len(steps), -1, np.int64)
+        place = measured.frame.index.rows(workloads)
+        number = workloads["row"].rank("dense").to_numpy().astype(np.int64)
+        inside = (place >= 0) & (place < len(steps))
+        self._workload[place[inside]] = number[inside]
+        self._torch = [side.by_torch() for side in measured.sides]
+        self._sampled = self._sampled_steps()
+        self._kept = np.zeros(len(steps), np.bool_)
+        self._kept[list(self._sampled)] = True
+        self._texts: dict[str, list[int]] = {}
+        for row, match in enumerate(measured.kernels.rows):
+            self._texts.setdefault(kernel_text(match), []).append(row)
+        self._idle_ns = self._by_cell()
+
+    def _sampled_steps(self) -> dict[int, SampledStep]:
+        """Row of the frame -> the step's events."""
+        found = [
+            (side, run, part, one.period, one)
+            for side, own in enumerate(self._m.sides)
+            for run, each in enumerate(own.runs)
+            for part, export in enumerate(each.parts)
+            for one in export.sampled
+        ]
+        table = pl.DataFrame(
+            [place[:4] for place in found], schema=dict.fromkeys(STEP, pl.Int64), orient="row"
+        )
+        rows = self._m.frame.index.rows(table).tolist() if found else []
+        return {row: one[4] for row, one in zip(rows, found, strict=True) if 0 <= row < len(self._steps)}
+
+    def _by_cell(self) -> dict[int, tuple[Ints, Ints]]:
+        """Idle cell -> steps that have some of it, and how much, ns."""
+        rows = self._m.layout.idle_rows
+        sums = rows.group_by("cell", "step").agg(pl.col("ns").sum()).sort("cell", "step")
+        return {
+            int(key[0]): (part["step"].to_numpy().astype(np.int64), part["ns"].to_numpy().astype(np.int64))
+            for key, part in sums.partition_by("cell", as_dict=True).items()
+        }
+
+    # What of a step is the cause.
+
+    def _place(self, finding: Finding) -> _Place | None:
+        """The place of a finding with its parts of the same cause, or of the largest of its parts that is one."""
+        parts = sorted(
+            (part for part in finding.parts if not part.follows), key=lambda part: -abs(part.delta_ns)
+        )
+        named: list[Finding | FindingPart] = [finding, *parts]
+        for one in named:
+            alike = [other for other in named if other.cause == one.cause]
+            keys = [key for other in alike for key in self._keys(other)] if one.cause in IDLE else []
+            if keys:
+                return _Place(one.cause, list(dict.fromkeys(keys)), [])
+            if self._texts.get(one.where.kernel or ""):
+                rows = [row for other in named for row in self._texts.get(other.where.kernel or "", [])]
+                return _Place(one.cause, [], list(dict.fromkeys(rows)))
+        return None
+
+    def _keys(self, one: Finding | FindingPart) -> list[tuple[int, IdleKey]]:
+        where, layout = one.where, self._m.layout
+        named = where.holder_range if one.cause == "gil_wait" else where.range
+        return [
+            (cell, key)
+            for cell, key in zip(layout.idle, layout.idle_keys, strict=True)
+            if key.cause == one.cause
+            and key.thread == (where.thread or "")
+            and (one.cause == "gc" or key.where == (named or ""))
+            and (one.cause != "gil_wait" or key.holder == (where.holder_thread or ""))
+            and (isinstance(one, FindingPart) or key.copy == one.facts.copies)
+        ]
+
+    def _spent(self, place: _Place) -> Floats:
+        """What every step has of the place, ns."""
+        out = np.zeros(len(self._steps))
+        for cell, _ in place.keys:
+            steps, ns = self._idle_ns.get(cell, (np.empty(0, np.int64), np.empty(0, np.int64)))
+            out[steps] += ns
+        if place.rows:
+            values = self._m.kernels.values.filter(pl.col("row").is_in(place.rows), pl.col("side") < 2)
+            steps = self._m.frame.index.rows(values)
+            known = steps >= 0
+            np.add.at(out, steps[known], values["share_ns"].to_numpy()[known])
+        return out
+
+    # Which step.
+
+    def evidence(self, finding: Finding, *, crop: bool) -> FindingEvidence:
+        """The evidence of a finding with its moments."""
+        old = finding.evidence
+        place = self._place(finding)
+        phase = self._phases.get(finding.where.phase or "")
+        if place is None or phase is None:
+            return old
+        lead = int(finding.delta_ns >= 0)
+        spent = self._spent(place)
+        found = self._lead_step(finding, place, phase, spent, lead)
+        if found is None:
+            moments = [self._of_longest(one, place, spent) for one in old.moments]
+        else:
+            scenes = [self._scene(found, place)]
+            other = self._other_step(finding, phase, spent, found)
+            if other is not None:
+                scenes.append(self._scene(other, place))
+            aligned = self._aligned(scenes, place)
+            moments = [
+                self._moment(scene, place, spent, finding, at)
+                for scene, at in zip(scenes, aligned, strict=True)
+            ]
+            if crop:
+                old = msgspec.structs.replace(old, crop=self._crop(scenes, place, aligned))
+        moments = sorted(moments, key=lambda one: one.side == "baseline")
+        return msgspec.structs.replace(
+            old, moments=moments, sql=next((one.sql for one in moments if one.sql), old.sql)
+        )
+
+    def _lead_step(
+        self, finding: Finding, place: _Place, phase: PhaseCells, spent: Floats, lead: int
+    ) -> int | None:
+        """A kept step of the side that has more of the cause, near its median size there; None where none has any."""
+        mine = self._side == lead
+        if finding.where.rank is not None and place.keys:
+            mine &= self._rank == finding.where.rank
+        rest = mine & (phase.steps.rest[: len(spent)] > 0)
+        if finding.part == "tail":
+            usual = self._mean(spent, phase.steps.typical[: len(spent)] * mine)
+            far = usual + max(10_000.0, 0.5 * usual, 0.02 * phase.step_ns)
+            return self._nearest(rest & (spent > far), spent)
+        typical = mine & (phase.steps.typical[: len(spent)] > 0)
+        found = self._nearest(typical & (spent > 0), spent)
+        return self._nearest(rest & (spent > 0), spent) if found is None else found
+
+    def _other_step(self, finding: Finding, phase: PhaseCells, spent: Floats, lead: int) -> int | None:
+        """The step of the other side to look at beside: of the same workload where one was kept, typical of its side."""
+        mine = (self._side != self._side[lead]) & (self._rank == self._rank[lead])
+        rest = mine & (phase.steps.rest[: len(spent)] > 0)
+        typical = mine & (phase.steps.typical[: len(spent)] > 0)
+        alike = self._workload == self._workload[lead]
+        by = self._ns.astype(float) if finding.part == "tail" else spent
+        for steps in (typical & alike, rest & alike, typical, rest):
+            found = self._nearest(steps, by)
+            if found is not None:
+                return found
+        return None
+
+    def _nearest(self, steps: Bools, by: Floats) -> int | None:
+        """The kept one of some steps that is nearest to the median of all of them."""
+        kept = np.flatnonzero(steps & self._kept)
+        if not len(kept):
+            return None
+        middle = float(np.median(by[steps]))
+        return int(kept[np.argmin(np.abs(by[kept] - middle))])
+
+    @staticmethod
+    def _mean(values: Floats, weight: Floats) -> float:
+        total = float(weight.sum())
+        return float((values * weight).sum() / total) if total else 0.0
+
+    # What of it.
+
+    def _scene(self, row: int, place: _Place) -> _Scene:
+        step = self._steps.row(row, named=True)
+        run = self._m.sides[step["side"]].runs[step["run"]]
+        part, sampled = run.parts[step["part"]], self._sampled.get(row)
+        scene = _Scene(step["side"], row, step, run, part, sampled, [], (), ())
+        if sampled is None:
+            threads, holders = self._threads_of(scene, place)
+            return replace(scene, threads=threads, holders=holders)
+        if place.rows:
+            ops = _ops(sampled)
+            inside = np.isin(self._rows_of(scene, ops), place.rows)
+            spans = _spans(ops.start[inside], ops.end[inside], join=False)
+            return replace(scene, found=spans, ops=_names(part, ops, inside))
+        lane = _idle(sampled)
+        roles = {thread.tid: thread.role for thread in part.threads}
+        mine = self._of_keys(lane, [key for _, key in place.keys], roles)
+        tids = lane.columns["tid"]
+        named = [tid for tid in np.unique(tids).tolist() if roles.get(tid) == place.keys[0][1].thread]
+        return replace(
+            scene,
+            found=_spans(lane.start[mine], lane.end[mine], join=True),
+            threads=tuple(np.unique(tids[mine]).tolist()) or tuple(named),
+            holders=tuple(one for one in np.unique(lane.columns["holder"][mine]).tolist() if one >= 0)
+            or self._threads_of(scene, place)[1],
+        )
+
+    def _of_keys(self, lane: Lane, keys: list[IdleKey], roles: dict[int, str]) -> Bools:
+        """Which pieces of idle time are of some keys."""
+        out = np.zeros(len(lane.start), np.bool_)
+        group = lane.group if self._m.with_gil or lane.under is None else lane.under
+        tid, where, holder, held_in = (
+            lane.columns[name] for name in ("tid", "range", "holder", "holder_range")
+        )
+        role = np.array([roles.get(one, "") for one in tid.tolist()], object)
+        for key in keys:
+            mine = (group == lane.groups.index(key.cause)) & (role == key.thread)
+            if key.cause == "gil_wait":
+                holding = np.array([roles.get(one, "") for one in holder.tolist()], object)
+                mine &= (holding == key.holder) & _says(lane, held_in, key.where)
+            elif key.cause != "gc":
+                mine &= _says(lane, where, key.where)
+            out |= mine
+        return out
+
+    @staticmethod
+    def _threads_of(scene: _Scene, place: _Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The threads of the roles of a place, and of the holders, in the process of the step's rank."""
+        if not place.keys:
+            return (), ()
+        key = place.keys[0][1]
+        workers = sorted({one.pid for one in scene.part.threads if one.process == "worker"})
+        first = int(scene.part.periods["rank"].min() or 0)  # type: ignore[arg-type]
+        rank = int(scene.part.periods.row(scene.step["period"], named=True)["rank"]) - first
+        pid = workers[rank] if rank < len(workers) else None
+        own = [one for one in scene.part.threads if pid is None or one.pid == pid]
+        return (
+            tuple(one.tid for one in own if one.role == key.thread),
+            tuple(one.tid for one in own if one.role == key.holder) if key.holder else (),
+        )
+
+    def _rows_of(self, scene: _Scene, ops: Lane) -> Ints:
+        return self._writer.rows(ops, scene.part, scene.step["phase"], scene.side)
+
+    # Both sides on one axis.
+
+    def _aligned(self, scenes: list[_Scene], place: _Place) -> list[tuple[Span, Span | None]]:
+        """Of each scene what is aligned and what is the moment; the first is the one with more of the cause.
+
+        What is aligned of idle time is the end of the op before it, of a kernel the start of the op before: the op that the other
+        side has in the same place. Else the start of the step.
+        """
+        lead = scenes[0]
+        assert lead.sampled is not None
+        shown = middle(lead.found)
+        if shown is None:
+            return [(Span(0, 0), None) for _ in scenes]
+        ops = _ops(lead.sampled)
+        before = np.flatnonzero(ops.end <= shown.start if place.keys else ops.start < shown.start)
+        before = before[np.argsort((ops.end if place.keys else ops.start)[before], kind="stable")][::-1]
+        if len(scenes) == 1:
+            at = int(before[0]) if len(before) else None
+            return [(Span(0, 0) if at is None else Span(int(ops.start[at]), int(ops.end[at])), shown)]
+        other = scenes[1]
+        assert other.sampled is not None
+        their = _ops(other.sampled)
+        rows, theirs = self._rows_of(lead, ops), self._rows_of(other, their)
+        anchors = (Span(0, 0), Span(0, 0))
+        for at in before[:12].tolist():
+            mine, partners = np.flatnonzero(rows == rows[at]), np.flatnonzero(theirs == rows[at])
+            if rows[at] < 0 or not len(partners):
+                continue
+            nth = int(np.searchsorted(mine, at))
+            to = int(partners[nth * len(partners) // len(mine)])
+            anchors = (
+                Span(int(ops.start[at]), int(ops.end[at])),
+                Span(int(their.start[to]), int(their.end[to])),
+            )
+            break
+        side = 1 if place.keys else 0  # of the anchors' start and end
+        expected = anchors[1][side] + shown.start - anchors[0][side]
+        near = [one for one in other.found if abs(one.start - expected) <= 2 * (shown.end - shown.start) + _SHORTEST_NS]  # fmt: skip
+        beside = min(near, key=lambda one: abs(one.start - expected), default=None)
+        return [(anchors[0], shown), (anchors[1], beside)]
+
+    def _crop(
+        self, scenes: list[_Scene], place: _Place, aligned: list[tuple[Span, Span | None]]
+    ) -> Crop | None:
+        """The crop of both sides; None where the side with more of the cause has no moment."""
+        lead, (anchor, shown) = scenes[0], aligned[0]
+        if shown is None or lead.sampled is None:
+            return None
+        at_end = bool(place.keys)
+        points = [(one.end if at_end else one.start) for one, _ in aligned]
+        if place.keys:
+            span = max(shown.end - points[0], _SHORTEST_NS)
+            before, length = span // 4, span // 4 + span + span // 4
+        else:
+            sizes = [
+                _neighbourhood(scene, span or Span(at, at), at)
+                for scene, at, (_, span) in zip(scenes, points, aligned, strict=True)
+                if scene.sampled is not None
+            ]
+            before = max(one for one, _ in sizes)
+            length = before + max(max(after for _, after in sizes), _SHORTEST_NS // 4)
+        before = min(before, points[0]) if length > 2 * _SHORTEST_NS else before
+        name = -1
+        if anchor.end:
+            ops = _ops(lead.sampled)
+            at = int(np.flatnonzero((ops.start == anchor.start) & (ops.end == anchor.end))[0])
+            name = self._writer.name(str(lead.part.keys["name"][int(ops.what[at])]))
+        sides: list[CropSide | None] = [None, None]
+        for scene, point in zip(scenes, points, strict=True):
+            sides[scene.side] = self._crop_side(scene, point - before, length, place.cause)
+        return Crop(length, before, name, at_end, sides[0], sides[1])
+
+    def _crop_side(self, scene: _Scene, start: int, length: int, cause: str) -> CropSide | None:
+        if scene.sampled is None:
+            return None
+        lanes = [
+            _cut(lane, start, length)
+            for lane in _lanes(scene.sampled)
+            if cause == "gil_wait" or lane.kind not in ("gil", "holders")
+        ]
+        lanes = [one for kind in dict.fromkeys(lane.kind for lane in lanes) for one in _busiest(lanes, kind)]
+        found = [one for one in scene.found if one.end > start and one.start < start + length]
+        found = sorted(sorted(found, key=lambda one: one.start - one.end)[:_MOST_MARKED])
+        starts = [max(one.start - start, 0) for one in found]
+        return CropSide(
+            run=scene.part.name,
+            rank=scene.step["rank"],
+            number=scene.step["number"],
+            start_ns=scene.step["start_ns"] + start,
+            step_start_ns=scene.step["start_ns"],
+            step_end_ns=scene.step["start_ns"] + scene.step["ns"],
+            lanes=self._writer.lanes(lanes, scene.part, scene.step["phase"], scene.side),
+            starts=starts,
+            lengths=[min(one.end - start, length) - low for one, low in zip(found, starts, strict=True)],
+        )
+
+    # As the result has it.
+
+    def _moment(
+        self, scene: _Scene, place: _Place, spent: Floats, finding: Finding, at: tuple[Span, Span | None]
+    ) -> Moment:
+        begin = int(scene.step["start_ns"])
+        anchor, span = at
+        kind: Literal["typical", "rare", "beside"] = "rare" if finding.part == "tail" else "typical"
+        if span is None:
+            span, kind = _until_next(scene, anchor.end if place.keys else anchor.start), "beside"
+        return self._with_sql(
+            Moment(
+                SIDES[scene.side],
+                scene.part.name,
+                begin + span.start,
+                begin + span.end,
+                step=scene.step["number"],
+                kind=kind,
+                rank=scene.step["rank"],
+                step_start_ns=begin,
+                step_end_ns=begin + int(scene.step["ns"]),
+                cause_ns=sum(one.end - one.start for one in scene.found)
+                if place.rows
+                else int(spent[scene.row]),
+            ),
+            scene,
+            place,
+        )
+
+    def _of_longest(self, moment: Moment, place: _Place, spent: Floats) -> Moment:
+        """The longest moment with the step that it lies in."""
+        side = SIDES.index(moment.side)
+        runs = [run.name for run in self._m.sides[side].runs]
+        starts, ns = self._steps["start_ns"].to_numpy(), self._ns
+        inside = (self._side == side) & (starts <= moment.start_ns) & (moment.end_ns <= starts + ns)
+        inside &= self._steps["run"].to_numpy() == (runs.index(moment.run) if moment.run in runs else -1)
+        rows = np.flatnonzero(inside & (spent > 0))
+        if not len(rows):
+            return moment
+        row = int(rows[0])
+        begin = int(starts[row])
+        scene = replace(self._scene(row, place), found=[])
+        return self._with_sql(
+            msgspec.structs.replace(
+                moment,
+                rank=int(self._rank[row]),
+                step_start_ns=begin,
+                step_end_ns=begin + int(ns[row]),
+                cause_ns=int(spent[row]),
+            ),
+            scene,
+            place,
+        )
+
+    def _with_sql(self, moment: Moment, scene: _Scene, place: _Place) -> Moment:
+        if self._torch[scene.side][self._m.sides[scene.side].parts.index(scene.part)]:
+            return moment  # no export of nsys to ask
+        period = scene.part.periods.row(scene.step["period"], named=True)
+        window = Window(
+            int(period["start_ns"]),
+            int(period["end_ns"]),
+            int(period["device"]),
+            tuple(KINDS[kind] for kind in sorted(set(scene.part.keys["kind"].to_list()))),
+            scene.threads,
+            scene.holders,
+            nvtx=scene.part.coverage["nvtx"] == "captured" or scene.part.coverage["gil"] == "captured",
+        )
+        if place.rows:
+            rows = [self._m.kernels.rows[row] for row in place.rows]
+            own = [op for row in rows for op in (row.candidate if scene.side else row.baseline)]
+            own = own or [op for row in rows for op in (*row.baseline, *row.candidate)]
+            ops = scene.ops or tuple(dict.fromkeys((op.name, op.grid) for op in own))
+            sql, query = ops_of_step(ops, window), op_query(ops, window)
+        else:
+            key = place.keys[0][1]
+            wheres = sorted({one.where for _, one in place.keys})
+            of_gil = key.cause == "gil_wait"
+            where, held_in = ([], wheres) if of_gil else ([] if key.cause == "gc" else wheres, [])
+            copies = {one.copy for _, one in place.keys}
+            with_gil = self._m.with_gil
+            sql = idle_of_step(
+                key.cause,
+                where,
+                held_in,
+                window,
+                copies=copies.pop() if len(copies) == 1 else None,
+                with_gil=with_gil,
+            )
+            query = idle_query(key.cause, key.thread, where, key.holder, held_in, window, with_gil=with_gil)
+        return msgspec.structs.replace(moment, sql=sql, query=query)
+
+
+def _says(lane: Lane, column: Ints, text: str) -> Bools:
+    """Where a column of texts says something."""
+    number = lane.texts.index(text) if text in lane.texts else -1
+    return np.asarray(column == number)
+
+
+def _idle(sampled: SampledStep) -> Lane:
+    """The idle time of a step, unmerged where it was kept so."""
+    lanes = sampled.whole or sampled.lanes
+    return next(lane for lane in lanes if lane.kind == "idle")
+
+
+def _names(part: Reduction, ops: Lane, inside: Bools) -> tuple[tuple[str, str], ...]:
+    """Name and grid of some ops, those with the most time first."""
+    time: dict[tuple[str, str], int] = {}
+    for key, ns in zip(ops.what[inside].tolist(), (ops.end - ops.start)[inside].tolist(), strict=True):
+        row = part.keys.row(key, named=True)
+        name = (row["name"], row["grid"] or "")
+        time[name] = time.get(name, 0) + ns
+    return tuple(sorted(time, key=lambda name: (-time[name], name)))
+
+
+def _ops(sampled: SampledStep) -> Lane:
+    """The ops of a step in order of start, unmerged where they were kept so."""
+    return joined([lane for lane in sampled.whole or sampled.lanes if lane.kind == "gpu"], "all streams")
+
+
+def _lanes(sampled: SampledStep | None) -> list[Lane]:
+    """The lanes of a step, those that were kept unmerged as such."""
+    if sampled is None:
+        return []
+    instead = {lane.kind for lane in sampled.whole}
+    return [*sampled.whole, *(lane for lane in sampled.lanes if lane.kind not in instead)]
+
+
+def _spans(start: Ints, end: Ints, *, join: bool) -> list[Span]:
+    """Events as spans in order; `join`: those that touch are one."""
+    out: list[Span] = []
+    for one in sorted(map(Span, start.tolist(), end.tolist())):
+        if join and out and one.start <= out[-1].end:
+            out[-1] = Span(out[-1].start, max(out[-1].end, one.end))
+        else:
+            out.append(one)
+    return out
+
+
+def middle(spans: Sequence[Span]) -> Span | None:
+    """The span at which half of the time of all lies in longer ones, the first of equal ones; None without any."""
+    total = sum(one.end - one.start for one in spans)
+    covered = 0
+    for one in sorted(spans, key=lambda one: (one.start - one.end, one.start)):
+        covered += one.end - one.start
+        if 2 * covered >= total:
+            return one
+    return None
+
+
+def _until_next(scene: _Scene, at: int) -> Span:
+    """From an instant of a step to the start of the next op."""
+    assert scene.sampled is not None
+    starts = _ops(scene.sampled).start
+    after = starts[starts > at]
+    return Span(at, int(after[0]) if len(after) else int(scene.step["ns"]))
+
+
+def _neighbourhood(scene: _Scene, span: Span, anchor: int) -> tuple[int, int]:
+    """How much before and after the anchor the neighbours of an op reach, ns."""
+    assert scene.sampled is not None
+    ops = _ops(scene.sampled)
+    before = np.flatnonzero(ops.start < span.start)[-_NEIGHBOURS:]
+    after = np.flatnonzero(ops.start >= max(span.end, span.start + 1))[:_NEIGHBOURS]
+    low = int(ops.start[before[0]]) if len(before) else 0
+    high = int(ops.end[after].max()) if len(after) else span.end
+    return max(anchor - low, 0), max(high - anchor, span.end - anchor)
+
+
+def _busiest(lanes: list[Lane], kind: str) -> list[Lane]:
+    """Lanes of a kind that hold an event: of streams and levels of ranges some, of streams the busiest."""
+    own = [lane for lane in lanes if lane.kind == kind and len(lane.start)]
+    if kind == "gpu":
+        own.sort(key=lambda lane: -int(lane.count.sum()))
+    return own[: _MOST_LANES.get(kind, len(own))]
+
+
+def _cut(lane: Lane, begin: int, length: int) -> Lane:
+    """The events of a lane in a part of its step, few enough to be drawn small."""
+    inside = np.flatnonzero((lane.end > begin) & (lane.start < begin + length))
+    start = np.maximum(lane.start[inside] - begin, 0)
+    end = np.minimum(lane.end[inside] - begin, length)
+    whole = lane.inside[inside] if len(lane.inside) else end - start
+    count = lane.count[inside] if len(lane.count) else np.ones(len(inside), np.int64)
+    part = replace(
+        lane.take(inside),
+        start=start,
+        end=end,
+        inside=np.minimum(whole, end - start),
+        count=count,
+        columns={},
+    )
+    for cells in (400, 200, 100, 60):
+        if len(part.start) <= _MOST_EVENTS:
+            break
+        part = merge_lane(part, max(length // cells, 1))
+    return part
