@@ -361,7 +361,7 @@ def test_another_speed_of_the_host_is_said_in_any_case() -> None:
     one = result("regressed", m.VerdictFacts("phase", "generation"), [fast, NOISY], [])
     assert reason(one) == (
         "The candidate's host was 10 % faster in short CUDA calls (machine or contention);"
-        " its -22.5 us per generation step is taken out."
+        " the -22.5 us per generation step that this explains is not in the change."
     )
     near = msgspec.structs.replace(fast, host_speed=0.98)
     assert reason(msgspec.structs.replace(one, phases=[near, NOISY])) == ""

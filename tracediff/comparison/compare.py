@@ -202,13 +202,14 @@ def compare(
                 asked=bool(options.extra.get("host_only")),
                 with_speed=any(one.speed is not None for one in measured.phases),
             ),
-            *_left_out(gaps_left_out, uneven_left_out),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
         system=system,
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,
+        gaps_left_out=gaps_left_out,
+        kernel_ranks_left_out=uneven_left_out,
         cause_tree=cause_tree(measured, judged, facts, findings, accounting.level, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
@@ -338,18 +339,3 @@ def _warnings(
         text = "each capture was counted as one step: only captures of the same work can be compared by their length"
         notes.append(Note("whole-capture", text))
     return notes + repeated_captures(sides) + captures_of_both(*sides)
-
-
-def _left_out(gaps: int, kernels: int) -> list[Note]:
-    notes = []
-    if gaps:
-        text = f"{gaps} idle-gap rows with the smallest changes are not listed"
-        notes.append(Note("gap-rows-left-out", text))
-    if kernels:
-        what = (
-            "kernels that differ least between ranks are"
-            if kernels > 1
-            else "kernel that differs least between ranks is"
-        )
-        notes.append(Note("kernel-rank-rows-left-out", f"{kernels} {what} not listed"))
-    return notes

@@ -144,12 +144,14 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=_warnings(side, gaps_left_out, uneven_left_out, asked=bool(options.extra.get("host_only"))),
+        warnings=_warnings(side, asked=bool(options.extra.get("host_only"))),
         system=tables.system(sides, standardised, with_gil=True),
         host=host_time(sides),
         chosen=chosen,
         samples=samples,
         samples_left_out=samples_left_out,
+        gaps_left_out=gaps_left_out,
+        kernel_ranks_left_out=uneven_left_out,
         timelines=drawn,
         cause_tree=one_side(layout, kernels.rows, means.mean),
         step_strip=step_strip(frame, layout, selected, sides=1),
@@ -317,21 +319,9 @@ def _stratum_rows(strata: Strata) -> list[Stratum]:
     return [msgspec.structs.replace(row, **absent) for row in strata.rows]
 
 
-def _warnings(side: Side, gaps_left_out: int, kernels_left_out: int, *, asked: bool) -> list[Note]:
+def _warnings(side: Side, *, asked: bool) -> list[Note]:
     notes = warnings_of([side]) + notes_of_classes([side])
     notes += host_only_notes([side], asked=asked)
     if any(part.step_source == "whole-capture" for part in side.parts):
         notes.append(Note("whole-capture", "each capture was counted as one step"))
-    if gaps_left_out:
-        notes.append(
-            Note("gap-rows-left-out", f"{gaps_left_out} idle-gap rows with the least time are not listed")
-        )
-    if kernels_left_out:
-        notes.append(
-            Note(
-                "kernel-rank-rows-left-out",
-                f"{kernels_left_out} {'kernels that differ' if kernels_left_out > 1 else 'kernel that differs'} least between"
-                f" ranks {'are' if kernels_left_out > 1 else 'is'} not listed",
-            )
-        )
     return notes + repeated_captures([side])

@@ -943,6 +943,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[Note]
     samples: list[StepSample] = []
     samples_left_out: int = 0
+    gaps_left_out: int = 0  # rows with the smallest changes
+    kernel_ranks_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
     cause_tree: list[CauseNode] = []  # the step that the verdict is of, each node before its parts
     step_strip: StepStrip | None = None

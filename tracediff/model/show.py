@@ -238,6 +238,8 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     chosen: list[StepDiff] = []  # where single steps were asked for
     samples: list[StepSample] = []
     samples_left_out: int = 0
+    gaps_left_out: int = 0  # rows with the smallest changes
+    kernel_ranks_left_out: int = 0
     timelines: Timelines | None = None
     cause_tree: list[CauseNode] = []  # the mean step, each node before its parts
     step_strip: StepStrip | None = None

@@ -550,7 +550,7 @@ def _host_speed(result: Result, phase: Phase) -> str:
     prose = units.prose([moved])
     return (
         f"{speed[:1].upper()}{speed[1:]} in short CUDA calls (machine or contention);"
-        f" its {prose.signed(moved)} {per_step(result, phase.phase)} is taken out."
+        f" the {prose.signed(moved)} {per_step(result, phase.phase)} that this explains is not in the change."
     )
 
 
