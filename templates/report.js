@@ -129,7 +129,7 @@
     const bar = make("div", { className: "bar-tools" });
     if (table.classList.contains("sortable")) sortable(table);
     if (table.classList.contains("filterable") && table.tBodies[0].rows.length > 5) filterable(table, bar);
-    if (table.closest(".pairwise")) continue;
+    if (table.closest(".pairwise, .measured")) continue;
     if (!bar.children.length) bar.classList.add("lone");
     const button = copyButton("Copy", () => asMarkdown(table));
     button.setAttribute("aria-label", `Copy ${table.dataset.name} as Markdown`);

@@ -12,7 +12,8 @@ from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Mix, Result, Stratum
+from tracediff.model import Mix, OddRun, Result, Shares, Stratum
+from tracediff.report import coverage
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -33,6 +34,35 @@ def with_strata(*strata: Stratum) -> Result:
 
 def test_nothing_is_said_where_all_was_compared() -> None:
     assert left_out(with_strata(stratum((3, 3), (1.0, 1.0), ""))) == []
+
+
+def test_the_bar_of_each_side_names_what_is_not_compared() -> None:
+    """30 % + 5 % are named, the small ones are summed up: 1 + 2 %, 1 + 0.4 %; 1 - 0.61 - 0.35 - 0.03 = 1 % are a run's."""
+    sizes = ((0.01, 0.01), (0.3, 0.0), (0.05, 0.05), (0.02, 0.004))
+    result = with_strata(*(stratum((10, 20), shares, "other_ops") for shares in sizes))
+    step = msgspec.structs.replace(result.step, time_share=Shares(0.61, 0.936))
+    odd = OddRun("baseline", "A4.sqlite", 1e6, "host_work", 1e6, left_out=True)
+    phases = [msgspec.structs.replace(one, odd_runs=[odd]) for one in result.phases]
+    baseline, candidate = coverage.sides(msgspec.structs.replace(result, step=step, phases=phases))
+    name = "mixed steps with 4 context requests with 768 tokens and 12 generation requests (other GPU work)"
+    assert [(round(one.share, 6), one.text) for one in baseline.left] == [
+        (0.3, name),
+        (0.05, name),
+        (0.03, "2 more workloads without a counterpart"),
+        (0.01, "run A4, unlike the others"),
+    ]
+    assert [(round(one.share, 6), one.text) for one in candidate.left] == [
+        (0.05, name),
+        (0.014, "2 more workloads without a counterpart"),
+    ]
+    assert (baseline.percent, candidate.percent) == ("61 %", "94 %")
+
+
+def test_all_compared_is_one_line() -> None:
+    result = with_strata(stratum((3, 3), (1.0, 1.0), ""))
+    step = msgspec.structs.replace(result.step, time_share=Shares(1.0, 1.0))
+    page = render_html(msgspec.structs.replace(result, step=step))
+    assert "All step time of both sides is compared." in page and 'class="cover"' not in page
 
 
 def test_the_largest_come_first_and_the_others_are_summed_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 import tracediff.model as m
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
-from tracediff.report import figures, palette, waterfall
+from tracediff.report import figures, palette, units, waterfall
 from tracediff.report.pictures import waterfall as drawn
 from tracediff.report.pictures.shapes import HALF
 
@@ -117,6 +117,30 @@ def test_the_text_figure_places_bars_end_to_end() -> None:
     assert "bars start at 900.0 us, not at zero" in waterfall.text_figure(waterfall.build(sample.full()))
 
 
+def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
+    """Host work +100; of the rest only launch latency (+6, more than a twentieth) and GC (-4, tested) have a row."""
+    deltas = {"compute": 3, "launch_latency": 6, "host_sync": -2, "gc": -4, "host_work": 100, "gil_wait": 0}
+    bars, at = [waterfall.Bar("baseline", "baseline", "baseline", 0, 1000)], 1000
+    for key, delta in deltas.items():
+        level = "likely" if key == "gc" else "within_noise"
+        bars.append(waterfall.Bar("category", key, key, at, at + delta, level=level))
+        at += delta
+    bars += [
+        waterfall.Bar("host_speed", "host_speed", "host speed", at, at + 7),
+        waterfall.Bar("candidate", "candidate", "candidate", 0, at + 7),
+    ]
+    rows = waterfall.Waterfall(bars, units.scale_for([1000.0])).drawn
+    assert [(bar.label, bar.start_ns, bar.end_ns) for bar in rows] == [
+        ("baseline", 0, 1000),
+        ("launch_latency", 1000, 1006),
+        ("gc", 1006, 1002),
+        ("host_work", 1002, 1102),
+        ("2 others", 1102, 1103),
+        ("host speed", 1103, 1110),
+        ("candidate", 0, 1110),
+    ]
+
+
 def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
     figure = waterfall.build(sample.full())
     svg = drawn.draw(figure, HALF).svg()
@@ -128,7 +152,7 @@ def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
     for word in ("http", "url(", "href", "<style", "id=", "#27548f"):
         assert word not in svg
     texts = [element.text for element in root.iter("text")]
-    for bar in figure.shown:
+    for bar in figure.drawn:
         assert bar.label in texts
     assert "+97.2" in texts
     assert "\u22127.2" in texts

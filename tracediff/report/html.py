@@ -15,6 +15,7 @@ from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (
+    coverage,
     figures,
     host_words,
     launch_words,
@@ -38,7 +39,6 @@ from tracediff.report.markdown import render_markdown
 from tracediff.report.pictures import divergence
 from tracediff.report.pictures import waterfall as drawn
 from tracediff.report.pictures.shapes import HALF, HALF_NARROW
-from tracediff.report.words import left_out
 
 _LONGEST_NAME = 600
 
@@ -58,7 +58,6 @@ def render_html(result: Result) -> str:
         head=words.headline(result),
         phase_lines=phase_table.lines(result),
         comment=render_markdown(result),
-        left_out=left_out(result),
         timelines=timelines.build(result),
         pictures=pictures.for_page(result),
         divergence=divergence,
@@ -154,6 +153,7 @@ def helpers() -> dict[str, Any]:
         "names": names,
         "palette": palette,
         "phase_table": phase_table,
+        "coverage": coverage,
         "figures": figures,
         "cut": rows.cut,
         "by_kernel": rows.kernel_order,

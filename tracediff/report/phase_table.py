@@ -74,6 +74,11 @@ def lines(result: Result) -> list[PhaseLine]:
     ]  # fmt: skip
 
 
+def short(rows: list[PhaseLine]) -> list[PhaseLine]:
+    """Return the rows of the first screen: typical steps and all steps, and what rare steps add where that is no noise."""
+    return [row for row in rows if row.kind in ("typical", "mean") or (row.kind == "tail" and not row.level)]
+
+
 @dataclass(frozen=True)
 class PhaseRow:
     """A phase, or all compared steps together, in words without unit; empty where it does not apply."""

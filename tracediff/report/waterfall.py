@@ -12,6 +12,8 @@ from tracediff.report import palette, units, words
 NOT_CAPTURED = "not captured"
 HOST_SPEED = "host speed"
 NOISE: Evidence = "within_noise"
+OTHERS = "others"
+_SMALL = 0.05
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -58,6 +60,28 @@ class Waterfall:
     def unchanged(self) -> list[Bar]:
         """The categories left out of `shown` because their delta is zero."""
         return [bar for bar in self.bars if bar.kind == "category" and bar.captured and not bar.delta_ns]
+
+    @property
+    def small(self) -> list[Bar]:
+        """The categories that a drawing adds up in one row: within noise, and a twentieth of the largest change or less."""
+        changes = [bar for bar in self.bars if bar.kind == "category" and bar.captured and bar.delta_ns]
+        largest = max((abs(bar.delta_ns) for bar in changes), default=0)
+        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= _SMALL * largest]
+        return found if len(found) > 1 else []
+
+    @property
+    def drawn(self) -> list[Bar]:
+        """The rows of a drawing: `shown` without what was not captured, `small` added up after the other categories."""
+        small, running, out = self.small, self.bars[0].end_ns, [self.bars[0]]
+        rows = [bar for bar in self.shown[1:-1] if bar.captured and bar not in small]
+        place = sum(bar.kind == "category" for bar in rows)
+        if small:
+            total = sum(bar.delta_ns for bar in small)
+            rows.insert(place, Bar("category", OTHERS, f"{len(small)} others", 0, total, level=NOISE))
+        for bar in rows:
+            out.append(replace(bar, start_ns=running, end_ns=running + bar.delta_ns))
+            running += bar.delta_ns
+        return [*out, self.bars[-1]]
 
     def axis(self) -> tuple[float, float]:
         """Choose the window of step time to show: from zero, unless the changes would be too small to see."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracediff.model import Result
 from tracediff.report import palette, units
 from tracediff.report.pictures.shapes import Drawing, Layout
-from tracediff.report.waterfall import NOT_CAPTURED, Bar, Waterfall, build, nice_ticks
+from tracediff.report.waterfall import OTHERS, Bar, Waterfall, build, nice_ticks
 
 TITLE = "Step-time waterfall"
 _ROW, _BAR, _TOP = 22.0, 13.0, 8.0
@@ -22,7 +22,7 @@ def of_result(result: Result, layout: Layout) -> Drawing | None:
 
 def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
     """Lay the shown rows out, top to bottom."""
-    rows, scale = waterfall.shown, waterfall.scale
+    rows, scale = waterfall.drawn, waterfall.scale
     low, high = waterfall.axis()
     left, figures, last = _ROOM[layout.narrow]
     percent = layout.width
@@ -47,10 +47,6 @@ def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
         if number + 1 < len(rows):
             out.line(f"M{x(bar.end_ns):.1f} {middle + _BAR / 2:g}v{_ROW - _BAR:g}", "--muted")
         out.write(0, middle, bar.label, bold=total)
-        if not bar.captured:
-            missing = NOT_CAPTURED if bar.note == NOT_CAPTURED else "on one side only"
-            out.write(percent, middle, missing, "end", "--muted")
-            continue
         start, end = sorted((x(bar.start_ns), x(bar.end_ns)))
         opacity = 0.5 if bar.level == "within_noise" else 1.0
         out.rect(start, middle - _BAR / 2, max(end - start, 1.2), _BAR, _colour(bar), opacity)
@@ -80,6 +76,8 @@ def _colour(bar: Bar) -> str:
     """A variable of the palette."""
     if bar.kind in ("baseline", "candidate"):
         return "--total"
+    if bar.key == OTHERS:
+        return "--muted"
     return "--host-speed" if bar.kind == "host_speed" else palette.variable(bar.key)
 
 
