@@ -21,7 +21,6 @@ from tracediff.execution.sides import Run, Side
 from tracediff.execution.stored import pack, unpack
 from tracediff.model import Result
 from tracediff.report.html import render_html
-from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.terminal import render_terminal
 
@@ -268,7 +267,7 @@ def test_one_side_without_them(compared_traces):
     assert row.busy.delta is None
     (check,) = [one for one in result.comparability.checks if one.name == "trace_gpu_metrics"]
     assert (check.status, check.baseline) == ("warn", "not captured")
-    assert "--gpu-metrics-devices=all" in render_markdown(result)
+    assert "--gpu-metrics-devices=all" in render_html(result)
 
 
 def test_exchanged_sides_exchange_all_of_it(compared_traces):
@@ -302,7 +301,7 @@ def test_the_order_of_rows_does_not_matter(tmp_path):
 def reports(result: Result) -> list[str]:
     console = Console(file=StringIO(), width=100)
     render_terminal(result, console)
-    return [render_html(result), render_markdown(result), console.file.getvalue()]
+    return [render_html(result), console.file.getvalue()]
 
 
 def test_every_report_says_means_interval_and_samples(compared_traces):

@@ -19,7 +19,6 @@ from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.report.html import render_html
-from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.terminal import render_terminal
 
@@ -147,7 +146,6 @@ def test_both_sides_in_every_report(tmp_path):
     assert (
         "2.0 kB (1.0 kB a call)" in text and "6.0 kB (3.0 kB a call)" in text and "--include-json" not in text
     )
-    assert "| 33 (32 to 34), 2 per step | 65 (64 to 66), 2 per step |" in render_markdown(result)
     assert 'data-name="payloads"' in render_html(result)
 
 
@@ -158,7 +156,7 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
     assert row.baseline is None and row.delta_mean is None
     (call,) = result.system.comm_calls
     assert (call.baseline_bytes, call.candidate_bytes) == (None, None)
-    for text in (terminal(render_terminal, result), render_markdown(result), render_html(result)):
+    for text in (terminal(render_terminal, result), render_html(result)):
         assert "nsys export --include-json=true" in " ".join(text.split())
     assert "none -> 65 (64 to 66), 2 per step" in terminal(render_terminal, result)
 

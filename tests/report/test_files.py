@@ -13,7 +13,7 @@ import pytest
 from tests.report import sample
 from tracediff.companions.result import decode
 from tracediff.errors import TracediffError
-from tracediff.model import GateOutcome, Gates, Outcome, Result, Severity, encode
+from tracediff.model import GateOutcome, Gates, Headline, Outcome, Result, Severity, encode
 from tracediff.report import templates
 from tracediff.report.annotations import render_annotations
 from tracediff.report.benchmark import render_benchmark
@@ -49,12 +49,12 @@ def test_junit() -> None:
     assert {key: root.attrib[key] for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5",
         "failures": "1",
-        "errors": "1",
-        "skipped": "1",
+        "errors": "0",
+        "skipped": "2",
     }
     cases = list(root.iter("testcase"))
     assert [child.tag for case in cases for child in case] == [
-        "failure", "system-out", "error", "skipped", "system-out",
+        "failure", "system-out", "skipped", "skipped", "system-out",
     ]  # fmt: skip
     assert cases[1].attrib["name"] == "kernel:]]>\\x1b[31mred:+1%"
     assert cases[0][0].attrib["message"] == "+12.4 % is beyond +5 %"
@@ -109,17 +109,57 @@ def test_benchmark_figures() -> None:
     assert "step/gc" not in only  # not captured is no zero
 
 
-def test_junit_of_a_policy_that_lets_inconclusive_pass() -> None:
-    """The exit status is 0 then; sides that are not comparable end with 4 all the same."""
-    gates = Gates([GATES[2]], pass_inconclusive=True)
-    for verdict, errors, skipped in (("inconclusive", "0", "1"), ("not_comparable", "1", "0")):
-        result = msgspec.structs.replace(sample.full(), gates=gates, verdict=verdict)
+def test_junit_of_sides_that_are_not_comparable_is_one_error() -> None:
+    headline = Headline("Not comparable: other GPUs (gpu).", "", 0.0, "within_noise", "")
+    for gates, cases in ((None, ["error"]), (Gates([GATES[2]]), ["error", "skipped"])):
+        result = msgspec.structs.replace(
+            sample.full(),
+            gates=gates,
+            verdict="not_comparable",
+            headline=headline,
+            verdict_reason="gpu: A against B.",
+        )
         root = ElementTree.fromstring(render_junit(result))
-        assert (root.attrib["errors"], root.attrib["skipped"]) == (errors, skipped)
+        found = [child for case in root.iter("testcase") for child in case]
+        assert [child.tag for child in found] == cases and root.attrib["errors"] == "1"
+        assert found[0].attrib["message"] == "Not comparable: other GPUs (gpu)."
 
 
-def test_junit_without_gates() -> None:
-    assert ElementTree.fromstring(render_junit(sample.full())).attrib["tests"] == "0"
+def test_a_gate_that_noise_lets_pass_is_skipped() -> None:
+    """Of a limit of 10 us: an interval up to 9 us passes, one up to 11 us may hide a failure."""
+    for high, kind in ((9_000.0, "system-out"), (11_000.0, "skipped")):
+        one = msgspec.structs.replace(
+            gate("step:+10us", "passed", "+1"), limit=10_000.0, delta=1_000.0, ci_high=high
+        )
+        root = ElementTree.fromstring(render_junit(gated(one)))
+        assert [child.tag for case in root.iter("testcase") for child in case] == [kind]
+
+
+def test_junit_without_gates_has_a_case_for_each_phase() -> None:
+    """The sample's generation steps regressed; too few of its context steps were compared to judge them."""
+    whole = sample.full()
+    one = whole.phases[1]
+    assert one.typical is not None
+    other = msgspec.structs.replace(one, phase="mixed", verdict="inconclusive")
+    few = msgspec.structs.replace(one, phase="context", judged=False, verdict=None)
+    root = ElementTree.fromstring(render_junit(msgspec.structs.replace(whole, phases=[one, other, few])))
+    cases = {case.attrib["name"]: case[0] for case in root.iter("testcase")}
+    assert {name: child.tag for name, child in cases.items()} == {
+        "generation step time": "failure", "mixed step time": "skipped", "context step time": "skipped",
+    }  # fmt: skip
+    assert cases["generation step time"].attrib["message"] == whole.headline.text
+    # 105.8 us of 1,034.6 are 10.2 %
+    assert (
+        cases["mixed step time"].attrib["message"] == "Inconclusive: +106 ± 18 us (+10.2 %) per mixed step."
+    )
+    assert cases["context step time"].attrib["message"].startswith("too few steps")
+
+
+def test_rare_steps_alone_fail_the_case_of_their_phase() -> None:
+    whole = sample.full()
+    phases = [msgspec.structs.replace(one, verdict="no_change") for one in whole.phases if one.typical]
+    root = ElementTree.fromstring(render_junit(msgspec.structs.replace(whole, phases=phases)))
+    assert [child.tag for case in root.iter("testcase") for child in case] == ["failure"]
 
 
 def test_templates_are_found_in_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,7 @@ def test_no_column_of_percentages_goes_without_a_name() -> None:
         for head, row in tables
         if re.search(r"\| [+-]?[\d.]+ %|\\~ \|", row)
     ]
-    assert len(named) >= 4 and all("" not in head for head in named)
+    assert named and all("" not in head for head in named)
 
 
 @pytest.mark.parametrize("width", [60, 200])

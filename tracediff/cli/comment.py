@@ -43,13 +43,13 @@ there, whatever the gates say. See docs/ci.md.
     help="Pull or merge request. [default: that of the CI job]",
 )
 @click.option("--key", default="", metavar="WORD", help="Keeps several comments apart, e.g. one a GPU model.")
-@click.option("--report-url", default="", metavar="URL", help="Where the HTML report can be read; linked.")
+@click.option("--link", default="", metavar="URL", help="Where the HTML report can be read.")
 @click.option(
     "--top",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Findings and kernel rows not folded.",
+    help="Rows of a folded table, at most.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
 @takes(gating=Gating, omit={"annotations"})
@@ -60,7 +60,7 @@ def comment(
     repo: str | None,
     pr: int | None,
     key: str,
-    report_url: str,
+    link: str,
     top: int,
     dry_run: bool,
     gating: Gating,
@@ -70,7 +70,7 @@ def comment(
     from tracediff.report.markdown import render_markdown
 
     policy = gating.read()
-    first, link = _checked(key, report_url)
+    first = _checked(key, link)
     if github and gitlab:
         raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
     forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
@@ -100,7 +100,8 @@ def _open(name: str, repo: str | None, pr: int | None) -> Forge:
     return open_forge(os.environ, repo, pr)
 
 
-def _checked(key: str, report_url: str) -> tuple[str, str]:
+def _checked(key: str, link: str) -> str:
+    """The comment's marker."""
     from tracediff.report.markdown import marker, report_link
 
     try:
@@ -110,9 +111,11 @@ def _checked(key: str, report_url: str) -> tuple[str, str]:
             "letters, digits, dots, dashes and underscores", param_hint="--key"
         ) from None
     try:
-        return first, report_link(report_url) if report_url else ""
+        if link:
+            report_link(link)
     except ValueError:
-        raise click.BadParameter("an http or https address", param_hint="--report-url") from None
+        raise click.BadParameter("an http or https address", param_hint="--link") from None
+    return first
 
 
 def _forge_of_job() -> str | None:

@@ -174,10 +174,10 @@ class Forge:
     place: Callable[[dict[str, Any]], str]
 
     def post(self, body: str, marker: str) -> Posted:
-        """Update the comment that begins with the marker and is ours, else create one."""
+        """Update the comment that ends with the marker and is ours, else create one."""
         own = self._own()
         for comment in self.api.pages(self.thread, self.query):
-            if not _begins(comment, marker) or not self.is_ours(comment, own):
+            if not _ends(comment, marker) or not self.is_ours(comment, own):
                 continue
             if _same(comment["body"], body):
                 return Posted("unchanged", self.place(comment))
@@ -196,11 +196,11 @@ class Forge:
         return user.get(self.name) if isinstance(user, dict) else None
 
 
-def _begins(comment: Any, marker: str) -> bool:
+def _ends(comment: Any, marker: str) -> bool:
     if not isinstance(comment, dict) or not isinstance(comment.get("id"), int):
         return False
-    first, _, _ = str(comment.get("body") or "").lstrip().partition("\n")
-    return first.rstrip() == marker
+    _, _, last = str(comment.get("body") or "").rstrip().rpartition("\n")
+    return last.strip() == marker
 
 
 def _same(one: str, other: str) -> bool:

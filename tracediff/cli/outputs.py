@@ -42,9 +42,21 @@ class Output:
     benchmark_json: Path | None = option(
         None, "The candidate's figures for github-action-benchmark.", metavar="FILE", path=True
     )
+    link: str = option(
+        "", "Where the HTML report can be read, for --md: in .html, each cause is linked.", metavar="URL"
+    )
     overwrite: bool = option(False, "Overwrite output files.", name="-f --overwrite")
     top: int = option(10, "Rows of a table in the terminal and the comment.", minimum=1)
     quiet: bool = option(False, "Print nothing but errors and gates.", name="-q --quiet")
+
+    def __post_init__(self) -> None:
+        if self.link:
+            from tracediff.report.markdown import report_link
+
+            try:
+                report_link(self.link)
+            except ValueError:
+                raise ValueError("--link: an http or https address") from None
 
     @property
     def files(self) -> dict[str, Path]:
@@ -62,6 +74,8 @@ def not_of(name: str) -> set[str]:
     """The fields of `Output` that a kind of report does not have."""
     kind = BY_NAME[name]
     formats = {one.replace("-", "_") for one in _FORMATS if one not in kind.formats}
+    if kind is not COMPARISON:
+        formats |= {"link"}
     return formats if kind.cut else formats | {"top"}
 
 
@@ -99,7 +113,7 @@ def write_outputs(report: Report, output: Output) -> None:
     from tracediff.report.write import make_folder, write_atomically
 
     outputs = output.files
-    rendered = {name: _render(name, path, report, output.top) for name, path in outputs.items()}
+    rendered = {name: _render(name, path, report, output) for name, path in outputs.items()}
     for name, files in rendered.items():
         if name in _FOLDERS:
             make_folder(outputs[name])
@@ -127,7 +141,7 @@ def _print_guarded(render: Callable[[Console], None]) -> None:
     click.echo(guard(printed.get()), nl=False)
 
 
-def _render(name: str, path: Path, report: Report, top: int) -> dict[Path, bytes]:
+def _render(name: str, path: Path, report: Report, output: Output) -> dict[Path, bytes]:
     from tracediff.model import Result
     from tracediff.model.show import Show
 
@@ -146,7 +160,22 @@ def _render(name: str, path: Path, report: Report, top: int) -> dict[Path, bytes
 
         assert isinstance(report, Result)
         return render_postmortem(report, path)
-    return {path: render(report, name, top=top)}
+    if name == "md" and output.link:
+        from tracediff.report.markdown import render_markdown
+
+        assert isinstance(report, Result)
+        text = render_markdown(report, top=output.top, link=output.link, pictures=_beside(report, output))
+        return {path: text.encode()}
+    return {path: render(report, name, top=output.top)}
+
+
+def _beside(result: Result, output: Output) -> list[str]:
+    """The pictures that are written, as addresses from the page's folder."""
+    from urllib.parse import quote
+
+    from tracediff.report.pictures import files
+
+    return [quote(f"{output.pictures.name}/{one}") for one in files(result)] if output.pictures else []
 
 
 def read_result(path: Path) -> Result:

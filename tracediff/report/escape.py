@@ -76,9 +76,11 @@ class Markdown(str):
     __slots__ = ()
 
 
-_PUNCTUATION = re.compile(r"([\\`*_\[\]<>|~&$])")
+_PUNCTUATION = re.compile(r"([\\`*\[\]<|~&$]|(?<=--)>)")
+# An underscore ends emphasis only at the end of a word: without such a one `_schedule` and `a_b` stay as they are, also in an e-mail.
+_ENDING = re.compile(r"(?:^|\S)_+(?:\W|$)")
 # Would start a list, heading or rule; on GitLab a slash starts a quick action such as /merge.
-_LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|/(?=\w)|\d{1,9}(?=[.)](?:\s|$))")
+_LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|>|/(?=\w)|\d{1,9}(?=[.)](?:\s|$))")
 # References: a user, an issue; on GitLab also a merge request, milestone, label, snippet, epic, alert.
 _MENTION = re.compile(r"([@#!%~$&^])(?=\w)|(?<=\bGH)(-)(?=\d)")
 _SCHEME = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])")
@@ -92,6 +94,8 @@ def markdown_prose(value: object, width: int = 2_000) -> Markdown:
     text = _MENTION.sub(rf"\g<0>{_ZERO_WIDTH}", text)
     text = _SHA.sub(rf"\1{_ZERO_WIDTH}", text)
     text = _PUNCTUATION.sub(r"\\\1", text)
+    if _ENDING.search(text):
+        text = text.replace("_", "\\_")
     leading = _LEADING.match(text)
     if leading:
         at = leading.end() if leading.group()[0].isdigit() else 0
@@ -118,7 +122,7 @@ def markdown_cell(value: object, width: int = 160) -> Markdown:
 
 def markdown_figure(text: str) -> Markdown:
     """Write a figure: only digits, signs and units, which cannot start any markup inside a cell."""
-    return Markdown(re.sub(r"([<>~])", r"\\\1", text))
+    return Markdown(re.sub(r"([<~])", r"\\\1", text))
 
 
 def markdown_block(text: str, language: str = "text") -> Markdown:

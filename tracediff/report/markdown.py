@@ -1,26 +1,16 @@
-"""The result as a pull-request comment: verdict first, the rest folded, always within GitHub's limit."""
+"""The result as a pull-request comment: the first sentence, three causes and a table; what a reader of a request wants beside them is folded.
+
+Everything else is in the HTML report and the JSON, which a comment links to.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
-from tracediff.model import Finding, GapRow, KernelRow, RangeRow, Result
-from tracediff.report import (
-    host_words,
-    launch_words,
-    names,
-    phase_table,
-    rank_words,
-    sections,
-    system_words,
-    units,
-    waterfall,
-    words,
-)
-from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
+from tracediff.model import Finding, GateOutcome, KernelRow, Result
+from tracediff.report import host_words, launch_words, names, phase_table, sections, units, waterfall, words
+from tracediff.report.document import Block, Code, Number, Span, Table, markdown
 from tracediff.report.escape import (
     Markdown,
     markdown_cell,
@@ -28,29 +18,24 @@ from tracediff.report.escape import (
     markdown_figure,
     markdown_prose,
     neutral,
+    shorten,
 )
-from tracediff.report.tables import gap_order, kernel_order, range_order
+from tracediff.report.tables import kernel_order
 from tracediff.report.templates import markdown_environment
-from tracediff.report.words import left_out
 
-LIMIT = 65_536  # characters of a GitHub comment
+LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
+OPEN = 2_500  # bytes of it before what is folded
+CAUSES = 3  # told at once
+_GATES = 5  # each told in a line of its own
+_NOTES = 12  # of one kind, folded
+_WORTH = 0.05  # of a side's step time: a smaller part that was not compared is told in the fold
+_BUDGETS = ((160, 1.0), (100, 0.5), (60, 0.3), (40, 0.0))  # width of a name, part of `top`
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"
-_SMALL = 0.001  # of a step: idle gaps and ranges that changed less are counted, not listed
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
-@dataclass(frozen=True)
-class _Budget:
-    """How much a comment shows; each later one is smaller."""
-
-    findings: int
-    rows: int  # of each folded table
-    width: int  # of a name
-    unit: str = "step"  # that times are of
-
-
 def marker(key: str = "") -> str:
-    """Return the first line of a comment, by which a bot finds its own again; a key keeps several apart.
+    """Return the last line of a comment, by which a bot finds its own again; a key keeps several apart.
 
     Raises `ValueError` for a key that is more than letters, digits, dots, dashes and underscores.
     """
@@ -63,355 +48,238 @@ MARKER = marker()
 
 
 def length(text: str) -> int:
-    """Count as GitHub may at worst: a character beyond the basic plane as two."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    """Bytes of a comment."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
-def render_markdown(result: Result, top: int = 10, key: str = "", link: str = "") -> str:
-    """Return the comment; `top` is how many findings and unfolded kernel rows it shows.
+def render_markdown(
+    result: Result, top: int = 10, key: str = "", link: str = "", pictures: Sequence[str] = ()
+) -> str:
+    """Return the comment; `top` is how many rows a folded table shows at most.
 
-    `link` is the address of the HTML report, already checked by `report_link`.
+    `link` is the address of the HTML report, already checked by `report_link`; where it ends in .html, causes link to their place in
+    that page, and `pictures` are files beside it.
     """
     result = neutral(result)
-    text = ""
-    for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
-        shown = min(top, 10 * rows)
-        budget = _Budget(min(shown, max(10, rows)), rows, width, words.unit(result))
-        text = _render(result, budget, min(shown, max(5, rows)), marker(key), link)
-        if length(text) < LIMIT:
-            return text
-    return cut_to_limit(text)
+    head, fold = _opening(result, link, pictures).strip(), ""
+    for width, part in _BUDGETS:
+        fold = _folded(result, int(top * part) or 3, width).strip()
+        if length(head + fold) < LIMIT - 200:
+            break
+    return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
 
 
 def report_link(address: str) -> str:
     """Return the address where it is one that a comment may link to. Raises `ValueError`."""
-    if not re.fullmatch(r"https?://[^\s<>()\[\]\\`\"']{1,2000}", address) or not address.isascii():
+    if not re.fullmatch(r"https?://[^\s<>()\[\]\\`\"'|]{1,2000}", address) or not address.isascii():
         raise ValueError(address)
     return address
 
 
 def cut_to_limit(text: str) -> str:
     """Cut at a line, close what is folded and say so; only a result with huge prose comes here."""
-    shown = text
-    while length(shown) > LIMIT - len(_TRUNCATED) - 200:
-        shown = shown[: min(len(shown) - 1, LIMIT - len(_TRUNCATED) - 200) * 9 // 10]
+    most = LIMIT - 200
+    if length(text) <= most:
+        return text
+    shown = text.encode("utf-8", "surrogatepass")[: most - len(_TRUNCATED)].decode("utf-8", "ignore")
     shown = shown[: shown.rfind("\n")]
     shown += "\n\n</details>" * (shown.count("\n<details>") - shown.count("\n</details>"))
     return shown + _TRUNCATED
 
 
-def _render(result: Result, budget: _Budget, top: int, first: str, link: str) -> str:
-    figure = waterfall.build(result)
-    phases = phase_table.table(result)
-    gates = result.gates.outcomes if result.gates else []
-    sure = [finding for finding in result.findings if finding.level != "within_noise"]
-    more = sure[budget.findings :] + [f for f in result.findings if f.level == "within_noise"]
-    scale = words.finding_scale(result.findings)
-    small = _SMALL * result.step.baseline_ns
-    gaps, small_gaps = _worth(sorted(result.gaps, key=gap_order), small)
-    ranges, small_ranges = _worth(sorted(result.ranges, key=range_order), small)
-    kernels = sorted(result.kernels, key=kernel_order)
-    changed = [row for row in kernels if row.level != "within_noise"]
-    first_rows = 0 if launch_words.by_launch(result) else top  # told by name there
-    first_kernels = (changed or kernels)[:first_rows]
-    others = changed[first_rows:] + [row for row in kernels if row.level == "within_noise"]
-    others = others if changed else others[first_rows:]
-    template = markdown_environment(words.unit(result)).get_template("comment.md.j2")
-    return template.render(
-        r=result,
-        marker=Markdown(first),
-        link=Markdown(f"[HTML report]({link})") if link else "",
-        verdict=words.VERDICTS[result.verdict],
-        phases=phases,
-        comparable=result.verdict != "not_comparable",
-        adjusted=any(row.host_speed for row in phases.rows),
-        mix=words.mix_note(result),
-        left_out=left_out(result),
-        gates=gates[:50],
-        gates_left=max(0, len(gates) - 50),
-        figure=waterfall.text_figure(figure),
-        figure_of=figure.of_what,
-        unchanged=", ".join(bar.label for bar in figure.unchanged),
-        noisy=any(bar.level == "within_noise" for bar in figure.shown),
-        sure=_findings(result, sure[: budget.findings], scale),
-        more=_findings(result, more[: budget.rows], scale),
-        more_left=max(0, len(more) - budget.rows),
-        kernels=_kernels(first_kernels, budget),
-        kernels_noise=_kernels(others[: budget.rows], budget, len(others) - budget.rows),
-        kernels_sure=bool(changed),
-        kernels_more_sure=len(changed) > top,
-        judged=any(phase.judged for phase in result.phases),
-        launches=launch_words.table(result, top, budget.width),
-        folds=[
-            *(
-                (table.title, [table.first(budget.rows)])
-                for table in host_words.tables(result.host, two=True)
-            ),
-            ("Idle gaps of the GPU by cause", _gaps(gaps, budget)),
-            ("NVTX ranges (host time, children included)", _ranges(ranges, budget)),
-            ("Step time by phase: mean and tails", _phases(result, budget.rows)),
-            (f"{len(result.ranks)} ranks", _ranks(result, budget.rows)),
-            ("Launch overhead", _launch(result)),
-            ("GIL and Python GC", _python(result, budget)),
-            (
-                "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads",
-                _system(result, budget.rows),
-            ),
-        ],
-        hidden=_hidden(small_gaps, small_ranges, small, budget.unit),
-        top=top,
-        rows=budget.rows,
-        problems=[f"{status}: {text}" for status, text in words.problems(result)[: budget.rows]],
-        missing=words.all_missing(result) + system_words.missing(result),
-        units=units,
-        words=words,
-        kpi_rows=_kpi(result, budget.rows),
-        **sections.context(result),
-        written=lambda blocks: markdown(blocks, budget.width),
-        figure_cell=markdown_figure,
-        line=lambda cells: Markdown(f"| {' | '.join(cells)} |"),
-        code=lambda value: markdown_code(value, budget.width),
-        cell=lambda value: markdown_cell(value, budget.width),
-    )
+# What is read at once.
 
 
-def _worth(rows: list[_Row], least_ns: float) -> tuple[list[_Row], int]:
-    """The rows that changed by at least so much, and how many did not."""
-    large = [row for row in rows if abs(row.delta_ns) >= least_ns]
-    return large, len(rows) - len(large)
+def _opening(result: Result, link: str, pictures: Sequence[str]) -> str:
+    text = ""
+    for width in (110, 80, 50, 30):
+        text = _render("comment.md.j2", result, _first(result, link, pictures, width), width)
+        if length(text) <= OPEN:
+            break
+    return text
 
 
-def _hidden(gaps: int, ranges: int, small_ns: float, unit: str) -> list[str]:
-    least = units.scale_for([small_ns]).time(small_ns)
-    parts = [(gaps, "idle gaps"), (ranges, "NVTX ranges")]
-    return [
-        f"{count} {what} that changed by less than {least} per {unit} (0.1 %)"
-        for count, what in parts
-        if count
+def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> dict[str, object]:
+    sure, _ = words.by_certainty(result)
+    phases, verdict = phase_table.table(result), words.VERDICTS[result.verdict]
+    page = link if re.search(r"\.html?$", link) else ""
+    advised = result.verdict not in ("no_change", "not_comparable")
+    comparable = result.verdict != "not_comparable"
+    judged = any(phase.judged for phase in result.phases)
+    quiet = "Nothing changed beyond noise." if judged else "The steps are too few to test causes."
+    return {
+        "headline": Markdown(f"{verdict.sign} {markdown_prose(result.headline.text or verdict.word, 700)}"),
+        "causes": [_cause(result, one, page, width) for one in sure[:CAUSES]],
+        "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
+        "next": sure[0].next.rstrip(".") if sure and advised else "",
+        "not_compared": _not_compared(result),
+        "gates": _gates(result, width),
+        "phases": phases,
+        "rare": comparable and any(row.rare for row in phases.rows),
+        "comparable": comparable,
+        "adjusted": any(row.host_speed for row in phases.rows),
+        "side_lines": [shorten(line, 350) for line in sections.gists(result)],
+        "links": _links(link, page, pictures),
+    }
+
+
+def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
+    """`**Host work in _schedule**: +62.4 ± 7.0 us per generation step; confirmed, in all 4 of 4 runs; thread executor`."""
+    title = Markdown(f"**{markdown_prose(words.sentence(shorten(finding.title, width)))}**")
+    if page:
+        title = Markdown(f"[{title}]({page}#finding-{finding.rank})")
+    held = words.held(result, finding)
+    facts = [
+        words.brief_size(finding, words.unit(result)),
+        f"{words.LEVELS[finding.level][0]}{f', {held}' if held else ''}",
+        words.explains(finding),
+        words.parts_line(finding, words.finding_scale([finding])),
     ]
+    place = [f"{name} {markdown_code(value, min(width, 60))}" for name, value in words.places(finding)[:2]]
+    said = [markdown_prose(one) for one in facts if one] + place
+    return Markdown(f"- {title}: {'; '.join(said)}")
+
+
+def _not_compared(result: Result) -> str:
+    """What part of the step time the numbers speak of, and the largest workload that they do not."""
+    large = any(words.most_of(one) >= _WORTH for one in result.strata if not one.compared)
+    return " ".join(one for one in (words.step_share(result), *words.left_out(result)[:large]) if one)
+
+
+def _gates(result: Result, width: int) -> list[Markdown]:
+    """A line for each gate that did not pass, one for those that did."""
+    found = result.gates.outcomes if result.gates else []
+    passed = [one for one in found if one.outcome == "passed"]
+    others = [one for one in found if one.outcome != "passed"]
+    lines = [
+        Markdown(
+            f"Gate {markdown_code(one.text, 80)} {_outcome(one)}: {markdown_prose(one.message, 2 * width)}"
+        )
+        for one in others[:_GATES]
+    ]
+    if len(others) > _GATES:
+        lines.append(Markdown(f"{len(others) - _GATES} more gates did not pass"))
+    if passed:
+        listed = ", ".join(markdown_code(one.text, 80) for one in passed[:_GATES])
+        more = f" and {len(passed) - _GATES} more" if len(passed) > _GATES else ""
+        lines.append(Markdown(f"Gates passed: {listed}{more}"))
+    return lines
+
+
+def _outcome(gate: GateOutcome) -> str:
+    if gate.severity == "warning" and gate.outcome == "failed":
+        return "warns"
+    return f"**{gate.outcome}**" if gate.outcome == "failed" else gate.outcome
+
+
+def _links(link: str, page: str, pictures: Sequence[str]) -> Markdown:
+    """The report, and the pictures beside it."""
+    links = [f"[HTML report]({link})"] if link else []
+    if page:
+        folder = page.rpartition("/")[0]
+        links += [f"[{_picture(one)}]({folder}/{one})" for one in pictures]
+    return Markdown(" · ".join(links))
+
+
+def _picture(file: str) -> str:
+    return file.rpartition("/")[2].removesuffix(".svg").replace("-", " ").replace("_", " ")
+
+
+# What is folded.
+
+
+def _folded(result: Result, rows: int, width: int) -> str:
+    sure, unsure = words.by_certainty(result)
+    figure = waterfall.build(result)
+    more = sure[CAUSES:]
+    kernels = _kernels(result, rows, width)
+    within = f"{units.counted(len(unsure), 'cause')} within noise" if unsure else ""
+    values = {
+        "trust": _trust(result),
+        "runs": [
+            (name, words.run_names(side))
+            for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
+        ],
+        "more": [(one, words.brief_size(one, words.unit(result))) for one in more[:rows]],
+        "more_count": len(more),
+        "within": within,
+        "figure": waterfall.text_figure(figure),
+        "figure_of": figure.of_what,
+        "unchanged": ", ".join(bar.label for bar in figure.unchanged),
+        "noisy": any(bar.level == "within_noise" for bar in figure.shown),
+        "kernels": markdown(kernels, width) if kernels else Markdown(""),
+        "kernels_title": "Kernels by their own launches"
+        if launch_words.by_launch(result)
+        else f"Kernels that {words.kernels_did(result)}",
+        "host": [
+            (table.title, markdown([table.first(rows)], width))
+            for table in (host_words.tables(result.host, two=True) if result.host else [])
+        ],
+        "kpi_rows": _kpi(result, 2 * rows),
+        "top": rows,
+        "rows": rows,
+    }
+    return _render("_comment_folded.md.j2", result, values | sections.context(result), width)
+
+
+def _trust(result: Result) -> list[str]:
+    """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
+    said = [
+        result.verdict_reason,
+        result.step.power_note,
+        words.mix_note(result),
+        *words.left_out(result)[:_NOTES],
+        *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),
+        *(shorten(note.message, 400) for note in result.warnings[:_NOTES]),
+    ]
+    return [one for one in said if one]
 
 
 def _kpi(result: Result, most: int) -> list[list[Markdown]]:
-    """Write a benchmark's figures; those that the step time explains come first."""
+    """A benchmark's figures; those that the step time explains come first."""
     rows = sections.renderer(result.kpi).rows(result.kpi)[:most] if result.kpi else []
     return [[markdown_prose(text, 200) for text in texts] for texts in rows]
 
 
-def _findings(result: Result, findings: list[Finding], scale: units.Scale) -> list[dict[str, object]]:
-    return [
-        {
-            "finding": one,
-            "size": words.size(one, scale, words.unit(result)),
-            "level": "" if one.level == "within_noise" else words.LEVELS[one.level][0],
-            "facts": [
-                text
-                for text in (
-                    "" if one.level == "within_noise" else words.held(result, one),
-                    words.explains(one),
-                    words.both_sides(one, scale, "→"),
-                )
-                if text
-            ],
-            "parts": words.parts(one, scale),
-            "elsewhere": words.elsewhere(one, scale),
-            "place": words.places(one),
-        }
-        for one in findings
-    ]
-
-
-_Row = TypeVar("_Row", bound=KernelRow | GapRow | RangeRow)
-
-
-def _more(left: int, what: str, field: str) -> list[Span]:
-    """Say what a table leaves out."""
-    return [f"Truncated: {left} {what} are in the JSON (", Code(field), ")."] if left > 0 else []
-
-
-def _matched(
-    heads: Sequence[str],
-    rows: Sequence[_Row],
-    cells: Callable[[_Row], list[Span]],
-    budget: _Budget,
-    note: Sequence[Span] = (),
-) -> list[Block]:
-    """A table of the cells that name each row, then counts, times and the change on one scale."""
-    if not rows:
+def _kernels(result: Result, rows: int, width: int) -> list[Block]:
+    """The kernels that changed, else those that differ most; by their launches where they were judged so."""
+    if launch_words.by_launch(result):
+        return list(launch_words.table(result, rows, width))
+    found = sorted(result.kernels, key=kernel_order)
+    shown = ([row for row in found if row.level != "within_noise"] or found)[: (rows + 1) // 2]
+    if not shown:
         return []
-    scale = words.matched_scale(rows)
-    header = [
-        *heads,
-        f"Count per {budget.unit}",
-        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta")),
-        "Change",
-    ]
-    found = [[*cells(row), *map(Number, words.matched_figures(row, scale, " → "))] for row in rows]
-    return [Table(header, found, note)]
-
-
-def _kernels(rows: list[KernelRow], budget: _Budget, left: int = 0) -> list[Block]:
-    called = {id(row): name for row, name in zip(rows, names.kernels(rows, width=budget.width), strict=True)}
-
-    def cells(row: KernelRow) -> list[Span]:
-        sure = row.match in ("exact", "added", "removed")
-        return [
-            Code(called[id(row)]),
-            row.match if sure else f"{row.match} {row.confidence:.2f}",
-        ]
-
-    note = _more(left, "rows with smaller changes", "kernels")
-    return _matched(("Kernel", "Match"), rows, cells, budget, note)
-
-
-def _ranges(rows: list[RangeRow], budget: _Budget) -> list[Block]:
-    note = _more(len(rows) - budget.rows, "rows with smaller changes", "ranges")
-    return _matched(
-        ("Range", "Thread"),
-        rows[: budget.rows],
-        lambda row: [Code(row.range), Code(row.thread)],
-        budget,
-        note,
-    )
-
-
-def _gaps(rows: list[GapRow], budget: _Budget) -> list[Block]:
-    def cells(row: GapRow) -> list[Span]:
-        around = f"{names.short(row.previous)} → {names.short(row.next)}"
-        return [Code(words.cause(row.cause)), Code(row.range or row.thread or "-"), Code(around)]
-
-    note = _more(len(rows) - budget.rows, "rows with smaller changes", "gaps")
-    return _matched(("Cause", "Range", "Kernels around"), rows[: budget.rows], cells, budget, note)
-
-
-def _both(values: Iterable[float | None], write: Callable[[float], str]) -> Number:
-    return Number(" → ".join("-" if value is None else write(value) for value in values))
-
-
-def _phases(result: Result, most: int) -> list[Block]:
-    rows = [phase for phase in result.phases if phase.baseline or phase.candidate][:most]
-    if not rows:
-        return []
-    sides = [(row.baseline, row.candidate) for row in rows]
-    scale = units.scale_for([side.p99_ns for both in sides for side in both if side])
+    scale = words.matched_scale(shown)
+    sides = (f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta"))
     cells: list[list[Span]] = [
         [
-            Code(row.phase),
-            _both((getattr(side, "steps", None) for side in both), str),
-            *(
-                _both((getattr(side, name, None) for side in both), scale.number)
-                for name in ("mean_ns", "p50_ns", "p99_ns")
-            ),
+            Code(name), _match(row), *map(Number, words.matched_figures(row, scale, " → ")),
         ]
-        for row, both in zip(rows, sides, strict=True)
-    ]
-    header = ("Phase", "Steps", *(f"{name}, {scale.unit}" for name in ("Mean", "p50", "p99")))
-    note = "All whole steps of each phase, whatever their workload; the table above compares matching steps."
-    return [Table(header, cells, [note])]
-
-
-def _ranks(result: Result, most: int) -> list[Block]:
-    if len(result.ranks) < 2:
-        return []
-    scale = units.scale_for([ns for row in result.ranks for ns in (row.baseline_ns, row.candidate_ns)])
-    heads = ("Baseline", "Candidate", "Delta", "Own time, delta")
-    header = (
-        "Rank",
-        *(f"{name}, {scale.unit}" for name in heads),
-        "Last in",
-        f"Waiting for peers, {scale.unit}",
-    )
-    rows = [
-        [
-            Number(str(row.rank)), _both([row.baseline_ns], scale.number), _both([row.candidate_ns], scale.number),
-            _both([row.delta_ns], scale.signed), _both([row.delta_own_ns], scale.signed),
-            _both((row.baseline_last, row.candidate_last), units.share),
-            _both((row.baseline_comm_wait_ns, row.candidate_comm_wait_ns), scale.number),
-        ]
-        for row in rank_words.ordered(result.ranks)[:most]
+        for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
     ]  # fmt: skip
-    note = _more(len(result.ranks) - most, "more ranks", "ranks")
-    return [*(Paragraph([text]) for text in rank_words.outliers(result)), Table(header, rows, note)]
+    return [Table(("Kernel", "Match", f"Count per {words.unit(result)}", *sides, "Change"), cells)]
 
 
-def _launch(result: Result) -> list[Block]:
-    both = (result.launch.baseline, result.launch.candidate)
-    if not any(side.kernels_per_step for side in both):
-        return []
-    scale = units.scale_for([ns for side in both for ns in (side.api_ns_per_step, side.exposed_ns_per_step)])
-    rows: list[list[Span]] = [
-        [name, *(Number(write(getattr(side, field))) for side in both)]
-        for name, field, write in (
-            ("launching calls", "calls_per_step", units.count),
-            ("graph launches", "graph_launches_per_step", units.count),
-            ("kernels", "kernels_per_step", units.count),
-            ("kernels launched by graphs", "graph_coverage", units.share),
-            ("host time in launching calls", "api_ns_per_step", scale.time),
-            ("of it, GPU idle for it", "exposed_ns_per_step", scale.time),
+def _match(row: KernelRow) -> str:
+    return row.match if row.match in ("exact", "added", "removed") else f"{row.match} {row.confidence:.2f}"
+
+
+def _render(template: str, result: Result, values: dict[str, object], width: int) -> str:
+    return (
+        markdown_environment(words.unit(result))
+        .get_template(template)
+        .render(
+            r=result,
+            words=words,
+            units=units,
+            figure_cell=markdown_figure,
+            line=_line,
+            code=lambda value: markdown_code(value, width),
+            cell=lambda value: markdown_cell(value, width),
+            **values,
         )
-    ]
-    return [Table(("Per step", "Baseline", "Candidate"), rows)]
+    )
 
 
-def _python(result: Result, budget: _Budget) -> list[Block]:
-    """Waits for the GIL and pauses of the garbage collector, by thread."""
-
-    def cells(write: Callable[[float], str], *values: float | None) -> list[Number]:
-        return [Number(system_words.NOT_CAPTURED if value is None else write(value)) for value in values]
-
-    blocks: list[Block] = []
-    if result.gil.rows:
-        time = units.scale_for(
-            [ns for row in result.gil.rows for ns in (row.baseline_wait_ns, row.candidate_wait_ns)]
-        ).time
-        waits = (
-            f"{name}, {side}"
-            for name in ("GIL wait", "GPU idle for it")
-            for side in ("baseline", "candidate")
-        )
-        rows: list[list[Span]] = [
-            [
-                Markdown(f"{markdown_cell(row.thread, budget.width)} {markdown_prose(row.phase)}"),
-                *cells(
-                    time,
-                    row.baseline_wait_ns,
-                    row.candidate_wait_ns,
-                    row.baseline_exposed_ns,
-                    row.candidate_exposed_ns,
-                ),
-            ]
-            for row in result.gil.rows[: budget.rows]
-        ]
-        blocks.append(Table(("Thread", *waits), rows))
-    if result.gc.rows:
-        time = units.scale_for(
-            [ns for row in result.gc.rows for ns in (row.baseline_ns, row.candidate_ns)]
-        ).time
-        rows = [
-            [
-                Code(row.thread), row.generation, *cells(units.count, row.baseline_count, row.candidate_count),
-                *cells(time, row.baseline_ns, row.candidate_ns),
-            ]
-            for row in result.gc.rows[: budget.rows]
-        ]  # fmt: skip
-        header = (
-            "Thread",
-            "GC generation",
-            "Pauses per step, baseline",
-            "candidate",
-            "Time, baseline",
-            "candidate",
-        )
-        blocks.append(Table(header, rows))
-    return blocks
-
-
-def _system(result: Result, most: int) -> list[Block]:
-    if result.system is None:
-        return []
-    blocks: list[Block] = [*system_words.tables(result.system, most)]
-    metrics = system_words.metrics(result.system, most)
-    if metrics:
-        parts = (part.capitalize() for part in system_words.METRIC_PARTS.values())
-        rows = [[Code(metric), device, *map(Number, values)] for metric, device, values in metrics]
-        blocks.append(Table(("GPU metric, means of samples", "Device", *parts), rows))
-    return blocks + [Paragraph([f"{text}."]) for text in system_words.sampling(result.system)[:most]]
+def _line(cells: Iterable[Markdown]) -> Markdown:
+    return Markdown(f"| {' | '.join(cells)} |")

@@ -1,6 +1,6 @@
 """Sections that companions add to the report of a comparison: each names the module that writes it.
 
-Such a module holds `STYLE` (its style sheet, "" for none), what the templates call, `print_section(section, console, top)`,
+Such a module holds `STYLE` (its style sheet, "" for none), `gist(section)`: a line of a comment, what the templates call, `print_section(section, console, top)`,
 and where it has more to add `kernel_notes(section)` and `document(section)`.
 """
 
@@ -27,6 +27,12 @@ def context(result: Result) -> dict[str, Any]:
         section = getattr(result, name)
         found |= {name: section, f"{name}_words": renderer(section) if section else None}
     return found
+
+
+def gists(result: Result) -> list[str]:
+    """One line for each section that is there; empty ones are left out."""
+    found = (renderer(section).gist(section) for name in NAMES if (section := getattr(result, name)))
+    return [text for text in found if text]
 
 
 def styles(result: Result) -> list[str]:

@@ -179,6 +179,13 @@ class Prose:
         sign = "" if not digits.strip("0.") else "-" if ns < 0 else "+"
         return f"{sign}{digits} {self.unit}"
 
+    def interval(self, ns: float, half: float) -> str:
+        """Write a difference with half its interval, both with the decimals of the larger: `+62.4 ± 7.3 us`."""
+        decimals = _decimals(max(abs(ns), abs(half)) / self.factor)
+        text, half_text = (f"{abs(value) / self.factor:,.{decimals}f}" for value in (ns, half))
+        sign = "" if not text.strip("0.") else "-" if ns < 0 else "+"
+        return f"{sign}{text} ± {half_text} {self.unit}"
+
 
 def prose(values: Iterable[float | None]) -> Prose:
     """Choose the unit for the times of a sentence: us below 1,000 us, ms above."""
@@ -190,12 +197,12 @@ def prose(values: Iterable[float | None]) -> Prose:
 
 def three_digits(value: float) -> str:
     """Write a number with three significant digits and no exponent, never more than three decimals: `92.3`, `5.91`, `1,730`, `0.943`."""
-    size = abs(value)
-    return (
-        f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
-        if size
-        else "0"
-    )
+    return f"{value:,.{_decimals(abs(value))}f}" if value else "0"
+
+
+def _decimals(size: float) -> int:
+    """So many that a number has three significant digits, three at most."""
+    return 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
 
 
 def change(delta: float, base: float | None) -> str:

@@ -429,7 +429,7 @@ def left_out(result: Result | Show) -> list[str]:
     out = [one for one in result.strata if not one.compared]
     out.sort(key=lambda one: -max(one.baseline_share or 0.0, (one.candidate_share or 0.0) if two else 0.0))
     size = _of_both if two else _of_one
-    named = min(_WORKLOADS_NAMED, sum(_most_of(one) >= _WORTH_A_NAME for one in out))
+    named = min(_WORKLOADS_NAMED, sum(most_of(one) >= _WORTH_A_NAME for one in out))
     if len(out) - named == 1 and not named:
         named = 1
     texts = [
@@ -450,7 +450,7 @@ def _summed(reasons: set[str]) -> str:
     return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
 
 
-def _most_of(stratum: Stratum) -> float:
+def most_of(stratum: Stratum) -> float:
     """Its part of a side's step time; 1 where an older result does not know it."""
     shares = [one for one in (stratum.baseline_share, stratum.candidate_share) if isinstance(one, float)]
     return max(shares, default=1.0)
@@ -590,6 +590,13 @@ def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     half = (finding.ci_high_ns - finding.ci_low_ns) / 2
     per = per_step(finding.where.phase or "", finding.part, unit)
     return f"{scale.signed(finding.delta_ns)} ± {scale.number(half)} {scale.unit} {per}"
+
+
+def brief_size(finding: Finding, unit: str = "step") -> str:
+    """`+97.1 ± 2.3 us per generation step`: in the unit of a sentence about this finding alone."""
+    half = (finding.ci_high_ns - finding.ci_low_ns) / 2
+    size = units.prose([finding.delta_ns]).interval(finding.delta_ns, half)
+    return f"{size} {per_step(finding.where.phase or '', finding.part, unit)}"
 
 
 def per_step(phase: str, part: str = "typical", unit: str = "step") -> str:

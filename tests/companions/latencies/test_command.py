@@ -102,7 +102,7 @@ def test_beside_a_comparison_of_traces(run, pair, tmp_path):
     saved = json.loads((tmp_path / "r.json").read_text())["latencies"]
     assert [one["side"] for one in saved["traced"]] == ["baseline", "candidate"]
     assert 'id="latencies"' in (tmp_path / "r.html").read_text()
-    assert "### Latencies without a profiler" in (tmp_path / "r.md").read_text()
+    assert "<summary>Latencies without a profiler</summary>" in (tmp_path / "r.md").read_text()
     assert (tmp_path / "tables/latencies_rows.csv").read_text().startswith("statistic,baseline_ns")
     again = run("report", "r.json", "--md", "s.md")
     assert (

@@ -106,7 +106,7 @@ def test_in_a_comparison_of_steps(run, good, tmp_path):
     code, again, _ = run("report", "r.json")
     assert code == 0 and again == out
     assert run("report", "r.json", "--md", "again.md")[0] == 0
-    assert "occupancy 12 -\\> 74 %" in (tmp_path / "again.md").read_text()
+    assert "occupancy 12 -> 74 %" in (tmp_path / "again.md").read_text()
 
 
 def _kernel(run, good, tmp_path):

@@ -29,6 +29,15 @@ def print_section(kpi: Kpi, console: Console, top: int) -> None:
         print_line(console, (f"{len(found) - 2 * top} more in the HTML report and the JSON", "dim"))
 
 
+def gist(kpi: Kpi) -> str:
+    """The first two figures in a line."""
+    said = [
+        f"{name} {before} → {after} ({change}{f', {explained} explained by the step' if explained else ''})"
+        for name, before, after, _, change, explained in rows(kpi)[:2]
+    ]
+    return f"Benchmark: {'; '.join(said) or kpi.note}"
+
+
 def rows(kpi: Kpi) -> list[list[str]]:
     """Figure and unit, baseline, candidate, delta, change, share that the step explains; figures that it explains come first."""
     return [

@@ -42,6 +42,11 @@ class Line:
     q: str
 
 
+def gist(found: Latencies) -> str:
+    """The verdict and its reason in a line."""
+    return f"Latencies without a profiler: {words.VERDICTS[found.verdict].word}: {found.verdict_reason}"
+
+
 def scale(found: Latencies) -> units.Scale:
     """Choose the one scale of all figures."""
     return units.scale_for([value for row in found.rows for value in (row.baseline_ns, row.candidate_ns)])

@@ -358,6 +358,11 @@ def _labels(keys: Iterable[str]) -> Sequence[str]:
     return found if len(found) <= 6 else [*found[:5], f"{len(found) - 5} more"]
 
 
+def gist(ncu: Ncu) -> str:
+    """How many kernels changed, in a line; empty without kernels."""
+    return f"Kernels by hardware counters: {summary(ncu)}." if ncu.rows else ""
+
+
 def summary(ncu: Ncu) -> str:
     """One line: how many kernels became faster and slower."""
     counts = {key: sum(row.change == key for row in ncu.rows) for key in CHANGES}

@@ -50,6 +50,11 @@ class Figure:
     level: Evidence | None = None
 
 
+def gist(trtexec: Trtexec) -> str:
+    """The verdict and its reason in a line."""
+    return f"TensorRT engines, by trtexec: {headline(trtexec)}"
+
+
 def means(trtexec: Trtexec) -> list[Figure]:
     """The mean of every figure."""
     return [_figure(one, "mean", NAMES[one.metric]) for one in trtexec.figures]
