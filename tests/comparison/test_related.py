@@ -194,3 +194,14 @@ def launch():
         )
 
     return of
+
+
+def test_places_that_may_each_be_noise_can_be_more_together():
+    """The sum of two places of -50 and -300 us is far beyond what eight equal runs scatter; nothing of -0.5 us is."""
+    wait, work = places([50, 310], [0, 10])
+    rows = [candidate(wait, "host_sync", "within_noise"), candidate(work, level="within_noise")]
+    (one,) = with_synchronisation(rows, syncs(9, 1))
+    assert one.level == "likely"
+    wait, work = places([50, 310], [49.8, 309.7])
+    rows = [candidate(wait, "host_sync", "within_noise"), candidate(work, level="within_noise")]
+    assert {one.level for one in with_synchronisation(rows, syncs(9, 1))} == {"within_noise"}

@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from tracediff.comparison.candidates import SIDES, Candidate, replacement
-from tracediff.comparison.places import LEVELS, MATERIAL, joined
+from tracediff.comparison.places import FEW, LARGE, LEVELS, MATERIAL, STRICT, Judgement, joined
 from tracediff.comparison.verdict import MOVED
 from tracediff.kernels.categories import category
-from tracediff.model import ApiRow, Launch, PhaseDelta, Shares
+from tracediff.model import ApiRow, Evidence, Launch, PhaseDelta, Shares
 from tracediff.model.causes import CAUSES
 from tracediff.trace.ranges import beside
 
@@ -69,7 +69,7 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     if not own and not followers:
         return main
     judged = joined([one.judged for one in (main, *own, *followers)])
-    level = min((one.level for one in (main, *own)), key=LEVELS.index)
+    level = min((*(one.level for one in (main, *own)), _level_of(judged)), key=LEVELS.index)
     unsure = sum(one.judged.delta for one in followers if not one.sure)
     if level in ("exact", "confirmed") and abs(unsure) > 0.5 * abs(judged.delta):
         level = "likely"
@@ -87,6 +87,17 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         key=main.key or main.judged.place,
         follow=(*main.follow, *(one.judged.place for one in followers)),
     )
+
+
+def _level_of(judged: Judgement) -> Evidence:
+    """Likely where the time of all places together is beyond noise, though that of none of them is."""
+    few = (
+        min(judged.phase.runs) < FEW
+        and judged.p < STRICT
+        and abs(judged.delta) >= LARGE * judged.phase.step_ns
+    )
+    clear = judged.phase.steps.judged and (few or abs(judged.delta) > judged.wide)
+    return "likely" if clear else "within_noise"
 
 
 def _gather(
