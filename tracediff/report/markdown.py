@@ -228,8 +228,6 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "within": within,
         "figure": waterfall.text_figure(figure),
         "figure_of": figure.of_what,
-        "unchanged": ", ".join(bar.label for bar in figure.unchanged),
-        "noisy": any(bar.level == "within_noise" for bar in figure.shown),
         "kernels": markdown(kernels, width) if kernels else Markdown(""),
         "kernels_title": "Kernels by their own launches"
         if launch_words.by_launch(result)

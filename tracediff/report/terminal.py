@@ -151,13 +151,7 @@ def _waterfall(result: Result, console: Console) -> None:
         bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
         rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
     print_table(console, ("", f"per {figure.unit}", figure.of, ""), rows, left=(0, 3))
-    start = figure.axis()[0]
-    notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
-    if figure.unchanged:
-        notes.append(f"no change: {', '.join(bar.label for bar in figure.unchanged)}")
-    if any(line.percent == units.NOISE for line in probe):
-        notes.append(f"{units.NOISE} within noise")
-    if notes:
+    if notes := waterfall.notes(figure):
         print_line(console, ("; ".join(notes), "dim"))
 
 
