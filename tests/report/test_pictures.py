@@ -207,9 +207,7 @@ def test_one_side_has_pictures_of_its_own():
     assert list(files) == ["index.md", "cause-tree.svg", "step-strip.svg", "step-times.svg"]
     tree = report.cause_tree
     assert tree[0].baseline_ns == pytest.approx(report.step.mean_ns)
-    assert sum(one.baseline_ns for one in tree if one.kind == "category") == pytest.approx(
-        report.step.mean_ns
-    )
+    assert sum(one.baseline_ns for one in tree if one.kind == "state") == pytest.approx(report.step.mean_ns)
     top = cause_tree.largest(tree)
     times = [tree[one].baseline_ns for one in top]
     assert len(top) == 3 and times == sorted(times, reverse=True)
