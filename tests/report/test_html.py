@@ -152,8 +152,9 @@ def test_the_numbers_are_the_results() -> None:
     values = Page(PAGES["full"]).values
     for row in result.kernels:
         sides = [side for side in (row.baseline, row.candidate) if side]
+        table = "kernels within noise" if row.level == "within_noise" else "kernels"
         assert {row.delta_ns, *(s.ns_per_step for s in sides), *(s.count_per_step for s in sides)} <= set(
-            values["kernels"]
+            values[table]
         )
     for gap in result.gaps:
         assert gap.delta_ns in values["gaps"]
@@ -197,9 +198,38 @@ def test_what_was_not_captured_is_said_and_never_zero() -> None:
 def test_tables_are_bounded_and_say_so() -> None:
     page = PAGES["large"]
     kernels = section(page, "kernels")
-    assert kernels.count("<tr data-level=") == 500
-    assert "The first 500 of 900 rows. 400 more are in the JSON, under <code>kernels</code>." in kernels
-    assert len(page) < 4_000_000
+    assert kernels.count("<tr data-level=") == 80
+    more = "rows. {} more are in the JSON, under <code>{}</code>, and in the files of <code>--tables</code>."
+    assert f"The first 80 of 900 {more.format(820, 'kernels')}" in kernels
+    assert f"The first 40 of 900 {more.format(860, 'gaps')}" in section(page, "gaps")
+    assert len(page) < 1_000_000
+
+
+def test_rows_within_noise_are_folded_and_cut() -> None:
+    whole = RESULTS["large"]
+    noise = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels[:50]]
+    page = render_html(msgspec.structs.replace(whole, kernels=[*noise, *whole.kernels[50:53]]))
+    shown, folded = section(page, "kernels").split('<details class="numbers">')
+    assert (shown.count("<tr data-level="), folded.count("<tr data-level=")) == (3, 40)
+    assert "50 kernels within noise: the 40 with the largest differences" in folded
+
+
+def test_the_longest_gaps_of_both_sides_are_in_one_order() -> None:
+    whole = sample.full()
+    one = whole.worst_gaps[0]
+    gaps = [
+        msgspec.structs.replace(one, side=side, duration_ns=ns)
+        for side, ns in (("baseline", 5), ("baseline", 3), ("candidate", 4), ("candidate", 2))
+    ]
+    page = render_html(msgspec.structs.replace(whole, worst_gaps=gaps))
+    assert [value for value in Page(page).values["worst gaps"] if value < 6] == [5, 4, 3, 2]
+
+
+def test_without_a_change_there_is_no_share() -> None:
+    whole = sample.full()
+    page = render_html(msgspec.structs.replace(whole, verdict="no_change"))
+    header = page[: page.index("</header>")]
+    assert "all of the change" not in header and "Host work in _schedule" in header
 
 
 def test_the_same_result_gives_the_same_bytes(page: str) -> None:

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracediff.errors import TracediffError
-from tracediff.formats.packed import SQLITE
-from tracediff.formats.recognise import HEAD, NSYS_REPORT
+from tracediff.formats.recognise import HEAD, NSYS_REPORT, SQLITE
 
 Form = Literal["parquet", "sqlite"]
 FORMS: tuple[Form, Form] = ("parquet", "sqlite")

@@ -18,7 +18,6 @@ from tracediff.report import (
     coverage,
     figures,
     host_words,
-    kernel_words,
     launch_words,
     names,
     palette,
@@ -63,14 +62,14 @@ def render_html(result: Result) -> str:
         pictures=pictures.for_page(result),
         divergence=divergence,
         kernel_number=lambda row: places[id(row)],
+        kernels_listed={places[id(row)] for shown in rows.kernel_rows(result) for row in shown.rows},
         kernel_notes=sections.kernel_notes(result),
-        kernel_rows=len(result.kernels),
         host_tables=[table.first(rows.LIMIT) for table in host_words.tables(result.host, two=True)],
         host_note=host_words.note(result),
         alone=False,
         **sections.context(result),
         **own_files(["timelines.js"], sections.styles(result)),
-        **helpers(),
+        **helpers() | {"cut": rows.cut_for_page, "kernel_rows": rows.kernel_rows},
     )
 
 
@@ -159,7 +158,6 @@ def helpers() -> dict[str, Any]:
         "cut": rows.cut,
         "by_kernel": rows.kernel_order,
         "launch_words": launch_words,
-        "kernel_words": kernel_words,
         "by_gap": rows.gap_order,
         "by_range": rows.range_order,
         "by_rank": rows.rank_order,

@@ -249,6 +249,7 @@ def _type(hint: Any) -> pl.DataType:
 # The order of rows in every output, how many are shown, and how many are not.
 
 LIMIT = 500  # rows a table shows at most; the JSON holds the rest
+PAGE = 40  # the same in the page of a comparison: who needs more reads the JSON or the tables
 RANKS = 64  # the same of ranks: further ones are like the others
 OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 
@@ -267,6 +268,19 @@ class Shown(Generic[Row]):
 def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
     """Keep the first rows."""
     return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
+
+
+def cut_for_page(rows: Sequence[Row], limit: int = PAGE) -> Shown[Row]:
+    """Keep the first rows, as many as a page of a comparison shows."""
+    return cut(rows, limit)
+
+
+def kernel_rows(result: Result) -> tuple[Shown[KernelRow], Shown[KernelRow]]:
+    """Return the kernel rows beyond noise and those within it, each ordered by the size of its change and cut."""
+    rows = sorted(result.kernels, key=kernel_order)
+    beyond = [row for row in rows if row.level != "within_noise"]
+    within = [row for row in rows if row.level == "within_noise"]
+    return cut(beyond, 2 * PAGE), cut(within, PAGE)
 
 
 def _size(row: KernelRow | GapRow | RangeRow) -> float:
