@@ -133,6 +133,19 @@ def test_the_worst_step_is_no_long_prefill(tmp_path) -> None:
     assert all(map(closed, report.chosen))
 
 
+def test_a_step_like_no_other_is_not_ranked(tmp_path) -> None:
+    """One prefill of 5107 us among generation steps: nothing says how long such a step is, so that it is not the worst."""
+    steps = [{} for _ in range(12)]
+    steps[6] = {"ctx": 1, "tokens": 100, "gen": 0, "gemm": 5000}
+    steps[9] = {"schedule": 130}
+    report = of(steps, tmp_path, worst=3)
+    assert [one.number for one in report.chosen] == [8]
+    (note,) = (one for one in report.warnings if one.slug == "steps-not-ranked")
+    assert note.message == (
+        "1 step of phases with fewer than 5 regular steps is not ranked; the longest is step 6 of a, context, 5.107 ms"
+    )
+
+
 def test_which_run_and_which_of_equal_numbers(tmp_path) -> None:
     side = runs_of(tmp_path, "a", [100.0, 120.0], jitter_us=0)
     with pytest.raises(TracediffError) as error:
@@ -180,6 +193,8 @@ def test_a_step_of_two_ranks_is_that_of_the_late_one() -> None:
         assert one.rank == max(own, key=lambda rank: own[rank])
         assert one.ns == next(row.ns for row in one.ranks if row.rank == one.rank)
         assert closed(one)
+    excess = [one.delta_ns for one in report.chosen]
+    assert excess == sorted(excess, reverse=True)
 
 
 @pytest.mark.parametrize("name", ["gc", "hog", "eager"])

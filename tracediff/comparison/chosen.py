@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -23,10 +24,10 @@ from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import short
-from tracediff.model import Moment
+from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
-from tracediff.stats.workload import Steps, trimmed
+from tracediff.stats.workload import Bools, Steps, trimmed
 from tracediff.trace.workloads import IRREGULAR
 
 LEAST = 5  # steps that are alike, from which their middle is typical
@@ -49,8 +50,8 @@ class Cells:
 
 def chosen_steps(
     side: Side, cells: Cells, known: set[str], picks: Sequence[Pick], worst: int
-) -> list[StepDiff]:
-    """The steps that were asked for, then the `worst` ones: those furthest above the typical step of their class.
+) -> tuple[list[StepDiff], list[Note]]:
+    """The steps that were asked for, then the `worst` ones: those furthest above the typical step of their class; what is to be said of them.
 
     known: categories that the side's traces can tell. Steps whose class is too small are beside their phase: of these the idle time
     ranks them, because batch sizes differ. Steps of a phase that hardly occurs are like no other, and not ranked. Raises `TracediffError`: no-such-run, no-such-step, step-of-which-run,
@@ -60,7 +61,7 @@ def chosen_steps(
     asked = [(pick.text, steps.find(pick)) for pick in picks]
     asked += [(f"worst {place}", rows) for place, rows in enumerate(steps.worst(worst), 1)]
     diff = _Diff(side, cells, steps, known)
-    return [diff(text, rows) for text, rows in asked]
+    return [diff(text, rows) for text, rows in asked], steps.notes() if worst else []
 
 
 class _Steps:
@@ -129,19 +130,40 @@ class _Steps:
         """Rows of the steps with the largest excess, a step of several ranks once."""
         if not most:
             return []
-        unlike = np.array([like == "all" for like, _ in self.typical], np.bool_)[self.of]
-        if unlike.all():
-            unlike[:] = False
+        by = ["run", "place", "occurrence"]
         together = self.table.select(
-            "run", "place", "occurrence", row=pl.int_range(pl.len()), excess=pl.Series(self.rank_by)
-        ).filter(pl.Series(~unlike))
+            *by, row=pl.int_range(pl.len()), excess=pl.Series(self.rank_by), own=pl.Series(self.own)
+        ).filter(pl.Series(~self._unlike))
         found = (
-            together.group_by("run", "place", "occurrence")
-            .agg(pl.col("row"), pl.col("excess").max())
+            together.group_by(by)
+            # the rank that the step is shown of
+            .agg(pl.col("row").sort(), excess=pl.col("excess").sort_by("own", -pl.col("row")).last())
             .filter(pl.col("excess") > 0)
-            .sort("excess", "run", "place", "occurrence", descending=[True, False, False, False])
+            .sort("excess", *by, descending=[True, False, False, False])
         )
         return [np.array(rows, np.int64) for rows in found["row"].head(most).to_list()]
+
+    @cached_property
+    def _unlike(self) -> Bools:
+        """Steps that are like no other, and so not ranked."""
+        unlike = np.array([like == "all" for like, _ in self.typical], np.bool_)[self.of]
+        return unlike & ~unlike.all()
+
+    def notes(self) -> list[Note]:
+        """Say which steps are not ranked."""
+        left = self.table.filter(pl.Series(self._unlike)).sort(
+            "ns", "run", "start_ns", descending=[True, False, False]
+        )
+        if not len(left):
+            return []
+        many = len(left.unique(["run", "place", "occurrence"]))
+        longest = left.row(0, named=True)
+        text = (
+            f"{many} step{'s' if many > 1 else ''} of phases with fewer than {LEAST} regular steps"
+            f" {'are' if many > 1 else 'is'} not ranked; the longest is step {longest['place']} of"
+            f" {_stem(self._runs[longest['run']])}, {longest['phase']}, {longest['ns'] / 1e6:.3f} ms"
+        )
+        return [Note("steps-not-ranked", text)]
 
     def find(self, pick: Pick) -> Ints:
         """Rows of one step, one a rank."""

@@ -84,7 +84,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     causes, idle_left_out, idle_left_out_ns = idle_causes(side, frame, means, layout, idle.words)
     launches = launches_of(frame, kernels.values, len(kernels.rows))
     cells = Cells(frame, sums, layout, idle.words, kernels)
-    chosen = chosen_steps(side, cells, known, picks, worst) if picks or worst else []
+    chosen, said = chosen_steps(side, cells, known, picks, worst) if picks or worst else ([], [])
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
     ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
@@ -144,7 +144,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=_warnings(side, asked=bool(options.extra.get("host_only"))),
+        warnings=said + _warnings(side, asked=bool(options.extra.get("host_only"))),
         system=tables.system(sides, standardised, with_gil=True),
         host=host_time(sides),
         chosen=chosen,

@@ -120,9 +120,10 @@ def facts(report: Show, one: StepDiff) -> list[str]:
     where = [f"run {run_name(one.run)}", workload(one)]
     if one.ranks:
         where.append(f"rank {one.rank}")
-    lines = [
-        f"{', '.join(where)}; in {words.viewer(report)} from {seconds(one.start_ns)} to {seconds(one.end_ns)}"
-    ]
+    when = f"in {words.viewer(report)} from {seconds(one.start_ns)} to {seconds(one.end_ns)}"
+    if report.coverage.baseline["kernels"] == "captured":
+        when += ", its first GPU work to that of the next step"
+    lines = [f"{', '.join(where)}; {when}"]
     of = {
         "workload": "like it",
         "phase": "of its phase, of other batch sizes" if one.ctx_reqs is not None else "of its phase",
