@@ -218,11 +218,20 @@ class CompareRequest(MeasureRequest):
     latencies_warmup: str = option(
         "auto", "First iterations of each run to leave out.", metavar="N|auto|0", show_default=True
     )
+    kernel: str | Sequence[str] = option(
+        (),
+        "Everything about the kernels in whose name NAME occurs (*: anything); repeatable.",
+        metavar="NAME",
+    )
     force: bool = option(False, "Give a verdict even where the captures are not comparable.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.latencies()
+
+    def kernels(self) -> tuple[str, ...]:
+        """The names of kernels that are asked for."""
+        return (self.kernel,) if isinstance(self.kernel, str) else tuple(self.kernel)
 
     def latencies(self) -> LatencyOptions:
         """Raises ValueError where unit or warm-up are none."""

@@ -50,7 +50,7 @@ def compare_request(
     )
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
-    options = Options(request.min_steps, request.force, extra=said)
+    options = Options(request.min_steps, request.force, request.kernels(), extra=said)
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
     )

@@ -85,3 +85,17 @@ def test_steps_that_are_none(run, good) -> None:
         code, out, err = run("show", good, *words)
         assert code == 2 and out == "" and "Error" in err
     assert "steps 0 to 5" in expect_error(run("show", good, "--step", "6"), "no-such-step", 2)
+
+
+def test_one_kernel_in_every_format(run, good, tmp_path) -> None:
+    serving(steps=6, kernel_us=250).write(tmp_path / "slow.sqlite")
+    files_of = ("--html", "a.html", "--md", "a.md", "--json", "a.json")
+    code, out, _ = run("compare", good, "slow.sqlite", "--kernel", "gemm_1", *files_of)
+    assert code == 0
+    sentence = json.loads((tmp_path / "a.json").read_text())["kernel_answers"][0]["text"]
+    assert sentence.startswith("gemm_1 takes 50.0 us more per step (200 -> 250 us per step, +25.0 %)")
+    assert " ".join(out.split()).startswith(sentence)
+    assert sentence.partition("(")[0] in (tmp_path / "a.md").read_text().replace("\\", "")
+    assert "<h3>gemm_1 takes 50.0" in (tmp_path / "a.html").read_text()
+    assert run("report", "a.json") == (0, out, "")
+    expect_error(run("compare", good, "slow.sqlite", "--kernel", "softmax"), "no-such-kernel", 2)

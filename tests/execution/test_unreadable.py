@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -70,6 +71,25 @@ def test_left_out_when_asked_and_said_so(folder):
     (left,) = compare(side, side).inputs.candidate.left_out
     assert (left.name, left.slug) == ("run_rank3.sqlite", "empty-file") and left.message
     assert [row.rank for row in compare(side, side).ranks] == [0, 1, 2, 4]
+
+
+def test_one_with_a_damaged_page_is_left_out_alone(folder):
+    path = folder / "run_rank3.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchone()
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * 4096 : root * 4096] = bytes(4096)
+    path.write_bytes(content)
+    (left,) = read(folder, skip_unreadable=True).left_out
+    assert (left.name, left.slug) == ("run_rank3.sqlite", "truncated")
+
+
+def test_many_empty_files_open_no_database(folder, monkeypatch):
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    monkeypatch.setattr("tracediff.formats.capture.in_memory", lambda: pytest.fail("opened"))
+    with pytest.raises(TracediffError, match=r"5 of 5 exports"):
+        read(folder)
 
 
 def test_a_whole_run_may_be_left_out(tmp_path):

@@ -269,12 +269,12 @@ def test_a_gc_range_in_another_spelling_is_a_range(tmp_path):
     [
         (
             f"ALTER TABLE {KERNEL} RENAME TO hidden",
-            f"CREATE VIEW {KERNEL} AS SELECT * FROM hidden ORDER BY start DESC",
+            f"CREATE TABLE {KERNEL} AS SELECT * FROM hidden ORDER BY start DESC",
         ),
         (f"ALTER TABLE {KERNEL} ADD COLUMN rowid INTEGER", f"UPDATE {KERNEL} SET rowid = 5"),
         (f"UPDATE {KERNEL} SET rowid = -1 - rowid",),
     ],
-    ids=["a view", "a column of that name", "negative row numbers"],
+    ids=["the last first", "a column of that name", "negative row numbers"],
 )
 def test_kernels_are_looked_up_by_row_whatever_the_rows_are(tmp_path, statements):
     plain = reduce(written(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import os
 import stat
@@ -89,6 +90,42 @@ def test_damaged_xz(damage, export, scratch):
         unpack(path, scratch)
     assert raised.value.slug == "bad-xz" and "trace.sqlite.xz" in raised.value.message
     assert list(scratch.iterdir()) == []  # nothing half unpacked
+
+
+@pytest.fixture
+def small_bounds(monkeypatch):
+    monkeypatch.setattr("tracediff.formats.packed.ALWAYS", 1 << 20)
+
+
+def test_xz_that_holds_something_else_is_not_unpacked(scratch, tmp_path):
+    path = tmp_path / "bomb.sqlite.xz"
+    path.write_bytes(lzma.compress(bytes(4 << 20)))
+    with pytest.raises(TracediffError) as raised:
+        unpack(path, scratch)
+    assert raised.value.slug == "not-sqlite" and list(scratch.iterdir()) == []
+
+
+def test_xz_of_gigabytes_is_broken_off(scratch, tmp_path, small_bounds, monkeypatch):
+    path = tmp_path / "bomb.sqlite.xz"
+    path.write_bytes(lzma.compress(b"SQLite format 3\0" + bytes(4 << 20)))
+    with pytest.raises(TracediffError) as raised:
+        unpack(path, scratch)
+    assert raised.value.slug == "unpacks-too-large" and "more than 1 MiB" in raised.value.message
+    assert "TRACEDIFF_MAX_UNPACKED=" in raised.value.fix and list(scratch.iterdir()) == []
+    monkeypatch.setenv("TRACEDIFF_MAX_UNPACKED", "5 MiB")
+    assert unpack(path, scratch).stat().st_size == 16 + (4 << 20)
+    monkeypatch.setenv("TRACEDIFF_MAX_UNPACKED", "much")
+    with pytest.raises(TracediffError, match="is no size"):
+        unpack(path, scratch)
+
+
+def test_gzip_of_gigabytes_is_broken_off(scratch, tmp_path, small_bounds):
+    path = tmp_path / "bomb.json.gz"
+    event = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
+    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + event * 100_000 + b"{}]}"))
+    with pytest.raises(TracediffError) as raised:
+        unpack(path, scratch)
+    assert raised.value.slug == "unpacks-too-large" and "bomb.json.gz" in raised.value.message
 
 
 def test_an_empty_xz(export, scratch):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.report import sample
+from tests.report.test_show import shown
 from tests.steps.test_timelines import result_of
 from tracediff.model import Result
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
@@ -197,6 +198,22 @@ def test_files_are_xml_without_anything_to_load(pair):
         assert len(data) < 200_000
         sizes = re.findall(r"font:(?:bold )?([\d.]+)px", text)
         assert sizes and min(map(float, sizes)) >= 12
+
+
+def test_one_side_has_pictures_of_its_own():
+    """Widths are its times, colours its categories; nothing is compared."""
+    report = shown("gc")
+    files = pictures.files(report)
+    assert list(files) == ["index.md", "cause-tree.svg", "step-strip.svg", "step-times.svg"]
+    tree = report.cause_tree
+    assert tree[0].baseline_ns == pytest.approx(report.step.mean_ns)
+    assert sum(one.baseline_ns for one in tree if one.kind == "state") == pytest.approx(report.step.mean_ns)
+    top = cause_tree.largest(tree)
+    times = [tree[one].baseline_ns for one in top]
+    assert len(top) == 3 and times == sorted(times, reverse=True)
+    strip = report.step_strip
+    assert strip is not None
+    assert sum(one.steps for one in strip.baseline) == report.step.all_steps
 
 
 def test_names_are_only_text():

@@ -137,7 +137,7 @@ def test_kernels_of_one_side_alone_are_not_said_to_have_changed() -> None:
 def test_parts_of_the_step_and_changes_of_a_row_have_headers_of_their_own(write) -> None:
     """+97.2 us of host work are 9.4 % of a step of 1,038.6 us; of host work itself (55.7 us) they would be 175 %."""
     text = write(sample.full())
-    lines = text[max(0, text.index("baseline        1,038.6 us") - 60) :].splitlines()
+    lines = text[max(0, text.index("baseline       1,038.6 us") - 60) :].splitlines()
     (row,) = [line for line in lines if "host work" in line and "+97.2" in line and "9.4 %" in line]
     head = next(line for line in lines if line.strip().endswith("of step"))
     assert head.index("of step") + len("of step") == row.index("9.4 %") + len("9.4 %")

@@ -73,15 +73,15 @@ def idle_tables(
     periods: pl.DataFrame,
     names: Names,
     hosts: Hosts,
+    labels: Ints,
     each: Callable[[list[IdlePieces], Ints], None] | None = None,
 ) -> IdleTables:
-    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories.
+    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories; `labels`: of each launch.
 
     `each` is handed the pieces of some gaps and the stratum of each of those gaps.
     """
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
     stratum = periods["stratum"].to_numpy()
-    labels = hosts.labels(timeline.launches)
     run_sql(db, "accounting/idle_tables")
     pieces = _Rows(db, "idle_piece")
     first_period = first_gap = 0

@@ -24,6 +24,7 @@ from tracediff.accounting.kernels import (
     transition_table,
 )
 from tracediff.accounting.metrics import metric_tables
+from tracediff.accounting.origins import origin_table
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, system_tables
@@ -99,11 +100,14 @@ def _measure(
     sampled = sample(places, threads, hosts) if sample is not None else []
     del sample
     gaps = [one.gaps for one in swept]
+    inside = [one.inside for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
     names, trace = Names(threads, places, hosts), OsTrace(capture)
     host_work = HostWork(trace, names) if trace.any else None
+    labels = hosts.labels(timeline.launches)
+    origins = origin_table(timeline, inside, labels, names)
     idle = idle_tables(
-        capture.db, timeline, gaps, periods, names, hosts, host_work.add if host_work else None
+        capture.db, timeline, gaps, periods, names, hosts, labels, host_work.add if host_work else None
     )
     periods = periods.with_columns(
         pl.Series(name, idle.causes[:, number]) for number, name in enumerate(IDLE)
@@ -139,6 +143,7 @@ def _measure(
         keys=timeline.keys,
         sequences=sequences,
         collectives=collectives,
+        origins=origins,
         sampled=sampled,
         **kernels,
         **host,

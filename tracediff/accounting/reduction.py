@@ -100,6 +100,7 @@ class Reduction:
     host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
                of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns
+    origins    key, thread, place, api -> count: who launched the ops of whole periods, '' where that was not recorded
     transitions stratum, name -> eager, graph (kernels a launch way)
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
@@ -147,6 +148,7 @@ class Reduction:
     apis: pl.DataFrame
     host_speed: pl.DataFrame
     launch: pl.DataFrame
+    origins: pl.DataFrame
     transitions: pl.DataFrame
     gil: pl.DataFrame
     gil_pairs: pl.DataFrame

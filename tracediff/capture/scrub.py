@@ -39,8 +39,9 @@ from tracediff.capture.clean import (
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.database import identifier
-from tracediff.formats.schema import damaged, inspect, open_export
+from tracediff.formats.schema import damaged, inspect
 from tracediff.formats.unpack import unpack
+from tracediff.formats.untrusted import open_export
 
 _CHUNK = 5_000  # rows
 # Tables of which rows may be dropped; every other one keeps all.
@@ -120,7 +121,6 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
         plain = folder / "plain.sqlite"
         try:
             with closing(open_export(export)) as db:
-                db.execute("PRAGMA trusted_schema = OFF")
                 db.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 _copy(db, plain, frozenset(keep_tables), report)
                 _prove(db, plain, report)

@@ -30,13 +30,13 @@ class Kind(NamedTuple):
     page: str  # where its JSON is described
     renderers: dict[str, str]  # of the formats of one file, json apart
     terminal: str
-    tables: bool = False  # every table as CSV and Parquet
+    tables: bool = False  # every table as CSV and Parquet, and pictures
     cut: bool = True  # long tables are cut in Markdown and in the terminal: --top
 
     @property
     def formats(self) -> tuple[str, ...]:
         """Formats, in the order of the options."""
-        also = ("json", "tables") if self.tables else ("json",)
+        also = ("json", "tables", "pictures") if self.tables else ("json",)
         return (*self.renderers, *also)
 
 

@@ -37,7 +37,9 @@ class Output:
         None, "A post-mortem to finish: .md (with a figure beside it) or .html.", metavar="FILE", path=True
     )
     tables: Path | None = option(None, "Every table as CSV and Parquet.", metavar="DIR", path=True)
-    pictures: Path | None = option(None, "Pictures as SVG, as for a comment.", metavar="DIR", path=True)
+    pictures: Path | None = option(
+        None, "Pictures as SVG, as for a comment, with an index.", metavar="DIR", path=True
+    )
     junit: Path | None = option(None, "JUnit XML of the gates.", metavar="FILE", path=True)
     benchmark_json: Path | None = option(
         None, "The candidate's figures for github-action-benchmark.", metavar="FILE", path=True
@@ -153,7 +155,7 @@ def _render(name: str, path: Path, report: Report, output: Output) -> dict[Path,
     if name == "pictures":
         from tracediff.report.pictures import files as drawn
 
-        assert isinstance(report, Result)
+        assert isinstance(report, Result | Show)
         return {path / file: data for file, data in drawn(report).items()}
     if name == "postmortem":
         from tracediff.report.postmortem import render_postmortem

@@ -297,7 +297,7 @@ def _mix(rows: list[Stratum]) -> Check:
     if distance > 0.1:
         return Check(
             "batch_mix", "warn", shares[0], shares[1],
-            f"only {100 * (1 - distance):.0f} % of steps have a counterpart: see batch_mix and the strata",
+            f"the batches differ: only {100 * (1 - distance):.0f} % of the steps have a counterpart on the other side",
         )  # fmt: skip
     return Check("batch_mix", "ok", shares[0], shares[1], "")
 

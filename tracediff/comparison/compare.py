@@ -29,6 +29,7 @@ from tracediff.comparison.comparability import captures_of_both, check, repeated
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
+from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
 from tracediff.comparison.launches import (
     amount_of_work,
@@ -67,6 +68,7 @@ class Options:
 
     min_steps: int = MIN_STEPS
     force: bool = False
+    kernels: tuple[str, ...] = ()  # names to tell everything of
     extra: dict[str, Any] = field(default_factory=dict)  # recorded in the result: step regex, steps, ...
 
 
@@ -79,7 +81,7 @@ def compare(
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
 
-    Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few.
+    Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
     """
     options = options or Options()
     baseline, candidate, *repeats = with_classes([baseline, candidate, *([noise] if noise else [])])
@@ -172,6 +174,7 @@ def compare(
         mix=steps_mix,
         findings=findings,
         kernels=[row for _, row in kernel_rows],
+        kernel_answers=[kernel_answer(name, measured, judged, kernel_rows) for name in options.kernels],
         launched=launched_kernels,
         ranges=ranges,
         gaps=gaps,

@@ -18,13 +18,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from tracediff.comparison.kernel_answer import rows_named
 from tracediff.errors import TracediffError
 from tracediff.model import (
     CATEGORIES,
     GateOutcome,
     Gates,
     GateWaiver,
-    KernelRow,
     Outcome,
     Phase,
     Result,
@@ -219,38 +219,17 @@ def _count(metric: str, result: Result) -> _Measured | str:
 
 
 def _kernel(name: str, result: Result) -> _Measured | str:
-    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate.
-
-    Reports shorten names: where nothing holds the text itself, its words in their order stand for it.
-    """
-    literal = [re.compile(re.escape(part)) for part in name.split("*")]
-    words = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"\w+", name)]
-    for parts in (literal, words):
-        rows = [row for row in result.kernels if parts and _bears(row, parts)]
-        if rows:
-            return _Measured(
-                sum(row.baseline.ns_per_step for row in rows if row.baseline),
-                sum(row.delta_ns for row in rows),
-                sum(row.delta_ns for row in rows if row.level in _SURE),
-                low=rows[0].ci_low_ns if len(rows) == 1 else None,
-                high=rows[0].ci_high_ns if len(rows) == 1 else None,
-            )
-    return f"no kernel of either side is named {name}"
-
-
-def _bears(row: KernelRow, parts: list[re.Pattern[str]]) -> bool:
-    return any(_in_order(one, parts) for side in (row.baseline, row.candidate) if side for one in side.names)
-
-
-def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:
-    """Whether the parts occur one after the other: each looked for once, however long a name a trace holds."""
-    at = 0
-    for part in parts:
-        found = part.search(text, at)
-        if not found:
-            return False
-        at = found.end()
-    return True
+    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate."""
+    rows = [result.kernels[at] for at in rows_named(name, result.kernels)]
+    if not rows:
+        return f"no kernel of either side is named {name}"
+    return _Measured(
+        sum(row.baseline.ns_per_step for row in rows if row.baseline),
+        sum(row.delta_ns for row in rows),
+        sum(row.delta_ns for row in rows if row.level in _SURE),
+        low=rows[0].ci_low_ns if len(rows) == 1 else None,
+        high=rows[0].ci_high_ns if len(rows) == 1 else None,
+    )
 
 
 def _tail(metric: str, result: Result) -> _Measured | None:

@@ -13,7 +13,7 @@ from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.recording import Recording, recording
 from tracediff.formats.reports import PARQUET_FIRST, Form
-from tracediff.formats.schema import Schema
+from tracediff.formats.schema import Schema, inspect
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
 
@@ -70,9 +70,11 @@ def load_capture(
     Raises `TracediffError` (see `schema`, `unpack`).
     """
     plain = exported or unpack(path, scratch, annotations_only=annotations_only, export=export)
+    # before a database is opened, which takes longer than to refuse a file
+    schema = None if plain.is_dir() else inspect(plain, path.name)
     db = _database(plain, scratch, memory_limit, threads)
     try:
-        schema, notes = nsys.load(db, plain, path.name)
+        schema, notes = nsys.load(db, plain, path.name, schema=schema)
         if is_trace_name(path):
             from tracediff.formats import kineto
 

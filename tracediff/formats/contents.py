@@ -20,8 +20,9 @@ from tracediff.formats import columnar
 from tracediff.formats import nsys as nsys_sqlite
 from tracediff.formats.database import connect, identifier, quoted
 from tracediff.formats.kineto import is_trace_name
-from tracediff.formats.schema import STAGED, Schema, open_export
+from tracediff.formats.schema import STAGED, Schema, inspect
 from tracediff.formats.unpack import remove, unpack
+from tracediff.formats.untrusted import open_export
 from tracediff.model.contents import Device, Domain, Steps, Table
 
 # What nsys writes of each kind of trace, besides those that are told from kernels, calls and ranges.
@@ -147,9 +148,10 @@ def _text(raw: bytes) -> str:
 def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
     """Open an export or a trace of torch.profiler. Raises `TracediffError`: those of `load_capture`."""
     plain = unpack(path, scratch)
+    schema = None if plain.is_dir() else inspect(plain, path.name)
     db = connect(spill=scratch / "spill")
     try:
-        schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES)
+        schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES, schema)
         # of a folder of Arrow files only what is read was unpacked
         folder = path if path.is_dir() else plain
         rows = _rows_of_folder(folder) if folder.is_dir() else _rows_of_file(plain, schema)
@@ -161,7 +163,7 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
 
 
 def _rows_of_file(path: Path, schema: Schema) -> dict[str, int]:
-    """Rows of each table; -1: a view, or a table of another tool.
+    """Rows of each table; -1: it is damaged.
 
     Of a large one the highest row number, which SQLite finds without reading it: nsys removes no rows. Where a column
     is the row number (ids of strings and of ENUM tables) it says nothing.
@@ -174,7 +176,9 @@ def _rows_of_file(path: Path, schema: Schema) -> dict[str, int]:
                 (number,) = db.execute(f"SELECT max(rowid) FROM {name}").fetchone()
                 keyed = any(key for *_, key in db.execute(f"PRAGMA table_info({name})"))
                 if keyed or int(number or 0) < _ROW_NUMBERS:
-                    (number,) = db.execute(f"SELECT count(*) FROM {name}").fetchone()
+                    # by steps, which are counted: a bare count(*) is one, however long it takes
+                    rows = f"SELECT 1 FROM {name} LIMIT {_ROW_NUMBERS}"
+                    (number,) = db.execute(f"SELECT count(*) FROM ({rows})").fetchone()
                 found[table] = int(number or 0)
             except (sqlite3.Error, TypeError, ValueError):
                 found[table] = -1

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from tracediff.errors import TracediffError
+from tracediff.formats.packed import Stream, packing, unpacked
 from tracediff.model import Note
 
 PRODUCT = "torch.profiler"
@@ -118,7 +119,7 @@ _FAILED = (msgspec.DecodeError, UnicodeDecodeError)
 class TraceFile:
     """A trace that is read once: `head` first, then `blocks`; `tail`: what is said behind the events, once they are read."""
 
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, name: str, block: int = BLOCK) -> None:
+    def __init__(self, stream: Stream, name: str, block: int = BLOCK) -> None:
         self._stream, self._name, self._size = stream, name, block
         self._buffer = b""
         self._offset = 0  # of the buffer in the (unpacked) file
@@ -216,13 +217,12 @@ class TraceFile:
 def open_trace(path: Path, block: int = BLOCK) -> Iterator[TraceFile]:
     """Open a trace, packed with gzip or not, whatever its name says."""
     with path.open("rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
-        plain.seek(0)
-        if not packed:
+        if packing(plain.read(8)) != "gzip":
+            plain.seek(0)
             yield TraceFile(plain, path.name, block)
             return
-        with gzip.GzipFile(fileobj=plain, mode="rb") as stream:
-            yield TraceFile(stream, path.name, block)
+    with unpacked(path, "gzip") as stream:
+        yield TraceFile(stream, path.name, block)
 
 
 def peek(path: Path) -> dict[str, Any] | None:

@@ -13,8 +13,9 @@ import duckdb
 
 from tracediff.formats.database import identifier, quoted
 from tracediff.formats.parquet_text import without_texts
-from tracediff.formats.schema import Schema, open_export
+from tracediff.formats.schema import Schema
 from tracediff.formats.scratch import scratch
+from tracediff.formats.untrusted import open_export
 
 _LONGEST = 1024  # bytes of a text that is used, at most
 

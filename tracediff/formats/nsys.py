@@ -22,11 +22,11 @@ from tracediff.formats.schema import (
     Schema,
     inspect,
     locked,
-    open_export,
     version_of,
 )
 from tracediff.formats.scratch import scratch
 from tracediff.formats.texts import mend
+from tracediff.formats.untrusted import open_export
 from tracediff.model import Note
 
 OPS = (
@@ -60,21 +60,27 @@ _SYSTEM_STEPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def load(
-    db: duckdb.DuckDBPyConnection, path: Path, name: str | None = None, steps: tuple[str, ...] = _STEPS
+    db: duckdb.DuckDBPyConnection,
+    path: Path,
+    name: str | None = None,
+    steps: tuple[str, ...] = _STEPS,
+    schema: Schema | None = None,
 ) -> tuple[Schema, list[Note]]:
     """Create the canonical tables (see formats/sql/) from the export at `path` in `db`; what is odd comes back as notes.
 
-    `name` is what messages call it, `steps` the files of sql/ that make the tables. Raises `TracediffError`: those of
-    `schema.inspect` and `columnar.inspect`, out-of-memory, bad-column, bad-time.
+    `name` is what messages call it, `steps` the files of sql/ that make the tables, `schema` what `inspect` said of a SQLite file.
+    Where this fails, `db` is of no use any more. Raises `TracediffError`: those of `schema.inspect` and `columnar.inspect`,
+    out-of-memory, bad-column, bad-time.
     """
     file_name = name or path.name
     in_folder = path.is_dir()
-    schema = columnar.inspect(db, path, file_name) if in_folder else inspect(path, file_name)
+    if schema is None:
+        schema = columnar.inspect(db, path, file_name) if in_folder else inspect(path, file_name)
     notes: list[Note] = []
-    if not in_folder:
-        db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
     own = ExitStack()
     try:
+        if not in_folder:
+            db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
         for table, columns in STAGED.items():
             if table in METADATA:
                 load_metadata(db, path, table, columns, schema)
@@ -94,16 +100,13 @@ def load(
                 run_sql(db, "formats/nccl_call")
             _check_times(db, file_name)
             schema = replace(schema, events=_events(db, schema))
+        if not in_folder:
+            db.execute("DETACH source")  # first: what is dropped then is looked up in no file
+        _drop_staged(db)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
     finally:
-        with own:
-            try:
-                _drop_staged(db)
-            except duckdb.OutOfMemoryException as error:  # there may be too little even for that
-                raise _explain(file_name, path, error) from error
-            if not in_folder:
-                db.execute("DETACH source")
+        own.close()
     return schema, notes
 
 

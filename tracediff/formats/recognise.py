@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracediff.errors import TracediffError
+from tracediff.formats.packed import SQLITE, packing
 
 HEAD = 1 << 16  # bytes
 _TRACE = "tracediff compare BASELINE CANDIDATE, tracediff show FILE"
 # What Nsight Systems writes at the beginning of a report; the version of nsys follows, its numbers joined by @.
 NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
-SQLITE = b"SQLite format 3\0"
 _NSYS_VERSION = re.compile(rb"Report (\d+(?:@\d+){1,3})")
 
 # Facts about a file for `tracediff inputs`, and the options that its command needs. Raises `TracediffError` where it is broken.
@@ -125,11 +125,6 @@ def head_of(path: Path) -> bytes:
             if packed == "gzip" and isinstance(error, EOFError):  # as the loader of traces says it
                 slug, what = "truncated", "is cut short: its gzip stream has no end"
             raise TracediffError(slug, f"{path.name} {what}", fix="copy or pack it again") from error
-
-
-def packing(head: bytes) -> str:
-    """'xz', 'gzip' or ''."""
-    return "xz" if head[:6] == b"\xfd7zXZ\0" else "gzip" if head[:2] == b"\x1f\x8b" else ""
 
 
 def report_version(head: bytes) -> str:

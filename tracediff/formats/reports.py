@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 from tracediff.errors import TracediffError
-from tracediff.formats.recognise import HEAD, NSYS_REPORT, SQLITE
+from tracediff.formats.packed import SQLITE
+from tracediff.formats.recognise import HEAD, NSYS_REPORT
 
 Form = Literal["parquet", "sqlite"]
 FORMS: tuple[Form, Form] = ("parquet", "sqlite")

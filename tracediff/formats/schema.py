@@ -7,13 +7,13 @@ column is NULL, a missing table is empty and its kind of trace "not captured": n
 from __future__ import annotations
 
 import re
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier
+from tracediff.formats.packed import SQLITE
+from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine
 
 # table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it
 STAGED: dict[str, dict[str, str]] = {
@@ -113,43 +113,60 @@ class Schema:
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:
-    """Read the table list with Python's own sqlite3 (read only; nothing is run, nothing written).
+    """What a SQLite file holds. Only one that is returned from here may be given to DuckDB: see `untrusted`.
 
     `name` is what messages call the file: a scratch copy goes by the name of what the user gave.
-    Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, locked, not-nsys.
+    Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, locked, not-nsys, not-plain-table, read-too-costly.
     """
     name = name or path.name
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
-    with path.open("rb") as file:
-        head = file.read(100)
-    if not head:
-        raise TracediffError("empty-file", f"{name} is empty (0 bytes)", fix=_EXPORT_AGAIN)
-    if head[:16] != b"SQLite format 3\0":
-        raise TracediffError(
-            "not-sqlite", f"{name} is not a SQLite file", fix="nsys export --type sqlite REPORT.nsys-rep"
-        )
-    _check_length(path, head, name)
-    try:
-        with closing(open_export(path)) as db:
-            db.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            names = db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-            tables = {
-                table: frozenset(row[1] for row in db.execute(f"PRAGMA table_info({identifier(table)})"))
-                for (table,) in names
-            }
-            version = _version(db, tables)
-    except sqlite3.Error as error:
-        if "locked" in str(error):
-            raise locked(name) from error
-        raise damaged(name, error) from error
-    if not any(mark in tables for mark in MARKS):
+    check_header(path, name)
+    found = examine(path, (*READ, *MARKS))
+    if found.problem:
+        raise _refused(name, found)
+    if not any(mark in found.tables for mark in MARKS):
         raise TracediffError(
             "not-nsys",
             f"{name} is a SQLite file without any table of an nsys export",
             fix="nsys export --type sqlite REPORT.nsys-rep",
         )
-    return Schema(tables, version)
+    tables = {table: frozenset(columns) for table, columns in found.tables.items()}
+    return Schema(tables, version_of(found.version))
+
+
+def check_header(path: Path, name: str) -> None:
+    """Raise `TracediffError` (empty-file, not-sqlite, truncated) where the first bytes of a file and its length say so."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if not head:
+        raise TracediffError("empty-file", f"{name} is empty (0 bytes)", fix=_EXPORT_AGAIN)
+    if head[:16] != SQLITE:
+        raise not_sqlite(name)
+    _check_length(path, head, name)
+
+
+def not_sqlite(name: str) -> TracediffError:
+    """The error of a file that is something else."""
+    return TracediffError(
+        "not-sqlite", f"{name} is not a SQLite file", fix="nsys export --type sqlite REPORT.nsys-rep"
+    )
+
+
+def _refused(name: str, found: Examined) -> TracediffError:
+    if found.problem == LOCKED:
+        return locked(name)
+    if found.problem == NOT_PLAIN:
+        return TracediffError(
+            "not-plain-table", f"{name}: {found.said}; nsys writes plain tables only", fix=_EXPORT_AGAIN
+        )
+    if found.problem == TOO_COSTLY:
+        return TracediffError(
+            "read-too-costly",
+            f"{name}: looking at its tables took {found.said}, which no export of its size does",
+            fix=_EXPORT_AGAIN,
+        )
+    return damaged(name, found.said)
 
 
 _EXPORT_AGAIN = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
@@ -162,7 +179,7 @@ def locked(name: str) -> TracediffError:
     )
 
 
-def damaged(name: str, error: sqlite3.Error) -> TracediffError:
+def damaged(name: str, error: object) -> TracediffError:
     """The error of a file that SQLite does not read."""
     return TracediffError("truncated", f"{name} cannot be read as SQLite: {error}", fix=_EXPORT_AGAIN)
 
@@ -181,20 +198,6 @@ def _check_length(path: Path, head: bytes, name: str) -> None:
             f"{name} is cut short: {size} bytes of {page * pages}",
             fix=_EXPORT_AGAIN,
         )
-
-
-def open_export(path: Path) -> sqlite3.Connection:
-    """Open an export with Python's own sqlite3, to be read only."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-
-
-def _version(db: sqlite3.Connection, tables: dict[str, frozenset[str]]) -> str:
-    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        if {"name", "value"} <= tables.get(table, frozenset()):
-            row = db.execute(f"SELECT value FROM {table} WHERE name = 'EXPORT_SCHEMA_VERSION'").fetchone()
-            if row and version_of(row[0]):
-                return version_of(row[0])
-    return ""
 
 
 def version_of(value: object) -> str:

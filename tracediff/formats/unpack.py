@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, kineto
-from tracediff.formats.recognise import SQLITE
+from tracediff.formats.packed import SQLITE, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
-from tracediff.formats.schema import damaged, locked
+from tracediff.formats.schema import damaged, locked, not_sqlite
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
@@ -46,7 +46,7 @@ def unpack(
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`; `export`: what a report becomes.
-    Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, disk-full, locked, truncated, and those of
+    Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
     `export_report`, `kineto.convert` and `columnar.prepare`.
     """
     copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
@@ -94,18 +94,20 @@ def _unpacked_xz(path: Path, out: Path) -> Path:
     if path.stat().st_size == 0:
         raise TracediffError("empty-file", f"{path.name} is empty (0 bytes)", fix="copy or pack it again")
     try:
-        with lzma.open(path) as packed, out.open("wb") as plain:
-            shutil.copyfileobj(packed, plain, 1 << 20)
+        with unpacked(path, "xz") as packed:
+            head = packed.read(len(SQLITE))
+            if head and head != SQLITE:  # before anything is written
+                raise not_sqlite(path.name)
+            with out.open("wb") as plain:
+                plain.write(head)
+                shutil.copyfileobj(packed, plain, 1 << 20)
         _end_wal(out)
-    except (lzma.LZMAError, EOFError) as error:
+    except (lzma.LZMAError, EOFError, MemoryError) as error:
         out.unlink(missing_ok=True)
         raise TracediffError(
             "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
         ) from error
-    except sqlite3.Error as error:
-        out.unlink(missing_ok=True)
-        raise damaged(path.name, error) from error
-    except PermissionError:
+    except (TracediffError, PermissionError):
         out.unlink(missing_ok=True)
         raise
     except OSError as error:
@@ -153,7 +155,8 @@ def _without_log(path: Path, out: Path) -> Path:
 
 
 def _end_wal(copy: Path) -> None:
-    """Take a copy of ours out of that mode. Raises sqlite3.Error where it is damaged."""
+    """Take a copy of ours, without a log, out of that mode; no SQL is run on it."""
     if _is_wal(copy):
-        with closing(sqlite3.connect(copy)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")
+        with copy.open("r+b") as file:
+            file.seek(18)
+            file.write(b"\1\1")  # file format write and read version: rollback journal

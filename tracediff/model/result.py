@@ -529,6 +529,53 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
 
 
+# Kernels that were asked for by name.
+
+
+class KernelPhase(msgspec.Struct, frozen=True):
+    """The kernels of an answer in the typical step of a phase: launches, and ns of the accounting."""
+
+    phase: str
+    baseline_count: float
+    candidate_count: float
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence  # the surest of its rows
+
+
+class LaunchOrigin(msgspec.Struct, frozen=True):
+    """Who launches the kernels of an answer: shares of their launches in all whole steps of a side, 0 to 1; '' not recorded."""
+
+    thread: str
+    range: str
+    api: str
+    baseline_share: float
+    candidate_share: float
+
+
+class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of the kernels of a name, in a mean step. hidden: their time behind GPU work of another kind or each other."""
+
+    asked: str
+    text: str  # the sentence
+    rows: list[int]  # of Result.kernels: a row per launch shape, the largest change first
+    baseline_count: float
+    candidate_count: float
+    baseline_ns: float  # of the accounting: exposed
+    candidate_ns: float
+    delta_ns: float
+    baseline_mean_ns: float  # wall time of one launch
+    candidate_mean_ns: float
+    baseline_hidden_ns: float
+    candidate_hidden_ns: float
+    level: Evidence  # the surest of the rows
+    phases: list[KernelPhase]
+    origins: list[LaunchOrigin]  # the most launches first
+
+
 # Launch overhead and CUDA graphs.
 
 
@@ -926,6 +973,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     launched: list[
         KernelRow
     ] = []  # those of one name together, where each run is one step, or steps are too few to be judged
+    kernel_answers: list[KernelAnswer] = []  # where kernels were asked for by name
     ranges: list[RangeRow]
     gaps: list[GapRow]
     worst_gaps: list[WorstGap]

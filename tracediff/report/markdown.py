@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tracediff.model import Finding, GateOutcome, KernelRow, Result
-from tracediff.report import host_words, launch_words, names, phase_table, sections, units, waterfall, words
+from tracediff.report import (
+    host_words,
+    kernel_words,
+    launch_words,
+    names,
+    phase_table,
+    sections,
+    units,
+    waterfall,
+    words,
+)
 from tracediff.report.document import Block, Code, Number, Span, Table, markdown
 from tracediff.report.escape import (
     Markdown,
@@ -61,12 +71,25 @@ def render_markdown(
     that page, and `pictures` are files beside it.
     """
     result = neutral(result)
+    if result.kernel_answers:
+        return cut_to_limit(_answers(result)).strip() + f"\n\n{marker(key)}\n"
     head, fold = _opening(result, link, pictures).strip(), ""
     for width, part in _BUDGETS:
         fold = _folded(result, int(top * part) or 3, width).strip()
         if length(head + fold) < LIMIT - 200:
             break
     return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
+
+
+def _answers(result: Result) -> str:
+    """What was asked of kernels, and nothing else but the verdict."""
+    template = markdown_environment(words.unit(result)).get_template("kernel_answers.md.j2")
+    return template.render(
+        r=result,
+        words=kernel_words,
+        verdict=result.headline.text or words.VERDICTS[result.verdict].word,
+        table=lambda table: markdown([table], 120),
+    )
 
 
 def report_link(address: str) -> str:
@@ -205,8 +228,6 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "within": within,
         "figure": waterfall.text_figure(figure),
         "figure_of": figure.of_what,
-        "unchanged": ", ".join(bar.label for bar in figure.unchanged),
-        "noisy": any(bar.level == "within_noise" for bar in figure.shown),
         "kernels": markdown(kernels, width) if kernels else Markdown(""),
         "kernels_title": "Kernels by their own launches"
         if launch_words.by_launch(result)

@@ -13,6 +13,7 @@ from tracediff.model.show import Show
 from tracediff.report import show_words, words
 from tracediff.report.causes import CAUSES
 from tracediff.report.headline import headline, lead, reason
+from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
 from tracediff.report.titles import idle_title, title
 
@@ -24,7 +25,7 @@ def with_words(result: Result) -> Result:
         step=replace(result.step, power_note=_power(result)),
         findings=[_finding(one, result) for one in result.findings],
     )
-    return replace(result, headline=headline(result), verdict_reason=reason(result))
+    return with_answers(replace(result, headline=headline(result), verdict_reason=reason(result)))
 
 
 def with_titles(report: Show) -> Show:

@@ -1,6 +1,7 @@
-"""The post-mortem as a document: what the evidence says is written, what only its author knows is left to fill.
+"""The post-mortem as a document to hand on: what the evidence says is written, what only its author knows is left to fill.
 
-Sections: summary, impact, latencies and gates where there are any, timeline, what changed, causes, what was ruled out, how it was measured, root cause, actions.
+Its first page is for those who decide: summary, impact, causes, certainty, actions. Then the evidence, what was ruled out, the timeline; queries, small
+causes and how it was measured are an appendix.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tracediff.errors import TracediffError
-from tracediff.model import Finding, FindingPart, PhaseDelta, Result, RunInput
+from tracediff.model import Finding, Phase, Result, RunInput
 from tracediff.report import (
     document,
     launch_words,
     palette,
-    phase_table,
     sections,
     templates,
     units,
@@ -43,8 +43,8 @@ from tracediff.report.pictures import waterfall as drawn
 from tracediff.report.pictures.shapes import HALF
 from tracediff.report.words import left_out
 
-MOST, LISTED = 12, 40  # causes told at length, and in the table
-CONFIDENCE = {"exact": "certain", "confirmed": "high", "likely": "medium", "within_noise": "none"}
+FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
+SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
 _MOST_GATES = 20
 _LONGEST = 400  # characters of a name
@@ -110,156 +110,261 @@ def _build(result: Result) -> list[Block]:
         *_opening(result),
         *_summary(result),
         *_impact(result),
-        *(sections.renderer(result.latencies).document(result.latencies) if result.latencies else []),
-        *_gates(result),
-        *_timeline(result),
-        *_changed(result),
-        *_causes(result),
-        *ruled_out(result),
-        *_measured(result),
-        *_conclusion(),
+        *_cause(result),
+        *_certainty(result),
         *_actions(result),
+        Heading(1, "Evidence"),
+        *([Paragraph([result.verdict_reason])] if result.verdict_reason else []),
+        *_where(result),
+        *_evidence(result),
+        *_sections(result),
+        *_gates(result),
+        *ruled_out(result),
+        *_timeline(result),
+        *_conclusion(),
+        Heading(1, "Appendix"),
+        *_small_causes(result),
+        *_queries(result),
+        *_measured(result),
     ]
 
 
+# The first page.
+
+
 def _opening(result: Result) -> list[Block]:
-    line = _leading(result)
-    title = words.VERDICTS[result.verdict].word
-    if result.verdict != "not_comparable":
-        unit = words.unit(result)
-        step = f"{line.phase} {unit}" if line.phase not in ("", "step") else unit
-        title += f", {step} time {_delta(line)}"
     blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
-    blanks += ["Began", "Detected", "Resolved"]
+    blanks += ["Began, detected, resolved"]
     return [
-        Heading(1, f"Post-mortem: {title}"),
+        Heading(1, f"Post-mortem: {_title(result)}"),
         Table(["", ""], [["Status", "draft"], *([name, Fill("")] for name in blanks)]),
     ]
 
 
+def _title(result: Result) -> str:
+    """`Regressed, generation step time +54.1 us (+5.7 %)`; without a figure where the typical step says nothing of the verdict."""
+    title = words.VERDICTS[result.verdict].word
+    facts, phase = result.verdict_facts, _lead(result)
+    if phase is None or phase.typical is None or result.verdict == "not_comparable":
+        return title
+    name = words.per_step(phase.phase, unit=words.unit(result)).removeprefix("per ")
+    if facts.basis == "rare":
+        return f"{title}, in rare {name}s"
+    change, base = phase.typical.delta_ns, phase.typical.baseline_ns
+    return f"{title}, {name} time {units.prose([change]).signed(change)} ({units.percent(change, base)})"
+
+
+def _lead(result: Result) -> Phase | None:
+    """The phase that the headline is of."""
+    return next((one for one in result.phases if one.phase == result.headline.phase and one.typical), None)
+
+
 def _summary(result: Result) -> list[Block]:
-    verdict, said = words.VERDICTS[result.verdict], result.headline.text
-    blocks: list[Block] = [
-        Heading(2, "Summary"),
-        Paragraph(
-            [
-                Strong(said or f"{verdict.word}."), " Baseline ", Code(result.inputs.baseline.label), ", candidate ",
-                Code(result.inputs.candidate.label), ".",
-            ]
-        ),
+    said = result.headline.text or f"{words.VERDICTS[result.verdict].word}."
+    labels: list[Span] = [
+        " Baseline: ", Code(result.inputs.baseline.label), ". Candidate: ", Code(result.inputs.candidate.label), ".",
     ]  # fmt: skip
-    if result.verdict_reason and result.verdict_reason != said:
-        blocks.append(Paragraph([result.verdict_reason]))
-    blocks.append(_phases(result))
-    if not _sure_findings(result) and not launch_words.by_launch(result):
-        blocks.append(Paragraph(["No cause is beyond noise."]))
-    return [*blocks, Paragraph([Fill("What users noticed, in two sentences.")])]
-
-
-def _leading(result: Result) -> phase_table.PhaseLine:
-    """The row that the headline is of; the mean step where it is of none."""
-    rows = phase_table.lines(result)
-    return next(
-        (row for row in rows if row.kind == "typical" and row.phase == result.headline.phase), rows[-1]
-    )
-
-
-def _delta(line: phase_table.PhaseLine) -> str:
-    delta = units.delta(line.scale, line.change.delta_ns, line.base_ns, line.level)
-    return f"{delta.signed} {delta.unit}" + ("" if delta.percent == units.NOISE else f" ({delta.percent})")
-
-
-def _phases(result: Result) -> Table:
-    """The table of phases: the typical step, what rare steps and first steps add, and the mean step."""
-    rows: list[list[Span]] = []
-    for line in phase_table.lines(result):
-        scale, change, measured = line.scale, line.change, line.measured
-        shown = line.verdict if result.verdict != "not_comparable" else None
-        host = measured.host_speed_ns if measured else 0.0
-        interval = least = ""
-        if measured:
-            interval = f"{scale.signed(measured.ci_low_ns)} to {scale.signed(measured.ci_high_ns)}"
-            least = "" if measured.detectable_ns is None else scale.time(measured.detectable_ns)
-        figures = [
-            f"{scale.number(change.baseline_ns)} → {scale.time(change.candidate_ns)}",
-            scale.delta(host) if host else "",
-            _delta(line) if line.base_ns else scale.delta(change.delta_ns),
-            interval,
-            least,
-            line.time_share.replace("->", "→"),
-            line.steps,
-        ]
-        rows.append(
-            [
-                Code(line.phase) if line.phase else "",
-                phase_table.NAMES[line.kind],
-                line.unjudged if shown is None else words.VERDICTS[shown].word,
-                *map(Number, figures),
-            ]
-        )
-    header = [
-        "Phase",
-        "",
-        "Verdict",
-        f"Per {words.unit(result)}",
-        "Host speed",
-        "Delta",
-        "95 % interval",
-        "Smallest detectable",
+    return [
+        Heading(2, "Summary"),
+        Paragraph([Strong(said), *labels]),
+        Paragraph([Fill("What users noticed, in two sentences.")]),
     ]
-    return Table([*header, "Of step time", "Steps"], rows)
 
 
 def _impact(result: Result) -> list[Block]:
     blocks: list[Block] = [Heading(2, "Impact")]
-    step = result.step
-    figures = sections.renderer(result.kpi).document(result.kpi) if result.kpi else []
-    if not any(isinstance(block, Table) for block in figures):
-        blocks.append(
-            Paragraph(
-                [
-                    "No benchmark figures were given (", Code("--baseline-kpi"), ", ", Code("--candidate-kpi"),
-                    "): the impact on users is not measured here.",
-                ]
-            )
-        )  # fmt: skip
-    blocks += figures
-    equal = step.baseline_ns + step.delta_ns
-    if step.baseline_ns > 0 and equal > 0 and not words.whole_captures(result):
-        before, after = 1e9 / step.baseline_ns, 1e9 / equal
-        change = units.percent(after - before, before)
-        sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
-        doubt = "" if sure else " This difference is not established (see the verdict)."
-        blocks.append(
-            Paragraph(
-                [
-                    f"By the mean step (equal workload, equal host speed) a rank does {before:,.1f} steps per second on"
-                    f" the baseline and {after:,.1f} on the candidate ({change}). Where serving is bound by the step, output tokens"
-                    f" per second at the same batch change by as much.{doubt}"
-                ]
-            )
-        )
-    blocks += _tails(result)
+    if result.kpi:
+        blocks.append(Paragraph([f"{sections.renderer(result.kpi).gist(result.kpi)}."]))
+    elif result.verdict not in ("no_change", "not_comparable"):
+        blocks.append(Paragraph(["No benchmark was given, so the effect on users is not measured here."]))
+    blocks += [*_phases(result), *_throughput(result)]
     return [*blocks, Paragraph([Fill("Requests, users, hours and cost affected.")])]
 
 
-def _tails(result: Result) -> list[Block]:
-    both = [(phase, phase.baseline, phase.candidate) for phase in result.phases]
+def _phases(result: Result) -> list[Block]:
+    """The typical step of each phase, and what rare steps add, where that is more than noise."""
+    found = [one for one in result.phases if one.typical is not None]
     rows: list[list[Span]] = []
-    for phase, before, after in both:
-        if before is None or after is None:
-            continue
-        scale = units.scale_for([before.p99_ns, after.p99_ns])
-        cells = [f"{scale.number(b)} → {scale.time(a)}" for b, a in (
-            (before.mean_ns, after.mean_ns), (before.p50_ns, after.p50_ns), (before.p99_ns, after.p99_ns)
-        )]  # fmt: skip
-        rows.append([Code(phase.phase), Number(f"{before.steps} → {after.steps}"), *map(Number, cells)])
-    if not rows:
+    rare: list[Block] = []
+    for phase in found:
+        typical, tail = phase.typical, phase.tail
+        assert typical is not None
+        scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
+        before, after = typical.baseline_ns, typical.baseline_ns + typical.delta_ns
+        known = phase.judged and phase.verdict and result.verdict != "not_comparable"
+        size = units.prose([typical.delta_ns]).interval(
+            typical.delta_ns, _half(typical.ci_low_ns, typical.ci_high_ns)
+        )
+        rows.append(
+            [
+                Code(phase.phase), words.VERDICTS[phase.verdict].word if known and phase.verdict else words.TOO_FEW,
+                Number(f"{scale.number(before)} → {scale.time(after)}"),
+                Number(f"{size} ({units.percent(typical.delta_ns, before)})"),
+            ]
+        )  # fmt: skip
+        if tail is not None and (tail.ci_low_ns > 0 or tail.ci_high_ns < 0):
+            added = units.prose([tail.delta_ns]).interval(
+                tail.delta_ns, _half(tail.ci_low_ns, tail.ci_high_ns)
+            )
+            per = words.per_step(phase.phase, "tail", words.unit(result))
+            rare.append(Paragraph([f"Rare steps add {added} {per}."]))
+    if not rows or result.verdict == "not_comparable":
         return []
+    speed = ", at equal host speed" if any(one.typical and one.typical.host_speed_ns for one in found) else ""
+    header = ["Phase", "Verdict", f"Typical {words.unit(result)}{speed}", "Change, ± 95 %"]
+    return [Table(header, rows), *rare]
+
+
+def _throughput(result: Result) -> list[Block]:
+    """What the change of the typical step means for tokens per second, where it is more than noise."""
+    phase = _lead(result)
+    sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
+    if phase is None or phase.typical is None or not sure or result.verdict_facts.basis != "phase":
+        return []
+    before, after = phase.typical.baseline_ns, phase.typical.baseline_ns + phase.typical.delta_ns
+    if phase.phase not in ("generation", "step") or min(before, after) <= 0 or words.whole_captures(result):
+        return []
+    change = units.percent(before - after, after)
     return [
-        Paragraph(["All whole steps of a phase, whatever their workload:"]),
-        Table(["Phase", "Steps", "Mean", "p50", "p99"], rows),
+        Paragraph(
+            [f"Where this step bounds serving, output per second at the same batch changes by {change}."]
+        )
     ]
+
+
+def _half(low: float, high: float) -> float:
+    return (high - low) / 2
+
+
+def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
+    """Causes beyond noise: the first and those of 5 % of the change or more, and the smaller ones."""
+    sure, _ = words.by_certainty(result)
+    main = [one for one in sure if one is sure[0] or one.share is None or abs(one.share) >= SMALL]
+    return main, [one for one in sure if one not in main]
+
+
+def _cause(result: Result) -> list[Block]:
+    blocks: list[Block] = [Heading(2, "Cause")]
+    main, _ = _main(result)
+    items: list[list[Span]] = []
+    for finding in main[:FIRST]:
+        facts = (words.explains(finding), words.LEVELS[finding.level][0], words.held(result, finding))
+        said = "; ".join(one for one in facts if one)
+        size = words.brief_size(finding, words.unit(result))
+        items.append([Strong(f"{words.sentence(shorten(finding.title, 140))}: "), f"{size}; {said}."])
+    if items:
+        blocks.append(Items(items))
+    elif not launch_words.by_launch(result):
+        blocks.append(Paragraph(["No cause is beyond noise."]))
+    return [*blocks, Paragraph([Fill("What in the code explains this.")])]
+
+
+def _certainty(result: Result) -> list[Block]:
+    runs, steps = result.step.runs, result.step.steps
+    said = [
+        words.VERDICTS[result.verdict].meaning,
+        f"{units.pair(runs.baseline, runs.candidate)} runs and {units.pair(steps.baseline, steps.candidate)} steps were compared.",
+        words.step_share(result), result.step.power_note,
+    ]  # fmt: skip
+    return [Heading(2, "Certainty"), Paragraph([" ".join(one for one in said if one)])]
+
+
+def _actions(result: Result) -> list[Block]:
+    main, _ = _main(result)
+    advised = main[:FIRST] if result.verdict not in ("no_change", "not_comparable") else []
+    steps = dict.fromkeys(finding.next.rstrip(".") for finding in advised if finding.next)
+    items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
+    items += [
+        ["Gate it in continuous integration (docs/ci.md): ", Fill("owner, by when")],
+        [Fill("What would have caught it earlier, what would have limited it: owner, by when")],
+    ]
+    return [Heading(2, "Action"), Items(items, boxes=True)]
+
+
+# Evidence.
+
+
+def _where(result: Result) -> list[Block]:
+    figure = waterfall.build(result)
+    return [
+        Heading(2, f"Where the time of a {figure.of_what} went"),
+        Figure(waterfall.text_figure(figure)),
+        Paragraph(
+            [
+                f"Every instant of a {figure.unit} belongs to exactly one category"
+                f" (largest residual: {result.accounting.residual_ns} ns)."
+            ]
+        ),
+    ]
+
+
+def _evidence(result: Result) -> list[Block]:
+    main, _ = _main(result)
+    launched = launch_words.table(result, MOST, _LONGEST)
+    blocks = [block for finding in main[:MOST] for block in _evidence_of(finding, result)]
+    return [*([Heading(2, "Kernels by their own launches"), *launched] if launched else []), *blocks]
+
+
+def _evidence_of(finding: Finding, result: Result) -> list[Block]:
+    evidence, unit = finding.evidence, words.unit(result)
+    scale = words.finding_scale([finding])
+    items: list[list[Span]] = []
+    if both := words.both_sides(finding, scale, "→"):
+        tests = (
+            ""
+            if finding.q_value is None
+            else f"; q {units.probability(finding.q_value)}, corrected for many places"
+        )
+        low, high = scale.signed(finding.ci_low_ns), scale.delta(finding.ci_high_ns)
+        items.append(
+            [f"{both} per {unit}; {words.interval_name(result)} of the difference {low} to {high}{tests}"]
+        )
+    level = words.LEVELS[finding.level]
+    items.append([Strong(f"{level[0].capitalize()}: "), level[1]])
+    place: list[Span] = []
+    for name, value in words.place(finding.where):
+        place += [f"{', ' if place else 'At '}{name} ", Code(value)]
+    if place:
+        items.append(place)
+    if parts := words.parts_line(finding, scale):
+        items.append([f"Parts: {parts}"])
+    if elsewhere := words.elsewhere(finding, scale):
+        items.append([f"The same cause elsewhere: {elsewhere}"])
+    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
+        runs = (
+            ", ".join(map(scale.number, of)) for of in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
+        )
+        items.append([f"Each run, {scale.unit} per {unit}: baseline {next(runs)}; candidate {next(runs)}"])
+    if evidence.count_baseline is not None and evidence.count_candidate is not None:
+        counts = " → ".join(map(units.count, (evidence.count_baseline, evidence.count_candidate)))
+        items.append([f"{words.sentence(words.what_is_counted(finding))}: {counts}"])
+    if finding.note:
+        items.append([finding.note])
+    blocks: list[Block] = [Heading(2, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
+    if evidence.moments:
+        blocks += [Paragraph([f"Where to look in {words.viewer(result)}:"]), _moments(finding)]
+    return blocks
+
+
+def _moments(finding: Finding) -> Table:
+    rows: list[list[Span]] = [
+        [
+            moment.side, Code(moment.run), Number(f"{moment.start_ns / 1e9:.6f} s"),
+            f"{moment.what}, {(moment.end_ns - moment.start_ns) / 1e3:,.1f} us",
+        ]
+        for moment in finding.evidence.moments
+    ]  # fmt: skip
+    return Table(["Side", "Capture", "From", ""], rows)
+
+
+def _sections(result: Result) -> list[Block]:
+    """What was measured beside the traces."""
+    blocks: list[Block] = []
+    if result.kpi:
+        blocks += [Heading(2, "Benchmark"), *sections.renderer(result.kpi).document(result.kpi)]
+    if result.latencies:
+        blocks += sections.renderer(result.latencies).document(result.latencies)
+    return blocks
 
 
 def _gates(result: Result) -> list[Block]:
@@ -286,237 +391,6 @@ def _gates(result: Result) -> list[Block]:
     ]
 
 
-def _timeline(result: Result) -> list[Block]:
-    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
-    return [
-        Heading(2, "Timeline"),
-        Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
-        *_captures(result),
-    ]
-
-
-def _captures(result: Result) -> list[Block]:
-    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
-    runs = [
-        (side, run)
-        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-        for run in given.runs
-    ]
-    times = _recorded(result)
-    known = {(side, run.name) for side, run in runs} <= times.keys()
-    header = ["Side", "Capture", "Length", "Whole steps", "Ranks"]
-    rows: list[list[Span]] = []
-    if known:
-        order = list(times)
-        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
-        header.insert(0, "Recorded (UTC)")
-    for side, run in runs:
-        cells: list[Span] = [
-            side,
-            Code(run.name),
-            Number(f"{run.duration_ns / 1e9:.3f} s"),
-            Number(f"{run.steps:,}"),
-            Number(str(run.ranks)),
-        ]
-        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
-    if known:
-        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
-    return [
-        Paragraph(["Captures, in the order in which they were given:"]),
-        Table(header, rows),
-        Paragraph([Fill("When and in which order these were recorded.")]),
-    ]
-
-
-def _recorded(result: Result) -> dict[tuple[str, str], str]:
-    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
-    given = result.inputs.options.get("recorded")
-    out: dict[tuple[str, str], str] = {}
-    for one in given if isinstance(given, list) else []:
-        if isinstance(one, dict):
-            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
-    return out
-
-
-def _changed(result: Result) -> list[Block]:
-    books = result.accounting
-    figure = waterfall.build(result)
-    everything = [*books.baseline.values(), *books.candidate.values()]
-    scale = units.scale_for(everything)
-    rows: list[list[Span]] = []
-    for key in palette.order(set(books.delta)):
-        if key not in books.delta:
-            continue
-        level = books.level.get(key)
-        cells = [
-            "not captured" if one is None else scale.number(one)
-            for one in (books.baseline.get(key), books.candidate.get(key))
-        ]
-        low, high = books.ci_low.get(key), books.ci_high.get(key)
-        interval = "" if low is None or high is None else f"{scale.signed(low)} to {scale.signed(high)}"
-        host = books.host_speed.get(key, 0.0)
-        rows.append(
-            [
-                palette.category(key).label, *map(Number, cells), Number(scale.signed(host) if host else ""),
-                Number(scale.signed(books.delta[key])), Number(interval),
-                words.LEVELS[level][0] if level else "",
-            ]
-        )  # fmt: skip
-    header = [
-        "Category",
-        *(f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Host speed", "Delta", "95 % CI")),
-        "Evidence",
-    ]
-    return [
-        Heading(2, "What changed"),
-        Figure(waterfall.text_figure(figure)),
-        Paragraph(
-            [
-                f"Every instant of a {figure.unit} belongs to exactly one category: they add up to the {figure.unit} time"
-                f" (largest residual over all {figure.unit}s: {books.residual_ns} ns)."
-            ]
-        ),
-        Table(header, rows),
-    ]
-
-
-def _sure_findings(result: Result) -> list[Finding]:
-    """The findings beyond noise, in their order."""
-    return [finding for finding in result.findings if finding.level != "within_noise"]
-
-
-def _causes(result: Result) -> list[Block]:
-    """Return the section: a table of all causes, then the largest with their evidence."""
-    found = _sure_findings(result)
-    blocks: list[Block] = [Heading(2, "Causes, ranked")]
-    launched = launch_words.table(result, MOST, _LONGEST)
-    if not found:
-        return [*blocks, *(launched or [Paragraph(["No finding is beyond noise."])])]
-    scale = words.finding_scale(found)
-    rows: list[list[Span]] = [
-        [
-            Number(str(finding.rank)), words.sentence(finding.title), *_phase(finding), Number(scale.delta(finding.delta_ns)),
-            Number("" if finding.share is None else units.share(finding.share)), Number(_held(result, finding)),
-            f"{CONFIDENCE[finding.level]} ({words.LEVELS[finding.level][0]})",
-        ]
-        for finding in found[:LISTED]
-    ]  # fmt: skip
-    blocks.append(
-        Table(
-            ["", "Cause", "Phase", "", "Per step", "Of the phase's change", "Held in runs", "Confidence"],
-            rows,
-        )
-    )
-    for finding in found[:MOST]:
-        blocks += _cause(
-            finding, scale, words.interval_name(result), _held(result, finding), words.unit(result)
-        )
-    if len(found) > MOST:
-        blocks.append(Paragraph([f"{len(found) - MOST} smaller causes are in the HTML report."]))
-    return blocks
-
-
-def _phase(finding: Finding) -> list[Span]:
-    """The phase of a cause, and in which of its steps."""
-    return [Code(finding.where.phase or ""), phase_table.NAMES[finding.part] if finding.where.phase else ""]
-
-
-def _held(result: Result, finding: Finding) -> str:
-    """In how many runs of each side the change holds."""
-    if finding.held is None:
-        return ""
-    runs = phase_table.runs_of(result, finding.where.phase)
-    return f"{finding.held.baseline} of {runs[0]} + {finding.held.candidate} of {runs[1]}"
-
-
-def _parts(finding: Finding, scale: units.Scale) -> list[Block]:
-    """What a cause nets, what follows from it, and the same cause in other phases."""
-    blocks: list[Block] = []
-    for follows, title in ((False, "Part"), (True, "Follows from it, not in its size")):
-        rows: list[list[Span]] = [
-            [
-                words.cause(part.cause), Code(" ".join(value for name, value in words.place(part.where) if name != "phase")),
-                *_sized(part, scale),
-            ]
-            for part in finding.parts
-            if part.follows == follows
-        ]  # fmt: skip
-        if rows:
-            blocks.append(Table([title, "", "Per step", "95 % interval", "Evidence"], rows))
-    elsewhere: list[list[Span]] = [
-        [Code(one.phase), phase_table.NAMES[one.part], *_sized(one, scale)] for one in finding.phases
-    ]
-    if elsewhere:
-        blocks.append(Table(["Same cause in", "", "Per step", "95 % interval", "Evidence"], elsewhere))
-    return blocks
-
-
-def _sized(one: FindingPart | PhaseDelta, scale: units.Scale) -> list[Span]:
-    interval = f"{scale.signed(one.ci_low_ns)} to {scale.signed(one.ci_high_ns)}"
-    return [Number(scale.delta(one.delta_ns)), Number(interval), words.LEVELS[one.level][0]]
-
-
-def _cause(finding: Finding, scale: units.Scale, interval: str, held: str, unit: str) -> list[Block]:
-    evidence = finding.evidence
-    tests = (
-        ""
-        if finding.q_value is None
-        else f", q {units.probability(finding.q_value)} after correction for many places"
-    )
-    items: list[list[Span]] = [
-        [
-            f"{words.both_sides(finding, scale, '→')} per {unit}; {interval} of this difference "
-            f"{scale.signed(finding.ci_low_ns)} to {scale.signed(finding.ci_high_ns)} {scale.unit}{tests}"
-        ],
-        [Strong(f"Confidence {CONFIDENCE[finding.level]}: "), words.LEVELS[finding.level][1]],
-    ]
-    place: list[Span] = ["At "]
-    for name, value in words.place(finding.where):
-        place += [f"{', ' if len(place) > 1 else ''}{name} ", Code(value)]
-    if len(place) > 1:
-        items.append(place)
-    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
-        runs = [
-            ", ".join(map(scale.number, values))
-            for values in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
-        ]
-        items.append([f"Each run, {scale.unit} per {unit}: baseline {runs[0]}; candidate {runs[1]}"])
-    if evidence.count_baseline is not None and evidence.count_candidate is not None:
-        items.append(
-            [
-                f"{words.sentence(words.what_is_counted(finding))}: {units.count(evidence.count_baseline)} → {units.count(evidence.count_candidate)}"
-            ]
-        )
-    if held:
-        odd = finding.held.odd if finding.held else []
-        items.append([f"Held in {held} runs", *([": not in ", Code(", ".join(odd))] if odd else [])])
-    if finding.note:
-        items.append([finding.note])
-    if finding.next:
-        items.append([Strong("Next: "), finding.next])
-    blocks: list[Block] = [Heading(3, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
-    blocks += _parts(finding, scale)
-    if evidence.moments:
-        blocks += [Paragraph(["Where to look in Nsight Systems:"]), _moments(finding)]
-    if evidence.sql:
-        blocks += [
-            Paragraph(["What shows it, as a query on the export itself:"]),
-            Listing(evidence.sql, "sql"),
-        ]
-    return [*blocks, Paragraph([Fill("What in the code explains this.")])]
-
-
-def _moments(finding: Finding) -> Table:
-    rows = [
-        [
-            moment.side, Code(moment.run), Number(f"{moment.start_ns / 1e9:.6f} s"), Number(f"{moment.end_ns / 1e9:.6f} s"),
-            Number(f"{(moment.end_ns - moment.start_ns) / 1e3:,.1f} us"), moment.what,
-        ]
-        for moment in finding.evidence.moments
-    ]  # fmt: skip
-    return Table(["Side", "Capture", "From", "To", "Length", ""], rows)
-
-
 # What was ruled out, and what was not: a change that was not seen is not a change that is not there.
 
 
@@ -540,26 +414,31 @@ def ruled_out(result: Result) -> list[Block]:
                     "nothing is ruled out."
                 ]
             ),
-            Table(["Possible cause", "Delta", "95 % CI", "", ""], _categories(result)),
+            Table(["Possible cause", "Change (95 %)", "", ""], _categories(result)),
         ]
     checks = result.comparability.checks
     same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
     other = [check for check in checks if check not in same]
     if same:
-        rows: list[list[Span]] = [[check.name, Code(check.baseline), check.message] for check in same]
+        rows: list[list[Span]] = [[check.name, Code(check.baseline)] for check in same]
         blocks += [
             Paragraph(["Circumstances that are the same on both sides:"]),
-            Table(["", "Value", ""], rows),
+            Table(["", "Value"], rows),
         ]
     if other:
         harmless = {"ok": "no obstacle to comparing", "warn": "not ruled out", "fail": "not comparable"}
         rows = [
-            [check.name, Code(check.baseline), Code(check.candidate), harmless[check.status], check.message]
+            [
+                check.name,
+                Code(check.baseline),
+                Code(check.candidate),
+                f"{harmless[check.status]}: {check.message}",
+            ]
             for check in other
         ]
         blocks += [
             Paragraph(["Circumstances that differ:"]),
-            Table(["", "Baseline", "Candidate", "", ""], rows),
+            Table(["", "Baseline", "Candidate", ""], rows),
         ]
     return blocks
 
@@ -572,16 +451,17 @@ def _categories(result: Result) -> list[list[Span]]:
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
             if flag := words.category_missing(result, key):
-                rows.append(
-                    [label, Number(""), Number(""), "not ruled out", f"not captured; {flag} shows it"]
-                )
+                rows.append([label, Number(""), "not ruled out", f"not captured; {flag} shows it"])
             continue
         if key not in books.delta or books.level.get(key, "within_noise") != "within_noise":
             continue  # it moved: it is among the causes
         delta, low, high = books.delta[key], books.ci_low.get(key), books.ci_high.get(key)
         absent = _absent(result, key)
-        judged = _judged(scale, low, high, step, absent, repeated=_repeated(result))
-        rows.append([label, Number(scale.delta(delta)), *judged])
+        judged = _judged(low, high, step, absent, repeated=_repeated(result))
+        interval = (
+            "" if absent or low is None or high is None else f" ({scale.signed(low)} to {scale.signed(high)})"
+        )
+        rows.append([label, Number(f"{scale.delta(delta)}{interval}"), *judged])
     return [*rows, *_kernels(result), _mix(result)]
 
 
@@ -606,23 +486,18 @@ def _absent(result: Result, key: str) -> str:
     )
 
 
-def _judged(
-    scale: units.Scale, low: float | None, high: float | None, step: float, absent: str, *, repeated: bool
-) -> list[Span]:
-    if absent.startswith("not captured"):
-        return [Number(""), "not ruled out", absent]
+def _judged(low: float | None, high: float | None, step: float, absent: str, *, repeated: bool) -> list[Span]:
     if absent:
-        return [Number(""), "ruled out", absent]
+        return ["not ruled out" if absent.startswith("not captured") else "ruled out", absent]
     if low is None or high is None:
-        return [Number(""), "not ruled out", "its noise is not known"]
-    interval = Number(f"{scale.signed(low)} to {scale.signed(high)} {scale.unit}")
+        return ["not ruled out", "its noise is not known"]
     if not repeated:
-        return [interval, "not ruled out", "one run on a side: run-to-run noise is not known"]
+        return ["not ruled out", "one run on a side: run-to-run noise is not known"]
     reach = max(abs(low), abs(high))
     share = _at_most(reach, step)
     if reach <= NEGLIGIBLE * step:
-        return [interval, "ruled out", f"at most {share} of a step"]
-    return [interval, "not ruled out", f"noise may hide up to {share} of a step"]
+        return ["ruled out", f"at most {share} of a step"]
+    return ["not ruled out", f"noise may hide up to {share} of a step"]
 
 
 def _at_most(part: float, whole: float) -> str:
@@ -643,7 +518,7 @@ def _kernels(result: Result) -> list[list[Span]]:
     small = _repeated(result) and worst <= NEGLIGIBLE * result.step.baseline_ns
     text = f"{len(still)} of {len(result.kernels)} rows within noise, no interval beyond {scale.time(worst)}"
     delta = Number(f"largest {scale.delta(largest.delta_ns)}")
-    return [["each of the other kernels", delta, Number(""), "ruled out" if small else "not ruled out", text]]
+    return [["each of the other kernels", delta, "ruled out" if small else "not ruled out", text]]
 
 
 def _mix(result: Result) -> list[Span]:
@@ -658,26 +533,111 @@ def _mix(result: Result) -> list[Span]:
     return [
         "another batch mix",
         Number(scale.delta(mix.batch_mix_ns)),
-        Number(""),
         "ruled out" if small else "not ruled out",
         text,
     ]
 
 
-# How it was measured, and what only the author knows.
+def _timeline(result: Result) -> list[Block]:
+    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
+    return [
+        Heading(2, "Timeline"),
+        Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
+        *_captures(result),
+    ]
+
+
+def _captures(result: Result) -> list[Block]:
+    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
+    runs = [
+        (side, run)
+        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
+        for run in given.runs
+    ]
+    times = _recorded(result)
+    known = {(side, run.name) for side, run in runs} <= times.keys()
+    header = ["Side", "Capture", "Length and whole steps"]
+    rows: list[list[Span]] = []
+    if known:
+        order = list(times)
+        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
+        header.insert(0, "Recorded (UTC)")
+    for side, run in runs:
+        ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
+        length = f"{run.duration_ns / 1e9:.3f} s, {units.counted(run.steps, 'step')}{ranks}"
+        cells: list[Span] = [side, Code(run.name), Number(length)]
+        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
+    if known:
+        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
+    return [
+        Paragraph(["Captures, in the order in which they were given:"]),
+        Table(header, rows),
+        Paragraph([Fill("When and in which order these were recorded.")]),
+    ]
+
+
+def _recorded(result: Result) -> dict[tuple[str, str], str]:
+    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
+    given = result.inputs.options.get("recorded")
+    out: dict[tuple[str, str], str] = {}
+    for one in given if isinstance(given, list) else []:
+        if isinstance(one, dict):
+            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
+    return out
+
+
+def _conclusion() -> list[Block]:
+    blanks = ["Root cause", "Trigger", "Why it was not caught before release", "What limited the damage"]
+    return [
+        Heading(2, "Root cause and lessons"),
+        Table(["", ""], [[blank, Fill("")] for blank in blanks]),
+    ]
+
+
+# The appendix.
+
+
+def _small_causes(result: Result) -> list[Block]:
+    """Causes of less than 5 % of the change, and those that are not told above."""
+    main, small = _main(result)
+    rest = [*main[MOST:], *small]
+    if not rest:
+        return []
+    rows: list[list[Span]] = [
+        [
+            Number(str(one.rank)), words.sentence(one.title), words.brief_size(one, words.unit(result)),
+            words.LEVELS[one.level][0],
+        ]
+        for one in rest[:LISTED]
+    ]  # fmt: skip
+    left = len(rest) - LISTED
+    return [
+        Heading(2, "Smaller causes"),
+        Table(["", "Cause", "Change", "Evidence"], rows),
+        *([Paragraph([f"{left} more are in the HTML report."])] if left > 0 else []),
+    ]
+
+
+def _queries(result: Result) -> list[Block]:
+    main, _ = _main(result)
+    blocks: list[Block] = []
+    for finding in main[:MOST]:
+        if finding.evidence.sql:
+            blocks += [Heading(3, f"Cause {finding.rank}"), Listing(finding.evidence.sql, "sql")]
+    return [Heading(2, "Queries on the exports"), *blocks] if blocks else []
 
 
 def _measured(result: Result) -> list[Block]:
-    step, head = result.step, words.headline(result)
+    steps = result.step.steps
     compared = [stratum for stratum in result.strata if stratum.compared]
     items: list[list[Span]] = [
         [
             "Steps are compared within their phase, at equal workload and at equal host speed: "
-            f"{len(compared)} of {len(result.strata)} workloads were compared, {head.steps} steps."
+            f"{len(compared)} of {len(result.strata)} workloads were compared, {units.pair(steps.baseline, steps.candidate)} steps."
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
     ]
-    items += [[note] for note in (step.power_note, words.mix_note(result), *left_out(result)) if note]
+    items += [[note] for note in (words.mix_note(result), *left_out(result)) if note]
     items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]
     limits: list[list[Span]] = [
@@ -694,41 +654,10 @@ def _measured(result: Result) -> list[Block]:
         Items(items),
         Paragraph(["What it cannot say:"]),
         Items(limits),
-        Table(["Side", "Capture", "Size", "Steps found by", "Fingerprint"], inputs),
+        Table(["Side", "Capture", "Steps found by", "Size, fingerprint"], inputs),
         Paragraph([f"{result.tool.name} {result.tool.version}."]),
     ]
 
 
 def _input(side: str, run: RunInput) -> list[Span]:
-    return [side, Code(run.name), Number(units.size(run.bytes)), run.step_source, Code(run.fingerprint[:16])]
-
-
-def _conclusion() -> list[Block]:
-    blanks = [
-        "Root cause",
-        "Trigger",
-        "Why it was not caught before release",
-        "What limited the damage",
-        "What we were lucky about",
-    ]
-    return [
-        Heading(2, "Root cause and lessons"),
-        Table(["", ""], [[blank, Fill("")] for blank in blanks]),
-    ]
-
-
-def _actions(result: Result) -> list[Block]:
-    items: list[list[Span]] = []
-    steps = dict.fromkeys(finding.next for finding in _sure_findings(result) if finding.next)
-    for text in list(steps)[:MOST]:
-        items.append([f"{words.sentence(text)}: ", Fill("owner, by when")])
-    gated = "step:+3%"
-    items += [
-        [
-            f"Gate it in continuous integration ({gated}, or the cause's own metric; see docs/ci.md): ",
-            Fill("owner, by when"),
-        ],
-        [Fill("What would have caught it earlier: owner, by when")],
-        [Fill("What would have limited it: owner, by when")],
-    ]
-    return [Heading(2, "Action items"), Items(items, boxes=True)]
+    return [side, Code(run.name), run.step_source, Code(f"{units.size(run.bytes)}, {run.fingerprint[:16]}")]

@@ -16,6 +16,7 @@ from tracediff.model.show import Show
 from tracediff.report import (
     host_words,
     names,
+    pictures,
     show_words,
     step_words,
     system_words,
@@ -57,6 +58,7 @@ def render_show_html(report: Show) -> str:
         "left_out": left_out(report),
         "comment": render_show_markdown(report),
         "timelines": timelines.build(report),
+        "pictures": pictures.for_page(report),
         "kernel_number": lambda row: places[id(row)],
         "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},

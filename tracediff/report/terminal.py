@@ -11,6 +11,7 @@ from rich.text import Text
 from tracediff.model import Finding, Result, Section, System
 from tracediff.report import (
     host_words,
+    kernel_words,
     launch_words,
     names,
     phase_table,
@@ -45,6 +46,9 @@ _STATUS = {"fail": "red", "warn": "yellow"}
 def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     """Print the result; `top` is how many findings and kernel rows are shown."""
     result = neutral(result)
+    if result.kernel_answers:
+        _kernel_answers(result, console)
+        return
     _verdict(result, console)
     _waterfall(result, console)
     _findings(result, console, top)
@@ -57,6 +61,21 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     if result.system:
         _system(result.system, console, top)
     _doubts(result, console)
+
+
+def _kernel_answers(result: Result, console: Console) -> None:
+    """Print what was asked of kernels, and nothing else but the verdict."""
+    for one in result.kernel_answers:
+        print_line(console, (one.text, "bold"), indent=0)
+        for text in kernel_words.notes(result, one):
+            print_line(console, (text, "dim"))
+        for table in kernel_words.tables(result, one):
+            print_heading(console, table.title)
+            print_fitted(console, table)
+            print_more(console, table.left)
+        console.print()
+    verdict = words.VERDICTS[result.verdict]
+    print_line(console, (f"Of all: {result.headline.text or verdict.word}", TONES[verdict.tone]), indent=0)
 
 
 def _section(section: Section | None, console: Console, top: int) -> None:
@@ -132,13 +151,7 @@ def _waterfall(result: Result, console: Console) -> None:
         bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
         rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
     print_table(console, ("", f"per {figure.unit}", figure.of, ""), rows, left=(0, 3))
-    start = figure.axis()[0]
-    notes = [f"bars start at {figure.scale.time(start)}, not at zero"] if start > 0 else []
-    if figure.unchanged:
-        notes.append(f"no change: {', '.join(bar.label for bar in figure.unchanged)}")
-    if any(line.percent == units.NOISE for line in probe):
-        notes.append(f"{units.NOISE} within noise")
-    if notes:
+    if notes := waterfall.notes(figure):
         print_line(console, ("; ".join(notes), "dim"))
 
 

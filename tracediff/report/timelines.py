@@ -25,7 +25,9 @@ WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
 _THINNEST = 6  # an event narrower than this is drawn this wide
 _MOST_EVENTS = 4_800  # that can be pointed at, in all figures together
 _MOST_A_LANE = (400, 300, 250, 200, 160, 125, 100, 80, 60)  # the first with which they keep to that
+_OPEN = 2  # times as many of a lane of a figure that is open
 _CELLS = (
+    2000,
     1000,
     500,
     250,
@@ -37,7 +39,6 @@ _LABEL_FROM = 0.05  # of the axis: a range this long carries its name
 _MAX_NAME = 64
 _HEIGHTS = {"gpu": 18, "idle": 13, "api": 11, "range": 13, "gil": 10, "holders": 10, "gc": 10}
 _ORDER = tuple(_HEIGHTS)
-_SMALL = units.scale_for([20_000.0])
 _GAP, _HEAD, _BETWEEN = 3, 20, 12  # between lanes, above a side's lanes, between the sides
 WORDS = {
     "gemm": "GEMM",
@@ -63,12 +64,17 @@ class Paint:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that can be pointed at: an event, or neighbours too short for that. `row`: index of its kernel row, -1 none."""
+    """One thing that can be pointed at: an event, or neighbours too short for that (`many`), which cover so many ns.
 
-    x: int
-    width: int
-    title: str
-    row: int = -1
+    begin, length: ns of the step. text: index into the texts of the figure. row: index of its kernel row, -1 none.
+    """
+
+    begin: int
+    length: int
+    text: int
+    row: int
+    many: int
+    covered: int
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,26 @@ class Row:
     paint: list[Paint]
     events: list[Event]
     labels: list[Label]
+    cut: bool = False  # an event goes on after the step
+
+    @property
+    def packed(self) -> str:
+        """The events for the script: begin (after that of the event before), length, text, row + 1, many, covered in base 36.
+
+        What follows the last number that says something is left out: 0 of the row, 1 event, all of the length covered.
+        """
+        out, before = [], 0
+        for one in self.events:
+            tail = [
+                one.row + 1,
+                one.many if one.many > 1 else 0,
+                one.covered if one.covered != one.length else 0,
+            ]
+            while tail and not tail[-1]:
+                tail.pop()
+            out.append(",".join(map(_base36, [one.begin - before, one.length, one.text, *tail])))
+            before = one.begin
+        return " ".join(out)
 
 
 @dataclass(frozen=True)
@@ -119,6 +145,14 @@ class Figure:
     height: int
     merged_below_ns: int
     groups: list[str] = field(default_factory=list)  # drawn, in the order of the legend
+    texts: list[str] = field(default_factory=list)  # of the events
+    first: bool = True  # of the workload and rank that come first
+    length: int = 0  # of the axis, ns
+
+    @property
+    def cut(self) -> bool:
+        """Whether an event goes on after its step."""
+        return any(row.cut for one in self.sides for row in one.rows)
 
     @property
     def steps(self) -> list[TimelineStep]:
@@ -158,7 +192,12 @@ def _build(given: Sequence[_Given], known: Sequence[str]) -> list[Figure]:
     fitting = (most for most in _MOST_A_LANE if sum(min(size, most) for size in many) <= _MOST_EVENTS)
     most = next(fitting, _MOST_A_LANE[-1])
     texts = [names.short(name) for name in known]
-    return [_figure(one, number, texts, most) for number, one in enumerate(given)]
+    lead = given[0][0] if given else None
+    first = [lead is not None and (one.stratum, one.rank) == (lead.stratum, lead.rank) for one, *_ in given]
+    return [
+        replace(_figure(one, number, texts, most * (_OPEN if is_first else 1)), first=is_first)
+        for number, (one, is_first) in enumerate(zip(given, first, strict=True))
+    ]
 
 
 def _figure(drawn: _Given, number: int, texts: list[str], most: int) -> Figure:
@@ -169,18 +208,22 @@ def _figure(drawn: _Given, number: int, texts: list[str], most: int) -> Figure:
     scale = units.scale_for([length])
     sides: list[SideDrawing] = []
     y, merged = 0, max(step.merged_below_ns for step in steps)
+    said: dict[str, int] = {}
     for side, step in given:
         top, rows = y, []
         y += _HEAD
         own = {(lane.kind, lane.name): lane for lane in step.lanes} if step is not None else {}
+        period = step.period_ns if step is not None else length
         for kind, name in lanes:
             height = _HEIGHTS.get(kind, 10)
             found = own.get((kind, name))
             if found is None:
                 rows.append(Row(kind, name, y, height, [], [], []))
             else:
-                paint, events, labels, below = _events(found, length, most, scale, texts)
-                rows.append(Row(kind, name, y, height, paint, events, labels))
+                paint, events, labels, below = _events(found, (length, period), most, said, texts)
+                ends = numbers(found.start) + numbers(found.length)
+                cut = kind != "idle" and bool((ends >= period).any())
+                rows.append(Row(kind, name, y, height, paint, events, labels, cut))
                 merged = max(merged, below)
             y += height + _GAP
         end = 100.0 if step is None else round(100 * step.period_ns / length, 3)
@@ -195,7 +238,7 @@ def _figure(drawn: _Given, number: int, texts: list[str], most: int) -> Figure:
     legend = [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in seen]
     return Figure(
         timeline, number, stratum, sides, ticks, units.symbol(scale), scale,
-        y - _BETWEEN, merged, legend,
+        y - _BETWEEN, merged, legend, list(said), length=length,
     )  # fmt: skip
 
 
@@ -217,10 +260,23 @@ def numbers(column: str) -> Ints:
     return np.array(column.split(), np.int64)
 
 
+def _base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    out = ""
+    while number:
+        number, rest = divmod(number, 36)
+        out = digits[rest] + out
+    return out or "0"
+
+
 def _events(
-    lane: TimelineLane, length: int, most: int, scale: units.Scale, texts: list[str]
+    lane: TimelineLane, axis: tuple[int, int], most: int, said: dict[str, int], texts: list[str]
 ) -> tuple[list[Paint], list[Event], list[Label], int]:
-    """What is painted, what can be pointed at, names on long events, and below what length events are one to point at."""
+    """What is painted, what can be pointed at, names on long events, and below what length events are one to point at.
+
+    axis: its length and where the step ends on it, ns. said: the texts of the figure so far.
+    """
+    length, period = axis
     start, what, group = (numbers(column) for column in (lane.start, lane.what, lane.group))
     end = start + numbers(lane.length)
     inside = numbers(lane.inside) if lane.inside else end - start
@@ -245,27 +301,25 @@ def _events(
         name = shorten(texts[int(what[longest])], _MAX_NAME)
         covered, many = int(inside[part].sum()), int(count[part].sum())
         words = [_word(texts[one]) for one in sorted(sums, key=lambda one: (-sums[one], one))]
-        title = words[0] if name in ("", words[0]) else f"{words[0]}: {name}"
         if many > 1:
-            most_of_it = "" if name in ("", words[0]) else f", longest {name}"
-            title = f"{many} events, {' and '.join(words[:2])}{most_of_it}"
-        fine = _SMALL if covered < 100_000 else scale
-        title += f"; {fine.time(covered)} at {scale.time(begin)}"
-        x = min(WIDTH * begin // length, WIDTH - _THINNEST)
-        width = min(max(math.ceil(WIDTH * (stop - begin) / length), _THINNEST), WIDTH - x)
+            longest_one = "" if name in ("", words[0]) else f", longest {name}"
+            text = f"{' and '.join(words[:2])}{longest_one}"
+        else:
+            text = words[0] if name in ("", words[0]) else f"{words[0]}: {name}"
         rows = np.unique(row[part])
-        events.append(Event(x, width, title, int(rows[0]) if len(rows) == 1 else -1))
+        events.append(
+            Event(
+                begin, stop - begin, said.setdefault(text, len(said)), int(rows[0]) if len(rows) == 1 else -1,
+                many, covered,
+            )
+        )  # fmt: skip
         if lane.kind in ("range", "gc") and stop - begin >= _LABEL_FROM * length and len(part) == 1:
             labels.append(
                 Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), name)
             )
-    events = [
-        replace(one, width=max(min(one.width, following.x - one.x), 1)) if following.x > one.x else one
-        for one, following in zip(events, [*events[1:], Event(WIDTH, 0, "")], strict=True)
-    ]  # what was widened to be seen must not lie over the next one
     thinnest = 1 if lane.kind == "idle" or len(start) > _DENSE else _THINNEST
     shown = np.where(count > 1, start + inside, end)
-    painted = _paint(start, shown, count > 1, group, (length, thinnest), texts)
+    painted = _paint(start, shown, count > 1, group, (length, thinnest, period), texts)
     return painted, events, labels, below
 
 
@@ -278,27 +332,29 @@ def _paint(
     end: Ints,
     merged: npt.NDArray[np.bool_],
     group: Ints,
-    axis: tuple[int, int],
+    axis: tuple[int, int, int],
     texts: list[str],
 ) -> list[Paint]:
     """Every event as a stroke of a path, a path a group.
 
     Strokes keep their true width, so that a dense lane shows each group's share: merged events of one place are drawn
-    one after another. One thinner than allowed is widened as far as the lane is free behind it. `axis`: ns, thinnest.
+    one after another. One thinner than allowed is widened as far as the lane is free behind it; none goes beyond the end of the step.
+    `axis`: ns, thinnest, ns of the step.
     """
-    length, thinnest = axis
-    left = np.minimum((2 * WIDTH * start + length) // (2 * length), WIDTH - 1)
+    length, thinnest, period = axis
+    last = max(min(-(-WIDTH * period // length), WIDTH), 1)
+    left = np.minimum((2 * WIDTH * start + length) // (2 * length), last - 1)
     right = np.maximum((2 * WIDTH * end + length) // (2 * length), left + 1)
-    following = np.append(left[1:], WIDTH)
-    widened = np.minimum(np.maximum(right, np.minimum(left + thinnest, following)), WIDTH)
-    right = np.where(merged, np.minimum(right, WIDTH), widened)
+    following = np.append(left[1:], last)
+    widened = np.minimum(np.maximum(right, np.minimum(left + thinnest, following)), last)
+    right = np.where(merged, np.minimum(right, last), widened)
     strokes: dict[int, list[list[int]]] = {}
     reach = 0
     for x, stop, pushed, one in zip(
         left.tolist(), right.tolist(), merged.tolist(), group.tolist(), strict=True
     ):
         if pushed and x < reach:
-            x, stop = reach, min(stop + reach - x, WIDTH)
+            x, stop = reach, min(stop + reach - x, last)
         reach = max(reach, stop)
         own = strokes.setdefault(one, [])
         if own and x <= own[-1][1]:  # touches the stroke before it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -213,12 +214,12 @@ class TextLine:
 
 
 def text_lines(waterfall: Waterfall, width: int) -> list[TextLine]:
-    """Lay the shown rows out on `width` character cells; a change too small for a cell still gets one."""
+    """Lay the drawn rows out on `width` character cells; a change too small for a cell still gets one."""
     low, high = waterfall.axis()
     per_ns = width / (high - low)
     base = waterfall.bars[0].end_ns
     lines = []
-    for bar in waterfall.shown:
+    for bar in waterfall.drawn:
         total = bar.kind in ("baseline", "candidate")
         left, right = sorted((max(bar.start_ns, low), max(bar.end_ns, low)))
         offset = min(int((left - low) * per_ns), width - 1)
@@ -226,10 +227,22 @@ def text_lines(waterfall: Waterfall, width: int) -> list[TextLine]:
         thin = not total and (right - left) * per_ns < 0.5
         value = waterfall.scale.time(bar.end_ns) if total else waterfall.scale.delta(bar.delta_ns)
         percent = "" if total else str(units.delta(waterfall.scale, bar.delta_ns, base, bar.level).percent)
-        if not bar.captured:
-            value, percent, length = "not captured" if bar.note == NOT_CAPTURED else "one side only", "", 0
         lines.append(TextLine(bar, bar.label, value, percent, offset, length, thin))
     return lines
+
+
+def notes(waterfall: Waterfall) -> list[str]:
+    """What stands under the figure: where its axis begins, what is added up in a row, and what has none."""
+    start = waterfall.axis()[0]
+    said = [f"bars start at {waterfall.scale.time(start)}, not at zero"] if start > 0 else []
+    absent = [bar for bar in waterfall.shown if not bar.captured]
+    for name, bars in (("others", waterfall.small), ("no change", waterfall.unchanged)):
+        if bars:
+            said.append(f"{name}: {', '.join(bar.label for bar in bars)}")
+    said += [f"{bar.label}: {bar.note}" for bar in absent]
+    if any(bar.level == NOISE for bar in waterfall.drawn):
+        said.append(f"{units.NOISE} within noise")
+    return said
 
 
 def text_figure(waterfall: Waterfall, width: int = 36) -> str:
@@ -244,9 +257,7 @@ def text_figure(waterfall: Waterfall, width: int = 36) -> str:
         figure = " " * line.offset + mark * line.length
         texts = f"{line.label:<{names}}  {line.value:>{values}}  {line.percent:>{percents}}"
         rows.append(f"{texts}  {figure}".rstrip())
-    start = waterfall.axis()[0]
-    if start > 0:
-        rows.append(f"(bars start at {waterfall.scale.time(start)}, not at zero)")
+    rows += textwrap.wrap("; ".join(notes(waterfall)), 79)
     return "\n".join(rows)
 
 

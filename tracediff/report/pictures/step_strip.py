@@ -224,7 +224,7 @@ def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str,
         if total < 0.002 * whole and name != first:
             continue
         label = palette.category(name).label
-        width = 28 + (8.2 if name == first else 7.2) * len(label)
+        width = 28 + (8.2 if name == first else 7.4) * len(label)
         if x + width > out.layout.width:
             x, y = 0.0, y + 19
         out.rect(x, y + 3, 12, 12, palette.variable(name), _PALE if first and name != first else 1.0)

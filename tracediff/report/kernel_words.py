@@ -1,0 +1,146 @@
+"""Kernels that were asked for by name, in words and tables, for every output."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tracediff.model import KernelAnswer, KernelRow, Result
+from tracediff.report import names, units, words
+from tracediff.report.document import Table, TableOf
+
+NOT_RECORDED = "not recorded"
+
+
+def with_answers(result: Result) -> Result:
+    """The result with the sentences of its answers."""
+    return replace(
+        result, kernel_answers=[replace(one, text=sentence(result, one)) for one in result.kernel_answers]
+    )
+
+
+def sentence(result: Result, one: KernelAnswer) -> str:
+    """Say `gemm takes 12.9 us more per step (132 -> 145 us, +9.8 %), likely: 16.2 launches, 8.17 -> 8.97 us each`."""
+    name, unit = _name(result, one), words.unit(result)
+    prose, each = (
+        units.prose([one.baseline_ns, one.candidate_ns]),
+        units.prose([one.baseline_mean_ns, one.candidate_mean_ns]),
+    )
+    before, after = units.count(one.baseline_count), units.count(one.candidate_count)
+    if not one.baseline_count or not one.candidate_count:
+        new = bool(one.candidate_count)
+        count, ns = (one.candidate_count, one.candidate_ns) if new else (one.baseline_count, one.baseline_ns)
+        text = f"{name} is {'new' if new else 'gone'}: {prose.size(ns)} per {unit} in {_launches(count)}"
+        return f"{text}, {each.size(one.candidate_mean_ns if new else one.baseline_mean_ns)} each."
+    both = f"{_both_sizes(prose, one.baseline_ns, one.candidate_ns)} per {unit}"
+    launches = (
+        f"{_launches(one.baseline_count)} per {unit}"
+        if before == after
+        else f"{before} -> {after} launches per {unit}"
+    )
+    took = f"{launches}, {_both_sizes(each, one.baseline_mean_ns, one.candidate_mean_ns)} each"
+    if one.level == "within_noise":
+        return f"{name} takes as long within noise: {both}; {took}."
+    change = units.change(one.delta_ns, one.baseline_ns)
+    how = f"{prose.size(one.delta_ns)} {'more' if one.delta_ns > 0 else 'less'} per {unit}"
+    return f"{name} takes {how} ({both}, {change}), {words.LEVELS[one.level][0]}: {took}."
+
+
+def _both_sizes(prose: units.Prose, before: float, after: float) -> str:
+    """`132 -> 145 us`; where both are written alike, once."""
+    numbers = (units.three_digits(ns / prose.factor) for ns in (before, after))
+    return f"{' -> '.join(dict.fromkeys(numbers))} {prose.unit}"
+
+
+def _launches(count: float) -> str:
+    many = units.count(count)
+    return f"{many} launch{'' if many == '1' else 'es'}"
+
+
+def _name(result: Result, one: KernelAnswer) -> str:
+    """The kernel; of several how many there are."""
+    rows = [result.kernels[at] for at in one.rows]
+    said = list(dict.fromkeys(names.kernel(row, width=120) for row in rows))
+    return said[0] if len(said) == 1 else f"{one.asked} ({len(said)} kernels)"
+
+
+def notes(result: Result, one: KernelAnswer) -> list[str]:
+    """What no table says."""
+    texts = []
+    if one.baseline_hidden_ns > 0.5 or one.candidate_hidden_ns > 0.5:
+        prose = units.prose([one.baseline_hidden_ns, one.candidate_hidden_ns])
+        hidden = _both_sizes(prose, max(one.baseline_hidden_ns, 0.0), max(one.candidate_hidden_ns, 0.0))
+        texts.append(
+            f"Hidden behind other GPU work: {hidden} per {words.unit(result)}; the times above are exposed."
+        )
+    else:
+        texts.append("All of its time is exposed: no other GPU work runs beside it.")
+    if any(
+        len(side.names) > 1
+        for at in one.rows
+        for side in (result.kernels[at].baseline, result.kernels[at].candidate)
+        if side
+    ):
+        texts.append("A row of several kernels has the time of all of them.")
+    return texts
+
+
+def tables(result: Result, one: KernelAnswer) -> list[Table]:
+    """By phase, by match and launch shape, and who launches it."""
+    rows = [result.kernels[at] for at in one.rows]
+    called = dict(zip(map(id, rows), names.kernels(rows, width=100), strict=True))
+    phases = TableOf(
+        "Typical step by phase",
+        ("Phase", "Launches", "Baseline, {}", "Candidate, {}", "Change, {}", "", "Certainty"),
+        "pffffpp",
+        one.phases,
+        lambda row, s: [
+            row.phase, _both(row.baseline_count, row.candidate_count), s.number(row.baseline_ns), s.number(row.candidate_ns),
+            s.signed(row.delta_ns), f"± {s.number((row.ci_high_ns - row.ci_low_ns) / 2)}", words.LEVELS[row.level][0],
+        ],
+        "kernel_answers.phases",
+        lambda row: [row.baseline_ns, row.candidate_ns],
+    )  # fmt: skip
+    shapes = TableOf(
+        "Mean step by match and grid",
+        ("Kernel", "Match", "Grid", "Launches", "Baseline, {}", "Candidate, {}", "Change, {}", "Certainty"),
+        "nppffffp",
+        rows,
+        lambda row, s: [
+            called[id(row)], f"{row.match} {row.confidence:.2f}", _grids(row), _both(*_counts(row)),
+            *(("-" if side is None else s.number(side.ns_per_step)) for side in (row.baseline, row.candidate)),
+            s.signed(row.delta_ns), words.LEVELS[row.level][0],
+        ],
+        "kernels",
+        lambda row: [side.ns_per_step for side in (row.baseline, row.candidate) if side],
+    )  # fmt: skip
+    origins = TableOf(
+        "Launched by",
+        ("Range", "Thread", "Call", "Baseline", "Candidate"),
+        "nnnff",
+        one.origins,
+        lambda row, s: [
+            row.range or NOT_RECORDED, row.thread or NOT_RECORDED, row.api or NOT_RECORDED,
+            units.share(row.baseline_share), units.share(row.candidate_share),
+        ],
+        "kernel_answers.origins",
+    )  # fmt: skip
+    return [table.first(12) for table in (phases, shapes, origins) if table.rows]
+
+
+def _both(before: float, after: float) -> str:
+    return " -> ".join(dict.fromkeys((units.count(before), units.count(after))))
+
+
+def _counts(row: KernelRow) -> tuple[float, float]:
+    one, other = ((side.count_per_step if side else 0.0) for side in (row.baseline, row.candidate))
+    return one, other
+
+
+def _grids(row: KernelRow) -> str:
+    """The grids of both sides, of several the first."""
+    sides = [
+        side.grids[0] + (" ..." if len(side.grids) > 1 else "")
+        for side in (row.baseline, row.candidate)
+        if side and side.grids
+    ]
+    return " -> ".join(dict.fromkeys(sides)) or "-"
