@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
+from markupsafe import Markup
 from rich.console import Console
 
 from tracediff.companions.latencies.model import (
@@ -18,13 +19,14 @@ from tracediff.report import units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.figures import Axis, axis
+from tracediff.report.pictures import distribution
+from tracediff.report.pictures.shapes import HALF_NARROW, Layout
 
 STYLE = "latencies.css"
 _NOTES = 20  # of a post-mortem
 NONE = "not known"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
-_HEIGHT, _WIDTH, _LEFT, _TOP = 190.0, 640.0, 40.0, 8.0
+_LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)
 _DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
 
 
@@ -150,40 +152,37 @@ def traced(found: Latencies) -> list[str]:
     return out
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Both distributions: which part of the iterations took at most so long. `points` are those of an SVG polyline."""
-
-    axis: Axis
-    width: float
-    height: float
-    bottom: float
-    levels: list[tuple[float, str]]  # where 0, 25, ... 100 % are
-    points: list[tuple[str, str]]  # side, points
-    left_out: bool
-
-
-def curves(found: Latencies) -> Curves:
-    """Draw the empirical distribution functions of both sides, up to `_DRAWN_TO` of the iterations."""
-    sides = (("baseline", found.baseline.quantiles_ns), ("candidate", found.candidate.quantiles_ns))
-    kept = [
-        (side, values[: int(_DRAWN_TO * (len(values) - 1)) + 1], len(values) - 1) for side, values in sides
+def distributions(found: Latencies) -> distribution.Plot:
+    """Which part of the iterations took at most so long, up to `_DRAWN_TO` of them."""
+    curves: dict[str, distribution.Curve] = {}
+    for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
+        steps = len(side.quantiles_ns) - 1
+        shown = side.quantiles_ns[: int(_DRAWN_TO * steps) + 1]
+        curves[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
+    rows = {row.statistic: row for row in found.rows}
+    s = scale(found)
+    figures = [
+        f"{LABELS[name]} {s.number(rows[name].baseline_ns)} -> {s.number(rows[name].candidate_ns)} {s.unit}"
+        for name in ("median", "p99")
+        if name in rows
     ]
-    scaled = axis([value for _, values, _ in kept for value in values], _LEFT, _WIDTH - _LEFT - 12)
-    bottom = _HEIGHT - 18
+    return distribution.Plot("Latencies", ", ".join(figures), curves)
 
-    def y(part: float) -> float:
-        return round(bottom - part * (bottom - _TOP), 2)
 
-    points = [
-        (side, " ".join(f"{scaled.x(value)},{y(place / steps)}" for place, value in enumerate(values)))
-        for side, values, steps in kept
-    ]
-    left_out = any(
-        values[-1] > kept_values[-1] for (_, values), (_, kept_values, _) in zip(sides, kept, strict=True)
+def drawn(found: Latencies) -> Markup:
+    """The distributions of both sides, for a wide page and for a telephone."""
+    plots, what = [distributions(found)], "of the iterations took at most so long"
+    drawings = [distribution.draw("Distribution of the latencies", plots, one, what) for one in _LAYOUTS]
+    return Markup("".join(one.svg() for one in drawings))
+
+
+def tail_left_out(found: Latencies) -> bool:
+    """Whether the slowest iterations are not drawn."""
+    curves = distributions(found).curves
+    return any(
+        side.quantiles_ns[-1] > curves[name][-1][0]
+        for name, side in (("baseline", found.baseline), ("candidate", found.candidate))
     )
-    levels = [(y(part / 4), f"{25 * part} %") for part in range(5)]
-    return Curves(scaled, _WIDTH, _HEIGHT, bottom, levels, points, left_out)
 
 
 def render_latencies_terminal(report: LatencyReport, console: Console) -> None:
