@@ -210,7 +210,7 @@ def test_figures_of_a_benchmark_are_a_line_and_a_folded_table() -> None:
     ]
     kpi = msgspec.structs.replace(whole.kpi, rows=[*more, *whole.kpi.rows])
     text = render_markdown(msgspec.structs.replace(whole, kpi=kpi))
-    line = "Benchmark: output tokens/s, tok/s 15,420 → 13,720 (-11.0 % worse, 93 % explained by the step); inter-token"
+    line = "Benchmark: output tokens/s, tok/s: 15,420 -> 13,720 (-11.0 % worse); the step time explains 93 % of it."
     assert text.index(line) < text.index("<details>") < text.index("<summary>Benchmark")
     assert "| output tokens/s, tok/s | 15,420 | 13,720 | -1700 | -11.0 % worse | 93 % |" in text
     assert "| inter-token latency p50, ms | 1.04 | 1.17 | +0.13 | +12.5 % worse | 101 % |" in text

@@ -138,7 +138,7 @@ def test_the_numbers_are_the_results() -> None:
 def test_impact_in_figures_of_the_benchmark() -> None:
     text = markdown(sample.full())
     assert (
-        "Benchmark: output tokens/s, tok/s 15,420 → 13,720 (-11.0 % worse, 93 % explained by the step)"
+        "Benchmark: output tokens/s, tok/s: 15,420 -> 13,720 (-11.0 % worse); the step time explains 93 % of it."
         in text
     )
     assert (

@@ -174,7 +174,7 @@ def _summary(result: Result) -> list[Block]:
 def _impact(result: Result) -> list[Block]:
     blocks: list[Block] = [Heading(2, "Impact")]
     if result.kpi:
-        blocks.append(Paragraph([f"{sections.renderer(result.kpi).gist(result.kpi)}."]))
+        blocks.append(Paragraph([sections.renderer(result.kpi).gist(result.kpi)]))
     elif result.verdict not in ("no_change", "not_comparable"):
         blocks.append(Paragraph(["No benchmark was given, so the effect on users is not measured here."]))
     blocks += [*_phases(result), *_throughput(result)]

@@ -29,7 +29,7 @@ def pair(tmp_path):
 def test_every_output_says_the_same(run, pair, tmp_path):
     code, out, err = run("latencies", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
     assert code == 0, err
-    said = "mean 10.0 -> 11.0 ms, +1.00 ms an iteration (+10.0 %)"
+    said = "mean 10.0 -> 11.0 ms, +1.00 ms per iteration (+10.0 %)"
     assert said in " ".join(out.split())
     saved = json.loads((tmp_path / "a.json").read_text())
     assert saved["kind"] == "latencies" and saved["latencies"]["verdict"] == "regressed"

@@ -74,7 +74,7 @@ def test_the_figures_of_the_sample(sample):
         and compute.level == "likely"
         and compute.p_value is None
     )
-    assert sample.verdict == "likely_improved" and "one run a side" in sample.verdict_reason
+    assert sample.verdict == "likely_improved" and "one run per side" in sample.verdict_reason
     assert figure(sample, "enqueue").level == "within_noise"
 
 

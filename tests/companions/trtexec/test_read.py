@@ -112,7 +112,7 @@ def test_a_profile_is_a_query(tmp_path):
         ("a", pytest.approx(30e3), pytest.approx(30e3)),
         ("b + c", pytest.approx(10e3), pytest.approx(10e3)),
     ]
-    # without medians, as before 8.4; a layer in a loop of four passes takes all of them a query
+    # without medians, as before 8.4; a layer in a loop of four passes takes all of them per query
     text = '[ { "count" : 10 }\n, { "name" : "loop", "timeMs" : 8, "averageMs" : 0.2, "percentage" : 100 } ]'
     assert read_profile(put(tmp_path, text))[1][0].mean == pytest.approx(0.8e6)
     assert read_profile(put(tmp_path, text))[1][0].median is None

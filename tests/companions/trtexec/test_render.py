@@ -67,7 +67,7 @@ def markdown(text: str):
 
 def test_the_terminal():
     text = terminal(report())
-    assert text.startswith("Likely improved  GPU compute time 810 -> 610 us a query (-24.7 %)")
+    assert text.startswith("Likely improved: GPU compute time 810 -> 610 us per query (-24.7 %)")
     assert FUSED in text and "LayerNorm: add, cast, mean" in text
     assert (
         "6 -> 8 layers, of them 0 -> 2 reformats, 1 fused, 1 split, 2 added, 2 with another tactic, 3 with another precision" in text
@@ -101,7 +101,7 @@ def test_the_page():
     page = render_trtexec_html(report())
     for text in (
         "Likely improved",
-        "810 → 610\u00a0µs a query",
+        "810 → 610\u00a0µs per query",
         "2 layers became 1, 410 → 300\u00a0µs",
         "GPU compute time, p90",
         "LayerNorm",

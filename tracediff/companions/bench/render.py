@@ -22,6 +22,8 @@ def print_section(kpi: Kpi, console: Console, top: int) -> None:
     print_heading(console, "Benchmark figures")
     found = rows(kpi)
     if found:
+        print_line(console, headline(kpi))
+    if found:
         print_table(console, _HEAD, [[shorten(text, 40) for text in row] for row in found[: 2 * top]])
     if kpi.note:
         print_line(console, kpi.note)
@@ -29,13 +31,19 @@ def print_section(kpi: Kpi, console: Console, top: int) -> None:
         print_line(console, (f"{len(found) - 2 * top} more in the HTML report and the JSON", "dim"))
 
 
+def headline(kpi: Kpi) -> str:
+    """The first figure in a sentence: what changed, by how much, why; the note where there is none."""
+    found = rows(kpi)
+    if not found:
+        return kpi.note
+    name, before, after, _, change, explained = found[0]
+    why = f"; the step time explains {explained} of it" if explained else ""
+    return f"{name}: {before} -> {after} ({change}){why}."
+
+
 def gist(kpi: Kpi) -> str:
-    """The first two figures in a line."""
-    said = [
-        f"{name} {before} → {after} ({change}{f', {explained} explained by the step' if explained else ''})"
-        for name, before, after, _, change, explained in rows(kpi)[:2]
-    ]
-    return f"Benchmark: {'; '.join(said) or kpi.note}"
+    """The first sentence in a line of a comment."""
+    return f"Benchmark: {headline(kpi)}"
 
 
 def rows(kpi: Kpi) -> list[list[str]]:

@@ -216,7 +216,7 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     if not any(row.delta_ns for row in rows):
         return "Mean and quantiles are the same on both sides."
     change = (
-        f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} an iteration"
+        f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} per iteration"
     )
     change += f" ({100 * step.delta_ns / step.baseline_ns:+.1f} %)" if step.baseline_ns else ""
     runs = step.runs

@@ -44,9 +44,15 @@ class Line:
     q: str
 
 
+def headline(found: Latencies) -> str:
+    """The first sentence: the verdict, what changed, by how much, how sure."""
+    reason = found.verdict_reason
+    return f"{words.VERDICTS[found.verdict].word}: {reason[:1].lower()}{reason[1:]}"
+
+
 def gist(found: Latencies) -> str:
-    """The verdict and its reason in a line."""
-    return f"Latencies without a profiler: {words.VERDICTS[found.verdict].word}: {found.verdict_reason}"
+    """The first sentence in a line of a comment."""
+    return f"Latencies without a profiler: {headline(found)}"
 
 
 def scale(found: Latencies) -> units.Scale:
@@ -143,7 +149,7 @@ def traced(found: Latencies) -> list[str]:
     out = []
     for one in found.traced:
         s = units.scale_for([one.unprofiled_ns, one.traced_ns])
-        text = f"{one.side}: {s.time(one.unprofiled_ns)} an iteration, {s.time(one.traced_ns)} a step under the profiler"
+        text = f"{one.side}: {s.time(one.unprofiled_ns)} per iteration, {s.time(one.traced_ns)} per step under the profiler"
         if one.cost_ns is not None and one.share is not None:
             text += f": {s.delta(one.cost_ns)} ({100 * one.share:+.1f} %)"
         if one.ci_low_ns is not None and one.ci_high_ns is not None:
@@ -202,8 +208,7 @@ def print_section(found: Latencies, console: Console, top: int) -> None:
 def _verdict(found: Latencies, console: Console, indent: int) -> None:
     verdict = words.VERDICTS[found.verdict]
     sign = verdict.sign if has_unicode(console) else ""
-    head = (f"{sign} {verdict.word}".strip(), f"bold {TONES[verdict.tone]}")
-    print_line(console, head, f"  {found.verdict_reason}", indent=indent)
+    print_line(console, (f"{sign} {headline(found)}".strip(), f"bold {TONES[verdict.tone]}"), indent=indent)
     print_line(console, (facts(found), "dim"))
 
 
@@ -252,7 +257,7 @@ def document(found: Latencies) -> list[Block]:
         ]
         for line in lines(found)
     ]  # fmt: skip
-    unit = f"{scale(found).unit} an iteration"
+    unit = f"{scale(found).unit} per iteration"
     notes = [f"Profiling, {line}." for line in traced(found)] + ([found.note] if found.note else [])
     notes += [
         f"{check.name.replace('_', ' ')}: baseline {check.baseline}, candidate {check.candidate}: {check.message}"
@@ -261,7 +266,7 @@ def document(found: Latencies) -> list[Block]:
     ]
     return [
         Heading(2, "Latencies without a profiler"),
-        Paragraph([Strong(f"{words.VERDICTS[found.verdict].word}. "), words.sentence(found.verdict_reason)]),
+        Paragraph([Strong(headline(found))]),
         Table([unit, "Baseline", "Candidate", "Delta", "Change", interval_name(found), "Level"], rows),
         Paragraph([f"{facts(found)}."]),
         *([Items([[note] for note in notes[:_NOTES]])] if notes else []),

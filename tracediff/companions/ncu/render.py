@@ -359,8 +359,41 @@ def _labels(keys: Iterable[str]) -> Sequence[str]:
 
 
 def gist(ncu: Ncu) -> str:
-    """How many kernels changed, in a line; empty without kernels."""
-    return f"Kernels by hardware counters: {summary(ncu)}." if ncu.rows else ""
+    """The first sentence in a line of a comment; empty without kernels."""
+    return f"Kernels by hardware counters: {headline(ncu)}" if ncu.rows else ""
+
+
+def headline(ncu: Ncu) -> str:
+    """The first sentence: the kernel that changed most, by how much, why, how sure; then how many others changed."""
+    row = next((one for one in ncu.rows if one.change in TONES), None)
+    if row is None or row.baseline is None or row.candidate is None:
+        kernels = f"of {len(ncu.rows)} kernels" if len(ncu.rows) > 1 else "kernel"
+        alone = [f"{text} {kind}" for kind in ("added", "removed") if (text := _count(ncu, kind))]
+        said = f"No {kernels} is clearly faster or slower" + (f"; {', '.join(alone)}" if alone else "")
+        one = ncu.rows[0].sentence.removeprefix("no clear change: ") if len(ncu.rows) == 1 else ""
+        return f"{said}: {one}." if one and not alone else f"{said}."
+    launches = f"{row.baseline.launches} + {row.candidate.launches} launches"
+    together = row.match in (
+        "fused",
+        "split",
+    )  # several kernels in one: their durations are not compared one by one
+    spread = None not in (row.baseline.duration_min_ns, row.candidate.duration_min_ns)
+    sure = (
+        f"the durations of {launches} do not overlap"
+        if spread and not together
+        else f"{launches} were profiled"
+    )
+    if min(row.baseline.launches, row.candidate.launches) < 2:
+        sure = "one launch on a side, so its spread is not known"
+    others = [
+        f"{number} more {kind}" for kind in TONES if (number := _count(ncu, kind) - (row.change == kind))
+    ]
+    more = f" Also {' and '.join(others)}." if others else ""
+    return f"{name(row, 100)}{':' if together else ' is'} {row.sentence}; {sure}.{more}"
+
+
+def _count(ncu: Ncu, change: str) -> int:
+    return sum(row.change == change for row in ncu.rows)
 
 
 def summary(ncu: Ncu) -> str:
@@ -383,7 +416,7 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
 def render_ncu_terminal(report: NcuReport, console: Console, top: int = 10) -> None:
     """Print the report of `tracediff ncu`."""
     ncu = neutral(report).ncu
-    print_line(console, (summary(ncu), "bold"), indent=0)
+    print_line(console, (headline(ncu), "bold"), indent=0)
     print_line(console, (file_line("baseline", ncu.baseline), "dim"))
     print_line(console, (file_line("candidate", ncu.candidate), "dim"))
     print_section(ncu, console, top)

@@ -216,7 +216,7 @@ def _verdict(figures: Sequence[TrtexecFigure], runs: int, rows: Sequence[Trtexec
                 ("inconclusive", "No figure was given on both sides."))  # fmt: skip
     before, after, delta = best.baseline["mean"], best.candidate["mean"], best.delta["mean"]
     percent = f" ({100 * delta / before:+.1f} %)" if before else ""
-    change = f"{NAMES[best.metric]} {text.both(text.time(before), text.time(after))} a query{percent}"
+    change = f"{NAMES[best.metric]} {text.both(text.time(before), text.time(after))} per query{percent}"
     change = change[0].upper() + change[1:]
     if all(not value for one in figures for value in one.delta.values()) and not any(
         row.delta_ns for row in rows
@@ -226,7 +226,7 @@ def _verdict(figures: Sequence[TrtexecFigure], runs: int, rows: Sequence[Trtexec
         return ("regressed" if delta > 0 else "improved"), f"{change}, confirmed over the runs."
     if best.level == "likely":
         why = (
-            "one run a side: run-to-run noise is assumed, not measured"
+            "one run per side: run-to-run noise is assumed, not measured"
             if runs < 2
             else "too few runs to confirm it"
         )

@@ -53,7 +53,7 @@ class Pairing:
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """The layers of one side in the order of its files. `times`: (runs, layers), ns a query, nan where not profiled."""
+    """The layers of one side in the order of its files. `times`: (runs, layers), ns per query, nan where not profiled."""
 
     layers: list[LayerInfo]
     keys: list[Layer]

@@ -30,15 +30,15 @@ class TrtexecSide(msgspec.Struct, frozen=True):
     device: str
     layers: int
     reformats: int  # of the layers
-    total_ns: float | None  # sum of the layers a query
+    total_ns: float | None  # sum of the layers per query
     reformat_ns: float | None
 
 
 class TrtexecFigure(msgspec.Struct, frozen=True):
     """A figure of the performance summary, means over the runs of a side.
 
-    Keys: mean, min, max, median, p90, ...; ns a query, of `throughput` queries a second (mean alone). `delta` has the keys
-    of both sides; interval, p and level are of the mean, those of `throughput` of its reciprocal, ns a query.
+    Keys: mean, min, max, median, p90, ...; ns per query, of `throughput` queries a second (mean alone). `delta` has the keys
+    of both sides; interval, p and level are of the mean, those of `throughput` of its reciprocal, ns per query.
     """
 
     metric: Literal["gpu_compute", "latency", "throughput", "enqueue", "h2d", "d2h", "layers"]
@@ -62,7 +62,7 @@ class TrtexecChange(msgspec.Struct, frozen=True):
 
 
 class TrtexecLayers(msgspec.Struct, frozen=True):
-    """One side of a row; `time_ns` is the sum of its layers a query, None where the profile has none of them."""
+    """One side of a row; `time_ns` is the sum of its layers per query, None where the profile has none of them."""
 
     names: list[str]
     types: list[str]

@@ -90,7 +90,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Profiled:
-    """A layer of the profile; ns a query."""
+    """A layer of the profile; ns per query."""
 
     name: str
     mean: float
@@ -355,9 +355,9 @@ def _at_least_zero(path: Path, values: Floats, name: str) -> None:
 
 
 def read_profile(path: Path) -> tuple[int | None, tuple[Profiled, ...]]:
-    """Read `--exportProfile`: how often the engine ran, and its layers, ns a query.
+    """Read `--exportProfile`: how often the engine ran, and its layers, ns per query.
 
-    Times a query are the layer's sum over the count: a layer of a loop runs more often than the engine, and its own
+    Times per query are the layer's sum over the count: a layer of a loop runs more often than the engine, and its own
     average is that of one pass. Raises `TracediffError`: trtexec-large, -damaged, -empty, -bad-number.
     """
     entries = _decoded(path, list[_Entry])

@@ -51,7 +51,7 @@ class Figure:
 
 
 def gist(trtexec: Trtexec) -> str:
-    """The verdict and its reason in a line."""
+    """The first sentences in a line of a comment."""
     return f"TensorRT engines, by trtexec: {headline(trtexec)}"
 
 
@@ -142,8 +142,10 @@ def changed(trtexec: Trtexec, what: str = "") -> list[tuple[TrtexecRow, TrtexecC
 
 
 def headline(trtexec: Trtexec) -> str:
-    """The verdict in one sentence, and what became of the layers."""
-    return f"{VERDICTS[trtexec.verdict].word}. {trtexec.verdict_reason}"
+    """The first sentences: the verdict, what changed, by how much, how sure; then the layer that changed most."""
+    said = f"{VERDICTS[trtexec.verdict].word}: {trtexec.verdict_reason}"
+    row = best(trtexec)
+    return f"{said} The largest change of a layer is in {name(row, 80)}: {row.sentence}." if row else said
 
 
 def best(trtexec: Trtexec) -> TrtexecRow | None:
@@ -228,16 +230,14 @@ def render_trtexec_terminal(report: TrtexecReport, console: Console, top: int = 
     """Print the report of `tracediff trtexec`."""
     trtexec = neutral(report).trtexec
     verdict = VERDICTS[trtexec.verdict]
-    print_line(
-        console, (verdict.word, f"bold {TONES[verdict.tone]}"), f"  {trtexec.verdict_reason}", indent=0
-    )
+    print_line(console, (headline(trtexec), f"bold {TONES[verdict.tone]}"), indent=0)
     _print(trtexec, console, top)
 
 
 def print_section(trtexec: Trtexec, console: Console, top: int) -> None:
     """Print it as a part of a comparison of traces. The names are neutral already."""
     print_heading(console, "TensorRT engines, by trtexec")
-    print_line(console, trtexec.verdict_reason)
+    print_line(console, headline(trtexec))
     _print(trtexec, console, top)
 
 
@@ -245,7 +245,7 @@ def _print(trtexec: Trtexec, console: Console, top: int) -> None:
     print_line(console, (side_line("baseline", trtexec.baseline), "dim"))
     print_line(console, (side_line("candidate", trtexec.candidate), "dim"))
     if trtexec.figures:
-        print_heading(console, "trtexec: means a query")
+        print_heading(console, "trtexec: means per query")
         lines, styles = [], []
         tails = spread(trtexec)
         for one in means(trtexec):
@@ -286,7 +286,7 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
         found = groups(trtexec, kind)
         if not found:
             continue
-        print_heading(console, f"Layers by {kind} ({unit.unit} a query)")
+        print_heading(console, f"Layers by {kind} ({unit.unit} per query)")
         lines = [
             (
                 group(one),
