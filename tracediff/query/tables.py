@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -72,7 +74,8 @@ class Tables:
                         self.missing[schema] = problem
                     _make_views(path, schema, measured and schema not in self.missing)
 
-            in_thread(read)
+            with _on_disk():
+                in_thread(read)
             self._db = guard.connect(path, memory_limit=reading.memory_limit, threads=reading.threads)
             self._open.callback(self._db.close)
         except BaseException:
@@ -131,7 +134,7 @@ def sides_of(words: Sequence[str]) -> list[SideFiles]:
 
 def check(text: str, sides: int) -> None:
     """Find the mistakes in SQL before any capture is read. Raises `TracediffError`: see `guard.check`."""
-    with scratch() as folder:
+    with _on_disk(), scratch() as folder:
         guard.empty(folder / "empty.duckdb", _schemas(sides))
         with guard.connect(folder / "empty.duckdb") as db:
             guard.check(db, text)
@@ -140,6 +143,21 @@ def check(text: str, sides: int) -> None:
 def needs_measuring(text: str) -> bool:
     """Whether SQL may name a table that takes a measurement."""
     return re.search(rf"\b({'|'.join(MEASURED)})\b", text, re.IGNORECASE) is not None
+
+
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    """Raise disk-full where the tables cannot be written."""
+    try:
+        yield
+    except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise TracediffError(
+            "disk-full",
+            "the tables of the captures could not be written: no space left",
+            fix="set TMPDIR to a folder with space",
+        ) from error
 
 
 def _schemas(sides: int) -> tuple[str, ...]:
