@@ -47,6 +47,12 @@ _CHUNK = 5_000  # rows
 # Tables of which rows may be dropped; every other one keeps all.
 _REDUCED = METADATA | EMPTIED | NAMES_OF_PROCESSES | {"StringIds", SYSTEM_ENV}
 
+# The source is never written to: an error of these is of the result.
+_CANNOT_WRITE = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_CLOSE,
+})  # fmt: skip
+
 Row = tuple[Any, ...]
 _Rule = Callable[[Row], Row | None]  # a row of the source -> the row to write, None: dropped
 
@@ -125,6 +131,12 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
                 _copy(db, plain, frozenset(keep_tables), report)
                 _prove(db, plain, report)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) in _CANNOT_WRITE:
+                raise TracediffError(
+                    "disk-full",
+                    f"{target.name} could not be written: {error}",
+                    fix="name an OUT on a disk with space",
+                ) from error
             raise damaged(source.name, error) from error
         if target.suffix == ".xz":
             with plain.open("rb") as file, lzma.open(done, "wb", preset=9 | lzma.PRESET_EXTREME) as packed:
@@ -152,11 +164,17 @@ def _wanted(keep: Iterable[str], report: ScrubReport) -> Callable[[str], bool]:
 def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
     """A scratch folder beside `target`, and the file in it that takes the target's place at the end of the block.
 
-    Raises `TracediffError`: output-exists, output-folder-missing. After an error `target` is as it was.
+    Raises `TracediffError`: output-exists, output-not-writable, output-folder-missing. After an error `target` is as it was.
     """
     if os.path.lexists(target) and not force:
         raise TracediffError(
             "output-exists", f"{target} exists already", fix="-f to overwrite it, or another name"
+        )
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise TracediffError(
+            "output-not-writable",
+            f"{target} is a device or a pipe",
+            fix="name a file: what is written is read back",
         )
     if target.is_dir() and columnar.form_of(target) is None:
         raise TracediffError("output-exists", f"{target} is a folder of something else", fix="another name")

@@ -58,6 +58,8 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
     Raises `TracediffError`: output-exists, output-folder-missing, scrub-changed-rows, not-kineto and those of
     `TraceFile`. After an error nothing is left behind and `target` is as it was.
     """
+    if not source.is_file():
+        raise TracediffError("not-a-file", f"{source}: there is no such file")
     with replaced(target, force=overwrite) as (_, done):
         digest, changed, left_out = Digest(), 0, 0
         behind = _said_behind(source)
