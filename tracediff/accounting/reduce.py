@@ -187,10 +187,14 @@ def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
             " (SELECT start_ns, end_ns FROM op_row))"
         ).fetchone()
         assert row is not None
-        pids = [
-            int(pid)
-            for (pid,) in capture.db.execute("SELECT DISTINCT pid FROM op_descriptor ORDER BY pid").fetchall()
-        ]
+        found = capture.db.execute("SELECT DISTINCT pid FROM op_descriptor ORDER BY pid").fetchall()
+        if (None,) in found:
+            raise TracediffError(
+                "no-process",
+                f"{capture.name}: GPU work does not say which process it is of (globalPid)",
+                fix="export it again with the nsys that recorded it; --host-only compares host time",
+            )
+        pids = [int(pid) for (pid,) in found]
         return pl.DataFrame(
             {
                 "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),

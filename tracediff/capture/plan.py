@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 from tracediff.capture.presets import PRESETS, check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
+from tracediff.formats.regular import read_toml
 from tracediff.formats.reports import PARQUET_FIRST, Form
 
 TRAFFIC_SEEDS = 1000
@@ -133,8 +133,8 @@ def read_plan(path: Path, **flags: Any) -> Plan:
     Raises `TracediffError`: plan-unreadable, plan-invalid, plan-steps, plan-preset, plan-launcher.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = read_toml(path)
+    except (OSError, ValueError) as error:
         raise TracediffError(
             "plan-unreadable", f"{path.name}: {error}", fix="see docs/capture.md for a plan"
         ) from error

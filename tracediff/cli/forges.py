@@ -16,6 +16,7 @@ import httpx
 
 import tracediff
 from tracediff.errors import TracediffError
+from tracediff.formats.regular import read_regular
 from tracediff.report.escape import shorten, visible
 
 _TRIES = 3
@@ -88,7 +89,7 @@ class Api:
     def _decoded(self, answer: httpx.Response) -> Any:
         try:
             return answer.json()
-        except (ValueError, httpx.ResponseNotRead):
+        except (ValueError, RecursionError, httpx.ResponseNotRead):
             raise self._failed("its answer is no JSON") from None
 
     def _explained(self, answer: httpx.Response) -> TracediffError:
@@ -116,7 +117,7 @@ class Api:
         """What the API says about it, fit to print."""
         try:
             data = answer.json()
-        except (ValueError, httpx.ResponseNotRead):
+        except (ValueError, RecursionError, httpx.ResponseNotRead):
             return ""
         message = data.get("message", data.get("error", "")) if isinstance(data, dict) else ""
         text = self._printable(str(message), 300)
@@ -302,8 +303,8 @@ def _base(address: str) -> httpx.URL:
 def _event_number(environment: Mapping[str, str]) -> int | None:
     """The pull request of the event that started the workflow; of a workflow_run the only one that it is for."""
     try:
-        event = json.loads(Path(environment.get("GITHUB_EVENT_PATH", "")).read_bytes())
-    except (OSError, ValueError):
+        event = json.loads(read_regular(Path(environment.get("GITHUB_EVENT_PATH", "")), _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         event = {}
     event = event if isinstance(event, dict) else {}
     issue, run = event.get("issue"), event.get("workflow_run")

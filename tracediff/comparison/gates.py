@@ -9,7 +9,6 @@ Metrics that are counted, a step: launches, graph_launches, kernels, syncs.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from tracediff.comparison.kernel_answer import rows_named
 from tracediff.errors import TracediffError
+from tracediff.formats.regular import read_toml
 from tracediff.model import (
     CATEGORIES,
     GateOutcome,
@@ -303,12 +303,12 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
     if not required and not path.is_file():
         return Policy()
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path)
     except OSError as error:
         raise TracediffError(
             "policy-unreadable", f"{path}: {error.strerror}", fix="check the path", exit_code=2
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise TracediffError(
             "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/ci.md", exit_code=2
         ) from error

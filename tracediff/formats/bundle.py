@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tracediff.errors import TracediffError
+from tracediff.formats.regular import read_regular
 
 SideName = Literal["baseline", "candidate"]
 SIDES: tuple[SideName, SideName] = ("baseline", "candidate")
@@ -18,6 +19,7 @@ RunKind = Literal["warmup", "profiled", "control"]
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
+_MOST_MANIFEST = 64 << 20  # bytes
 _RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
 
@@ -108,11 +110,11 @@ def is_bundle(path: Path) -> bool:
 def read_manifest(bundle: Path) -> Manifest:
     """Read manifest.json. Raises `TracediffError`: bundle-manifest, bundle-version."""
     try:
-        data = (bundle / MANIFEST).read_bytes()
+        data = read_regular(bundle / MANIFEST, _MOST_MANIFEST)
         version = msgspec.json.decode(data, type=_Version).tracediff_bundle
         if version == FORMAT_VERSION:
             return msgspec.json.decode(data, type=Manifest)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(f"{bundle.name}: manifest.json cannot be read: {error}") from error
     raise TracediffError(
         "bundle-version",

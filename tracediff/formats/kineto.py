@@ -21,6 +21,7 @@ import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.packed import Stream, packing, unpacked
+from tracediff.formats.regular import open_regular
 from tracediff.model import Note
 
 PRODUCT = "torch.profiler"
@@ -113,7 +114,7 @@ class _Rest(msgspec.Struct):
 
 _block = msgspec.json.Decoder(list[Event])
 _rest = msgspec.json.Decoder(_Rest)
-_FAILED = (msgspec.DecodeError, UnicodeDecodeError)
+_FAILED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class TraceFile:
@@ -146,7 +147,7 @@ class TraceFile:
         self._offset = found.end()
         try:
             return _decoded_head(text)
-        except msgspec.DecodeError as error:
+        except _FAILED as error:
             raise TracediffError(
                 "not-json", f"{self._name}: what comes before its events is no JSON: {error}", fix=_AGAIN
             ) from error
@@ -206,7 +207,7 @@ class TraceFile:
         slug, what = "no-trace-events", "is JSON without a list of traceEvents"
         try:
             msgspec.json.decode(self._buffer)
-        except msgspec.DecodeError as error:
+        except _FAILED as error:
             slug, what = "not-json", f"is not JSON: {error}"
             if "truncated" in str(error).lower():
                 slug, what = "truncated", "ends before its events begin"
@@ -216,7 +217,7 @@ class TraceFile:
 @contextmanager
 def open_trace(path: Path, block: int = BLOCK) -> Iterator[TraceFile]:
     """Open a trace, packed with gzip or not, whatever its name says."""
-    with path.open("rb") as plain:
+    with open_regular(path) as plain:
         if packing(plain.read(8)) != "gzip":
             plain.seek(0)
             yield TraceFile(plain, path.name, block)
@@ -235,7 +236,7 @@ def peek(path: Path) -> dict[str, Any] | None:
             data = trace.read()
         found = _EVENTS.search(data)
         head = _decoded_head(data[: found.end()]) if found else {}
-    except (OSError, TracediffError, msgspec.DecodeError):
+    except (OSError, TracediffError, *_FAILED):
         return None
     return head if marked(head) or (found and _of_kineto(data[found.end() :])) else None
 
@@ -262,7 +263,7 @@ def _tail(path: Path) -> dict[str, Any]:
     for found in _DISTRIBUTED.finditer(text):
         try:
             said, _ = json.JSONDecoder().raw_decode(text[found.start(1) :].decode("utf-8", "replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         return {"distributedInfo": said}
     return {}
@@ -340,11 +341,11 @@ def arguments(event: Event) -> tuple[tuple[str, int | tuple[int | None, ...]], .
 def _decoded_args(raw: msgspec.Raw) -> _Args:
     try:
         return _args.decode(raw) if bytes(raw) else _NO_ARGS
-    except msgspec.DecodeError:
+    except _FAILED:
         pass
     try:
         said = msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except _FAILED:
         return _NO_ARGS
     # one odd value must not cost the others
     numbers: dict[str, Any] = {name: _int(said.get(key)) for name, key in _KEYS.items()}

@@ -21,6 +21,7 @@ from tracediff.formats.bundle import read_bundle
 from tracediff.formats.contents import Seen, looked_into
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
+from tracediff.formats.regular import MOST_RESULT, read_regular
 from tracediff.formats.reports import find_nsys, refuse_no_report
 from tracediff.formats.scratch import scratch
 from tracediff.kernels.categories import category
@@ -132,8 +133,8 @@ class _Head(msgspec.Struct):
 
 def _result_facts(path: Path) -> list[str]:
     try:
-        head = msgspec.json.decode(path.read_bytes(), type=_Head)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        head = msgspec.json.decode(read_regular(path, MOST_RESULT), type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TracediffError(
             "not-a-result", f"{path.name} is damaged: {error}", fix="write it again with --json"
         ) from error

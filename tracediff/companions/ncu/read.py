@@ -24,6 +24,7 @@ from tracediff.companions.ncu.metrics import (
 )
 from tracediff.companions.ncu.report_file import MAGIC, read_report
 from tracediff.errors import TracediffError
+from tracediff.formats.regular import open_regular
 from tracediff.formats.selection import own_label
 
 _CELL = 1 << 26  # characters of one cell: instances of a metric can be many
@@ -59,7 +60,7 @@ def read(path: Path) -> Profile:
     Raises `TracediffError`: ncu-no-file, ncu-unknown-file, ncu-empty, other-input, and those of `read_csv` and `read_report`.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(65536)
     except OSError as error:
         what, fix = str(error.strerror or error), "check the path"
