@@ -8,6 +8,52 @@ from __future__ import annotations
 import re
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+# C0, DEL, C1, zero-width and direction-changing characters, line separators, marks of annotations, tags, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
+_LONGEST_LINE = 1_000  # characters
+_MOST_LINES = 50
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Replace every character that cannot be seen by its escape."""
+
+    def picture(match: re.Match[str]) -> str:
+        char = match.group()
+        if char in keep:
+            return char
+        number = ord(char)
+        return (
+            f"\\x{number:02x}"
+            if number < 0x100
+            else f"\\u{number:04x}"
+            if number < 0x10000
+            else f"\\U{number:08x}"
+        )
+
+    return _UNSEEN.sub(picture, text)
+
+
+def inert(text: str) -> str:
+    """Break the older form of a command, `##[...]`, which a runner of CI reads anywhere in a line."""
+    return text.replace("##[", "# #[").replace("##vso[", "# #vso[")
+
+
+def printable(text: str) -> str:
+    """Make a message fit for a terminal or a log, whatever names are in it: nothing unseen, of bounded length.
+
+    A bar stands before every line but the first: no name can begin a line that looks like another message.
+    """
+    lines = text.split("\n")
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], f"... and {len(lines) - _MOST_LINES + 1} more lines"]
+    seen = [line[:_LONGEST_LINE] + (" ..." if len(line) > _LONGEST_LINE else "") for line in lines]
+    return "\n  | ".join(
+        inert(visible(line.removeprefix("  ") if number else line, keep="\t"))
+        for number, line in enumerate(seen)
+    )
 
 
 class TracediffError(Exception):
@@ -31,5 +77,6 @@ class TracediffError(Exception):
             self.message = self.message.replace(name, instead)
 
     def __str__(self) -> str:
-        fix = f"\n  fix: {self.fix}" if self.fix else ""
-        return f"{self.message} [{self.slug}]{fix}"
+        """What is printed of it, whatever names are in it."""
+        fix = f"\n  fix: {printable(self.fix)}" if self.fix else ""
+        return f"{printable(self.message)} [{self.slug}]{fix}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tracediff.cli.say import say
+
 
 @click.command()
 @click.option("--clear", is_flag=True, help="Remove everything that is kept.")
@@ -18,16 +20,15 @@ def cache(clear: bool) -> None:
 
     where = folder()
     if where is None:
-        click.echo("switched off (TRACEDIFF_CACHE)")
+        say("switched off (TRACEDIFF_CACHE)", err=False)
         return
     if clear:
         count, size = remove_all(where)
-        click.echo(f"removed {_said(count, size)} from {where}")
+        say(f"removed {_said(count, size)} from {where}", err=False)
         return
     found = entries(where)
-    click.echo(
-        f"{where}: {_said(len(found), sum(one.bytes for one in found))}, at most {MOST_BYTES >> 30} GiB"
-    )
+    total = _said(len(found), sum(one.bytes for one in found))
+    say(f"{where}: {total}, at most {MOST_BYTES >> 30} GiB", err=False)
 
 
 def _said(count: int, size: int) -> str:

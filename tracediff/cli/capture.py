@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.errors import TracediffError
+from tracediff.cli.say import say
+from tracediff.errors import TracediffError, printable, visible
 from tracediff.formats.recognise import counted
 from tracediff.formats.reports import FORMS
 
@@ -113,22 +114,22 @@ def capture(
     bundle = output or Path("tracediff-bundle")
     nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
-        click.echo(f"warning: {note}", err=True)
+        say(f"warning: {note}")
     if gpus() is None:
-        click.echo("warning: nvidia-smi lists no GPU: no kernels will be captured here", err=True)
+        say("warning: nvidia-smi lists no GPU: no kernels will be captured here")
     if only_plan:
         for line in shown(plan, nsys, bundle.resolve()):
-            click.echo(line)
+            click.echo(visible(f"{line}\n", keep="\n\t"), nl=False)  # to be pasted into a shell
         return
     with _Progress(plan) as progress:
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
         runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
         manifest = runner.run(resume=resume)
     seconds = sum(run.seconds for run in manifest.runs)
-    click.echo(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s", err=True)
+    say(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s")
     if plan.keep_reports:
-        click.echo("  its .nsys-rep files hold the environment of the programs: do not share them", err=True)
-    click.echo(f"  next: tracediff compare {bundle}", err=True)
+        say("  its .nsys-rep files hold the environment of the programs: do not share them")
+    say(f"  next: tracediff compare {bundle}")
 
 
 def _nsys(only_plan: bool) -> Nsys:
@@ -140,9 +141,7 @@ def _nsys(only_plan: bool) -> Nsys:
     except TracediffError as error:
         if not only_plan or error.slug != "nsys-missing":
             raise
-        click.echo(
-            "warning: there is no nsys here: what yours cannot do is left out when the plan runs", err=True
-        )
+        say("warning: there is no nsys here: what yours cannot do is left out when the plan runs")
         return Nsys(Path("nsys"), None, Features())
 
 
@@ -193,7 +192,7 @@ class _Progress:
     def slot(self, slot: Slot, what: str) -> None:
         """Say how a run goes."""
         if self._bar is None or self._task is None:
-            click.echo(f"[{slot.index}/{self._total}] {slot.name}: {what}", err=True)
+            say(f"[{slot.index}/{self._total}] {slot.name}: {what}")
             return
         over = what in ("done", "failed", "finished before")
         self._bar.update(self._task, description=f"{slot.name}: {what}", completed=slot.index - (not over))
@@ -201,6 +200,6 @@ class _Progress:
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
         if self._bar is None:
-            click.echo(text, err=True)
+            say(text)
         else:
-            self._bar.console.print(text, markup=False, highlight=False)
+            self._bar.console.print(printable(text), markup=False, highlight=False)

@@ -10,6 +10,7 @@ import click
 
 from tracediff.cli.options import Gating, judge, takes
 from tracediff.cli.outputs import read_result
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ def comment(
     gating: Gating,
 ) -> None:
     """Post RESULT, the JSON of `tracediff compare --json`, as a comment, or update the comment that is there."""
-    from tracediff.report.escape import visible
     from tracediff.report.markdown import render_markdown
 
     policy = gating.read()
@@ -82,9 +82,9 @@ def comment(
         return
     opened = _open(forge or "", repo, pr)
     if not opened.api.is_private():
-        click.echo("warning: the API's address is http: the token is sent in the clear", err=True)
+        say("warning: the API's address is http: the token is sent in the clear")
     posted = opened.post(body, first)
-    click.echo(f"{posted.done}: {visible(posted.place)}")
+    say(f"{posted.done}: {posted.place}", err=False)
 
 
 def _open(name: str, repo: str | None, pr: int | None) -> Forge:

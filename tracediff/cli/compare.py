@@ -9,6 +9,7 @@ import click
 
 from tracediff.cli.options import Gating, judge, print_gates, progress, takes
 from tracediff.cli.outputs import Output, check, write_outputs
+from tracediff.cli.say import say
 from tracediff.request import CompareRequest
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
         request,
         keep=output.draws_steps,
         progress=progress(output.quiet),
-        warn=lambda text: click.echo(f"warning: {text}", err=True),
+        warn=lambda text: say(f"warning: {text}"),
     )
     sys.exit(finish(result, output, policy, gating.annotations))
 
@@ -56,11 +57,10 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
 def finish(result: Result, output: Output, policy: Policy, annotations: str | None = None) -> int:
     """Judge the gates, write and print every output; the exit status."""
     from tracediff.comparison.gates import exit_code
-    from tracediff.report.escape import visible
 
     result = judge(policy, result)
     write_outputs(result, output)
     print_gates(result, annotations)
     if output.quiet and result.verdict == "not_comparable" and not result.gates:
-        click.echo(visible(f"not comparable: {result.verdict_reason}"), err=True)
+        say(f"not comparable: {result.verdict_reason}")
     return exit_code(result)

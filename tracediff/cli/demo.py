@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 
 # Name -> what is compared, below the folder of fixtures (a bundle of captures alone holds both sides), and what it shows.
@@ -45,7 +46,7 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     output = Output(html=html, overwrite=overwrite)
     check(output)
     baseline, candidate, what = PAIRS[pair]
-    click.echo(f"demo: {what}", err=True)
+    say(f"demo: {what}")
     folder = bundled()
     *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
     before, after = reduce_sides(files, Reading(keep=True))

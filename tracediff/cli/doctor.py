@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from tracediff.cli.say import say
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout instead of a table.")
@@ -28,21 +30,18 @@ def doctor(as_json: bool, python: str | None, folder: Path) -> None:
     checks = examine(folder, python or sys.executable)
     works = can_capture(checks)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "can_capture": works,
-                    "summary": summary(checks),
-                    "checks": [asdict(check) for check in checks],
-                },
-                indent=1,
-            )
-        )
+        said = {
+            "can_capture": works,
+            "summary": summary(checks),
+            "checks": [asdict(check) for check in checks],
+        }
+        click.echo(f"{json.dumps(said, indent=1)}\n", nl=False)
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            click.echo(f"{check.status:4}  {check.name:{width}}  {check.message}")
+            say(f"{check.status:4}  {check.name:{width}}  {check.message}", err=False)
             if check.fix and check.status != "ok":
-                click.echo(f"{'':{width + 6}}  fix: {check.fix}")
-        click.echo(f"\n{summary(checks)}")
+                say(f"{'':{width + 6}}  fix: {check.fix}", err=False)
+        say("", err=False)
+        say(summary(checks), err=False)
     sys.exit(0 if works else 1)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
 import tracediff
 import tracediff.companions
+from tracediff.cli.say import say, say_error
 from tracediff.errors import TracediffError
 
 # name -> (module with a click command of the same name, short help). Modules are imported only when used:
@@ -67,8 +70,13 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; a `TracediffError` becomes one message on stderr and its exit code."""
+    """Run the command line; a `TracediffError` becomes one message on stderr and its exit code, and so does all else that fails."""
     signal.signal(signal.SIGTERM, _terminated)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: a file opened later must not take its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal has no letters for
     if sys.argv[1:2] != ["capture"]:  # what that starts is another's program
         # numpy and scipy each start a thread a processor, for products of small matrices whose last digit depends on how many
         # there are. Before anything imports them.
@@ -78,40 +86,54 @@ def main() -> None:
     gc.set_threshold(_OBJECTS)
     atexit.register(gc.freeze)
     try:
-        cli.main(standalone_mode=False)
+        _run()
     except TracediffError as error:
         _fail(error)
-    except PermissionError as error:
-        _fail(
-            TracediffError(
-                "no-permission",
-                f"{error.filename or 'a file'}: permission denied",
-                fix="read from and write to files and folders that this user may use",
-            )
-        )
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):  # the second where it comes before click listens
-        click.echo("aborted", err=True)
+        say("aborted")
         _leave(130)
     except _Terminated:
-        click.echo("terminated", err=True)
+        say("terminated")
         _leave(143)
+    except SystemExit:
+        raise
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(file=shown)
+        for line in shown.getvalue().splitlines():
+            say(line)
         sys.exit(error.exit_code)
-    except Exception as error:
-        if not _interrupted(error):
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        if _interrupted(error):
+            say("aborted")
+            _leave(130)
+        if os.environ.get("TRACEDIFF_DEBUG") == "1":
             raise
-        click.echo("aborted", err=True)
-        _leave(130)
+        from tracediff.cli.unforeseen import explained
+
+        _fail(explained(error, sys.argv[1:], COMMANDS))
     finally:
         # All is said and written: Ctrl-C now ends the interpreter without a traceback of its last steps.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _fail(error: TracediffError) -> None:
-    click.echo(f"error: {error}", err=True)
+def _run() -> None:
+    """Run a command until its last word is written: a full disk behind stdout is an error, not a note at the very end."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    finally:
+        if sys.exc_info()[0] in (None, SystemExit):
+            sys.stdout.flush()
+
+
+def _fail(error: TracediffError) -> NoReturn:
+    say_error(error)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what cannot be written is not tried again when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(error.exit_code)
 
 

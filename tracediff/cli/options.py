@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from tracediff.cli.say import say
 from tracediff.request import option
 
 if TYPE_CHECKING:
@@ -84,10 +85,8 @@ def progress(quiet: bool = False) -> Callable[[str], None]:
     shown = sys.stderr.isatty() and not quiet
 
     def say(name: str) -> None:
-        from tracediff.report.escape import visible
-
         if shown:
-            click.echo(f"reading {visible(name)}", err=True)
+            say(f"reading {name}")
 
     return say
 
@@ -130,16 +129,15 @@ def judge(policy: Policy, result: Result) -> Result:
 
 def print_gates(result: Result, annotations: str | None) -> None:
     """Print outcomes to stderr, and annotations to stdout, where a runner reads them."""
-    from tracediff.report.annotations import inert, render_annotations
-    from tracediff.report.escape import visible
+    from tracediff.report.annotations import render_annotations
 
     if result.gates is not None:
         for one in result.gates.outcomes:
             warning = " (warning only)" if one.severity == "warning" else ""
             line = f"gate {one.text}: {one.outcome}{warning}: {one.message}"
-            click.echo(inert(visible(line)), err=True)
+            say(line)
         for note in result.gates.notes:
-            click.echo(inert(visible(f"{result.gates.policy}: {note}")), err=True)
+            say(f"{result.gates.policy}: {note}")
     if annotations:
         for line in render_annotations(result):
-            click.echo(line)
+            click.echo(f"{line}\n", nl=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.kinds import BY_NAME, COMPARISON, Kind, kind_of, named, print_report, render, version
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 from tracediff.request import option
 
@@ -125,7 +126,7 @@ def write_outputs(report: Report, output: Output) -> None:
         return
     _print_guarded(lambda console: print_report(report, console, top=output.top))
     for name, path in outputs.items():
-        click.echo(f"wrote {path} ({name})", err=True)
+        say(f"wrote {path} ({name})")
 
 
 def _print_guarded(render: Callable[[Console], None]) -> None:
@@ -206,12 +207,14 @@ def read_saved(path: Path) -> Report:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
+    from tracediff.formats.regular import MOST_RESULT, read_regular
+
     class Versioned(msgspec.Struct):
         format_version: int
         kind: str = ""
 
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MOST_RESULT)
     except OSError as error:
         raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
     try:

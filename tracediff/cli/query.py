@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli.options import complete_files, progress, takes
+from tracediff.cli.say import say
 from tracediff.request import ReadRequest
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def query(
     if answers:
         _write(answers[-1], form, parquet or output, overwrite, full)
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
 
 
 def print_answer(answer: Answer, *, full: bool = False) -> None:
@@ -145,12 +146,12 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
     else:
         data = {"csv": rows.csv, "json": rows.json_rows, "parquet": rows.parquet}[form](answer.frame)
         if answer.cut:
-            click.echo(_cut(answer), err=True)
+            say(_cut(answer))
     if path is None:
         click.echo(data, nl=False)
     else:
         write_atomically(path, data, overwrite)
-        click.echo(f"wrote {path} ({_rows(len(answer.frame))})", err=True)
+        say(f"wrote {path} ({_rows(len(answer.frame))})")
 
 
 def _text(answer: Answer, full: bool, width: int | None) -> str:

@@ -8,6 +8,7 @@ import click
 
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.scrub_kineto import scrub_trace
+from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
 
@@ -45,38 +46,32 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
         return
     if is_trace_name(source):
         trace = scrub_trace(source, target, overwrite=overwrite)
-        click.echo(
+        say(
             f"{target}: {trace.events} events read back and equal; {trace.texts_changed} texts cleaned;"
-            f" left out: {trace.left_out} events that are not read",
-            err=True,
+            f" left out: {trace.left_out} events that are not read"
         )
         return
     report = scrubbing.scrub(source, target, force=overwrite, keep_tables=keep_tables)
     same = sum(proof.untouched for proof in report.tables)
     rows = sum(proof.rows_kept for proof in report.tables)
     changed = sum(proof.texts_changed for proof in report.tables)
-    click.echo(f"{target}: {len(report.tables)} tables, {rows} rows read back and equal", err=True)
-    click.echo(
+    say(f"{target}: {len(report.tables)} tables, {rows} rows read back and equal")
+    say(
         f"  {same} tables byte for byte; {changed} texts and bytes cleaned; dropped: {report.records_dropped} records,"
         f" {report.strings_dropped} strings, {report.processes_dropped} processes;"
-        f" {report.arguments_removed} arguments removed",
-        err=True,
+        f" {report.arguments_removed} arguments removed"
     )
     for name in report.dropped_tables:
-        click.echo(f"  left out: {name!r} (not a table of nsys; --keep-table to keep it)", err=True)
+        say(f"  left out: {name!r} (not a table of nsys; --keep-table to keep it)")
 
 
 def _bundle(source: Path, target: Path, keep_kpi: bool) -> None:
     from tracediff.capture.scrub_bundle import scrub_bundle
 
     report = scrub_bundle(source, target, keep_kpi=keep_kpi)
-    click.echo(
+    say(
         f"{target}: {report.exports} exports, {report.rows} rows read back and equal,"
-        f" {report.bytes / 2**20:.1f} MiB",
-        err=True,
+        f" {report.bytes / 2**20:.1f} MiB"
     )
     if report.left_out:
-        click.echo(
-            f"  left out: {len(report.left_out)} benchmark reports (--keep-kpi keeps them), and all logs",
-            err=True,
-        )
+        say(f"  left out: {len(report.left_out)} benchmark reports (--keep-kpi keeps them), and all logs")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tracediff.cli.options import progress, takes
+from tracediff.cli.say import say
 from tracediff.request import TimelineRequest
 
 FIRST = 20  # pairs of steps that are shown unless told otherwise
@@ -65,13 +66,13 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
     data = render_perfetto(shown)
     write_atomically(output, data, overwrite)
     for note in shown.warnings:
-        click.echo(f"warning: {note.message} [{note.slug}]", err=True)
+        say(f"warning: {note.message} [{note.slug}]")
     if not quiet:
         first, last = shown.pairs[0].number, shown.pairs[-1].number
-        click.echo(
+        say(
             f"wrote {output}: pairs of steps {first} to {last} of {shown.all_pairs}, {shown.events:,} events,"
-            f" {len(data) / 1e6:,.1f} MB\n  baseline: {shown.sides[0].label}, run {shown.sides[0].name}\n"
-            f"  candidate: {shown.sides[1].label}, run {shown.sides[1].name}\n  open it at https://ui.perfetto.dev: the page reads it"
-            " in the browser, nothing is sent",
-            err=True,
+            f" {len(data) / 1e6:,.1f} MB"
         )
+        for name, side in zip(("baseline", "candidate"), shown.sides, strict=True):
+            say(f"  {name}: {side.label}, run {side.name}")
+        say("  open it at https://ui.perfetto.dev: the page reads it in the browser, nothing is sent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracediff.errors import inert as inert
 from tracediff.model import Gates, Result
 from tracediff.report import words
 from tracediff.report.escape import neutral, shorten, visible
@@ -40,11 +41,6 @@ def _escape(text: str, more: str = "") -> str:
     for char in "%" + more:
         text = text.replace(char, f"%{ord(char):02X}")
     return inert(text)
-
-
-def inert(text: str) -> str:
-    """Break the older form of a command, `##[...]`, which a runner reads anywhere in a line."""
-    return text.replace("##[", "# #[").replace("##vso[", "# #vso[")
 
 
 def guard(text: str) -> str:

@@ -10,30 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tracediff.errors import visible as visible
 from tracediff.model import Section
 
 Report = TypeVar("Report", bound=msgspec.Struct)
 
-# C0, DEL, C1, zero-width and direction-changing characters, line separators, lone surrogates.
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 _PROSE = frozenset(
     {"title", "message", "next", "note", "verdict_reason", "reason", "power_note", "sentence", "text"}
 )
 _ZERO_WIDTH = "\u200b"
-
-
-def visible(text: str, keep: str = "") -> str:
-    """Replace every character that cannot be seen by its escape."""
-
-    def picture(match: re.Match[str]) -> str:
-        char = match.group()
-        if char in keep:
-            return char
-        return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
-
-    return _UNSEEN.sub(picture, text)
 
 
 def _walk(value: Any, field: str) -> Any:
