@@ -24,7 +24,7 @@ def _reduced(name: str):
 
 
 @cache
-def _result(name: str):
+def result_of(name: str):
     pair = next(pair for pair in PAIRS if pair["name"] == name)
     sides = [
         Side(side, [Run(file, [_reduced(file)]) for file in pair[side]]) for side in ("baseline", "candidate")
@@ -44,7 +44,7 @@ def test_the_board_is_whole():
 
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=pair["name"]) for pair in PAIRS])
 def test_it_closes(pair):
-    result = _result(pair["name"])
+    result = result_of(pair["name"])
     assert result.accounting.residual_ns == 0
     assert sum(result.accounting.delta.values()) == pytest.approx(result.step.delta_ns, abs=1e-3)
     busy = sum(result.accounting.delta[name] for name in ("compute", "comm", "memcpy"))
@@ -63,7 +63,7 @@ BEHIND = {"fused", "eager_sync"}
 
 def _planted(pair):
     """The finding of the planted cause at its place."""
-    found = [one for one in _result(pair["name"]).findings if one.cause == pair["cause"]]
+    found = [one for one in result_of(pair["name"]).findings if one.cause == pair["cause"]]
     return next((one for one in found if pair["name"] not in BEHIND or _is_there(one, pair)), None)
 
 
@@ -80,7 +80,7 @@ def _is_there(one, pair) -> bool:
 
 @pytest.mark.parametrize("pair", [param for param in _with("cause") if param.id not in (*BEHIND, "arr12")])
 def test_the_first_finding_names_the_planted_cause(pair):
-    first = _result(pair["name"]).findings[0]
+    first = result_of(pair["name"]).findings[0]
     assert first.cause == pair["cause"], first.title
 
 
@@ -94,9 +94,9 @@ def test_the_planted_cause_is_more_than_chance(pair):
 
 
 def test_another_mix_is_a_finding_and_no_part_of_a_delta():
-    (mix,) = [one for one in _result("arr12").findings if one.cause == "batch_mix"]
+    (mix,) = [one for one in result_of("arr12").findings if one.cause == "batch_mix"]
     assert mix.share is None and mix.ci_low_ns > 0
-    assert abs(_result("arr12").step.delta_ns) < 0.1 * mix.delta_ns
+    assert abs(result_of("arr12").step.delta_ns) < 0.1 * mix.delta_ns
 
 
 @pytest.mark.parametrize("pair", [param for param in _with("cause") if "place" in param.values[0]])
@@ -123,7 +123,7 @@ def test_fused_block():
 
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=pair["name"]) for pair in PAIRS])
 def test_the_verdict(pair):
-    verdict, wanted = _result(pair["name"]).verdict, pair["verdict"]
+    verdict, wanted = result_of(pair["name"]).verdict, pair["verdict"]
     if wanted == "no_change":
         assert verdict in ("no_change", "inconclusive")
     elif wanted == "not_comparable":
@@ -138,23 +138,23 @@ def test_the_verdict(pair):
 
 def test_most_planted_changes_are_called():
     changed = [pair for pair in PAIRS if pair["verdict"] in ("regressed", "improved")]
-    called = [pair["name"] for pair in changed if _result(pair["name"]).verdict in CHANGED]
+    called = [pair["name"] for pair in changed if result_of(pair["name"]).verdict in CHANGED]
     assert len(called) >= 0.7 * len(changed), called
 
 
 @pytest.mark.parametrize("name", ["aa_1x1", "aa_2x2", "aa_4x4", "aa_outlier"])
 def test_the_same_program_has_no_sure_finding(name):
-    assert all(one.level == "within_noise" for one in _result(name).findings)
+    assert all(one.level == "within_noise" for one in result_of(name).findings)
 
 
 def test_a_second_cause_is_found_beside_the_first():
-    sizes = {one.cause: one for one in _result("gc5fused").findings if one.ci_low_ns * one.ci_high_ns > 0}
+    sizes = {one.cause: one for one in result_of("gc5fused").findings if one.ci_low_ns * one.ci_high_ns > 0}
     assert {"gc", "kernel_fused"} <= sizes.keys()
     assert max(sizes.values(), key=lambda one: abs(one.delta_ns)).cause == "gc"
 
 
 def test_a_straggler_is_named():
-    result = _result("straggler")
+    result = result_of("straggler")
     assert result.findings[0].where.rank == 1
     comm = next(one for one in result.findings if one.cause == "comm")
     assert comm.where.rank == 1 and "waiting for rank 1" in comm.title
@@ -166,4 +166,4 @@ def test_a_straggler_is_named():
 
 @pytest.mark.parametrize("name", ["other", "hoghid"])
 def test_a_thread_off_the_path_is_noted(name):
-    assert "off-path-change" in [note.slug for note in _result(name).warnings]
+    assert "off-path-change" in [note.slug for note in result_of(name).warnings]

@@ -323,7 +323,7 @@ def test_kernels_that_gain_as_much_as_others_lose() -> None:
     another = msgspec.structs.replace(one, findings=[small])
     assert headline(another).text == "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %."
     assert reason(another) == (
-        "Certain: host work in _schedule: +4.00 us per generation step."
+        "Certain: host work in _schedule +4.00 us per generation step."
         " The step as a whole may not gain or lose that time."
     )
 

@@ -513,7 +513,7 @@ def _certain(result: Result) -> str:
         return moved.strip()
     prose = units.prose([one.delta_ns for one in rows[:3]])
     said = [
-        f"{_named(one, prose)}: {prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
+        f"{_named(one, prose)} {prose.signed(one.delta_ns)} {per_step(result, one.where.phase or '')}"
         f"{' on average' if one.part == 'tail' else ''}"
         for one in rows[:3]
     ]
