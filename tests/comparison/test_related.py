@@ -8,6 +8,7 @@ import pytest
 
 from tests.measuring import FIRST, measured, step
 from tracediff.comparison.candidates import Candidate, replacement
+from tracediff.comparison.cells import Measured
 from tracediff.comparison.places import judge
 from tracediff.comparison.related import (
     launched_otherwise,
@@ -28,9 +29,13 @@ def places(before: list[float], after: list[float]):
         [[step(cells=[1_000 * US, *(one * US for one in side)]) for _ in range(12)]] * 4
         for side in (before, after)
     )
-    rows = judge(measured(*runs, idle=1 + len(before))).rows
+    return judged(measured(*runs, idle=1 + len(before)), len(before))
+
+
+def judged(of: Measured, number: int):
+    rows = judge(of).rows
     found = {one.place.cells[0] - FIRST: one for one in rows if one.part == "typical"}
-    return [found[1 + at] for at in range(len(before))]
+    return [found[1 + at] for at in range(number)]
 
 
 def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more) -> Candidate:
@@ -205,3 +210,26 @@ def test_places_that_may_each_be_noise_can_be_more_together():
     wait, work = places([50, 310], [49.8, 309.7])
     rows = [candidate(wait, "host_sync", "within_noise"), candidate(work, level="within_noise")]
     assert {one.level for one in with_synchronisation(rows, syncs(9, 1))} == {"within_noise"}
+
+
+def test_what_the_host_explains_of_a_cause_is_what_it_explains_of_its_parts():
+    """Runs whose host is slower by 1, 2, 3 and 4 %: launch calls take part in it, kernels do not; the parts sum all the same."""
+
+    def side(first: float, kernels: float, calls: float):
+        speeds = [first + one for one in (0.01, 0.02, 0.03, 0.04)]
+        return [
+            [step(cells=[1_000 * US, calls * (1 + one) * US, kernels * US, one]) for _ in range(12)]
+            for one in speeds
+        ]
+
+    found = measured(side(0.0, 150, 400), side(0.3, 128, 300), idle=2, kernels=1, speed=True)
+    calls, gemm = judged(found, 2)
+    rows = [kernels(gemm, GEMM, (16, 8), cause="kernel_fused", level="exact"), candidate(calls, "launch_api")]
+    (one,) = with_consequences(rows)
+    assert gemm.host_speed == 0 and calls.host_speed > 10 * US
+    assert (
+        one.judged.delta
+        == pytest.approx(gemm.delta + calls.delta)
+        == pytest.approx(sum(part.delta_ns for part in one.parts))
+    )
+    assert one.judged.host_speed == pytest.approx(calls.host_speed)

@@ -45,6 +45,7 @@ def result(
     whole = sample.full()
     step = msgspec.structs.replace(whole.step, time_share=more.pop("time_share", m.Shares(1.0, 1.0)))
     step = msgspec.structs.replace(step, runs=more.pop("runs", m.Pair(5, 5)))
+    findings = [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)]
     return msgspec.structs.replace(
         whole, verdict=verdict, verdict_facts=facts, phases=phases, findings=findings, step=step, **more
     )
@@ -432,6 +433,33 @@ def test_graphs_that_no_longer_launch() -> None:
     assert title(cause) == "CUDA graphs launch 98 -> 0 % of the kernels in _schedule"
     assert headline(one).text == (
         "Regressed: +1.70 ms (+170 %) per generation step, most of it (1.33 ms) because CUDA graphs no longer launch the kernels."
+    )
+
+
+def test_rare_steps_that_cost_as_much_are_in_the_first_sentence() -> None:
+    """Half of 92 us is 46 us."""
+    work = finding("host_work", 90.0, share=0.98, **SCHEDULE)
+    collections = finding("gc", 232.0, part="tail", **SCHEDULE)
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [collections, work])
+    assert headline(one).text == (
+        "Regressed: +92.0 us (+9.2 %) per generation step, all of it from host work in _schedule;"
+        " rare steps add +232 us per mean step (Python GC in _schedule)."
+    )
+    assert "are steps add" not in reason(one)
+    small = msgspec.structs.replace(collections, delta_ns=45_000.0)
+    one = msgspec.structs.replace(one, findings=[work, small])
+    assert "rare" not in headline(one).text
+    assert "Rare steps add +45.0 us per mean step: Python GC in _schedule." in reason(one)
+
+
+def test_of_a_cause_that_is_unsure_for_what_follows_the_certain_part_is_named() -> None:
+    """-22 + 20 us of kernels are counted; -26 us of launches may be noise."""
+    both = fused("generation", -2.0, -22.0, 20.0, -26.0, "within_noise")
+    calm = phase("generation", delta(1_000.0, -7.0, 34.0), "inconclusive")
+    unsure = msgspec.structs.replace(both, level="likely")
+    one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [calm, NOISY], [unsure])
+    assert headline(one).text.endswith(
+        "certain: fused GEMMs -2.00 us net per generation step (-22.0 us, but +20.0 us in silu)."
     )
 
 

@@ -99,6 +99,12 @@ class Part:
             self.name, sample, scatter, slope, {}, estimate(sample, scatter, slopes(sample, slope, {}))
         )
 
+    def together(self, groups: Sequence[Sequence[int]]) -> Estimate:
+        """All groups as one, then each: what the speed of the host explains of one is the sum of what it explains of each."""
+        part = self.grouped([[cell for group in groups for cell in group], *groups])
+        sums = {0: np.arange(1, len(groups) + 1)}
+        return estimate(part.sample, part.scatter, slopes(part.sample, part.slope, sums))
+
     def grouped_t(self, cells: npt.NDArray[np.intp], dealt: npt.NDArray[np.bool_]) -> Floats:
         """|t| of some cells with the runs dealt out anew, (splits, cells)."""
         part = self.grouped([[int(cell)] for cell in cells])

@@ -54,6 +54,7 @@ class Judgement:
     runs: tuple[Floats, Floats]
     wide: float  # half-width of an interval that holds for all places at once (Bonferroni)
     tests: int = 1  # over all places, phases and parts
+    of: tuple[tuple[int, ...], ...] = ()  # cells of each place, where it is of several
 
     @property
     def score(self) -> float:
@@ -136,18 +137,19 @@ def judge(measured: Measured) -> Judged:
 
 
 def joined(rows: Sequence[Judgement]) -> Judgement:
-    """Places of one part of one phase as one: their cells are summed, then estimated; q and level are those of the first."""
+    """Places of one part of one phase as one: their time is summed in every run, then estimated; q and level are those of the first."""
     from scipy.special import stdtrit
 
     first = rows[0]
     if len(rows) == 1:
         return first
-    cells = tuple(dict.fromkeys(cell for one in rows for cell in one.place.cells))
+    groups = tuple(cells for one in rows for cells in one.of or (one.place.cells,))
     part = first.phase.typical if first.part == "typical" else first.phase.tail
-    of = part.grouped([cells]).estimate
+    of = part.together(groups)
     return replace(
         first,
-        place=Place(first.place.kind, cells),
+        place=Place(first.place.kind, tuple(cell for cells in groups for cell in cells)),
+        of=groups,
         baseline=float(of.baseline[0]),
         candidate=float(of.candidate[0]),
         delta=float(of.delta[0]),

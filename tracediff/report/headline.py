@@ -22,6 +22,7 @@ WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence
 ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
 _SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
+_LARGE_RARE = 0.5  # of the typical step's change: so much in rare steps is in the first sentence
 _FAR_SPEED = 0.4  # log ratio: a run whose host is so much slower or faster is apart for that alone
 _FIRST = ("generation", "step")  # phases that users feel before the others
 
@@ -60,11 +61,11 @@ def headline(result: Result) -> Headline:
     elif facts.basis == "scatter":
         text += _scatter(result, phase) + _yet(result)
     elif facts.basis == "part":
-        text += _part(result, phase, cause)
+        text += _part(result, phase, cause) + _large_in_rare(result, phase)
     elif facts.basis == "rare":
         text += _rare(result, phase, cause)
     else:
-        text += _phase(result, phase, cause)
+        text += _phase(result, phase, cause) + _large_in_rare(result, phase)
     return Headline(
         f"{_verdict(result.verdict)}{_in_part(result, text)}.",
         cause.cause if cause else "",
@@ -286,12 +287,26 @@ def _worth_a_headline(result: Result) -> Finding | None:
     if result.verdict_facts.basis not in ("same", "scatter"):
         return None
     base = {one.phase: _typical(one)[1] for one in result.phases}
-    certain = [one for one in result.findings if one.level in _CERTAIN and one.cause != "batch_mix"]
+    certain = _certain_of(result)
     lead_first = sorted(certain, key=lambda one: one.where.phase != result.verdict_facts.phase)
     worth = (
         one for one in lead_first if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf)
     )
     return next(worth, None)
+
+
+def _certain_of(result: Result) -> list[Finding]:
+    """Certain causes; of one that is uncertain for what follows from it, what is certain by itself."""
+    found = []
+    for one in result.findings:
+        own = [part for part in one.parts if not part.follows]
+        if one.level == "likely" and own and all(part.level in _CERTAIN for part in own):
+            one = replace(
+                one, parts=own, delta_ns=math.fsum(part.delta_ns for part in own), level=own[0].level
+            )
+        if one.level in _CERTAIN and one.cause != "batch_mix":
+            found.append(one)
+    return found
 
 
 def _yet(result: Result) -> str:
@@ -477,8 +492,19 @@ def _elsewhere(result: Result, cause: Finding) -> list[str]:
     return said
 
 
+def _large_in_rare(result: Result, phase: Phase) -> str:
+    """`; rare steps add +232 us per mean step (Python GC in _schedule)`, where that is no small thing beside the typical step's change."""
+    rows = [one for one in _rows(result, phase.phase, "tail") if one.level in _CERTAIN]
+    if not rows or abs(rows[0].delta_ns) < _LARGE_RARE * abs(_typical(phase)[0]):
+        return ""
+    prose = units.prose([rows[0].delta_ns])
+    return f"; rare steps add {prose.signed(rows[0].delta_ns)} per mean step ({_named(rows[0], prose)})"
+
+
 def _also_rare(result: Result, lead: Phase) -> str:
     """What rare steps add for sure: those of the phase of the verdict, else of the phase that users feel first."""
+    if _large_in_rare(result, lead):
+        return ""  # the first sentence has it
     first = next((one for one in result.phases if one.phase in _FIRST and one.judged), None)
     for phase in (lead, first):
         if phase is None:
@@ -500,10 +526,13 @@ def _also_rare(result: Result, lead: Phase) -> str:
 
 def _certain(result: Result) -> str:
     """What is certain although the step's change is not."""
-    rows = [one for one in result.findings if one.level in _CERTAIN and one.cause != "batch_mix"]
     first = _worth_a_headline(result)
-    rows = [one for one in rows if one is not first]
-    likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
+    rows = [one for one in _certain_of(result) if first is None or one.rank != first.rank]
+    likely = [
+        one
+        for one in result.findings
+        if one.level == "likely" and one.cause != "batch_mix" and (first is None or one.rank != first.rank)
+    ]
     word, rows = ("Certain" if first is None else "Also certain", rows) if rows else ("Likely", likely)
     known = bool(rows and word != "Likely") or first is not None
     moved = (
