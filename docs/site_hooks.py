@@ -16,6 +16,7 @@ REPOSITORY = "https://github.com/tracediff/tracediff/blob/main"
 # File of the repository -> page of the site.
 PAGES = {
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/README.md": "benchmarks.md",
 }

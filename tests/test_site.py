@@ -27,7 +27,7 @@ def test_pages_and_pictures_are_there(site):
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"README"} <= {
         path.stem for path in site.glob("*.html")
     }
-    for page in ("index", "contributing", "changelog", "benchmarks"):
+    for page in ("index", "contributing", "security", "changelog", "benchmarks"):
         assert (site / f"{page}.html").stat().st_size > 5_000
     assert (site / "pictures" / "packages.svg").exists()
 
