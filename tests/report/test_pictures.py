@@ -93,11 +93,11 @@ def test_a_column_of_unlike_steps_is_logarithmic_and_holds_both():
 
 
 def test_layers_are_stacked():
-    """Two categories, half of the step each, in a column 86 px high over a line at 118: the second to 32, the first to 75."""
+    """Two categories, half of the step each, in a column 76 px high over a line at 118: the second to 42, the first to 80."""
     strip = StepStrip(0, 0, 0, ["compute", "gc"], [column(1000, [500, 500])], [])
     of_ns = step_strip.Height(0.0, 1000.0, log=False)
     found = dict(step_strip._layers(strip, [(10.0, strip.baseline[0])], of_ns, 5.0, 118.0))
-    assert found == {"gc": "M10.0 118V32H15.0V118z", "compute": "M10.0 118V75H15.0V118z"}
+    assert found == {"gc": "M10.0 118V42H15.0V118z", "compute": "M10.0 118V80H15.0V118z"}
 
 
 def test_a_click_opens_the_step_that_was_drawn():

@@ -114,7 +114,7 @@ def test_in_the_report_of_a_comparison():
     page = render_html(msgspec.structs.replace(full, latencies=report().latencies))
     assert '<a href="#latencies">' in page and 'id="latencies"' in page and ".distribution" in page
     without = render_html(full)
-    assert "latencies" not in without and ".curve" not in without
+    assert "latencies" not in without and ".distribution" not in without
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ def test_the_page_in_a_browser(tmp_path, width, scheme):
     with launched() as browser:
         one = Watched(browser, path)
         assert one.page.locator("#latencies tbody tr").first.is_visible()
-        assert one.page.locator("polyline.curve").count() == 2
+        assert one.page.locator(".distribution svg").count() == 2
         one.close()
         check_looks(browser, path, width, scheme)

@@ -9,7 +9,7 @@ from tracediff.model import PhaseTimes, Result
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.figures import axis
-from tracediff.report.pictures.shapes import Drawing, Layout, cut, path_of, room
+from tracediff.report.pictures.shapes import Drawing, Layout, path_of, room, typeset, wrapped
 
 TITLE = "Step times"
 _HIGH, _LEFT, _GAP = 132.0, 48.0, 28.0  # of a plot; room for its levels; between two beside each other
@@ -94,9 +94,11 @@ def _legend(out: Drawing, curves: dict[str, Curve], what: str) -> float:
 
 
 def _plot(out: Drawing, plot: Plot, x: float, y: float, width: float) -> float:
-    head = y + 27
-    out.write(x, y + 9, plot.title, bold=True)
-    out.write(x, head, cut(plot.figures, "", width), colour="--muted")
+    head = y + 9
+    out.write(x, head, plot.title, bold=True)
+    for line in wrapped(typeset(plot.figures), width):
+        head += 18
+        out.write(x, head, line, colour="--muted")
     top = head + 16
     bottom = top + _HIGH
     scaled = axis(

@@ -20,7 +20,7 @@ TITLE = "Every step in order"
 _LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
 _WIDEST = 22.0  # column, px
 _AXIS = 62.0  # room for the figures of the axis
-_HIGH = 86.0  # of a side
+_HIGH = 76.0  # of a side
 _CLICK = 16.0  # least width of what leads to a timeline
 _PALE = 0.45  # of the categories beside the named one
 
@@ -94,8 +94,8 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
         if len(sides) > 1:
             out.write(0, y + 9, side, bold=True)
         out.write(82 if len(sides) > 1 else 0, y + 9, _steps(columns, many, unit), colour="--muted")
-        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 24, first))
-        y += 24 + _HIGH + (16 if drawn[-1] else 8)
+        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 22, first))
+        y += 22 + _HIGH + (16 if drawn[-1] else 8)
     y = _legend(out, strip, of_ns, y + 2, first, marked=any(drawn))
     out.height = round(y, 1)
     out.description = describe(strip, scale, unit)
@@ -221,7 +221,7 @@ def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str,
     whole = sum(total for _, total in totals) or 1.0
     x = 0.0
     for name, total in totals:
-        if total < 0.002 * whole and name != first:
+        if total < 0.01 * whole and name != first:
             continue
         label = palette.category(name).label
         width = 28 + (8.2 if name == first else 7.4) * len(label)
@@ -237,7 +237,7 @@ def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str,
     if (most := max(one.steps for one in every)) > 1:
         how.append(f"Column: longest of {most} steps, line: median.")
     if marked:
-        how.append("Triangle: has a timeline.")
+        how.append("\u25b2 has a timeline.")
     for line in wrapped(" ".join(how), out.layout.width, most=4):
         out.write(0, y + 9, line, colour="--muted")
         y += 18
