@@ -174,7 +174,9 @@ def compare(
         mix=steps_mix,
         findings=findings,
         kernels=[row for _, row in kernel_rows],
-        kernel_answers=[kernel_answer(name, measured, judged, kernel_rows) for name in options.kernels],
+        kernel_answers=[
+            kernel_answer(name, measured, judged, kernel_rows, launched_kernels) for name in options.kernels
+        ],
         launched=launched_kernels,
         ranges=ranges,
         gaps=gaps,

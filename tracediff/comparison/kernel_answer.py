@@ -48,10 +48,15 @@ def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:
 
 
 def kernel_answer(
-    asked: str, measured: Measured, judged: Judged, rows: Sequence[tuple[int, KernelRow]]
+    asked: str,
+    measured: Measured,
+    judged: Judged,
+    rows: Sequence[tuple[int, KernelRow]],
+    launched: Sequence[KernelRow],
 ) -> KernelAnswer:
-    """Everything about the kernels of a name. `rows`: of the result, each with its number in the matching.
+    """Everything about the kernels of a name.
 
+    rows: of the result, each with its number in the matching. launched: those of one name together, where steps are too few to be judged.
     Raises `TracediffError`: no-such-kernel.
     """
     found = rows_named(asked, [row for _, row in rows])
@@ -59,7 +64,8 @@ def kernel_answer(
         there = sorted(
             rows, key=lambda one: -max(s.ns_per_step for s in (one[1].baseline, one[1].candidate) if s)
         )
-        names = [short((row.candidate or row.baseline).names[0], 60) for _, row in there[:_SAID]]  # type: ignore[union-attr]
+        every = (short((row.candidate or row.baseline).names[0], 60) for _, row in there)  # type: ignore[union-attr]
+        names = list(dict.fromkeys(every))[:_SAID]
         raise TracediffError(
             "no-such-kernel",
             f"no kernel of either side has {asked!r} in its name; those with the most time: {', '.join(names)}",
@@ -67,6 +73,7 @@ def kernel_answer(
             exit_code=2,
         )
     mine = [rows[at] for at in found]
+    together = [launched[at] for at in rows_named(asked, launched)]
     numbers = [number for number, _ in mine]
     kernels = measured.kernels
     counts, walls, hidden = (
@@ -86,7 +93,7 @@ def kernel_answer(
         candidate_mean_ns=float(means[1]),
         baseline_hidden_ns=float(hidden[0]),
         candidate_hidden_ns=float(hidden[1]),
-        level=min((row.level for _, row in mine), key=LEVELS.index),
+        level=min((row.level for row in [*(row for _, row in mine), *together]), key=LEVELS.index),
         phases=_phases(measured, judged, numbers),
         origins=_origins(measured, numbers),
     )

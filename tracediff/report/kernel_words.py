@@ -86,27 +86,26 @@ def notes(result: Result, one: KernelAnswer) -> list[str]:
 
 def tables(result: Result, one: KernelAnswer) -> list[Table]:
     """By phase, by match and launch shape, and who launches it."""
-    rows = [result.kernels[at] for at in one.rows]
-    called = dict(zip(map(id, rows), names.kernels(rows, width=100), strict=True))
+    rows, unit = [result.kernels[at] for at in one.rows], words.unit(result)
     phases = TableOf(
-        "Typical step by phase",
-        ("Phase", "Launches", "Baseline, {}", "Candidate, {}", "Change, {}", "", "Certainty"),
-        "pffffpp",
+        f"Typical {unit} by phase" if unit == "step" else f"Each {unit}",
+        ("Phase", "Launches", "Baseline, {}", "Candidate, {}", "Change, {}", "Certainty"),
+        "pffffp",
         one.phases,
         lambda row, s: [
-            row.phase, _both(row.baseline_count, row.candidate_count), s.number(row.baseline_ns), s.number(row.candidate_ns),
-            s.signed(row.delta_ns), f"± {s.number((row.ci_high_ns - row.ci_low_ns) / 2)}", words.LEVELS[row.level][0],
+            row.phase if unit == "step" else unit, _both(row.baseline_count, row.candidate_count), s.number(row.baseline_ns), s.number(row.candidate_ns),
+            f"{s.signed(row.delta_ns)} ± {s.number((row.ci_high_ns - row.ci_low_ns) / 2)}", words.LEVELS[one.level if result.launched else row.level][0],
         ],
         "kernel_answers.phases",
         lambda row: [row.baseline_ns, row.candidate_ns],
     )  # fmt: skip
     shapes = TableOf(
-        "Mean step by match and grid",
+        f"Mean {unit} by match and grid",
         ("Kernel", "Match", "Grid", "Launches", "Baseline, {}", "Candidate, {}", "Change, {}", "Certainty"),
         "nppffffp",
         rows,
         lambda row, s: [
-            called[id(row)], f"{row.match} {row.confidence:.2f}", _grids(row), _both(*_counts(row)),
+            names.kernel(row, width=100), f"{row.match} {row.confidence:.2f}", _grids(row), _both(*_counts(row)),
             *(("-" if side is None else s.number(side.ns_per_step)) for side in (row.baseline, row.candidate)),
             s.signed(row.delta_ns), words.LEVELS[row.level][0],
         ],
