@@ -122,14 +122,8 @@ def _phases(result: Result, console: Console) -> None:
             cells += [f"{row.delta} ± {row.half}", row.percent] + [row.detectable, row.rare] * wide
         rows.append(cells)
     print_table(console, header, rows, left=(0, 1))
-    step = result.step
-    notes = [f"typical steps, ± {words.interval_name(result)}"]
-    notes.append(
-        f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} steps"
-    )
-    if any(row.host_speed for row in table.rows):
-        notes.append("changes are at equal host speed")
-    print_line(console, ("; ".join(notes), "dim"))
+    note = words.phases_note(result, adjusted=any(row.host_speed for row in table.rows))
+    print_line(console, (note, "dim"))
 
 
 def _waterfall(result: Result, console: Console) -> None:

@@ -299,6 +299,15 @@ def sides_are(finding: Finding) -> str:
     return "mean over all ranks " if of_one_rank(finding) else ""
 
 
+def phases_note(result: Result, *, adjusted: bool) -> str:
+    """What the rows of phases are: `typical steps, ± 95 % CI, at equal host speed; 4 + 5 runs, 520 + 650 steps`."""
+    step, of_steps = result.step, unit(result) == "step"
+    text = f"{'typical steps' if of_steps else 'means'}, ± {interval_name(result)}"
+    text += ", at equal host speed" if adjusted else ""
+    text += f"; {step.runs.baseline} + {step.runs.candidate} runs"
+    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} steps" if of_steps else text
+
+
 def by_certainty(result: Result) -> tuple[list[Finding], list[Finding]]:
     """Causes that are more than noise, and those that may be noise alone, both in order; pages fold the second."""
     real = [one for one in result.findings if one.level != "within_noise"]
