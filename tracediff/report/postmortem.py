@@ -46,6 +46,7 @@ from tracediff.report.words import left_out
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
+_UNSURE = ("no_change", "inconclusive", "not_comparable")  # no part of a change that is none
 _MOST_GATES = 20
 _LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
@@ -218,8 +219,12 @@ def _phases(result: Result) -> list[Block]:
 def _throughput(result: Result) -> list[Block]:
     """What the change of the typical step means for tokens per second, where it is more than noise."""
     phase = _lead(result)
-    sure = result.verdict not in ("no_change", "inconclusive", "not_comparable")
-    if phase is None or phase.typical is None or not sure or result.verdict_facts.basis != "phase":
+    if (
+        phase is None
+        or phase.typical is None
+        or result.verdict in _UNSURE
+        or result.verdict_facts.basis != "phase"
+    ):
         return []
     before, after = phase.typical.baseline_ns, phase.typical.baseline_ns + phase.typical.delta_ns
     if phase.phase not in ("generation", "step") or min(before, after) <= 0 or words.whole_captures(result):
@@ -248,7 +253,8 @@ def _cause(result: Result) -> list[Block]:
     main, _ = _main(result)
     items: list[list[Span]] = []
     for finding in main[:FIRST]:
-        facts = (words.explains(finding), words.LEVELS[finding.level][0], words.held(result, finding))
+        part = words.explains(finding) if result.verdict not in _UNSURE else ""
+        facts = (part, words.LEVELS[finding.level][0], words.held(result, finding))
         said = "; ".join(one for one in facts if one)
         size = words.brief_size(finding, words.unit(result))
         items.append([Strong(f"{words.sentence(shorten(finding.title, 140))}: "), f"{size}; {said}."])
