@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fixtures.builders import TraceBuilder
@@ -18,7 +19,7 @@ from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, TimelineLane, TimelineStep, encode
-from tracediff.steps.sample import MOST_EVENTS, bounded, merge
+from tracediff.steps.sample import MOST_EVENTS, bounded, choose_steps, merge
 
 BUSY = ("compute", "comm", "memcpy")
 PAIRS = {
@@ -211,6 +212,29 @@ def test_a_tiny_step(tmp_path) -> None:
 def test_a_step_that_is_too_long_is_not_sampled(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("tracediff.steps.sample.LONGEST_STEP", 0)
     assert reduced(one_gap(), tmp_path, keep=True).sampled == []
+
+
+def test_long_steps_are_sampled_beside_the_typical_and_the_longest() -> None:
+    """40 steps of 100 us; every eighth is 50 us longer, the last one 900: that and start-up say nothing of the rare ones."""
+    length = [150 if at % 8 == 3 else 100 for at in range(40)]
+    length[39], length[0] = 1000, 400
+    ends = np.cumsum(length) * 1000
+    steps = pl.DataFrame(
+        {
+            "period": range(40), "rank": 0, "device": 0, "phase": "step", "ctx_reqs": None, "ctx_tokens": None, "gen_reqs": None,
+            "start_ns": ends - np.array(length) * 1000, "end_ns": ends, "start_up": [at == 0 for at in range(40)],
+        },
+        schema_overrides=dict.fromkeys(("ctx_reqs", "ctx_tokens", "gen_reqs"), pl.Int64),
+    )  # fmt: skip
+    chosen = choose_steps(steps, np.ones(40, np.int64))
+    assert 39 in chosen  # the longest
+    assert {3, 11, 19, 27, 35} & set(chosen) == {
+        3,
+        11,
+        27,
+        35,
+    }  # the first, second, fourth, fifth of the six long ones
+    assert all(length[one] == 100 for one in set(chosen) - {3, 11, 19, 27, 35, 39})
 
 
 def test_merging_by_hand() -> None:

@@ -211,6 +211,8 @@ class _Finder:
         if finding.where.rank is not None and place.keys:
             mine &= self._rank == finding.where.rank
         rest = mine & (phase.steps.rest[: len(spent)] > 0)
+        rest &= self._rank == self._most_changed(phase.steps.mean[: len(spent)], spent, lead, rest)
+        mine = mine & rest
         if finding.part == "tail":
             usual = self._mean(spent, phase.steps.typical[: len(spent)] * mine)
             far = usual + max(10_000.0, 0.5 * usual, 0.02 * phase.step_ns)
@@ -218,6 +220,19 @@ class _Finder:
         typical = mine & (phase.steps.typical[: len(spent)] > 0)
         found = self._nearest(typical & (spent > 0), spent)
         return self._nearest(rest & (spent > 0), spent) if found is None else found
+
+    def _most_changed(self, weight: Floats, spent: Floats, lead: int, steps: Bools) -> int:
+        """Of the ranks of some steps of a side the one on which the cause grew most against the other side."""
+        ranks = np.unique(self._rank[steps]).tolist()
+
+        def grown(rank: int) -> float:
+            own, other = (
+                self._mean(spent, weight * ((self._rank == rank) & (self._side == side)))
+                for side in (lead, 1 - lead)
+            )
+            return own - other
+
+        return max(ranks, key=lambda rank: (grown(rank), -rank), default=-1)
 
     def _other_step(self, finding: Finding, phase: PhaseCells, spent: Floats, lead: int) -> int | None:
         """The step of the other side to look at beside: of the same workload where one was kept, typical of its side."""

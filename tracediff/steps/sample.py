@@ -22,6 +22,8 @@ from tracediff.trace.threads import Thread
 from tracediff.trace.workloads import SHAPE, bucket
 
 WORKLOADS = 6  # of a rank and level, those with the most time
+LONG = 5  # of a phase, of those that are far longer than others of their workload
+_LEAST_MORE_NS = 10_000
 OF_PHASE = 2  # of a phase at least, whatever their time
 LONGEST_STEP = 100_000  # ops; a step with more is not sampled, nor is anything of it read
 MOST_EVENTS = 4_000  # of one step of the page
@@ -55,7 +57,7 @@ class Sampler:
 
 
 def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
-    """The typical and the longest step of the workloads with the most time, before anybody knows the other side."""
+    """The typical and the longest step of the workloads with the most time, and long ones, before anybody knows the other side."""
     table = periods.with_columns(
         (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
         bucket("ctx_tokens").alias("wide_tokens"),
@@ -83,7 +85,21 @@ def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
             how="diagonal",
         )
         chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
+    chosen |= set(_long(table))
     return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)
+
+
+def _long(table: pl.DataFrame) -> list[int]:
+    """Of each phase of a rank some of the steps that are far longer than others of their workload, from the shortest to the longest."""
+    usual = pl.col("ns").median().over("rank", "device", "phase", "ctx_reqs", "wide_tokens", "wide_gen")
+    long = table.with_columns(more=pl.col("ns") - usual).filter(
+        ~pl.col("start_up"), pl.col("more") > 0.2 * usual, pl.col("more") > _LEAST_MORE_NS
+    )
+    found: list[int] = []
+    for group in long.sort("more", "start_ns").partition_by("rank", "device", "phase", maintain_order=True):
+        at = (2 * np.arange(LONG) + 1) * len(group) // (2 * LONG)
+        found += group["period"].gather(np.unique(at)).to_list()
+    return found
 
 
 def in_order(steps: pl.DataFrame) -> pl.DataFrame:
