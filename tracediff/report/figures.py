@@ -20,6 +20,7 @@ from tracediff.report.waterfall import nice_ticks
 _MOST_DOTS = 240  # of one run in one figure
 _MOST_RUNS = 40  # rows of one figure
 _LEAST_FOR_A_BOX = 8  # values of a run
+_TICK = 44  # units that a tick's number needs
 _LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
 
 
@@ -93,6 +94,10 @@ def axis(values: Sequence[float], left: float, width: float, log_from: float = _
         marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
         if high / low > 1_000:
             marks = [10.0**power for power in powers]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) * _TICK > width:  # powers of ten, as many as have room
+            marks = [mark for mark in marks if math.isclose(math.log10(mark) % 1, 0.0, abs_tol=1e-9)]
+            marks = marks[:: math.ceil(len(marks) * _TICK / width)]
     else:
         room = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
         low, high = low - room, high + room

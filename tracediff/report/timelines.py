@@ -37,7 +37,7 @@ _CELLS = (
 _DENSE = 200  # events of a lane above which none is widened; those of idle time never are: their widths are read as shares
 _LABEL_FROM = 0.05  # of the axis: a range this long carries its name
 _MAX_NAME = 64
-_HEIGHTS = {"gpu": 18, "idle": 13, "api": 11, "range": 13, "gil": 10, "holders": 10, "gc": 10}
+_HEIGHTS = {"gpu": 18, "idle": 13, "api": 11, "range": 13, "gil": 10, "holders": 10, "gc": 13}
 _ORDER = tuple(_HEIGHTS)
 _GAP, _HEAD, _BETWEEN = 3, 20, 12  # between lanes, above a side's lanes, between the sides
 WORDS = {
@@ -146,7 +146,7 @@ class Figure:
     merged_below_ns: int
     groups: list[str] = field(default_factory=list)  # drawn, in the order of the legend
     texts: list[str] = field(default_factory=list)  # of the events
-    first: bool = True  # of the workload and rank that come first
+    first: bool = True  # the one that a page opens with
     length: int = 0  # of the axis, ns
 
     @property
@@ -192,11 +192,9 @@ def _build(given: Sequence[_Given], known: Sequence[str]) -> list[Figure]:
     fitting = (most for most in _MOST_A_LANE if sum(min(size, most) for size in many) <= _MOST_EVENTS)
     most = next(fitting, _MOST_A_LANE[-1])
     texts = [names.short(name) for name in known]
-    lead = given[0][0] if given else None
-    first = [lead is not None and (one.stratum, one.rank) == (lead.stratum, lead.rank) for one, *_ in given]
     return [
-        replace(_figure(one, number, texts, most * (_OPEN if is_first else 1)), first=is_first)
-        for number, (one, is_first) in enumerate(zip(given, first, strict=True))
+        replace(_figure(one, number, texts, most * (1 if number else _OPEN)), first=not number)
+        for number, one in enumerate(given)
     ]
 
 
