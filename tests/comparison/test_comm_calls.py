@@ -144,7 +144,10 @@ def test_a_side_without_them_is_not_captured_and_said(tmp_path):
     assert (row.baseline_count, row.baseline_ns, row.baseline_bytes) == (None, None, None)
     (check,) = [one for one in result.comparability.checks if one.name == "trace_mpi"]
     assert (check.status, check.baseline, check.candidate) == ("warn", "not captured", "captured")
-    assert "MPI calls: not captured on the baseline. Capture with -t mpi to see it." in render_html(result)
+    console = Console(file=StringIO(), width=120, record=True)
+    render_terminal(result, console)
+    said = "MPI calls: not captured on the baseline. Capture with -t mpi to see it."
+    assert said in " ".join(console.export_text().split())
 
 
 def test_one_side_shows_them(tmp_path):
