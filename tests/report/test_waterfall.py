@@ -201,6 +201,7 @@ def test_axis_of_equal_and_of_wild_values() -> None:
     assert wild.log
     assert 0 <= wild.x(1e3) < wild.x(1e6) < wild.x(1e9) <= 100
     assert not figures.axis([0.0, 1e9], 0, 100).log
+    assert not figures.axis([1e-13, 1e6], 0, 100).log  # the rest of a sum of floats
 
 
 def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:

@@ -21,6 +21,7 @@ _MOST_DOTS = 240  # of one run in one figure
 _MOST_RUNS = 40  # rows of one figure
 _LEAST_FOR_A_BOX = 8  # values of a run
 _TICK = 44  # units that a tick's number needs
+_LEAST_NS = 1.0  # what is left of a sum that should be zero has no decade
 _LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
 
 
@@ -87,7 +88,7 @@ def _place(ns: float, low: float, high: float, log: bool) -> float:
 def axis(values: Sequence[float], left: float, width: float, log_from: float = _LOG_FROM) -> Axis:
     """Choose an axis that holds all values: logarithmic where they spread over more than a decade, or a factor of `log_from`."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    log = low > 0 and high / low > log_from
+    log = low >= _LEAST_NS and high / low > log_from
     if log:
         low, high = low / 1.1, high * 1.1
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
