@@ -26,7 +26,7 @@ def host_tables(
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, host_speed, gil, gil_pairs, gc and active_windows of `Reduction`."""
+    """ranges, apis, host_speed, gil, gil_pairs, gil_waits, gc and active_windows of `Reduction`."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -56,6 +56,7 @@ def host_tables(
         "start": _of_all_devices(frame(db, sql("accounting/host_start")), periods),
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
+        "gil_waits": _waits(windows, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),
         "active_windows": active_windows(windows, threads),
     }
@@ -74,6 +75,23 @@ def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
         .select(table.columns)
         .sort(table.columns[:2])
     )
+
+
+def _waits(windows: Windows, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
+    """thread, ns -> count: lengths of waits for the GIL; of three digits each, so that there are never many."""
+    parts, schema = [], {"thread": pl.String, "ns": pl.Int64, "count": pl.Int64}
+    for tid, thread in sorted(threads.items()):
+        waits = hosts.thread(tid).gil_wait
+        inside = windows.stratum(thread.pid, waits.start) >= 0
+        length = (waits.end - waits.start)[inside]
+        unit = 10 ** np.maximum(np.floor(np.log10(np.maximum(length, 1))).astype(np.int64) - 2, 0)
+        ns, count = np.unique((length + unit // 2) // unit * unit, return_counts=True)
+        parts.append(
+            pl.DataFrame({"thread": [thread.role] * len(ns), "ns": ns, "count": count}, schema=schema)
+        )
+    by = ["thread", "ns"]
+    table = pl.concat([pl.DataFrame(schema=schema), *parts])
+    return table.group_by(by).agg(pl.col("count").sum()).sort(by)
 
 
 def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:

@@ -29,6 +29,7 @@ from tracediff.comparison.comparability import captures_of_both, check, repeated
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
+from tracediff.comparison.insights import insights
 from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
 from tracediff.comparison.launches import (
@@ -155,6 +156,10 @@ def compare(
         launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
     )
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
+    skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
+    remarks = insights(
+        measured, judged, verdicts, standardised, step, accounting, findings, result_kernels, ranks, skews
+    )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
     writer = StepWriter(*shown_as)
@@ -173,7 +178,8 @@ def compare(
         accounting=accounting,
         mix=steps_mix,
         findings=findings,
-        kernels=[row for _, row in kernel_rows],
+        insights=remarks if comparable else [],
+        kernels=result_kernels,
         kernel_answers=[
             kernel_answer(name, measured, judged, kernel_rows, launched_kernels) for name in options.kernels
         ],
@@ -189,7 +195,7 @@ def compare(
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
         strata=strata.rows,
         ranks=ranks,
-        rank_skew=tables.skews(joint),
+        rank_skew=skews,
         kernel_ranks=uneven,
         kpi=None,
         comparability=comparability,

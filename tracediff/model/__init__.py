@@ -35,6 +35,7 @@ from tracediff.model.common import (
     Verdict,
     encode,
 )
+from tracediff.model.insights import Insight
 from tracediff.model.result import (
     FORMAT_VERSION,
     AllocationFact,
@@ -151,6 +152,7 @@ __all__ = [
     "Held",
     "HostWorkRow",
     "Inputs",
+    "Insight",
     "KernelAnswer",
     "KernelPhase",
     "KernelRanks",

@@ -32,6 +32,7 @@ from tracediff.model.common import (
     Verdict,
 )
 from tracediff.model.host_time import HostTime
+from tracediff.model.insights import Insight
 from tracediff.model.pictures import CauseNode, Divergence, StepStrip
 
 # What was compared: the files of both sides, and the options that change numbers.
@@ -969,6 +970,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     accounting: Accounting
     mix: Mix
     findings: list[Finding]
+    insights: list[Insight] = []  # what is worth knowing beside them, three at most
     kernels: list[KernelRow]
     launched: list[
         KernelRow

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from tracediff.model import Finding, GateOutcome, KernelRow, Result
 from tracediff.report import (
     host_words,
+    insight_words,
     kernel_words,
     launch_words,
     names,
@@ -247,6 +248,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
 def _trust(result: Result) -> list[str]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
+        *(f"{insight_words.TITLE}: {text}" for text in insight_words.sentences(result)),
         result.verdict_reason,
         result.step.power_note,
         words.mix_note(result),

@@ -16,6 +16,7 @@ from tracediff.errors import TracediffError
 from tracediff.model import Finding, Phase, Result, RunInput
 from tracediff.report import (
     document,
+    insight_words,
     launch_words,
     palette,
     sections,
@@ -262,6 +263,7 @@ def _cause(result: Result) -> list[Block]:
         blocks.append(Items(items))
     elif not launch_words.by_launch(result):
         blocks.append(Paragraph(["No cause is beyond noise."]))
+    blocks += [Paragraph([f"{insight_words.TITLE}: {text}"]) for text in insight_words.sentences(result)]
     return [*blocks, Paragraph([Fill("What in the code explains this.")])]
 
 

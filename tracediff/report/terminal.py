@@ -11,6 +11,7 @@ from rich.text import Text
 from tracediff.model import Finding, Result, Section, System
 from tracediff.report import (
     host_words,
+    insight_words,
     kernel_words,
     launch_words,
     names,
@@ -162,6 +163,8 @@ def _findings(result: Result, console: Console, top: int) -> None:
     if noise:
         largest = f"{words.sentence(noise[0].title)}: {words.size(noise[0], words.finding_scale(noise[:1]), words.unit(result))}"
         print_line(console, (f"Within noise: {largest}{words.and_more(len(noise) - 1)}", "dim"), hang=2)
+    for text in insight_words.sentences(result):
+        print_line(console, (f"{insight_words.TITLE}: ", "bold"), text, hang=2)
 
 
 def _finding(finding: Finding, scale: units.Scale, result: Result, console: Console) -> None:

@@ -1,0 +1,216 @@
+"""Remarks beside the causes: each on a tiny trace that must have it, and on one that must not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare
+from tests.serving import US
+from tests.tiny import label, reduced
+from tracediff.comparison.insights import hides, late_rank, of_one_length, regular, slower_clock
+from tracediff.execution.sides import Run, Side
+from tracediff.model import Insight, RankSkew, Result
+from tracediff.report.insight_words import sentences
+
+MS = 1000 * US
+
+
+def trace(schedules: Sequence[float], *, kernel_us: float = 100, waits: bool = False) -> TraceBuilder:
+    """Steps of `_schedule` (us each), a launch of 5 us, then six kernels; `waits`: all of `_schedule` is a wait for the GIL."""
+    found = TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2)
+    now = 0
+    for number, schedule in enumerate(schedules):
+        begin, launched = now, now + int((schedule + 5) * US)
+        found.range(1, "_schedule", begin, launched - 5 * US)
+        found.api(1, "cudaGraphLaunch", launched - 5 * US, launched, corr=number + 1)
+        at = launched + 2 * US
+        for node in range(6):
+            found.kernel(number + 1, at, at + int(kernel_us * US), name=f"gemm_{node}", graph_node=100 + node)
+            at += int(kernel_us * US)
+        found.api(1, "cudaStreamSynchronize", launched, at)
+        found.range(1, label(number), begin, at)
+        if waits:
+            found.gil(1, "wait", begin, launched - 5 * US).gil(2, "hold", begin, launched - 5 * US)
+        else:
+            found.gil(1, "hold", begin, launched - 5 * US)
+        now = at
+    return found
+
+
+def side(folder: Path, name: str, runs: Sequence[Sequence[float]], **options: Any) -> Side:
+    """A side with a run for each list of times of `_schedule`."""
+    out = []
+    for number, schedules in enumerate(runs):
+        place = folder / f"{name}{number}"
+        place.mkdir()
+        out.append(Run(f"{name}{number}", [reduced(trace(schedules, **options), place)]))
+    return Side(name, out)
+
+
+def steady(many: int = 40, schedule: float = 100, runs: int = 4) -> list[list[float]]:
+    """Runs of equal steps, some us apart: no two programs take equally long."""
+    return [[schedule + number + step % 3 for step in range(many)] for number in range(runs)]
+
+
+def told(result: Result) -> list[str]:
+    return [one.kind for one in result.insights]
+
+
+def test_nothing_is_said_of_one_program_twice(tmp_path: Path) -> None:
+    assert told(compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady()))) == []
+
+
+def test_more_host_work_alone_needs_no_remark(tmp_path: Path) -> None:
+    found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(schedule=200)))
+    assert found.findings[0].cause == "host_work" and told(found) == []
+
+
+@pytest.mark.parametrize(
+    ("wait", "kind"), [(5_050, "switch_interval"), (300, "holder_lets_go"), (8_000, None)]
+)
+def test_waits_for_the_gil_of_one_length(tmp_path: Path, wait: float, kind: str | None) -> None:
+    """40 steps of 4 runs wait so long; the last one is cut, and that of the first step began before it was whole."""
+    after = side(tmp_path, "b", steady(schedule=wait), waits=True)
+    found = compare(side(tmp_path, "a", steady()), after)
+    assert found.findings[0].cause == "gil_wait"
+    assert told(found) == ([kind] if kind else [])
+    if kind:
+        (one,) = found.insights
+        assert one.count == one.total >= 4 * 38
+        assert wait * US <= one.low_ns <= one.high_ns <= 1.03 * wait * US
+
+
+def of(*lengths_ms: float) -> Insight | None:
+    ns, count = np.unique([one * MS for one in lengths_ms], return_counts=True)
+    return of_one_length(ns, count)
+
+
+def test_lengths_of_waits_by_hand() -> None:
+    several = of(*[5.1] * 6, *[10.2] * 3, 15.3)
+    assert several is not None
+    assert (several.kind, several.count, several.low_ns, several.high_ns) == (
+        "switch_interval",
+        10,
+        5.1 * MS,
+        15.3 * MS,
+    )
+    assert of(*[5.1] * 9) is None  # nine are too few
+    assert of(*[5.1] * 10, 7) is not None  # 51 of 58 ms are 88 %
+    assert of(*[5.1] * 10, 7, 7) is None  # 51 of 65 ms are 78 %
+    assert of(*np.linspace(0.5, 3, 40)) is None  # of no length in particular
+
+
+def test_steps_that_stop_at_each_tenth(tmp_path: Path) -> None:
+    """Of 60 steps the 5th, 15th, ... stop for 3 ms on the candidate; the last step is not whole."""
+    slow = [[one + (3_000 if at % 10 == 5 else 0) for at, one in enumerate(run)] for run in steady(60)]
+    found = compare(side(tmp_path, "a", steady(60)), side(tmp_path, "b", slow))
+    assert told(found) == ["rare_stops"]
+    (one,) = found.insights
+    assert (one.count, one.period, one.other_count, one.cause) == (24, 10, 0, "host_work")
+    # 100 to 105 us of every step are host work as well
+    assert 3_100 * US <= one.low_ns <= one.high_ns <= 3_115 * US
+    assert sentences(found) == [
+        f"24 of {one.total} generation steps stop for 3.10 ms (host work), every 10th step; on the baseline none of"
+        f" {one.other_total}."
+    ]
+
+
+def test_periods_by_hand() -> None:
+    assert regular(np.array([25, 25, 50, 25])) == 25
+    assert regular(np.array([60, 40, 20, 40])) == 20
+    assert regular(np.array([25, 24, 26, 50])) == 25  # a twentieth of it is one step
+    assert regular(np.array([25, 25, 25])) == 0  # three are too few
+    assert regular(np.array([7, 12, 31, 18, 44])) == 0
+    assert regular(np.array([2, 2, 2, 2, 4])) == 0  # so short ones agree by chance
+
+
+def test_one_long_step_hides_a_change(tmp_path: Path) -> None:
+    """+50 us in every step; one of the baseline's 160 takes 30 ms more: the mean says -137 us, or about so."""
+    long = steady()
+    long[0][20] += 30_000
+    found = compare(side(tmp_path, "a", long), side(tmp_path, "b", steady(schedule=150)))
+    (one,) = [one for one in found.insights if one.kind == "few_steps_hide"]
+    assert (one.side, one.count, one.start_up) == ("baseline", 1, False)
+    assert one.typical_ns == pytest.approx(50 * US, abs=2 * US)
+    assert one.mean_ns == pytest.approx(50 * US - 30_000 * US / one.total, abs=2 * US)
+    assert (
+        "1 of " in sentences(found)[0]
+        and "of the baseline (30.7 ms long) makes the difference" in sentences(found)[0]
+    )
+
+
+def test_all_kernels_slower_by_one_factor(tmp_path: Path) -> None:
+    found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(), kernel_us=103))
+    (one,) = [one for one in found.insights if one.kind == "slower_clock"]
+    assert (one.count, one.low, one.high) == (6, pytest.approx(0.03), pytest.approx(0.03))
+    assert sentences(found)[0].startswith(
+        "All kernels take 3.0 % longer, 6 kernels of equal grids alike: a lower clock"
+    )
+
+
+def kernel(before: float, after: float, *, match: str = "exact", launches: int = 100) -> Any:
+    sides = [SimpleNamespace(mean_ns=mean, ns_per_step=before, launches=launches) for mean in (before, after)]
+    return SimpleNamespace(match=match, category="gemm", baseline=sides[0], candidate=sides[1])
+
+
+def test_one_factor_by_hand() -> None:
+    alike = [kernel(100, 103), kernel(200, 206.4), kernel(300, 309.3), kernel(50, 51.6), kernel(60, 61.8)]
+    found = slower_clock(alike)
+    assert found is not None and (found.low, found.high) == pytest.approx((0.030, 0.032))
+    assert slower_clock(alike[:4]) is None  # too few
+    assert slower_clock([*alike, kernel(300, 300)]) is None  # a third did not change
+    assert slower_clock([kernel(one, 1.004 * one) for one in (1, 2, 3, 4, 5)]) is None  # too little
+    assert (
+        slower_clock([*alike, kernel(800, 824, match="template")]) is None
+    )  # most of the time is in other kernels
+    faster = slower_clock([kernel(one, 0.96 * one) for one in (1, 2, 3, 4, 5)])
+    assert faster is not None and faster.high < 0
+
+
+def test_host_time_that_hides_by_hand() -> None:
+    # all of 494 of 986 us run behind the GPU; at the part of before, 547 / 986, 274 us would be idle
+    assert hides((986, 494), (547, 0), 60)
+    assert hides((820, 800), (700, 150), 60)
+    assert hides((800, 800), (100, 650), 60)  # and the other way
+    assert not hides((800, 400), (700, 350), 60)  # half of it is gone, as much of each part
+    assert not hides((800, 300), (700, 0), 60)  # most of it is gone
+    assert not hides((800, 800), (700, 690), 60)  # next to nothing
+
+
+def rank_facts(last: float, waits: float) -> Any:
+    return SimpleNamespace(
+        rank=1,
+        baseline_last=0.5,
+        candidate_last=last,
+        baseline_caused_wait_ns=0.0,
+        candidate_caused_wait_ns=waits,
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "waits", "level", "said"),
+    [
+        (0.95, 300.0, "confirmed", True),
+        (0.6, 300.0, "confirmed", False),  # not last in most steps
+        (0.95, 5.0, "confirmed", False),  # nobody waits for it to speak of
+        (0.95, 300.0, "within_noise", False),
+    ],
+)
+def test_a_rank_that_comes_last(share: float, waits: float, level: str, said: bool) -> None:
+    finding: Any = SimpleNamespace(
+        level=level, where=SimpleNamespace(rank=1), delta_ns=300.0, cause="host_work"
+    )
+    step: Any = SimpleNamespace(baseline_ns=1000.0)
+    skew = RankSkew("candidate", 2, 100, 300.0, 1, share)
+    rows = [SimpleNamespace(rank=0), rank_facts(share, waits)]
+    found = late_rank([finding], rows, [skew], step)  # type: ignore[arg-type]
+    assert (found is not None) == said
+    if found is not None:
+        assert (found.rank, found.share, found.other_share, found.waits_ns) == (1, share, 0.5, waits)

@@ -1,0 +1,402 @@
+"""What somebody who knows these programs would add to the causes: each only where its evidence is strong, three at most.
+
+| insight | where it is said |
+| switch_interval | a sure GIL cause got longer, and 80 % of the waiting time is in ten or more waits of one or several times 5 ms |
+| holder_lets_go | the same with waits of one length below that |
+| rare_stops | a sure cause of rare steps, 70 % of it in three or more steps of one size, three times as many as on the other side |
+| few_steps_hide | a phase with a verdict, whose raw mean says otherwise until its few longest steps are left out |
+| hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
+| slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
+| late_rank | a sure cause of one rank, which comes last in most steps, as it did not before |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.cells import STEP, Measured
+from tracediff.comparison.places import Judged, Judgement
+from tracediff.comparison.tables import StandardisedMeans
+from tracediff.comparison.verdict import SIDES
+from tracediff.execution.sides import stacked
+from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step, Verdict
+from tracediff.model.causes import CAUSES
+from tracediff.model.insights import Insight
+
+MOST = 3
+SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another
+_SURE = ("exact", "confirmed", "likely")
+
+
+def insights(
+    measured: Measured,
+    judged: Judged,
+    verdicts: dict[str, Verdict],
+    standardised: StandardisedMeans,
+    step: Step,
+    accounting: Accounting,
+    findings: Sequence[Finding],
+    kernels: Sequence[KernelRow],
+    ranks: Sequence[RankRow],
+    skews: Sequence[RankSkew],
+) -> list[Insight]:
+    """All remarks, those on the largest causes first."""
+    sure = sorted((one for one in judged.rows if one.level in _SURE), key=lambda one: -one.score)
+    found = [
+        late_rank(findings, ranks, skews, step),
+        slower_clock(kernels),
+        *few_steps_hide(measured, verdicts),
+        *gil_waits(measured, sure),
+        *rare_stops(measured, sure),
+        *hidden_host(measured, standardised, step, accounting),
+    ]
+    return [one for one in found if one is not None][:MOST]
+
+
+# How long threads wait for the GIL.
+
+_WAITS = 10  # of one length
+_MOSTLY = 0.8  # of the waiting time
+_SHORT_NS = 100_000  # a shorter wait is a hand-over, not a holder that keeps it
+_ABOUT = (0.96, 1.10)  # a wait of an interval is noticed a little after it ended
+
+
+def gil_waits(measured: Measured, sure: Sequence[Judgement]) -> list[Insight]:
+    """Whether waits for the GIL, where a sure cause holds more of them, are of one length."""
+    keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
+    threads = {
+        key.thread
+        for one in sure
+        if one.place.kind == "idle"
+        and one.delta > 0
+        and (key := keys[one.place.cells[0]]).cause == "gil_wait"
+    }
+    if not threads:
+        return []
+    waits = stacked(measured.sides, "gil_waits").filter(
+        pl.col("side") == 1, pl.col("thread").is_in(sorted(threads)), pl.col("ns") >= _SHORT_NS
+    )
+    found = of_one_length(waits["ns"].to_numpy().astype(np.float64), waits["count"].to_numpy())
+    return [found] if found else []
+
+
+def of_one_length(ns: Floats, count: Ints) -> Insight | None:
+    """The remark on waits of these lengths."""
+    time = ns * count
+    if not len(ns) or not time.sum():
+        return None
+    times = np.maximum(np.round(ns / SWITCH_NS), 1)
+    off = ns / (SWITCH_NS * times)
+    intervals = (off >= _ABOUT[0]) & (off <= _ABOUT[1])
+    middle = _weighted_median(ns, time)
+    alike = (ns >= 0.85 * middle) & (ns <= 1.15 * middle)
+    for kind, chosen in (("switch_interval", intervals), ("holder_lets_go", alike)):
+        many = int(count[chosen].sum())
+        if many < _WAITS or time[chosen].sum() < _MOSTLY * time.sum():
+            continue
+        if kind == "holder_lets_go" and middle >= _ABOUT[0] * SWITCH_NS:
+            continue
+        return Insight(
+            kind="switch_interval" if kind == "switch_interval" else "holder_lets_go",
+            cause="gil_wait",
+            count=many,
+            total=int(count.sum()),
+            low_ns=float(ns[chosen].min()),
+            high_ns=float(ns[chosen].max()),
+        )
+    return None
+
+
+def _weighted_median(values: Floats, weights: Floats) -> float:
+    order = np.argsort(values)
+    running = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(running, 0.5 * running[-1])])
+
+
+# Rare steps that stop.
+
+_STOPS = 3  # steps, at least
+_OF_STOPS = 0.7  # of what rare steps have of the cause
+_RARE = 0.2  # of the steps, at most
+_LONG = 0.2  # of the median step: a shorter stop is none
+_REGULAR = 0.8  # of the distances between stops are of one period, or several
+_DISTANCES, _LEAST_PERIOD = 4, 5  # fewer, or shorter ones, agree by chance
+
+
+def rare_stops(measured: Measured, sure: Sequence[Judgement]) -> list[Insight]:
+    """How many steps stop, for how long, at which period; the largest sure cause of rare steps alone."""
+    keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
+    for one in sure:
+        if one.part == "tail" and one.place.kind == "idle":
+            found = _stops(measured, one, keys[one.place.cells[0]].cause)
+            if found:
+                return [found]
+    return []
+
+
+def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
+    frame = measured.frame
+    mine = measured.layout.idle_rows.filter(pl.col("cell") == one.place.cells[0])
+    spent = np.zeros(len(frame.steps))
+    np.add.at(spent, mine["step"].to_numpy(), mine["ns"].to_numpy())
+    side, run, ns = (frame.steps[name].to_numpy() for name in ("side", "run", "ns"))
+    ordinary = (frame.steps["phase"].to_numpy() == one.phase.steps.phase) & ~frame.steps[
+        "start_up"
+    ].to_numpy()
+    for number in (0, 1):
+        ordinary &= (side != number) | np.isin(run, frame.kept(number))
+    at = 1 if one.delta > 0 else 0
+    here, there = (np.flatnonzero(ordinary & (side == number)) for number in (at, 1 - at))
+    usual = float(np.median(spent[here])) if len(here) else 0.0
+    far = spent[here] - usual
+    far = np.where(far > 10_000, far, 0.0)
+    if not far.any():
+        return None
+    least = usual + 0.5 * _weighted_median(far, far)
+    stops = here[spent[here] >= least]
+    others = int((spent[there] >= least).sum())
+    runs = len(frame.kept(at))
+    often = len(stops) / len(here) if len(here) else 1.0
+    if (
+        len(stops) < max(_STOPS, runs)
+        or often > _RARE
+        or (spent[stops] - usual).sum() < _OF_STOPS * far.sum()
+        or others / max(len(there), 1) > often / 3
+    ):
+        return None
+    low, high = np.quantile(spent[stops], (0.05, 0.95), method="nearest")
+    if high > 3 * low or low < _LONG * float(np.median(ns[here])):
+        return None
+    return Insight(
+        kind="rare_stops",
+        cause=cause,
+        side=SIDES[at],
+        phase=one.phase.steps.phase,
+        count=len(stops),
+        total=len(here),
+        other_count=others,
+        other_total=len(there),
+        low_ns=float(low),
+        high_ns=float(high),
+        period=_period(measured, stops),
+    )
+
+
+def _period(measured: Measured, stops: Ints) -> int:
+    """The number of steps from stop to stop; 0 where they are not regular."""
+    steps = measured.frame.steps.with_columns(
+        place=pl.int_range(pl.len()).over("side", "run", "part", "rank", "device", order_by="start_ns")
+    )
+    own = steps[stops.tolist()].sort("run", "part", "rank", "device", "place")
+    ahead = own.select(ahead=pl.col("place").diff().over("run", "part", "rank", "device")).to_series()
+    return regular(ahead.drop_nulls().to_numpy())
+
+
+def regular(distances: Ints) -> int:
+    """The period of which nearly all distances are a multiple, give or take a twentieth; 0: none."""
+    if len(distances) < _DISTANCES:
+        return 0
+    for period in np.unique(distances[distances >= _LEAST_PERIOD]).tolist():
+        times = np.maximum(np.round(distances / period), 1)
+        if (np.abs(distances - times * period) <= period // 20).mean() >= _REGULAR:
+            return int(period)
+    return 0
+
+
+# Few long steps that turn the mean round.
+
+_HIDES = 0.5  # of the typical change: so far off is the mean
+_FEW_STEPS = 0.02  # of the steps
+
+
+def few_steps_hide(measured: Measured, verdicts: dict[str, Verdict]) -> list[Insight]:
+    """Phases whose mean changed otherwise than their typical step, by few steps."""
+    frame, found = measured.frame, []
+    steps = measured.steps
+    side, run = steps["side"].to_numpy(), steps["run"].to_numpy()
+    ns, start = steps["ns"].to_numpy().astype(np.float64), steps["start_up"].to_numpy()
+    for phase in measured.phases:
+        name = phase.steps.phase
+        if not verdicts[name].endswith(("regressed", "improved")) or phase.steps.load is not None:
+            continue
+        mine = [
+            np.flatnonzero((steps["phase"].to_numpy() == name) & (side == at) & np.isin(run, frame.kept(at)))
+            for at in (0, 1)
+        ]
+        delta = float(phase.typical.estimate.delta[STEP] + phase.typical.estimate.host_speed[STEP])
+        mean = float(ns[mine[1]].mean() - ns[mine[0]].mean())
+        if abs(mean - delta) <= _HIDES * abs(delta):
+            continue
+        at = 0 if mean < delta else 1  # the side whose long steps pull the mean off
+        order = mine[at][np.argsort(-ns[mine[at]])]
+        most = max(1, int(_FEW_STEPS * len(order)))
+        for many in range(1, most + 1):
+            rest = [ns[one].mean() for one in mine]
+            rest[at] = ns[order[many:]].mean() if many < len(order) else 0.0
+            if abs(rest[1] - rest[0] - delta) <= _HIDES * abs(delta):
+                few = order[:many]
+                found.append(
+                    Insight(
+                        kind="few_steps_hide",
+                        side=SIDES[at],
+                        phase=name,
+                        count=many,
+                        total=len(order),
+                        low_ns=float(ns[few].min()),
+                        high_ns=float(ns[few].max()),
+                        mean_ns=mean,
+                        typical_ns=delta,
+                        start_up=bool(start[few].all()),
+                    )
+                )
+                break
+    return found
+
+
+# Host time that the GPU hides.
+
+_WORTH = 0.01  # of the step
+_MOVED = 0.4  # of the change of idle time comes of what is hidden
+_GONE = 0.5  # of the host's time, at least, is still there
+
+
+def hidden_host(
+    measured: Measured, standardised: StandardisedMeans, step: Step, accounting: Accounting
+) -> list[Insight]:
+    """Launch calls and host work that run behind the GPU now, or no longer do."""
+    totals, api = _host_totals(measured, standardised, step)
+    found = []
+    for cause, (before, after) in totals.items():
+        if accounting.level.get(cause, "within_noise") == "within_noise":
+            continue
+        sides = accounting.baseline.get(cause, 0.0), accounting.candidate.get(cause, 0.0)
+        if hides((before, after), (sides[0], sides[1]), _WORTH * step.baseline_ns):
+            found.append(
+                Insight(
+                    kind="hidden_host",
+                    cause=cause,
+                    api=api if cause == "launch_api" else "",
+                    baseline_ns=before,
+                    candidate_ns=after,
+                    baseline_exposed_ns=sides[0],
+                    candidate_exposed_ns=sides[1],
+                )
+            )
+    return found
+
+
+def hides(host: tuple[float, float], idle: tuple[float, float], least: float) -> bool:
+    """Whether the idle part of the host's time changed mostly because it runs behind the GPU, or no longer does.
+
+    At the part that was idle before, the candidate's host time would have had so much idle time: what is missing from it is hidden.
+    """
+    change = idle[1] - idle[0]
+    if min(host) <= _GONE * max(host) or abs(change) < least:
+        return False
+    moved = idle[1] - min(idle[0] / host[0], 1.0) * host[1]
+    return moved * change > 0 and abs(moved) >= max(_MOVED * abs(change), least)
+
+
+def _host_totals(
+    measured: Measured, standardised: StandardisedMeans, step: Step
+) -> tuple[dict[str, tuple[float, float]], str]:
+    """Host time of the launching thread, ns per step of both sides: inside launching calls, and in no call; the API with most of it."""
+    layout = measured.layout
+    launching = sorted({key.thread for key in layout.idle_keys if key.cause == "launch_api"})
+    if len(launching) != 1 or not all(side.captured("cuda_api") for side in measured.sides):
+        return {}, ""
+    calls = standardised.of_host("apis", values=("count", "ns")).filter(pl.col("thread") == launching[0])
+    rows = standardised.weigh(calls, ["api", "kind"], ["ns"])
+    sums = [
+        {kind: float(own.filter(pl.col("kind") == kind)["ns"].sum()) for kind in ("launch", "sync", "other")}
+        for own in (rows.filter(pl.col("side") == at) for at in (0, 1))
+    ]
+    steps = step.baseline_ns, step.candidate_ns
+    work = [max(whole - sum(own.values()), 0.0) for whole, own in zip(steps, sums, strict=True)]
+    most = rows.filter(pl.col("side") == 1, pl.col("kind") == "launch").sort("ns", descending=True)
+    return {
+        "host_work": (work[0], work[1]),
+        "launch_api": (sums[0]["launch"], sums[1]["launch"]),
+    }, str(most["api"][0]) if len(most) else ""
+
+
+# Kernels that are all slower by one factor.
+
+_KERNELS = 5
+_LAUNCHES = 20  # of a kernel on each side
+_OF_COMPUTE = 0.5  # of the compute time is in such kernels
+_INSIDE = 0.1  # of their time may lie outside the range at either end
+_LEAST_FACTOR = 0.01
+
+
+def slower_clock(rows: Sequence[KernelRow]) -> Insight | None:
+    """Whether kernels of the same name, grid and block all take about the same part longer or shorter."""
+    compute = [row for row in rows if row.category not in ("communication", "copy", "memset")]
+    total = sum(row.baseline.ns_per_step for row in compute if row.baseline)
+    known = [
+        (row.candidate.mean_ns / row.baseline.mean_ns - 1, row.baseline.ns_per_step)
+        for row in compute
+        if row.match == "exact"
+        and row.baseline
+        and row.candidate
+        and min(row.baseline.launches, row.candidate.launches) >= _LAUNCHES
+        and row.baseline.mean_ns
+    ]
+    if len(known) < _KERNELS or sum(time for _, time in known) < _OF_COMPUTE * total:
+        return None
+    factor, time = (np.array(values) for values in zip(*known, strict=True))
+    order = np.argsort(factor)
+    running = np.cumsum(time[order]) / time.sum()
+    low, middle, high = (
+        float(factor[order][np.searchsorted(running, part)]) for part in (_INSIDE, 0.5, 1 - _INSIDE)
+    )
+    if low * high <= 0 or min(abs(low), abs(high)) < _LEAST_FACTOR or high - low > 0.5 * abs(middle):
+        return None
+    return Insight(
+        kind="slower_clock",
+        count=len(known),
+        share=float(time.sum() / total),
+        low=low,
+        high=high,
+    )
+
+
+# A rank that comes last.
+
+_LAST = 0.7  # of the steps
+_MORE = 0.2  # than before
+
+
+def late_rank(
+    findings: Sequence[Finding], ranks: Sequence[RankRow], skews: Sequence[RankSkew], step: Step
+) -> Insight | None:
+    """The rank that the others wait for on the candidate, where it has a sure cause of its own."""
+    after = next((one for one in skews if one.side == "candidate"), None)
+    if after is None or after.slowest is None or after.slowest_share < _LAST:
+        return None
+    row = next((one for one in ranks if one.rank == after.slowest), None)
+    own = any(
+        one.level in _SURE
+        and one.where.rank == after.slowest
+        and one.delta_ns > 0
+        and one.cause != "comm"
+        and CAUSES[one.cause].kind != "mix"
+        for one in findings
+    )
+    if row is None or not own or row.baseline_last is None or row.candidate_caused_wait_ns is None:
+        return None
+    more = row.candidate_caused_wait_ns - (row.baseline_caused_wait_ns or 0.0)
+    others = len(ranks) - 1
+    if after.slowest_share - row.baseline_last < _MORE or more < _WORTH * step.baseline_ns or not others:
+        return None
+    return Insight(
+        kind="late_rank",
+        rank=after.slowest,
+        share=after.slowest_share,
+        other_share=row.baseline_last,
+        waits_ns=more / others,
+    )
