@@ -191,7 +191,7 @@ def test_foreign_tables_views_and_triggers_stay_behind(tmp_path: Path) -> None:
     db = sqlite3.connect(source)
     db.executescript(
         "CREATE VIEW NVTX_VIEW AS SELECT 1;"
-        "CREATE TRIGGER evil AFTER INSERT ON StringIds BEGIN DELETE FROM NVTX_EVENTS; END;"
+        "CREATE TRIGGER evil AFTER INSERT ON notes_of_mine BEGIN DELETE FROM NVTX_EVENTS; END;"
         "CREATE INDEX i ON StringIds(value);"
         "CREATE TABLE GPU_DATA (a INTEGER CHECK (a > 0), b TEXT DEFAULT '/home/alice/x');"
         "INSERT INTO GPU_DATA VALUES (1, 'text');"
