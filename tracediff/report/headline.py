@@ -59,7 +59,8 @@ def headline(result: Result) -> Headline:
             else f": no phase has enough matching steps on both sides{launch_words.largest(result)}"
         )
     elif facts.basis == "scatter":
-        text += _scatter(result, phase) + _yet(result)
+        certain = _yet(result)
+        text += f"{certain}{';' if certain else ':'} {_scatter(result, phase)}"
     elif facts.basis == "part":
         text += _part(result, phase, cause) + _large_in_rare(result, phase)
     elif facts.basis == "rare":
@@ -186,7 +187,7 @@ def _cause_clause(result: Result, phase: str, cause: Finding, total: float, pros
         text = f", {hedge}{_of_it(size, total, prose, sure=not _mostly_doubtful(cause))} from {_named(cause, prose)}"
         of = _second(rows, cause, total, prose, _CERTAIN if verdict else _SURE) if share <= 0.5 else ""
     else:
-        text = f"; {hedge}{_named(cause, prose)} alone: {prose.signed(size)}"
+        text = f"; {hedge}{_named(cause, prose)} {_adds(cause, size, prose)}"
     text += of
     against = [
         one
@@ -196,14 +197,22 @@ def _cause_clause(result: Result, phase: str, cause: Finding, total: float, pros
     if against:
         together = math.fsum(one.delta_ns for one in against)
         more = f" and {len(against) - 1} more" if len(against) > 1 else ""
-        go = "go" if more or _plural(against[0]) else "goes"
-        text += f", while {_named(against[0], prose)}{more} {go} the other way ({prose.signed(together)})"
+        text += f", while {_named(against[0], prose)}{more} {_adds(against[0], together, prose, several=bool(more))}"
+    elif cause.where.rank is None and share > 1.15:
+        rest = total - size
+        text += f", other causes {f'take {prose.size(rest)} off' if rest < 0 else f'add {prose.size(rest)}'}"
     unsure = max(
         (one for one in rows if one.level == "within_noise"), key=lambda one: abs(one.delta_ns), default=None
     )
     if unsure and abs(unsure.delta_ns) > abs(size):
         text += f"; {_largest(unsure, prose)}"
     return text
+
+
+def _adds(cause: Finding, size: float, prose: units.Prose, *, several: bool = False) -> str:
+    """`adds 62.4 us`, `takes 105 us off`; the verb of one or of several."""
+    ending = "" if several or _plural(cause) else "s"
+    return f"add{ending} {prose.size(size)}" if size > 0 else f"take{ending} {prose.size(size)} off"
 
 
 def _second(
@@ -258,13 +267,16 @@ def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
 
 
 def _in_steps(phase: Phase, cause: Finding) -> str:
-    """` (in 5 of about 70 generation steps per run, none before)`: how many steps have far more of the cause than usual."""
+    """` (in 5 of about 70 generation steps per run, up from 2)`: how many steps have far more of the cause than usual."""
     rare = cause.facts.rare
     if rare is None:
         return ""
     place = "in" if cause.cause in ("gc", "gil_wait") else "long in"
     before, after = _often(rare.baseline_steps), _often(rare.candidate_steps)
-    return f" ({place} {after} of about {rare.candidate_of:.0f} {_step(phase)}s per run, {before} before)"
+    was = f"{'up' if rare.candidate_steps > rare.baseline_steps else 'down'} from {before}"
+    if before in ("none", after):
+        was = f"{before} before"
+    return f" ({place} {after} of about {rare.candidate_of:.0f} {_step(phase)}s per run, {was})"
 
 
 def _step(phase: Phase) -> str:
@@ -327,7 +339,7 @@ def _yet(result: Result) -> str:
 def _scatter(result: Result, phase: Phase) -> str:
     facts = result.verdict_facts
     if facts.host:
-        return f": {_only_host(result, phase)}"
+        return _only_host(result, phase)
     if facts.load:
         what = {"generation": "generation requests", "context": "context tokens"}.get(
             phase.phase, "requests and tokens"
@@ -336,11 +348,11 @@ def _scatter(result: Result, phase: Phase) -> str:
         batches = (
             f"the sides ran different batches ({before} -> {after} {what} {per_step(result, phase.phase)})"
         )
-        return f": {batches}, which may explain {_every_phase(result, first=phase.phase)}"
+        return f"{batches}, which may explain {_every_phase(result, first=phase.phase)}"
     least = detectable(phase)
     name = "step" if phase.phase == "step" else phase.phase
-    text = f": {_every_phase(result, first=phase.phase)}"
-    return text + (f"; these runs can show a {name} change of {least} or more" if least else "")
+    text = _every_phase(result, first=phase.phase)
+    return text + (f"; a {name} change below {least} would not show" if least else "")
 
 
 def _only_host(result: Result, phase: Phase) -> str:
@@ -722,7 +734,11 @@ def _named(finding: Finding, prose: units.Prose) -> str:
 
 def _consequence(finding: Finding) -> str:
     if finding.facts.counted_calls:
-        return f"the host time that is {'hidden' if finding.delta_ns < 0 else 'exposed'} now"
+        return (
+            "the host work that now overlaps with the GPU"
+            if finding.delta_ns < 0
+            else "the host work that they expose"
+        )
     causes = {one.cause for one in finding.parts if one.follows}
     if not finding.cause.startswith("kernel") or "graph_internal" in causes:
         return "what follows"

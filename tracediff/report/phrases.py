@@ -15,7 +15,7 @@ from tracediff.report.causes import CAUSES
 from tracediff.report.headline import headline, lead, reason
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
-from tracediff.report.titles import idle_title, title
+from tracediff.report.titles import at, idle_title, title
 
 
 def with_words(result: Result) -> Result:
@@ -164,7 +164,7 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.facts.late_rank is not None:
         return f"find out what made rank {finding.where.rank} late"
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
-        return CAUSES[finding.cause].next
+        return CAUSES[finding.cause].next.format(place=at(finding.where.range or "") or "of this thread")
     return ""
 
 

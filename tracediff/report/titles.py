@@ -47,10 +47,10 @@ def title(finding: Finding, unit: str = "step") -> str:
         return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
     rare = ", in rare steps" if finding.part == "tail" else ""
     if finding.facts.graph_coverage:
-        return f"{_graphs(finding)} {_at(finding.where.range or '')}".rstrip() + rare
+        return f"{_graphs(finding)} {at(finding.where.range or '')}".rstrip() + rare
     if finding.facts.counted_calls:
         called = f" ({finding.where.api})" if finding.where.api else ""
-        return f"{_synchronisations(finding, unit)}{called} {_at(finding.where.range or '')}".rstrip() + rare
+        return f"{_synchronisations(finding, unit)}{called} {at(finding.where.range or '')}".rstrip() + rare
     text = _idle_of(finding) + rare
     if finding.facts.delta_all_ranks_ns is not None:
         text += f", on rank {finding.where.rank} alone"
@@ -65,7 +65,7 @@ def named(finding: Finding) -> str:
     if facts.graph_coverage:
         return _graphs(finding)
     if facts.counted_calls:
-        return f"{_synchronisations(finding, 'step')} {_at(where.range or '')}".rstrip()
+        return f"{_synchronisations(finding, 'step')} {at(where.range or '')}".rstrip()
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
@@ -227,7 +227,7 @@ def _idle(
         idle="" if host_only else "GPU idle: ",
         synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
         thread=_the_thread(thread) if thread else "the host",
-        place=_at(place),
+        place=at(place),
         holder=_holder(holder, holder_place),
         launching="copying calls" if copies else "launch overhead",
         called=f" (time in {api})"
@@ -272,11 +272,12 @@ def _kernels(text: str) -> str:
 def _the_thread(role: str) -> str:
     """`the executor thread`; a role that says so itself is no thread twice."""
     if role == "thread without ranges":
-        return "a thread without ranges"
+        return "an unnamed thread"
     return f"the {role}" if role.startswith("thread ") else f"the {role} thread"
 
 
-def _at(place: str) -> str:
+def at(place: str) -> str:
+    """`in RANGE`, `between A and B` of what lies outside any range."""
     if not place:
         return ""
     if place.startswith(OUTSIDE):
