@@ -33,6 +33,14 @@ PICTURES = {
     "comparability": ("#comparability", 460),
 }
 
+# Most sections are folded: open the one that is shown, and measure it with its heading.
+OPEN = """selector => {
+  const element = document.querySelector(selector), fold = element.closest('details')
+  if (fold) fold.open = true
+  const { top, height } = (fold || element).getBoundingClientRect()
+  return { y: top + scrollY, height }
+}"""
+
 
 def main() -> None:
     """Write docs/report.png and docs/pictures/*.png."""
@@ -48,8 +56,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         page.goto(report.as_uri())
         for name, (selector, height) in PICTURES.items():
-            box = page.locator(selector).bounding_box()
-            assert box is not None, selector
+            box = page.evaluate(OPEN, selector)
             clip = {"x": 0, "y": box["y"], "width": WIDTH, "height": min(box["height"], height)}
             png = page.screenshot(clip=clip, full_page=True)
             picture = Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE)
