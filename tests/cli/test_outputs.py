@@ -92,9 +92,9 @@ def test_gates_of_a_saved_result_are_in_every_format(run, saved, tmp_path):
     suite = ElementTree.parse(tmp_path / "g.xml").getroot()
     suite = suite if suite.tag == "testsuite" else suite[0]
     assert (code, suite.get("tests"), suite.get("failures")) == (3, "2", "1")
-    assert "| `gc:+1us` | **failed** |" in (tmp_path / "c.md").read_text()
+    assert "- Gate `gc:+1us` **failed**: " in (tmp_path / "c.md").read_text()
     assert '<section id="gates">' in (tmp_path / "h.html").read_text()
-    assert "| `gc:+1us` | **failed** |" in run("comment", "gated.json", "--dry-run")[1]
+    assert "- Gate `gc:+1us` **failed**: " in run("comment", "gated.json", "--dry-run")[1]
 
 
 def test_keys_of_a_later_version_are_ignored(run, tmp_path):
