@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.report import sample
 from tests.report.golden import check
 from tracediff.model import Result
-from tracediff.report import waterfall
+from tracediff.report import phase_table, waterfall
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -207,3 +207,22 @@ def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
 def test_signs_of_sentences_are_ascii_where_the_terminal_has_no_more() -> None:
     text = render(sample.minimal(), encoding="ascii")
     assert "+/- 4.0" in text
+
+
+def test_an_interval_without_zero_is_not_left_without_a_word() -> None:
+    """567 ± 290 us with four runs a side: no test of so few runs can decide a second phase; with five it did not."""
+    whole = sample.full()
+    generation = whole.phases[1]
+    change = msgspec.structs.replace(
+        generation.typical, delta_ns=567_000.0, ci_low_ns=277_000.0, ci_high_ns=857_000.0
+    )
+
+    def words_of(runs: int, low: float) -> str:
+        one = msgspec.structs.replace(
+            generation, verdict="inconclusive", typical=msgspec.structs.replace(change, ci_low_ns=low),
+            runs=type(whole.step.runs)(runs, runs),
+        )  # fmt: skip
+        return phase_table.table(msgspec.structs.replace(whole, phases=[one])).rows[0].word
+
+    assert words_of(4, 277_000.0) == "Inconclusive, too few runs"
+    assert words_of(4, -1.0) == words_of(5, 277_000.0) == "Inconclusive"

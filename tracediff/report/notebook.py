@@ -60,7 +60,7 @@ def _phases(result: Result) -> Table:
     found = phase_table.table(result)
     rows = [
         [
-            row.phase, row.verdict.word if row.verdict else row.unjudged, row.baseline, row.candidate,
+            row.phase, row.word, row.baseline, row.candidate,
             f"{row.delta} ± {row.half}", row.percent,
         ]
         for row in found.rows

@@ -92,9 +92,14 @@ class PhaseRow:
     half: str  # of the 95 % interval
     detectable: str  # smallest change that these runs can show, in percent
     rare: str  # what rare steps add to the change of the mean
-    host_speed: str  # taken out of delta
+    host_speed: str  # what the speed of the hosts explains, not in delta
     time: str  # of all step time, both sides
-    unjudged: str  # why there is no verdict
+    unjudged: str  # why there is no verdict, or a doubtful one
+
+    @property
+    def word(self) -> str:
+        """`Regressed`, `Inconclusive, too few runs`."""
+        return ", ".join(filter(None, [self.verdict.word if self.verdict else "", self.unjudged]))
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     out = [
         PhaseLine(
             phase.phase, "typical", typical, scale, verdict, level, _shares(phase.time_share), _pair(phase.steps),
-            _pair(phase.runs), "" if phase.judged else words.TOO_FEW,
+            _pair(phase.runs), _doubt(phase, typical),
         )
     ]  # fmt: skip
     if tail is not None and (tail.baseline_ns or tail.candidate_ns):
@@ -176,6 +181,18 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
         part = f"{units.share(phase.start_share)} of steps"
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
+
+
+_FEW_RUNS = 5  # from which on the test of a phase after the first can decide
+
+
+def _doubt(phase: Phase, typical: Delta) -> str:
+    """Why there is no verdict, or an inconclusive one though the interval leaves out zero."""
+    if not phase.judged:
+        return words.TOO_FEW
+    clear = typical.ci_low_ns > 0 or typical.ci_high_ns < 0
+    few = phase.runs is not None and min(phase.runs.baseline, phase.runs.candidate) < _FEW_RUNS
+    return words.TOO_FEW_RUNS if phase.verdict == "inconclusive" and clear and few else ""
 
 
 def _beyond(change: Delta) -> Evidence | None:

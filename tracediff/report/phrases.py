@@ -163,6 +163,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return ""
     if finding.facts.late_rank is not None:
         return f"find out what made rank {finding.where.rank} late"
+    if finding.facts.match == "replaced":
+        return "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute"
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return CAUSES[finding.cause].next.format(place=at(finding.where.range or "") or "of this thread")
     return ""

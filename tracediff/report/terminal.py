@@ -119,7 +119,7 @@ def _phases(result: Result, console: Console) -> None:
         cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
         if comparable:
             style = TONES[row.verdict.tone] if row.verdict else "dim"
-            cells[1] = Text(row.verdict.word if row.verdict else row.unjudged, style)
+            cells[1] = Text(row.word, style)
             cells += [f"{row.delta} ± {row.half}", row.percent] + [row.detectable, row.rare] * wide
         rows.append(cells)
     print_table(console, header, rows, left=(0, 1))

@@ -72,7 +72,8 @@ def named(finding: Finding) -> str:
         return "different batch mix"
     kernel = spoken(where.kernel or "")
     if facts.match == "replaced":
-        return f"{kernel} replaced by {spoken((where.kernel or '').partition(' -> ')[2])}"
+        after = (where.kernel or "").partition(" -> ")[2]
+        return f"{_first_of(where.kernel or '')} replaced by {_first_of(after)}"
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {kernel or 'communication'}"
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
@@ -95,6 +96,13 @@ def spoken(text: str) -> str:
     """Kernels in a sentence, those of the baseline where both sides are called otherwise: `GEMM`, `mul and silu`."""
     names = list(dict.fromkeys(_brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
     return joined(names)
+
+
+def _first_of(text: str) -> str:
+    """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
+    names = text.partition(" -> ")[0].split(" + ")
+    more = len(names) - 1
+    return _brief(names[0]) + (f" and {more} more kernel{'s' if more > 1 else ''}" if more else "")
 
 
 def joined(names: list[str]) -> str:

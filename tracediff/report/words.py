@@ -442,14 +442,18 @@ def left_out(result: Result | Show) -> list[str]:
     if len(out) - named == 1 and not named:
         named = 1
     texts = [
-        f"{size([one])} ({workload_name(one, ', ')}){REASONS.get(one.reason, f': {one.reason}')}"
-        for one in out[:named]
+        f"{size([one])}{_called(one)}{REASONS.get(one.reason, f': {one.reason}')}" for one in out[:named]
     ]
     if named and out[named:]:
         texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
     elif out[named:]:
         texts.append(f"{size(out)} {_summed({one.reason for one in out})}")
     return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
+
+
+def _called(stratum: Stratum) -> str:
+    name = workload_name(stratum, ", ")
+    return "" if name == "step" else f" ({name})"
 
 
 def _summed(reasons: set[str]) -> str:
