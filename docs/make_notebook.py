@@ -51,11 +51,15 @@ def main() -> None:
         cell.metadata = {}
         if cell.cell_type == "code":
             cell.execution_count = None
-            cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
             for output in cell.outputs:
-                output.pop("metadata", None) if output.output_type == "stream" else output.update(metadata={})
-                if output.output_type == "display_data":
-                    output["data"].pop("text/plain", None)
+                if output.output_type == "stream":
+                    output.pop("metadata", None)
+                    continue
+                output.update(metadata={})
+                output["data"].pop("text/plain", None)
+                if output.output_type == "execute_result":
+                    output.update(execution_count=None)
+            cell.outputs = [one for one in cell.outputs if one.get("data", True)]
     NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -26,11 +26,10 @@ baseline, candidate = root / "fixtures/demo/graph_a", root / "fixtures/demo/grap
 
 # %%
 comparison = tracediff.compare(baseline, candidate)
-print(comparison.verdict)
-print(comparison.verdict_reason)
+comparison
 
 # %% [markdown]
-# Findings are ranked by the time of a step that they explain. Deltas are candidate - baseline: negative is faster.
+# Findings are causes, ranked by the time that survives its uncertainty. Deltas are candidate - baseline: negative is faster.
 
 # %%
 print(comparison.findings.select("rank", "cause", "delta_ns", "ci_low_ns", "ci_high_ns", "level").head(5))
@@ -75,6 +74,16 @@ for side, color in (("baseline", "#555555"), ("candidate", "#1f77b4")):
 axes.set(xlabel="time of a generation step, us", ylabel="share of steps", ylim=(0, 1))
 axes.legend(frameon=False)
 plt.show()
+
+# %% [markdown]
+# ## One capture, and its slowest step
+#
+# The slowest step stands beside the typical step of its class.
+
+# %%
+report = tracediff.show(candidate, worst=1)
+print(report.sentence)
+print(report.chosen_places.select("cause", "title", "ns", "typical_ns", "delta_ns").head(3))
 
 # %% [markdown]
 # ## Your own questions, in SQL

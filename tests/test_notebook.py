@@ -49,6 +49,11 @@ def test_it_prints_what_it_shows(notebook, monkeypatch):
             assert out.getvalue() == printed(cell), cell["id"]
             checked += bool(printed(cell))
     assert checked >= 6
+    (shown,) = [
+        "".join(one["data"]["text/html"]) for cell in notebook["cells"] for one in cell.get("outputs", ())
+        if one["output_type"] == "execute_result"
+    ]  # fmt: skip
+    assert shown == space["comparison"]._repr_html_()
 
 
 def test_the_figure_is_there(notebook):
