@@ -425,7 +425,7 @@ def full() -> Result:
             "confirmed",
             "generation",
         ),
-        verdict_reason="Host work in _schedule shows in all 5 of 5 runs. Rare steps add +23.5 us per mean step: Python GC.",
+        verdict_reason="Host work in _schedule shows in all 5 runs. Rare steps add +23.5 us per mean step: Python GC.",
         verdict_facts=m.VerdictFacts("phase", "generation"),
         step=step,
         phases=[

@@ -181,7 +181,7 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     raw = io.StringIO()
     render_terminal(sample.full(), Console(file=raw, width=200), top=10)
     text = raw.getvalue()
-    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 of 5 runs; all of the change" in text
+    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 runs; all of the change" in text
     assert "elsewhere: +88.0 us per context step (likely)" in text
     assert (
         "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; with it launch latency -0.3 us" in text

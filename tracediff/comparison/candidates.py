@@ -24,6 +24,9 @@ from tracediff.model.causes import CAUSES
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 SURE = ("exact", "confirmed", "likely")
 _MAIN = 0.5  # of the largest row of a block: a fusion or a split of this size names it
+_STOPS = (
+    0.1  # of the size at which half of a cause lies in larger ones: a step with less of it is none that stops
+)
 _OPPOSED = 0.25  # kernels that came and kernels that went replace each other where the smaller is this part of the larger
 
 
@@ -169,10 +172,12 @@ class Describe:
         typical = one.phase.typical.estimate
         usual = float(max(typical.baseline[cell], typical.candidate[cell]))
         far = usual + max(10_000.0, 0.5 * usual, 0.02 * one.phase.step_ns)
-        spent = mine.group_by("step").agg(pl.col("ns").sum())
-        steps = spent.filter(pl.col("ns") > far)["step"].to_numpy()
         side = frame.steps["side"].to_numpy()
         rest = one.phase.steps.rest > 0
+        spent = mine.group_by("step").agg(pl.col("ns").sum()).filter(pl.col("ns") > far)
+        spent = spent.filter(pl.Series(rest[spent["step"].to_numpy()]))
+        far = max(far, usual + _STOPS * _half_in_longer(spent["ns"].to_numpy() - usual))
+        steps = spent.filter(pl.col("ns") > far)["step"].to_numpy()
         runs = one.phase.runs
         some = [float((rest[steps] & (side[steps] == at)).sum()) / runs[at] for at in (0, 1)]
         if not any(some):
@@ -284,6 +289,13 @@ class Describe:
             for part in (range(first), range(first, first + frame.runs[1]))
         ]
         return RankSize(runs[0], runs[1], *(float(np.mean(one)) if one else 0.0 for one in runs))
+
+
+def _half_in_longer(excess: Floats) -> float:
+    """The size at which half of the whole lies in what is larger; 0 without any."""
+    ordered = np.sort(excess)[::-1]
+    sums = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(sums, 0.5 * sums[-1])]) if len(ordered) else 0.0
 
 
 def _often(rare: RareFact | None) -> bool:

@@ -153,7 +153,8 @@ def _gpu_count(part: Reduction) -> str:
 
 
 def _clocks(part: Reduction) -> str:
-    return ", ".join(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices if clock) or "?"
+    clocks = dict.fromkeys(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices if clock)
+    return ", ".join(clocks) or "?"
 
 
 def _same(

@@ -82,7 +82,10 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
     if one.of_rank is not None:
         # the other ranks add nothing but their own scatter: the interval grows as the size does
         delta, half = one.of_rank.delta, half * abs(one.of_rank.delta / judged.delta)
-    total = float((judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate.delta[0])
+    of = (judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate
+    total = (
+        float(of.delta[0]) if abs(of.delta[0]) > of.half[0] else 0.0
+    )  # of what may be nothing there is no share
     return Finding(
         rank=0,
         cause=one.cause,

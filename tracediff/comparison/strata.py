@@ -174,7 +174,7 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
         notes.append(
             Note(
                 "steps-do-not-repeat",
-                f"{', '.join(names)}: hardly a step launches what one before it launched, so all count as typical but the first uses"
+                f"{', '.join(names)}: hardly a step repeats what an earlier one launched, so that all count as typical but the first uses"
                 " of kernels",
             )
         )

@@ -286,7 +286,7 @@ class Finding(msgspec.Struct, frozen=True):
     delta_ns: float
     ci_low_ns: float
     ci_high_ns: float
-    share: float | None  # of the change of its phase; None where that is 0
+    share: float | None  # of the change of its phase; None where that may be 0
     title: str
     where: Where
     evidence: FindingEvidence

@@ -23,6 +23,7 @@ ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where not
 _SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
 _LARGE_RARE = 0.5  # of the typical step's change: so much in rare steps is in the first sentence
+_OTHERWISE = 0.15  # of what causes carry: where the total is as far from it, both are said
 _FAR_SPEED = 0.4  # log ratio: a run whose host is so much slower or faster is apart for that alone
 _FIRST = ("generation", "step")  # phases that users feel before the others
 
@@ -250,9 +251,17 @@ def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
 
 def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
     carried = result.verdict_facts.carried_ns or 0.0
+    tail = phase.tail
     prose = units.prose([carried])
     text = f" in rare steps: {prose.signed(carried)} per mean step"
-    if cause:
+    if cause and tail and abs(tail.delta_ns - carried) > _OTHERWISE * abs(carried):
+        prose = units.prose([carried, tail.delta_ns])
+        half = (tail.ci_high_ns - tail.ci_low_ns) / 2
+        text = (
+            f" in rare steps: {_named(cause, prose)} {_adds(cause, cause.delta_ns, prose)} per mean step{_in_steps(phase, cause)};"
+            f" all that rare steps add is {prose.signed(tail.delta_ns)} ± {prose.size(half)}"
+        )
+    elif cause:
         text += (
             f", {_of_it(cause.delta_ns, carried, prose)} from {_named(cause, prose)}{_in_steps(phase, cause)}"
         )
@@ -589,9 +598,12 @@ def _host_speed(result: Result, phase: Phase) -> str:
         return ""
     moved = phase.typical.host_speed_ns if phase.typical else 0.0
     prose = units.prose([moved])
+    more = "more" if moved > 0 else "less"
+    assert phase.host_speed is not None
     return (
-        f"{speed[:1].upper()}{speed[1:]} in short CUDA calls (machine or contention);"
-        f" the {prose.signed(moved)} {per_step(result, phase.phase)} that this explains is not in the change."
+        f"Short CUDA calls took {100 * abs(phase.host_speed - 1):.0f} % {more} time on the candidate's host; the"
+        f" {prose.size(moved)} {per_step(result, phase.phase)} that this explains are not in the change"
+        " (if the change itself loads the CPU, they belong to it)."
     )
 
 
@@ -642,7 +654,9 @@ def _few_runs(result: Result) -> str:
     if runs == 1:
         return "With one run on a side run-to-run noise is not measured: the interval assumes the usual one."
     if runs < 4 and result.verdict in ("likely_regressed", "likely_improved"):
-        return f"{runs} runs per side are too few to confirm it: record 5."
+        side = "of the candidate" if runs < result.step.runs.baseline else "of the baseline"
+        where = "per side" if result.step.runs.baseline == result.step.runs.candidate else side
+        return f"{runs} runs {where} are too few to confirm it: record 5."
     return ""
 
 

@@ -137,6 +137,10 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
         "causes": [_cause(result, one, page, width) for one in sure[:CAUSES]],
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
         "next": sure[0].next.rstrip(".") if sure and advised else "",
+        "insight": next(iter(insight_words.sentences(result)), ""),
+        "differs": next(
+            (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
+        ),
         "not_compared": _not_compared(result),
         "gates": _gates(result, width),
         "phases": phases,
@@ -248,7 +252,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
 def _trust(result: Result) -> list[str]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
-        *(f"{insight_words.TITLE}: {text}" for text in insight_words.sentences(result)),
+        *(f"{insight_words.TITLE}: {text}" for text in insight_words.sentences(result)[1:]),
         result.verdict_reason,
         result.step.power_note,
         words.mix_note(result),

@@ -303,9 +303,12 @@ def phases_note(result: Result, *, adjusted: bool) -> str:
     """What the rows of phases are: `typical steps, ± 95 % CI, at equal host speed; 4 + 5 runs, 520 + 650 steps`."""
     step, of_steps = result.step, unit(result) == "step"
     text = f"{'typical steps' if of_steps else 'means'}, ± {interval_name(result)}"
-    text += ", at equal host speed" if adjusted else ""
+    text += ", changes at equal host speed" if adjusted else ""
     text += f"; {step.runs.baseline} + {step.runs.candidate} runs"
-    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} steps" if of_steps else text
+    if not of_steps:
+        return text
+    several = "; all steps: their mean with rare steps and first uses" if len(result.phases) > 1 else ""
+    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} steps{several}"
 
 
 def by_certainty(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -561,7 +564,7 @@ def step_share(result: Result) -> str:
 
 
 def held(result: Result, finding: Finding) -> str:
-    """`in all 5 of 5 runs`, `in 1 of 5 runs: B3`, `in 4 of 5 runs, not in B3`; empty with one run on a side."""
+    """`in all 5 runs`, `in 1 of 5 runs: B3`, `in 4 of 5 runs, not in B3`; empty with one run on a side."""
     phase = next((one for one in result.phases if one.phase == finding.where.phase), None)
     found, runs = finding.held, (phase and phase.runs) or result.step.runs  # less those that are left out
     if found is None or min(runs.baseline, runs.candidate) < 2:
@@ -570,7 +573,7 @@ def held(result: Result, finding: Finding) -> str:
     odd = [run_name(one) for one in found.odd if one in mine]
     text = f"in {found.candidate} of {runs.candidate} runs"
     if found.candidate >= runs.candidate:
-        text = f"in all {runs.candidate} of {runs.candidate} runs"
+        text = f"in all {runs.candidate} runs"
     elif 2 * found.candidate <= runs.candidate:
         out = {one.run for row in result.phases for one in row.odd_runs if one.left_out}
         have = [

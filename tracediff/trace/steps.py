@@ -141,8 +141,8 @@ def _by_evidence(capture: Capture, family: Family) -> StepRule:
     capture.warnings.append(
         Note(
             "steps-by-evidence",
-            f"steps: {name}, chosen by evidence: score {family.score}: {'; '.join(map(_reason, family.marks))}. Where steps begin"
-            f" elsewhere, name their range with --step-regex; this choice is --step-regex {_quoted(family.pattern)}",
+            f"steps were found by evidence: {name}; where steps begin elsewhere, name their range with --step-regex (this choice is"
+            f" --step-regex {_quoted(family.pattern)}). Score {family.score}: {'; '.join(map(_reason, family.marks))}",
         )
     )
     return _labelled(capture, source)
