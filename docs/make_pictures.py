@@ -24,6 +24,7 @@ PICTURES = {
     "pictures": ("#pictures", 1240),
     "accounting": ("#accounting", TALLEST),
     "findings": ("#finding-1", TALLEST),
+    "strip": ("#step-strip", 420),
     "steps": ("#steps", 420),
     "timelines": ("#timelines", TALLEST),
     "gaps": ("#gaps", 460),

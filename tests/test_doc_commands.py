@@ -6,6 +6,7 @@ lines exits with. A line that ends in a backslash goes on in the next one.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 
@@ -16,18 +17,23 @@ from docs.make_cli import PAGE, render
 from tests.tiny import ROOT
 from tracediff.cli.main import main
 
-_BLOCK = re.compile(r"^```sh run(?: exit=(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Exit status, commands, and what the page says that they print, if it says so: lines of it, with ... for others.
+_BLOCK = re.compile(
+    r"^```sh run(?: exit=(\d+))?\n(.*?)^```$(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
 # Page -> how many commands it has at least.
 PAGES = {"tutorial.md": 5, "recipes.md": 5, "comparison.md": 3, "latencies.md": 3}
 
 
-def _commands(page: str) -> list[tuple[int, list[str]]]:
+def _blocks(page: str) -> list[tuple[int, list[list[str]], list[str]]]:
+    """Exit status, commands and quoted lines of each block."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = []
-    for status, block in _BLOCK.findall(text):
+    for status, block, quoted in _BLOCK.findall(text):
         lines = block.replace("\\\n", " ").splitlines()
-        found += [(int(status or 0), shlex.split(line, comments=True)) for line in lines]
-    return [(status, words) for status, words in found if words]
+        words = [one for line in lines if (one := shlex.split(line, comments=True))]
+        found.append((int(status or 0), words, [line for line in quoted.splitlines() if line.strip("…. ")]))
+    return found
 
 
 @pytest.mark.slow
@@ -36,19 +42,37 @@ def test_the_commands_of_the_page_run(page, monkeypatch, capsys, tmp_path):
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
-    commands = _commands(page)
-    assert len(commands) >= PAGES[page]
-    for status, (program, *words) in commands:
-        assert program == "tracediff"
-        monkeypatch.setattr("sys.argv", [program, *words])
-        try:
-            main()
-            code = 0
-        except SystemExit as done:
-            code = done.code or 0
-        captured = capsys.readouterr()
-        assert code == status, f"{shlex.join(words)}\n{captured.err}"
-        assert captured.out or captured.err or "-q" in words, shlex.join(words)
+    monkeypatch.setenv("COLUMNS", "120")
+    blocks = _blocks(page)
+    assert sum(len(commands) for _, commands, _ in blocks) >= PAGES[page]
+    for status, commands, quoted in blocks:
+        printed = ""
+        for program, *words in commands:
+            assert program == "tracediff"
+            monkeypatch.setattr("sys.argv", [program, *words])
+            try:
+                main()
+                code = 0
+            except SystemExit as done:
+                code = done.code or 0
+            captured = capsys.readouterr()
+            assert code == status, f"{shlex.join(words)}\n{captured.err}"
+            assert captured.out or captured.err or "-q" in words, shlex.join(words)
+            printed += captured.out + captured.err
+        assert not [line for line in quoted if line not in printed.splitlines()]
+
+
+@pytest.mark.slow
+def test_the_readme_quotes_what_the_demo_prints_first(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("sys.argv", ["tracediff", "demo"])
+    with contextlib.suppress(SystemExit):
+        main()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    quoted = text.split("What the demo prints first:\n\n```\n")[1].split("```")[0]
+    assert capsys.readouterr().out.startswith(quoted)
 
 
 def test_the_page_of_the_command_line_is_current():
