@@ -16,8 +16,19 @@ def plain(value):
     return msgspec.to_builtins(value)
 
 
-# Sentences, and what is relative to the baseline.
-TEXTS = ("title", "text", "note", "next", "message", "power_note", "verdict_reason", "runs_advised")
+# Sentences, what is relative to the baseline, and queries of one moment, which is the candidate's where it has one.
+TEXTS = (
+    "sql",
+    "query",
+    "title",
+    "text",
+    "note",
+    "next",
+    "message",
+    "power_note",
+    "verdict_reason",
+    "runs_advised",
+)
 _SIGNED_DICTS = ("delta", "ci_low", "ci_high", "host_speed")  # of the accounting: category -> ns
 
 

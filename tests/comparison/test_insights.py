@@ -162,15 +162,18 @@ def kernel(before: float, after: float, *, match: str = "exact", launches: int =
 
 def test_one_factor_by_hand() -> None:
     alike = [kernel(100, 103), kernel(200, 206.4), kernel(300, 309.3), kernel(50, 51.6), kernel(60, 61.8)]
-    found = slower_clock(alike)
+    found = slower_clock(alike, 100.0, 103.0)
     assert found is not None and (found.low, found.high) == pytest.approx((0.030, 0.032))
-    assert slower_clock(alike[:4]) is None  # too few
-    assert slower_clock([*alike, kernel(300, 300)]) is None  # a third did not change
-    assert slower_clock([kernel(one, 1.004 * one) for one in (1, 2, 3, 4, 5)]) is None  # too little
+    assert slower_clock(alike[:4], 100.0, 103.0) is None  # too few
+    assert slower_clock(alike, 100.0, 99.0) is None  # they overlap: together they take less
+    assert slower_clock([*alike, kernel(300, 300)], 100.0, 103.0) is None  # a third did not change
     assert (
-        slower_clock([*alike, kernel(800, 824, match="template")]) is None
+        slower_clock([kernel(one, 1.004 * one) for one in (1, 2, 3, 4, 5)], 100.0, 103.0) is None
+    )  # too little
+    assert (
+        slower_clock([*alike, kernel(800, 824, match="template")], 100.0, 103.0) is None
     )  # most of the time is in other kernels
-    faster = slower_clock([kernel(one, 0.96 * one) for one in (1, 2, 3, 4, 5)])
+    faster = slower_clock([kernel(one, 0.96 * one) for one in (1, 2, 3, 4, 5)], 100.0, 96.0)
     assert faster is not None and faster.high < 0
 
 
@@ -213,4 +216,4 @@ def test_a_rank_that_comes_last(share: float, waits: float, level: str, said: bo
     found = late_rank([finding], rows, [skew], step)  # type: ignore[arg-type]
     assert (found is not None) == said
     if found is not None:
-        assert (found.rank, found.share, found.other_share, found.waits_ns) == (1, share, 0.5, waits)
+        assert (found.rank, found.share, found.other_share) == (1, share, 0.5)

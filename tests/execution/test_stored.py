@@ -33,6 +33,10 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, (Reduction, SampledStep, Lane)):
         names = [field.name for field in dataclasses.fields(one)]
         return type(one) is type(other) and all(same(getattr(one, n), getattr(other, n)) for n in names)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
 
 

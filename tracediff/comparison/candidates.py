@@ -81,6 +81,15 @@ class Candidate:
         """Whether it is more than noise."""
         return self.level in SURE
 
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """Its change and both ends of its interval, ns; of its rank where one rank alone changed."""
+        delta, half = self.judged.delta, self.judged.half
+        if self.of_rank is not None:
+            # the other ranks add nothing but their own scatter: the interval grows as the size does
+            delta, half = self.of_rank.delta, half * abs(self.of_rank.delta / delta)
+        return delta, delta - half, delta + half
+
     def with_facts(self, **facts: object) -> FindingFacts:
         """Its facts and some more."""
         return msgspec.structs.replace(self.facts, **facts)
@@ -232,7 +241,7 @@ class Describe:
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
         ]
-        hidden = abs(float(kernels.hidden[row, 1] - kernels.hidden[row, 0]))
+        hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
         where = Where(kernel=kernel_text(match))
@@ -241,7 +250,7 @@ class Describe:
             confidence=match.confidence,
             baseline_mean_ns=means[0],
             candidate_mean_ns=means[1],
-            hidden_ns=hidden if cause == "memcpy" and changed and hidden > 500 else None,
+            hidden_ns=hidden if cause == "memcpy" and changed and abs(hidden) > 500 else None,
         )
         delta, half = float(estimated.delta[cell]), float(estimated.half[cell])
         part = FindingPart(

@@ -319,6 +319,11 @@ def _more(sums: Sums, cells: int) -> Floats | None:
     return sums.values[2][:, :cells] if len(sums.values) > 2 else None
 
 
+_START_SCATTER = (
+    0.3  # of what first uses take in a run: runs of one serving loop, each with its own requests, on an H200
+)
+
+
 def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layout) -> Estimate:
     """The mean over all compared steps: its difference is the sum of those of the phases, weighted by their shares."""
     cells, runs = len(layout.kinds), frame.runs
@@ -331,6 +336,10 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
         means += share * found.mean
         host += share * ordinary * (found.typical.estimate.host_speed + found.tail.estimate.host_speed)
         scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
+        # first uses of kernels: which steps have them, and how long they take, differs from run to run
+        scatter2 += (
+            share * found.steps.start_share * _START_SCATTER * np.abs(found.start[:2]).max(axis=0)
+        ) ** 2
         for side, (there, own) in enumerate(zip(rest.runs, rest.values, strict=True)):
             of_runs = own[:, :cells]
             if side < 2:  # without what a slower host costs

@@ -78,10 +78,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
     size = one.of_rank or RankSize(
         judged.runs[0].tolist(), judged.runs[1].tolist(), judged.baseline, judged.candidate
     )
-    delta, half = judged.delta, judged.half
-    if one.of_rank is not None:
-        # the other ranks add nothing but their own scatter: the interval grows as the size does
-        delta, half = one.of_rank.delta, half * abs(one.of_rank.delta / judged.delta)
+    delta, low, high = one.interval
     of = (judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate
     total = (
         float(of.delta[0]) if abs(of.delta[0]) > of.half[0] else 0.0
@@ -90,8 +87,8 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         rank=0,
         cause=one.cause,
         delta_ns=delta,
-        ci_low_ns=delta - half,
-        ci_high_ns=delta + half,
+        ci_low_ns=low,
+        ci_high_ns=high,
         share=judged.delta / total if total else None,
         title="",
         where=one.where,

@@ -48,7 +48,9 @@ def insights(
     sure = sorted((one for one in judged.rows if one.level in _SURE), key=lambda one: -one.score)
     found = [
         late_rank(findings, ranks, skews, step),
-        slower_clock(kernels),
+        slower_clock(
+            kernels, accounting.baseline.get("compute", 0.0), accounting.candidate.get("compute", 0.0)
+        ),
         *few_steps_hide(measured, verdicts),
         *gil_waits(measured, sure),
         *rare_stops(measured, sure),
@@ -333,8 +335,11 @@ _INSIDE = 0.1  # of their time may lie outside the range at either end
 _LEAST_FACTOR = 0.01
 
 
-def slower_clock(rows: Sequence[KernelRow]) -> Insight | None:
-    """Whether kernels of the same name, grid and block all take about the same part longer or shorter."""
+def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -> Insight | None:
+    """Whether kernels of the same name, grid and block all take about the same part longer or shorter, and all kernels together do.
+
+    before_ns, after_ns: time of a step in which a kernel runs, on both sides.
+    """
     compute = [row for row in rows if row.category not in ("communication", "copy", "memset")]
     total = sum(row.baseline.ns_per_step for row in compute if row.baseline)
     known = [
@@ -354,6 +359,9 @@ def slower_clock(rows: Sequence[KernelRow]) -> Insight | None:
     low, middle, high = (
         float(factor[order][np.searchsorted(running, part)]) for part in (_INSIDE, 0.5, 1 - _INSIDE)
     )
+    busy = after_ns / before_ns - 1 if before_ns else 0.0
+    if busy * middle <= 0 or not 0.5 * abs(middle) <= abs(busy) <= 2 * abs(middle):
+        return None  # kernels that run beside each other take longer each, and not together
     if low * high <= 0 or min(abs(low), abs(high)) < _LEAST_FACTOR or high - low > 0.5 * abs(middle):
         return None
     return Insight(
@@ -390,13 +398,11 @@ def late_rank(
     if row is None or not own or row.baseline_last is None or row.candidate_caused_wait_ns is None:
         return None
     more = row.candidate_caused_wait_ns - (row.baseline_caused_wait_ns or 0.0)
-    others = len(ranks) - 1
-    if after.slowest_share - row.baseline_last < _MORE or more < _WORTH * step.baseline_ns or not others:
+    if after.slowest_share - row.baseline_last < _MORE or more < _WORTH * step.baseline_ns:
         return None
     return Insight(
         kind="late_rank",
         rank=after.slowest,
         share=after.slowest_share,
         other_share=row.baseline_last,
-        waits_ns=more / others,
     )

@@ -108,6 +108,8 @@ def _gather(
 ) -> list[Candidate]:
     """All candidates with `main` in the place of those that it takes in."""
     whole = united(main, own, followers)
+    if main.moved and not whole.moved and main.level != "exact":
+        return list(candidates)  # together they say less than alone
     return [whole if one is main else one for one in candidates if one not in own and one not in followers]
 
 
@@ -249,7 +251,9 @@ def _follows(
     delta = one.judged.delta
     between_nodes = one.cause == "graph_internal"
     if copies and (one.facts.copies or between_nodes):
-        return True  # copies cost their own calls, and fill gaps that a graph left between its nodes
+        return (
+            delta * change > 0 or between_nodes
+        )  # copies cost their own calls, and fill gaps that a graph left between its nodes
     if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
         return False
     if between_nodes:
@@ -376,8 +380,7 @@ def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
         lead = (own or group)[0]
         rest = [
             PhaseDelta(
-                one.phase, one.judged.part, one.judged.delta, one.judged.delta - one.judged.half,
-                one.judged.delta + one.judged.half, one.level,
+                one.phase, one.judged.part, *one.interval, one.level,
             )
             for one in group
             if one is not lead

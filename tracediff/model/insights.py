@@ -19,8 +19,7 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden_host      time of the launching thread by `cause` (launch_api: inside the calls, most in `api`; host_work), per step, and
                      the part of it for which the GPU was idle, on both sides
     slower_clock     `count` kernels, `share` of the compute time, take a part of low to high longer (less: shorter)
-    late_rank        `rank` comes last in `share` of the steps of the candidate, in other_share of the baseline's; the others wait
-                     waits_ns per step more for it
+    late_rank        `rank` comes last in `share` of the steps of the candidate, in other_share of the baseline's
     """
 
     kind: Literal[
@@ -55,4 +54,3 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     high: float = 0.0
     share: float = 0.0
     other_share: float = 0.0
-    waits_ns: float = 0.0

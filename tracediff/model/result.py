@@ -261,7 +261,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float = 0.0
     baseline_mean_ns: float = 0.0  # wall time of one op
     candidate_mean_ns: float = 0.0
-    hidden_ns: float | None = None  # size of the change of copies' time that is hidden behind kernels
+    hidden_ns: float | None = None  # change of copies' time that is hidden behind kernels
     baseline_without_gc: bool = False  # the side shows no collection
     candidate_without_gc: bool = False
     delta_all_ranks_ns: float | None = None  # mean over all ranks, where one rank alone changed

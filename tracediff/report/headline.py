@@ -23,6 +23,7 @@ ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where not
 _SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
 _LARGE_RARE = 0.5  # of the typical step's change: so much in rare steps is in the first sentence
+_MOSTLY_START = 0.4  # of the longer mean step: so much in first uses is said
 _OTHERWISE = 0.15  # of what causes carry: where the total is as far from it, both are said
 _FAR_SPEED = 0.4  # log ratio: a run whose host is so much slower or faster is apart for that alone
 _FIRST = ("generation", "step")  # phases that users feel before the others
@@ -69,12 +70,25 @@ def headline(result: Result) -> Headline:
     else:
         text += _phase(result, phase, cause) + _large_in_rare(result, phase)
     return Headline(
-        f"{_verdict(result.verdict)}{_in_part(result, text)}.",
+        f"{_verdict(result.verdict)}{_in_part(result, text)}{_first_uses(result)}.",
         cause.cause if cause else "",
         delta,
         level,
         facts.phase,
     )
+
+
+def _first_uses(result: Result) -> str:
+    """What first uses of kernels make of the mean of all steps, where that is most of it: no verdict is of them."""
+    step = result.step
+    if result.verdict_facts.basis not in ("phase", "part", "rare", "same", "scatter"):
+        return ""
+    change = math.fsum(one.share * one.start_share * one.start.delta_ns for one in result.phases if one.start)
+    if abs(change) < _MOSTLY_START * max(step.baseline_ns, step.candidate_ns) or change * step.delta_ns <= 0:
+        return ""
+    prose = units.prose([step.baseline_ns, step.candidate_ns, change])
+    did = f"add {prose.size(change)} to" if change > 0 else f"take {prose.size(change)} off"
+    return f"; first uses of kernels {did} the mean of all steps ({prose.size(step.baseline_ns)} -> {prose.size(step.candidate_ns)})"
 
 
 def reason(result: Result) -> str:

@@ -86,10 +86,9 @@ def _slower_clock(result: Result, one: Insight) -> str:
 
 
 def _late_rank(result: Result, one: Insight) -> str:
-    prose = units.prose([one.waits_ns])
     return (
         f"Rank {one.rank} comes last in {100 * one.share:.0f} % of the steps ({100 * one.other_share:.0f} % on the baseline);"
-        f" each other rank waits {prose.size(one.waits_ns)} per step longer for it. The cause is on rank {one.rank}, not in the network."
+        f" the others wait for it. The cause is on rank {one.rank}, not in the network."
     )
 
 

@@ -152,8 +152,8 @@ def _rare(finding: Finding) -> str:
 
 def _waiting(wait: WaitFact, late: int | None) -> str:
     return (
-        f"Rank {late} comes last: rank {wait.rank} waits {wait.delta_wait_ns / 1e3:+.1f} us per step for it in all collectives;"
-        f" transfer itself changed by {wait.delta_transfer_ns / 1e3:+.1f} us."
+        f"Rank {late} comes last, and the others wait for it in collectives; the transfer itself changed by"
+        f" {wait.delta_transfer_ns / 1e3:+.1f} us."
     )
 
 

@@ -70,7 +70,7 @@ def named(finding: Finding) -> str:
         return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
         return "different batch mix"
-    kernel = spoken(where.kernel or "")
+    kernel = spoken(where.kernel or "") + _others(finding)
     if facts.match == "replaced":
         after = (where.kernel or "").partition(" -> ")[2]
         return f"{_first_of(where.kernel or '')} replaced by {_first_of(after)}"
@@ -96,6 +96,15 @@ def spoken(text: str) -> str:
     """Kernels in a sentence, those of the baseline where both sides are called otherwise: `GEMM`, `mul and silu`."""
     names = list(dict.fromkeys(_brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
     return joined(names)
+
+
+def _others(finding: Finding) -> str:
+    """` and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
+    rows = sum(not one.follows for one in finding.parts)
+    named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
+    if rows < 2 or named_by_block or not finding.cause.startswith("kernel"):
+        return ""
+    return f" and {rows - 1} more kernel{'s' if rows > 2 else ''}"
 
 
 def _first_of(text: str) -> str:
@@ -213,7 +222,7 @@ def _kernel(finding: Finding, unit: str) -> str:
     return (
         text
         if facts.hidden_ns is None
-        else f"{text}, another {facts.hidden_ns / 1e3:,.0f} us hidden behind kernels"
+        else f"{text}, {abs(facts.hidden_ns) / 1e3:,.0f} us {'more' if facts.hidden_ns > 0 else 'less'} hidden behind kernels"
     )
 
 
