@@ -28,13 +28,13 @@ def same(one: object, other: object) -> bool:
         return one.schema == other.schema and one.equals(other)
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], (SampledStep, Lane)):
+    if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, (Reduction, SampledStep, Lane)):
         names = [field.name for field in dataclasses.fields(one)]
         return type(one) is type(other) and all(same(getattr(one, n), getattr(other, n)) for n in names)
     if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other

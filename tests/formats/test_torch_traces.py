@@ -272,7 +272,7 @@ def test_moments_count_from_the_earliest_event_as_viewers_do():
 def test_reports_of_traces_say_where_to_look_and_what_to_record():
     found = result("graph_base", "graph_base2")
     page = render_html(found)
-    assert "Moments to look at in Perfetto" in page
+    assert "Open it in Perfetto" in page
     assert "Capture with <code>nsys -t python-gil</code>" in page
     assert "CUPTI_ACTIVITY_KIND" not in page
     assert "the SQL that shows it" not in page

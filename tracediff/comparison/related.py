@@ -349,7 +349,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
         together = sum(one.judged.delta for one in group)
         if not group or any(abs(one.judged.delta) > abs(together) for one in sure if one not in group):
             continue
-        main = min((one for one in group if one.cause == "launch_api"), key=order)
+        main = min(group, key=order)
         marked = replace(main, facts=main.with_facts(graph_coverage=Shares(before, after)), key="graphs")
         out = _gather(
             [marked if one is main else one for one in out], marked, [one for one in group if one is not main]
