@@ -272,14 +272,15 @@ def test_moments_count_from_the_earliest_event_as_viewers_do():
 def test_reports_of_traces_say_where_to_look_and_what_to_record():
     found = result("graph_base", "graph_base2")
     page = render_html(found)
-    assert "Open it in Perfetto" in page
+    assert words.viewer(found) == "Perfetto"
+    assert "Open it in Perfetto" in render_html(result("loop_a", "loop_b"))
     assert "Capture with <code>nsys -t python-gil</code>" in page
     assert "CUPTI_ACTIVITY_KIND" not in page
     assert "the SQL that shows it" not in page
     assert words.missing(found, "gil").endswith("on either side. Capture with nsys -t python-gil to see it.")
     assert words.missing(found, "gc").endswith("Capture with record_python_gc_info=True to see it.")
     both = result("nsys_graph_base", "graph_base")
-    assert "Moments to look at in nsys and Perfetto" in render_html(both)
+    assert words.viewer(both) == "nsys and Perfetto"
     assert words.missing(both, "gil").endswith("on the candidate. Capture with nsys -t python-gil to see it.")
 
 
