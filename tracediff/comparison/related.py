@@ -47,11 +47,11 @@ def related(
     return sorted(merged(candidates, first), key=order)
 
 
-def order(one: Candidate) -> tuple[float, bool, float, str, str]:
-    """The most explained time first; of what may all be noise, what is counted, then the largest."""
+def order(one: Candidate) -> tuple[bool, float, float, str, str]:
+    """What is more than noise first, of it what explains most; of what may all be noise the largest."""
     return (
-        -one.explained,
         one.level == "within_noise",
+        -one.explained,
         -abs(one.judged.delta) * one.judged.phase.steps.share,
         one.cause,
         repr(one.where),
