@@ -168,7 +168,7 @@ def test_the_numbers_are_the_results() -> None:
 
 def test_the_first_screen_answers_the_question() -> None:
     text = " ".join("".join(Page(PAGES["full"]).text).split())
-    first = text[: text.index("Each is one cause")]
+    first = text[: text.index("What explains most comes first")]
     for words in (
         "Regressed: +106 µs (+10.2 %) per generation step",
         "1,034.6 → 1,140.4 µs +105.8 +10.2 % +87.8 to +123.8",
