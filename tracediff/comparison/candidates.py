@@ -13,7 +13,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import IdleKey, Measured
 from tracediff.comparison.evidence import idle_sql, kernel_sql
-from tracediff.comparison.places import Judgement, Place
+from tracediff.comparison.places import SURE, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
@@ -22,7 +22,6 @@ from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDe
 from tracediff.model.causes import CAUSES
 
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
-SURE = ("exact", "confirmed", "likely")
 _MAIN = 0.5  # of the largest row of a block: a fusion or a split of this size names it
 _STOPS = (
     0.1  # of the size at which half of a cause lies in larger ones: a step with less of it is none that stops

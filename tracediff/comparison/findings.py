@@ -11,10 +11,10 @@ import re
 import msgspec
 import numpy as np
 
-from tracediff.comparison.candidates import SURE, Candidate, Describe, RankSize
+from tracediff.comparison.candidates import Candidate, Describe, RankSize
 from tracediff.comparison.cells import Measured
 from tracediff.comparison.evidence import LABELS
-from tracediff.comparison.places import MATERIAL, PERMUTE, Judged, Judgement
+from tracediff.comparison.places import MATERIAL, PERMUTE, SURE, Judged, Judgement
 from tracediff.comparison.related import cancels, related
 from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side
@@ -61,7 +61,7 @@ def find(
         for one in judged.rows
         if not np.isnan(one.q) and (_material(one) or describe.differs(one))
     ]
-    causes = related(candidates, launch.apis, launch, facts.phase)
+    causes = related(candidates, launch, facts.phase)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)

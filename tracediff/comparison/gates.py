@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.comparison.kernel_answer import rows_named
+from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
 from tracediff.formats.regular import read_toml
 from tracediff.model import (
@@ -47,7 +48,6 @@ _COUNTED_IN = {
     "kernels": ("kernels",), "syncs": ("cuda_api",),
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
-_SURE = ("exact", "confirmed", "likely")
 _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 
 
@@ -180,7 +180,7 @@ def _measure(metric: str, result: Result) -> _Measured | str:
     return _Measured(
         sum(books.baseline.get(name, 0.0) for name in names),
         sum(books.delta[name] for name in names),
-        sum(books.delta[name] for name in names if books.level.get(name) in _SURE),
+        sum(books.delta[name] for name in names if books.level.get(name) in SURE),
         low=books.ci_low.get(metric),  # a sum of categories has no interval of its own
         high=books.ci_high.get(metric),
     )
@@ -226,7 +226,7 @@ def _kernel(name: str, result: Result) -> _Measured | str:
     return _Measured(
         sum(row.baseline.ns_per_step for row in rows if row.baseline),
         sum(row.delta_ns for row in rows),
-        sum(row.delta_ns for row in rows if row.level in _SURE),
+        sum(row.delta_ns for row in rows if row.level in SURE),
         low=rows[0].ci_low_ns if len(rows) == 1 else None,
         high=rows[0].ci_high_ns if len(rows) == 1 else None,
     )

@@ -19,7 +19,7 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import STEP, Measured
-from tracediff.comparison.places import Judged, Judgement
+from tracediff.comparison.places import SURE, Judged, Judgement
 from tracediff.comparison.tables import StandardisedMeans
 from tracediff.comparison.verdict import SIDES
 from tracediff.execution.sides import stacked
@@ -29,7 +29,6 @@ from tracediff.model.insights import Insight
 
 MOST = 3
 SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another
-_SURE = ("exact", "confirmed", "likely")
 
 
 def insights(
@@ -45,7 +44,7 @@ def insights(
     skews: Sequence[RankSkew],
 ) -> list[Insight]:
     """All remarks, those on the largest causes first."""
-    sure = sorted((one for one in judged.rows if one.level in _SURE), key=lambda one: -one.score)
+    sure = sorted((one for one in judged.rows if one.level in SURE), key=lambda one: -one.score)
     found = [
         late_rank(findings, ranks, skews, step),
         slower_clock(
@@ -388,7 +387,7 @@ def late_rank(
         return None
     row = next((one for one in ranks if one.rank == after.slowest), None)
     own = any(
-        one.level in _SURE
+        one.level in SURE
         and one.where.rank == after.slowest
         and one.delta_ns > 0
         and one.cause != "comm"

@@ -26,6 +26,7 @@ LARGE = 0.05  # of the step
 PERMUTE, FEW = 4, 3
 STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
+SURE = LEVELS[:-1]
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,10 @@ _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added",
 _NAMING = ("kernel_fused", "kernel_split")
 
 
-def related(
-    candidates: list[Candidate], apis: Sequence[ApiRow], launch: Launch, first: str
-) -> list[Candidate]:
+def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Candidate]:
     """One candidate for each cause, in order. `first`: the phase of the verdict."""
     candidates = of_related_kernels(candidates)
-    candidates = with_synchronisation(candidates, apis)
+    candidates = with_synchronisation(candidates, launch.apis)
     candidates = with_consequences(candidates)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)

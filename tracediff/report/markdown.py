@@ -41,7 +41,6 @@ _GATES = 5  # each told in a line of its own
 _NOTES = 12  # of one kind, folded
 _WORTH = 0.05  # of a side's step time: a smaller part that was not compared is told in the fold
 _BUDGETS = ((160, 1.0), (100, 0.5), (60, 0.3), (40, 0.0))  # width of a name, part of `top`
-_UNSURE = ("no_change", "inconclusive", "not_comparable")  # no part of a change that is none
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -161,7 +160,7 @@ def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
     facts = [
         words.brief_size(finding, words.unit(result)),
         f"{words.LEVELS[finding.level][0]}{f', {held}' if held else ''}",
-        words.explains(finding) if result.verdict not in _UNSURE else "",
+        words.explains(finding) if result.verdict not in words.UNSURE else "",
         words.parts_line(finding, words.finding_scale([finding])),
     ]
     place = [f"{name} {markdown_code(value, min(width, 60))}" for name, value in words.places(finding)[:2]]

@@ -18,7 +18,6 @@ NAMES: dict[Kind, str] = {
     "start": "first steps",
     "mean": words.WHOLE,
 }
-_UNSURE = ("no_change", "inconclusive", "not_comparable")
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
         return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
     verdict = phase.verdict if phase.judged else None
-    level: Evidence = "within_noise" if verdict is None or verdict in _UNSURE else "likely"
+    level: Evidence = "within_noise" if verdict is None or verdict in words.UNSURE else "likely"
     out = [
         PhaseLine(
             phase.phase, "typical", typical, scale, verdict, level, _shares(phase.time_share), _pair(phase.steps),

@@ -47,7 +47,6 @@ from tracediff.report.words import left_out
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
-_UNSURE = ("no_change", "inconclusive", "not_comparable")  # no part of a change that is none
 _MOST_GATES = 20
 _LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
@@ -223,7 +222,7 @@ def _throughput(result: Result) -> list[Block]:
     if (
         phase is None
         or phase.typical is None
-        or result.verdict in _UNSURE
+        or result.verdict in words.UNSURE
         or result.verdict_facts.basis != "phase"
     ):
         return []
@@ -254,7 +253,7 @@ def _cause(result: Result) -> list[Block]:
     main, _ = _main(result)
     items: list[list[Span]] = []
     for finding in main[:FIRST]:
-        part = words.explains(finding) if result.verdict not in _UNSURE else ""
+        part = words.explains(finding) if result.verdict not in words.UNSURE else ""
         facts = (part, words.LEVELS[finding.level][0], words.held(result, finding))
         said = "; ".join(one for one in facts if one)
         size = words.brief_size(finding, words.unit(result))

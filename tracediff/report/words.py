@@ -59,6 +59,12 @@ VERDICTS: dict[Verdict, VerdictWords] = {
     ),
 }
 
+UNSURE: tuple[Verdict, ...] = (
+    "no_change",
+    "inconclusive",
+    "not_comparable",
+)  # of a change that is none there are no parts
+
 LEVELS: dict[Evidence, tuple[str, str]] = {
     "exact": ("exact", "A counted quantity: no test is needed."),
     "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
