@@ -41,6 +41,11 @@ def axe() -> str:
     return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
+def opened(part: Any) -> None:
+    """Assert that what a click opens is seen: the browser opens it soon after the click, not within it."""
+    part.wait_for(state="visible", timeout=10_000)
+
+
 class Watched:
     """A page, and what it should never do: speak on the console, fail, ask for anything but itself."""
 

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.report import hostile, sample
-from tests.report.browser import Watched, check_looks, launched
+from tests.report.browser import Watched, check_looks, launched, opened
 from tests.steps.test_timelines import result_of
 from tracediff.report.html import render_html
 
@@ -286,7 +286,8 @@ def test_timelines_of_other_workloads_open_on_demand(page) -> None:
     closed = page.locator(".tl-more").first
     assert not closed.locator("svg").is_visible() and closed.locator("g.ev rect").count() == 0
     closed.locator("summary").first.click()
-    assert closed.locator("svg").is_visible() and closed.locator("g.ev rect").count() > 10
+    opened(closed.locator("svg"))
+    opened(closed.locator("g.ev rect").nth(10))
 
 
 def test_without_javascript_everything_is_there(browser, files) -> None:
@@ -296,11 +297,11 @@ def test_without_javascript_everything_is_there(browser, files) -> None:
     for part in ("accounting", "kernels", "gaps", "launch", "gil", "reading"):
         assert not one.page.locator(f"#{part}").is_visible(), part
         one.page.locator(f'.contents [href="#{part}"]').click()  # browsers open what a link leads into
-        assert one.page.locator(f"#{part}").is_visible(), part
+        opened(one.page.locator(f"#{part}"))
     figure = one.page.locator("#timeline-0")
     assert figure.locator("path.p").count() > 10
     one.page.locator("#kernels .long summary").first.click()
-    assert one.page.locator("#kernels dl.kernel").first.is_visible()
+    opened(one.page.locator("#kernels dl.kernel").first)
     one.close()
 
 
@@ -310,12 +311,12 @@ def test_a_link_opens_what_it_leads_to(browser, files) -> None:
     row = one.page.locator("#kernels tbody > tr[id]").first
     for link in one.page.locator(".contents a").all():
         link.click()
-        assert one.page.locator(link.get_attribute("href")).is_visible(), link.inner_text()
+        opened(one.page.locator(link.get_attribute("href")))
     address = f"{one.address}#{row.get_attribute('id')}"
     one.context.close()
     other = browser.new_context().new_page()
     other.goto(address)
-    assert other.locator(f"{address[len(one.address) :]} dl").is_visible()
+    opened(other.locator(f"{address[len(one.address) :]} dl"))
     other.context.close()
 
 
