@@ -111,9 +111,11 @@ def host() -> dict[str, Any]:
     }
 
 
-def versions(command: Sequence[str], env: Mapping[str, str]) -> dict[str, str | None]:
+def versions(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
+) -> dict[str, str | None]:
     """Versions of packages in the Python that the command runs in, without importing them."""
-    python = _python_of(command, env)
+    python = _python_of(command, env, cwd or Path())
     # Packages may come by PYTHONPATH; what lies in the working directory is none of them, and is not imported.
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p]\n"
@@ -131,9 +133,9 @@ def versions(command: Sequence[str], env: Mapping[str, str]) -> dict[str, str | 
     return {str(name): value for name, value in found.items() if value}
 
 
-def _python_of(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    for word in command:
-        path = shutil.which(word, path=env.get("PATH"))
+def _python_of(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str | None:
+    for word in command:  # one with a slash is found from the working directory, as when it is started
+        path = shutil.which(str((cwd / word).absolute()) if "/" in word else word, path=env.get("PATH"))
         if path is None:
             continue
         if PurePath(path).name.startswith("python"):

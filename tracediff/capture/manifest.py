@@ -38,6 +38,8 @@ def fingerprint(plan: Plan) -> str:
     parts.append([plan.steps, plan.graph_trace, plan.gpu_metrics, list(plan.nsys_flags)])
     if plan.same_traffic:
         parts.append("same_traffic")
+    if plan.baseline.ref or plan.candidate.ref:
+        parts.append([plan.baseline.ref, plan.candidate.ref])
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -71,7 +73,7 @@ def _side(side: SidePlan) -> dict[str, Any]:
         "launcher": machine.recorded_command(side.launcher),
         "preset": side.preset,
         "env": machine.recorded_env(env),
-        "versions": machine.versions(side.command, env),
+        "versions": machine.versions(side.command, env, side.cwd),
         "git": machine.commit(side.cwd or Path.cwd()),
     }
 

@@ -43,6 +43,8 @@ class SidePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready_url: Annotated[str, msgspec.Meta(pattern=r"\Ahttps?://")] | None = None
     launcher: _Words = ()
     rank_variable: str | None = None
+    ref: str | None = None  # a revision: the side runs in a checkout of its own, after `build`
+    build: str | None = None  # for a shell, at the top of that checkout
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -147,9 +149,12 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     Raises `TracediffError`: plan-invalid, plan-steps, plan-preset, plan-launcher.
     """
     given = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
+    refs = {name: given.pop(f"{name}_ref", None) for name in SIDES}
     values = {**data, **given}
     shared = {name: values.pop(name) for name in SidePlan.__struct_fields__ if name in values}
-    sides: dict[str, SidePlan] = {name: _side(name, values.get(name, {}), shared, base) for name in SIDES}
+    sides: dict[str, SidePlan] = {
+        name: _side(name, values.get(name, {}), shared, base, refs[name]) for name in SIDES
+    }
     if isinstance(values.get("nsys_flags"), str):
         values["nsys_flags"] = [values["nsys_flags"]]
     plan = _converted({**values, **sides}, Plan, "the plan")
@@ -175,10 +180,10 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     return plan
 
 
-def _side(name: str, own: Any, shared: dict[str, Any], base: Path) -> SidePlan:
+def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) -> SidePlan:
     if not isinstance(own, Mapping):
         raise _invalid(f"[{name}] is not a table", f"[{name}]\ncommand = '...'")
-    values = {**shared, **own}
+    values = {**shared, **own, **({"ref": ref} if ref else {})}
     if not values.get("command"):
         raise _invalid(f"the {name} has no command", f"--{name} 'COMMAND', or command under [{name}]")
     for key in ("command", "client", "launcher", "kpi"):
@@ -192,7 +197,7 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path) -> SidePlan:
         }
     if where := values.pop("cwd", None):
         values["cwd"] = (base / str(where)).resolve()
-        if not values["cwd"].is_dir():
+        if not values.get("ref") and not values["cwd"].is_dir():
             raise _invalid(f"the working directory of the {name} does not exist: {where}", "create it")
     side = _converted(values, SidePlan, f"[{name}]")
     kind = preset(side.preset)

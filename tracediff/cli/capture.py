@@ -30,6 +30,7 @@ Examples:
   tracediff capture plan.toml -o pr-123 && tracediff compare pr-123 --html report.html
   tracediff capture plan.toml -o pr-123 --resume
   tracediff capture plan.toml -n 5 --until step:2% --max-runs 20
+  tracediff capture plan.toml --baseline-ref main... --candidate-ref HEAD --build 'make'
 
 \b
 In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
@@ -40,6 +41,21 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
 @click.option("--baseline", metavar="CMD", help="Command of the baseline.")
 @click.option("--candidate", metavar="CMD", help="Command of the candidate.")
+@click.option(
+    "--baseline-ref",
+    metavar="REF",
+    help="Run the baseline in a checkout of this revision; REF... is its merge base with the candidate.",
+)
+@click.option(
+    "--candidate-ref", metavar="REF", help="The same for the candidate.  [default: as it lies here]"
+)
+@click.option("--build", metavar="CMD", help="Shell command that builds a checkout, run at its top.")
+@click.option(
+    "--checkouts",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where checkouts are made, kept and taken again.  [default: BUNDLE-checkouts]",
+)
 @click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs a side.  [default: 5]")
 @click.option(
     "--until",
@@ -91,6 +107,7 @@ def capture(
     plan_file: Path | None,
     baseline: str | None,
     candidate: str | None,
+    checkouts: Path | None,
     output: Path | None,
     only_plan: bool,
     resume: bool,
@@ -103,6 +120,7 @@ def capture(
 
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
     """
+    from tracediff.capture.checkout import check_out, located
     from tracediff.capture.launch import left_out, shown
     from tracediff.capture.machine import gpus
     from tracediff.capture.runner import Runner
@@ -110,8 +128,9 @@ def capture(
 
     switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
     flags |= {name: on or None for name, on in switches.items()}
-    plan = _plan(plan_file, baseline, candidate, flags)
     bundle = output or Path("tracediff-bundle")
+    folder = checkouts or bundle.with_name(f"{bundle.name}-checkouts")
+    plan = located(_plan(plan_file, baseline, candidate, flags), folder)
     nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
         say(f"warning: {note}")
@@ -121,6 +140,7 @@ def capture(
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(visible(f"{line}\n", keep="\n\t"), nl=False)  # to be pasted into a shell
         return
+    check_out(plan, folder, say)
     with _Progress(plan) as progress:
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
         runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
