@@ -51,11 +51,11 @@ def test_with_until_more_pairs_follow_in_the_same_order() -> None:
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("step:2%", (0.02, True)), ("step:0.5 %", (0.005, True)), ("step:50us", (50e3, False)),
-     ("step:±0.1ms", (1e5, False))],
+    [("step:2%", ("step", 0.02, True)), ("step:0.5 %", ("step", 0.005, True)), ("gil@a::b:50us", ("gil@a::b", 50e3, False)),
+     ("step:±0.1ms", ("step", 1e5, False))],
 )  # fmt: skip
-def test_what_until_asks_for(text: str, wanted: tuple[float, bool]) -> None:
-    assert until_of(text) == (pytest.approx(wanted[0]), wanted[1])
+def test_what_until_asks_for(text: str, wanted: tuple[str, float, bool]) -> None:
+    assert until_of(text) == (wanted[0], pytest.approx(wanted[1]), wanted[2])
 
 
 def test_names_are_unique_and_sort_in_order() -> None:

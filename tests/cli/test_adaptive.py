@@ -115,7 +115,7 @@ def test_the_plan_says_which_runs_may_not_be_needed(stand_ins: StandIns) -> None
     "words",
     [
         ["--until", "2%"],
-        ["--until", "gc:2%"],
+        ["--until", "launches:2%"],
         ["--until", "step:0%"],
         ["--until", "step:2%", "--order", "sequential"],
         ["--until", "step:2%", "-n", "5", "--max-runs", "4"],
@@ -124,7 +124,7 @@ def test_the_plan_says_which_runs_may_not_be_needed(stand_ins: StandIns) -> None
 def test_what_cannot_be_aimed_at(words: list[str], stand_ins: StandIns) -> None:  # noqa: F811
     with pytest.raises(TracediffError) as refused:
         capture(*words)
-    assert refused.value.slug == "plan-invalid"
+    assert refused.value.slug in ("plan-invalid", "measure-by-run")
     assert stand_ins.calls("program") == []
 
 
@@ -132,7 +132,7 @@ def test_the_line_that_is_shown() -> None:
     """Of a step of 1000 ns."""
     seen = Look(6, 1000.0, 31.0, 8.0, 54.0, 20.0, "changed")
     assert estimate(seen) == (
-        "after 6 pairs: step +3.10 %, interval +0.80 to +5.40 %, wanted +-2 %: the step changed: enough"
+        "after 6 pairs: step +3.10 %, interval +0.80 to +5.40 %, wanted +-2 %: step changed: enough"
     )
     assert estimate(Look(2, 1000.0, 31.0, float("-inf"), float("inf"), 20.0, None)).endswith(
         "too few pairs for an interval; wanted +-2 %: going on"

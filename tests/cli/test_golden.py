@@ -36,7 +36,7 @@ from tracediff.model import encode
 PAGES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 # Slugs of errors that take more than a command and a few files: Python, a driver, a full disk, a forge, a cluster, a run under nsys, ...
 ELSEWHERE = re.compile(
-    r"(bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|gpu|internal|io-error|kineto|locked|name-not"
+    r"(bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|gpu|internal|io-error|kineto|locked|measure-by|name-not"
     r"|ncu-(csv|damaged)|no-(permission|process|such|typical)|not-plain"
     r"|nsys-(broken|import|no-report)|out-of-memory|output-not-writable|perf-events|ranks-unclear|\w+-(package-)?missing"
     r"|scheduler-(lost|no|other)|scrub-changed|step-(numbers?|of)|read-too|trtexec-large|unpacks|worker)\b"
@@ -143,9 +143,7 @@ def _run(command: str, monkeypatch, capsys) -> list[str]:
 
 def _scrubbed(line: str) -> str:
     line = line.replace(str(Path.cwd()), "FOLDER").replace(str(ROOT), "ROOT")
-    line = re.sub(
-        r"(metrics|tables)( in the schemas .*?)?: \w+, \w+, [^;]*(; counted: .*)?", r"\1\2: ...", line
-    )
+    line = re.sub(r"(times|tables)( in the schemas .*?)?: \w+, \w+, [^;]*(; counts: .*)?", r"\1\2: ...", line)
     return re.sub(r"[\d.]+ MiB", "N MiB", line)
 
 

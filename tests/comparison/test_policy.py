@@ -12,8 +12,6 @@ import pytest
 from tests.report import sample
 from tracediff.cli.main import cli
 from tracediff.comparison.gates import (
-    COUNTS,
-    TIMES,
     Policy,
     Waiver,
     exit_code,
@@ -22,6 +20,7 @@ from tracediff.comparison.gates import (
     parse_gate,
     read_policy,
 )
+from tracediff.comparison.measures import COUNTS, TIMES, Measure, parse
 from tracediff.model import GateWaiver
 
 DAY = date(2027, 1, 31)
@@ -46,11 +45,11 @@ fail-on = ["step:+3%", "kernel:nvjet:+5%"]
 warn-on = ["launches:+10"]
 inconclusive = "pass"
 {waiver}
-metric = "kernel:nvjet"
+measure = "kernel:nvjet"
 reason = "known  to\\tus"
 expires = 2027-01-31
 {waiver}
-metric = "step"
+measure = "step"
 limit = "+15%"
 reason = "x"
 expires = 2027-01-31
@@ -60,12 +59,12 @@ expires = 2027-01-31
         ("step:+3%", "error"), ("kernel:nvjet:+5%", "error"), ("launches:+10", "warning"),
     ]  # fmt: skip
     assert policy.pass_inconclusive and policy.source == name
-    assert policy.waivers[0] == Waiver("kernel:nvjet", "known to us", DAY, None)
+    assert policy.waivers[0] == Waiver(Measure("kernel", kernel="nvjet"), "known to us", DAY, None)
     assert policy.waivers[1].gate is not None and policy.waivers[1].gate.limit == 0.15
 
 
 def waived(metric, limit=None):
-    return Waiver(metric, "known", DAY, parse_gate(f"{metric}:{limit}") if limit else None)
+    return Waiver(parse(metric), "known", DAY, parse_gate(f"{metric}:{limit}") if limit else None)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_waivers_that_do_nothing_are_told():
     policy = Policy((parse_gate("gc:+1ms"),), (waived("gc"), waived("comm")))
     assert judge_all(policy, FULL, DAY).notes == [
         "waiver of gc: not needed, its gate did not fail",
-        "waiver of comm: no gate has this metric",
+        "waiver of comm: no gate limits it",
     ]
     assert judge_all(Policy((parse_gate("gc:+1us"),), (waived("gc"),)), FULL, DAY).notes == []
 
@@ -114,7 +113,7 @@ def test_exit_codes():
 
 def test_a_result_keeps_its_gates():
     """What a gate was measured against: the numbers of the sample, 129.3 us of 1,038.6 and 23.5 us of GC."""
-    gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "nope.p99:+1us")))
+    gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "class-9.p99:+1us")))
     step, idle, launches, unknown = judged(Policy(gates, ()), FULL, DAY).gates.outcomes
     assert (step.text, step.metric, step.outcome, step.unit) == ("step:+3%", "step", "failed", "ns")
     assert step.limit == pytest.approx(0.03 * FULL.step.baseline_ns)
@@ -134,7 +133,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8
 def test_the_policy_of_the_guide_is_one(tmp_path):
     text = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
     policy = read_policy(write(tmp_path, text[1], "pyproject.toml"))
-    assert {waiver.metric for waiver in policy.waivers} <= {gate.metric for gate in policy.gates}
+    assert {waiver.measure for waiver in policy.waivers} <= {gate.measure for gate in policy.gates}
     assert len(policy.gates) == 6 and len(policy.waivers) == 1 and not policy.pass_inconclusive
 
 

@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
     min_free_gib: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     until: str | None = (
-        None  # how narrow the interval of the step's change is to be; `repeats` are made anyway
+        None  # how narrow the interval of a measure's change is to be; `repeats` are made anyway
     )
     max_runs: int = 20  # profiled runs a side at most, with `until`
     same_traffic: bool = False  # both runs of a pair are given one traffic seed
@@ -232,20 +232,24 @@ def _split(text: str, where: str) -> list[str]:
         raise _invalid(f"{where}: {error}", "quote it as for a POSIX shell, or give a list") from error
 
 
-_UNTIL = re.compile(r"step:(?:±|\+-)?(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms)\Z")
+_HALF_WIDTH = re.compile(r"(?:±|\+-)?(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms)\Z")
 _NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6}
 
 
-def until_of(text: str) -> tuple[float, bool]:
-    """The half-width that `until` asks for: (a share of the baseline's step, True) or (ns, False).
+def until_of(text: str) -> tuple[str, float, bool]:
+    """What `until` asks for: a measure, and the half-width of its interval: (a share of the baseline, True) or (ns, False).
 
-    Raises `TracediffError`: plan-invalid.
+    Raises `TracediffError`: plan-invalid. What a measure is, the comparison knows: capturing does without.
     """
-    match = _UNTIL.match(text)
-    if match is None or float(match[1]) <= 0:
-        raise _invalid(f"until is {text!r}", "--until step:2% (or step:50us): the half-width of the interval")
+    measure, _, width = text.rpartition(":")
+    match = _HALF_WIDTH.match(width)
+    if not measure or match is None or float(match[1]) <= 0:
+        raise _invalid(
+            f"until is {text!r}",
+            "--until step:2% (or host_work@_schedule:10us): the half-width of the interval",
+        )
     value, unit = float(match[1]), match[2]
-    return (value / 100, True) if unit == "%" else (value * _NS[unit], False)
+    return (measure, value / 100, True) if unit == "%" else (measure, value * _NS[unit], False)
 
 
 def _invalid(message: str, fix: str) -> TracediffError:

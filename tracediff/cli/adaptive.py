@@ -1,4 +1,4 @@
-"""`tracediff capture --until`: asked after every pair of runs whether the change of the step is known well enough."""
+"""`tracediff capture --until`: asked after every pair of runs whether the change of a measure is known well enough."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tracediff.formats.bundle import SIDES
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.capture.runner import Pair
+    from tracediff.comparison.measures import Measure
     from tracediff.comparison.sequential import Look
     from tracediff.execution.sides import Side
 
@@ -34,11 +35,11 @@ class Adaptive:
         """
         from tracediff.comparison import sequential
 
-        wanted, relative = until_of(self.until)
+        measure, wanted, relative = wanted_of(self.until)
         baseline, candidate = (self._side(name, [pair[name] for pair in pairs]) for name in SIDES)
-        times = sequential.step_times(baseline, candidate)
+        times = sequential.run_values(measure, baseline, candidate)
         seen = sequential.look(*times, wanted=wanted, relative=relative)
-        self.tell(estimate(seen, last=seen.pairs >= self.max_runs))
+        self.tell(estimate(seen, measure.text, last=seen.pairs >= self.max_runs))
         record: dict[str, Any] = {
             "pairs": seen.pairs,
             "baseline_ns": round(seen.baseline_ns, 1),
@@ -67,18 +68,28 @@ class Adaptive:
         )  # fmt: skip
 
 
+def wanted_of(until: str) -> tuple[Measure, float, bool]:
+    """The measure and the half-width of its interval: see `until_of`. Raises `TracediffError`: bad-measure, measure-by-run."""
+    from tracediff.comparison.measures import by_run, parse
+
+    text, wanted, relative = until_of(until)
+    return by_run(parse(text)), wanted, relative
+
+
 def _bound(value: float) -> float | None:
     return round(value, 1) if math.isfinite(value) else None
 
 
-def estimate(seen: Look, *, last: bool = False) -> str:
-    """Return the running estimate as a line; `last`: no more runs may be made."""
-    share = 100 / seen.baseline_ns
-    wanted = f"wanted +-{seen.wanted_ns * share:.2g} %"
-    step = f"after {seen.pairs} pairs: step {seen.delta_ns * share:+.2f} %"
+def estimate(seen: Look, name: str = "step", *, last: bool = False) -> str:
+    """Return the running estimate of a measure as a line; `last`: no more runs may be made."""
+    relative = name == "step"
+    scale, unit, digits = (100 / seen.baseline_ns, "%", 2) if relative else (1e-3, "us", 1)
+    wanted = f"wanted +-{seen.wanted_ns * scale:.2g} {unit}"
+    change = f"after {seen.pairs} pairs: {name} {seen.delta_ns * scale:+.{digits}f} {unit}"
     onward = "--max-runs reached" if last else "going on"
     if not math.isfinite(seen.half_ns):
-        return f"{step}, too few pairs for an interval; {wanted}: {onward}"
-    interval = f"interval {seen.low_ns * share:+.2f} to {seen.high_ns * share:+.2f} %, {wanted}"
-    ends = {"changed": "the step changed: enough", "narrow": "narrow enough", None: onward}
-    return f"{step}, {interval}: {ends[seen.answer]}"
+        return f"{change}, too few pairs for an interval; {wanted}: {onward}"
+    low, high = (bound * scale for bound in (seen.low_ns, seen.high_ns))
+    interval = f"interval {low:+.{digits}f} to {high:+.{digits}f} {unit}, {wanted}"
+    ends = {"changed": f"{name} changed: enough", "narrow": "narrow enough", None: onward}
+    return f"{change}, {interval}: {ends[seen.answer]}"

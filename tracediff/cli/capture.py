@@ -59,8 +59,8 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 @click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs a side.  [default: 5]")
 @click.option(
     "--until",
-    metavar="step:2%",
-    help="After -n runs a side go on, pair by pair, until the interval of the step's change is +- that narrow or excludes 0.",
+    metavar="MEASURE:WIDTH",
+    help="After -n runs a side go on, pair by pair, until the interval of the change is +- that narrow or excludes 0: step:2%, gil@_schedule:10us.",
 )
 @click.option(
     "--max-runs", type=int, metavar="N", help="Profiled runs a side at most, with --until.  [default: 20]"
@@ -124,13 +124,15 @@ def capture(
     from tracediff.capture.launch import left_out, shown
     from tracediff.capture.machine import gpus
     from tracediff.capture.runner import Runner
-    from tracediff.cli.adaptive import Adaptive
+    from tracediff.cli.adaptive import Adaptive, wanted_of
 
     switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
     flags |= {name: on or None for name, on in switches.items()}
     bundle = output or Path("tracediff-bundle")
     folder = checkouts or bundle.with_name(f"{bundle.name}-checkouts")
     plan = located(_plan(plan_file, baseline, candidate, flags), folder)
+    if plan.until:
+        wanted_of(plan.until)  # refused before anything runs
     nsys = _nsys(only_plan)
     for note in left_out(plan, nsys.features):
         say(f"warning: {note}")

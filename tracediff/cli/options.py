@@ -96,9 +96,9 @@ class Gating:
     """What a result is held to."""
 
     fail_on: tuple[str, ...] = option(
-        (), "Gate, e.g. step:+3%, gc:+200us, launches:+10 or kernel:NAME:+5%; repeatable.", metavar="METRIC:+LIMIT"
+        (), "Gate, e.g. step:+3%, gil@_schedule:+50us, launches:+10 or kernel:NAME:+5%; repeatable.", metavar="MEASURE:+LIMIT"
     )  # fmt: skip
-    warn_on: tuple[str, ...] = option((), "The same, without failing; repeatable.", metavar="METRIC:+LIMIT")
+    warn_on: tuple[str, ...] = option((), "The same, without failing; repeatable.", metavar="MEASURE:+LIMIT")
     policy: Path | None = option(
         None, "Gates and waivers in TOML. [default: [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
     )  # fmt: skip

@@ -39,6 +39,7 @@ from tracediff.comparison.launches import (
     same_work,
 )
 from tracediff.comparison.moments import with_moments
+from tracediff.comparison.place_rows import place_rows
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
@@ -127,6 +128,7 @@ def compare(
     gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
+    places, places_left_out = place_rows(measured, judged)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
@@ -221,6 +223,8 @@ def compare(
         samples_left_out=samples_left_out,
         gaps_left_out=gaps_left_out,
         kernel_ranks_left_out=uneven_left_out,
+        places=places,
+        places_left_out=places_left_out,
         cause_tree=cause_tree(measured, judged, facts, findings, accounting.level, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,

@@ -19,21 +19,23 @@ _SAID = 6  # kernels that an error names
 
 
 def rows_named(name: str, rows: Sequence[KernelRow]) -> list[int]:
-    """The numbers of the rows in whose kernels a name occurs, on either side (`*`: anything).
+    """The numbers of the rows in whose kernels a name occurs, on either side: see `named`."""
+    sides = [[side for side in (row.baseline, row.candidate) if side] for row in rows]
+    return named(name, [[text for side in one for text in side.names] for one in sides])
+
+
+def named(name: str, texts: Sequence[Sequence[str]]) -> list[int]:
+    """Which of some lists of kernels' names have one in which a name occurs (`*`: anything).
 
     Reports shorten names: where nothing holds the text itself, its words in their order stand for it.
     """
     literal = [re.compile(re.escape(part)) for part in name.split("*")]
     words = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"\w+", name)]
     for parts in (literal, words):
-        found = [at for at, row in enumerate(rows) if parts and _bears(row, parts)]
+        found = [at for at, own in enumerate(texts) if parts and any(_in_order(one, parts) for one in own)]
         if found:
             return found
     return []
-
-
-def _bears(row: KernelRow, parts: list[re.Pattern[str]]) -> bool:
-    return any(_in_order(one, parts) for side in (row.baseline, row.candidate) if side for one in side.names)
 
 
 def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:

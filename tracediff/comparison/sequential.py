@@ -22,10 +22,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
+from tracediff.accounting.grouping import sum_by
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.frame import CellSums, Values, build_frame
-from tracediff.execution.sides import Side, steps_table
+from tracediff.comparison.cells import idle_groups, idle_rows
+from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
+from tracediff.comparison.kernel_answer import named
+from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run
+from tracediff.comparison.place_rows import calls_of
+from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side, parts_of, steps_table, tagged
+from tracediff.model.causes import BUSY
 
 ALPHA = 0.05
 METHOD = "always-valid confidence sequence of paired runs (t test, normal mixture)"
@@ -87,33 +95,95 @@ def look(baseline: Floats, candidate: Floats, *, wanted: float, relative: bool, 
     return Look(len(baseline), mean, float((candidate - baseline).mean()), low, high, target, answer)
 
 
-def step_times(baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
-    """The mean typical step of each run of both sides, ns: at equal workload, the phases that can be judged weighted by their share.
+def run_values(measure: Measure, baseline: Side, candidate: Side) -> tuple[Floats, Floats]:
+    """The measure in each run of both sides, ns per step at equal workload; a run without such steps has the mean of its side.
 
-    A phase of a few steps a run (one prefill) would widen the interval and say nothing; it counts where there is no other.
+    Of a phase, its typical step. Of the step, the typical steps of the phases that can be judged, weighted by their shares: a phase of
+    a few steps a run (one prefill) would widen the interval and say nothing; it counts where there is no other. Of
+    anything else the mean of all compared steps but the start, so that rare steps count.
 
-    Raises `TracediffError`: no-common-strata, run-without-steps.
+    Raises `TracediffError`: no-common-strata, run-without-steps, no-such-phase, no-such-place, no-such-kernel, and
+    measure-by-run for counts and quantiles.
     """
     sides = (baseline, candidate)
+    by_run(measure)
     frame = build_frame(steps_table(sides), (len(baseline.runs), len(candidate.runs)))
-    table = CellSums.of(
-        [
-            Values(
-                np.arange(len(frame.steps)),
-                np.zeros(len(frame.steps), np.int64),
-                frame.steps["ns"].to_numpy(),
-            )
-        ],
-        1,
-    )
+    phases = [one for one in frame.phases if one.phase == measure.phase] if measure.phase else frame.phases
+    if not phases:
+        names = ", ".join(one.phase for one in frame.phases)
+        raise TracediffError(
+            "no-such-phase",
+            f"no {measure.phase} steps were compared, only {names}",
+            fix="a phase of these",
+            exit_code=2,
+        )
+    if measure.quantity == STEP:
+        phases = [phase for phase in phases if phase.judged] or phases
+    typical = bool(measure.phase) or measure.quantity == STEP
+    table = CellSums.of(_values(measure, frame, sides), 1)
     times = [np.zeros(many) for many in frame.runs]
-    phases = [phase for phase in frame.phases if phase.judged] or frame.phases
     whole = sum(phase.share for phase in phases)
     for phase in phases:
-        found = frame.sums(table, phase.typical, phase.klass, variance=False)
+        found = frame.sums(table, phase.typical if typical else phase.rest, phase.klass, variance=False)
         for side, values in enumerate(found.values):
-            # what a run without such steps would have taken, is the mean of its side
             own = np.full(frame.runs[side], found.means[side, 0])
             own[found.runs[side]] = values[:, 0]
             times[side] += phase.share / whole * own
     return times[0], times[1]
+
+
+def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Values]:
+    """What each step spends on the measure, as cell 0."""
+    if measure.quantity == STEP:
+        rows = np.arange(len(frame.steps))
+        return [Values(rows, np.zeros(len(rows), np.int64), frame.steps["ns"].to_numpy())]
+    if measure.quantity == KERNEL:
+        return _kernel_values(measure.kernel, frame, sides)
+    busy = [name for name in measure.categories if name in BUSY]
+    every = np.arange(len(frame.steps))
+    values = [Values(every, np.zeros(len(every), np.int64), frame.steps[name].to_numpy()) for name in busy]
+    if len(busy) == len(measure.categories):
+        return values
+    idle = idle_rows(sides, with_gil=len({side.captured("gil") for side in sides}) == 1)
+    many = sum_by(idle.rows["cell"].to_numpy(), len(idle.words), idle.rows["ns"].to_numpy())
+    keys, group = idle_groups(idle, many)
+    names = [
+        (key.where, key.thread, key.holder, *calls)
+        for key, calls in zip(keys, calls_of(sides, keys), strict=True)
+    ]
+    mine = np.array(
+        [key.cause in measure.categories and measure.at(own) for key, own in zip(keys, names, strict=True)],
+        np.bool_,
+    )
+    if measure.place and not mine.any():
+        there = list(
+            dict.fromkeys(key.where or key.thread for key in keys if key.cause in measure.categories)
+        )
+        raise TracediffError(
+            "no-such-place",
+            f"no {measure.quantity} of either side is at {measure.place!r}; its places: {', '.join(there[:5]) or 'none'}",
+            fix="a part of the name of a range, thread or CUDA function; * stands for anything",
+            exit_code=2,
+        )
+    chosen = idle.rows.filter(pl.Series(mine[group[idle.rows["cell"].to_numpy()]], dtype=pl.Boolean))
+    step = frame.index.rows(chosen)
+    return [Values(step, np.zeros(len(step), np.int64), chosen["ns"].to_numpy())]
+
+
+def _kernel_values(name: str, frame: Frame, sides: tuple[Side, Side]) -> list[Values]:
+    """Time of the accounting of all kernels of a name, as cell 0."""
+    parts = parts_of(sides)
+    texts = sorted({text for *_, part in parts for text in part.keys["name"]})
+    mine = {texts[at] for at in named(name, [[text] for text in texts])}
+    if not mine:
+        raise TracediffError(
+            "no-such-kernel", f"no kernel of either side has {name!r} in its name", fix="a part of the name; * stands for anything",
+            exit_code=2,
+        )  # fmt: skip
+    found = []
+    for side, run, number, part in parts:
+        keys = np.array([text in mine for text in part.keys["name"]], np.bool_)
+        rows = part.kernels.filter(pl.Series(keys[part.kernels["key"].to_numpy()], dtype=pl.Boolean))
+        step = frame.index.rows(tagged(rows.select("period"), side, run, number))
+        found.append(Values(step, np.zeros(len(step), np.int64), rows["share_ns"].to_numpy()))
+    return found

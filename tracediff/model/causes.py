@@ -45,7 +45,8 @@ class Row:
     kind: `busy` and `idle` are the categories of the accounting, which sum to the period of a step, in this order in every
     report; `kernel` and `mix` are causes of findings only. needs: the kind of trace without which the category is absent
     (gil, gc: always; kernels, cuda_api: where the host alone is measured). calls: a CUDA function is part of the place.
-    follows: the changes that it can follow from. check_faster: worth a look where it got faster as well.
+    follows: the changes that it can follow from. check_faster: worth a look where it got faster as well. short: its name where
+    a measure is given (comparison/measures.py).
     """
 
     key: str
@@ -57,6 +58,7 @@ class Row:
     calls: bool = False
     follows: tuple[Origin, ...] = ()
     check_faster: bool = False
+    short: str = ""
 
 
 CAUSES: dict[str, Row] = {
@@ -64,16 +66,16 @@ CAUSES: dict[str, Row] = {
     for row in (
         Row("compute", "busy", "kernels", needs="kernels"),
         Row("comm", "busy", "kernels", needs="kernels", scatter=_PEER),
-        Row("memcpy", "busy", "kernels", needs="kernels"),
+        Row("memcpy", "busy", "kernels", needs="kernels", short="copy"),
         Row("launch_latency", "idle", "calls", "cu%Launch%", "kernels", _WAIT, follows=("kernels", "syncs", "graphs")),
         Row("dependency", "idle", "calls", "cu%Launch%", "kernels", _WAIT, follows=("syncs", "graphs")),
         Row("graph_internal", "idle", "calls", "cu%Launch%", "kernels", _GRAPH, follows=("kernels", "syncs", "graphs")),
-        Row("launch_api", "idle", "calls", "cu%Launch%", "cuda_api", _HOST, True, ("kernels", "syncs", "graphs")),
-        Row("host_sync", "idle", "calls", "cu%Synchronize%", "cuda_api", _WAIT, True),
-        Row("host_api", "idle", "calls", "cu%", "cuda_api", _HOST, True, ("kernels", "graphs")),
+        Row("launch_api", "idle", "calls", "cu%Launch%", "cuda_api", _HOST, True, ("kernels", "syncs", "graphs"), short="launch"),
+        Row("host_sync", "idle", "calls", "cu%Synchronize%", "cuda_api", _WAIT, True, short="sync"),
+        Row("host_api", "idle", "calls", "cu%", "cuda_api", _HOST, True, ("kernels", "graphs"), short="api"),
         Row("gc", "idle", "ranges", "Python GC%", "gc", _WAIT),
-        Row("gil_wait", "idle", "holder", needs="gil", scatter=_WAIT, follows=("graphs",)),
-        Row("host_work", "idle", "place", scatter=_HOST, follows=("kernels", "syncs", "graphs")),
+        Row("gil_wait", "idle", "holder", needs="gil", scatter=_WAIT, follows=("graphs",), short="gil"),
+        Row("host_work", "idle", "place", scatter=_HOST, follows=("kernels", "syncs", "graphs"), short="host"),
         Row("unattributed", "idle", "place", needs="kernels", scatter=_WAIT),
         Row("kernel_time", "kernel", "kernels"),
         Row("kernel_fused", "kernel", "kernels", check_faster=True),

@@ -383,6 +383,31 @@ class WorstGap(msgspec.Struct, frozen=True):
     phase: str
 
 
+# Idle time by place, for what is asked of one place.
+
+
+class PlaceRow(msgspec.Struct, frozen=True):
+    """Idle time of one cause at one place, ns per step. phase: its typical step; '' the mean over all compared steps.
+
+    range: the place, '' of a wait for the GIL or a collection, which strike anywhere: a wait belongs to the holder and its range. calls: the CUDA
+    functions of the longest pieces.
+    """
+
+    phase: str
+    cause: str
+    thread: str
+    range: str
+    holder: str
+    holder_range: str
+    calls: list[str]
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+
+
 # Gates and what became of them.
 
 
@@ -994,6 +1019,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[StepSample] = []
     samples_left_out: int = 0
     gaps_left_out: int = 0  # rows with the smallest changes
+    places: list[PlaceRow] = []  # the most time first, by phase
+    places_left_out: int = 0  # those with the least time
     kernel_ranks_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
     cause_tree: list[CauseNode] = []  # the step that the verdict is of, each node before its parts

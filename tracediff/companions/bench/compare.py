@@ -203,12 +203,16 @@ def _adaptive_note(bundle: Bundle) -> Note | None:
     looks = bundle.adaptive.get("looks") or [{}]
     numbers = [looks[-1].get(name) for name in ("pairs", "baseline_ns", "low_ns", "high_ns")]
     pairs, baseline, low, high = (one if isinstance(one, int | float) else None for one in numbers)
-    if not pairs or not baseline or low is None or high is None:
+    if not pairs or baseline is None or low is None or high is None:
         return None
+    until = str(bundle.adaptive.get("until"))
+    interval = f"{low / 1e3:+.1f} to {high / 1e3:+.1f} us per step"
+    if until.startswith("step:") and baseline:
+        interval = f"{100 * low / baseline:+.2f} to {100 * high / baseline:+.2f} % of the step"
     return Note(
         "adaptive-runs",
-        f"runs were added pair by pair ({bundle.adaptive.get('until')}), {pairs} of them. The interval that allows for looking"
-        f" after every pair is {100 * low / baseline:+.2f} to {100 * high / baseline:+.2f} % of the step; p and interval above"
+        f"runs were added pair by pair ({until}), {pairs} of them. The interval that allows for looking"
+        f" after every pair is {interval}; p and interval above"
         " are those of a number of runs fixed beforehand, and somewhat too sure",
     )
 

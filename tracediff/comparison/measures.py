@@ -1,0 +1,330 @@
+"""Measures: what a gate limits, a search for a commit asks for and a history keeps: `[PHASE.]QUANTITY[@PLACE]`.
+
+QUANTITY    step; a phase alone, for its typical step (generation, class-2); idle, busy; a category of the accounting, or its short
+            name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
+            launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
+PHASE.      in the typical step of that phase. Without it: the mean over all steps that are compared
+@PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, Literal
+
+from tracediff.comparison.kernel_answer import rows_named
+from tracediff.comparison.places import SURE
+from tracediff.errors import TracediffError
+from tracediff.model import CATEGORIES, Accounting, Phase, PlaceRow, Result
+from tracediff.model.causes import BUSY, CAUSES, IDLE
+from tracediff.trace.ranges import OUTSIDE
+
+STEP: Final = "step"
+KERNEL: Final = "kernel"
+QUANTILES = ("p50", "p90", "p99")
+# Sums of categories: their name -> the categories.
+SUMS = {"idle": IDLE, "busy": BUSY}
+# What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
+_COUNTED_IN = {
+    "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
+    "kernels": ("kernels",), "syncs": ("cuda_api",),
+}  # fmt: skip
+COUNTS = tuple(_COUNTED_IN)
+PHASES = ("generation", "context", "mixed", STEP)
+TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES)
+SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
+
+_PHASE = re.compile(rf"(?:{'|'.join(PHASES)}|class-\d+)\Z")
+_KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
+_NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
+_LEAST_RUNS = 3  # a side, below which nothing is said of a tail
+_SAID = 5  # places that a message names
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured. phase: '' for all; quantity: one of TIMES, COUNTS and QUANTILES, or kernel; place: '' for all.
+
+    Two spellings of one measure are equal.
+    """
+
+    quantity: str
+    phase: str = ""
+    kernel: str = ""  # NAME of kernel:NAME
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its one spelling, which `parse` reads."""
+        if self.quantity == STEP and self.phase not in ("", STEP):
+            return self.phase
+        quantity = f"{KERNEL}:{self.kernel}" if self.quantity == KERNEL else self.quantity
+        return f"{self.phase}{'.' * bool(self.phase)}{quantity}{'@' * bool(self.place)}{self.place}"
+
+    @property
+    def unit(self) -> Literal["ns", "count"]:
+        """Of its values per step: `count` or `ns`."""
+        return "count" if self.quantity in COUNTS else "ns"
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of the accounting that it sums; none of a measure that is no such sum."""
+        return SUMS.get(self.quantity, (self.quantity,) if self.quantity in CATEGORIES else ())
+
+    def at(self, names: Iterable[str]) -> bool:
+        """Whether a place is the measure's. `names`: of its range, thread, holder, CUDA functions.
+
+        What lies between two ranges is in neither: only a PLACE that begins with `outside` finds it.
+        """
+        inside = (name for name in names if self.place.startswith("outside") or not name.startswith(OUTSIDE))
+        return not self.place or any(_holds(name, self.place.split("*")) for name in inside)
+
+
+def _holds(text: str, parts: Sequence[str]) -> bool:
+    """Whether the parts occur in a text one after the other."""
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def parse(text: str) -> Measure:
+    """Read a measure. Raises `TracediffError`: bad-measure."""
+    given = text.strip()
+    kernels = _KERNELS.match(given)
+    if kernels:
+        name, phase = kernels["name"].strip(), kernels["phase"] or ""
+        if not _NAME.match(name):
+            raise _bad(text, "kernel: is followed by a part of the kernel's name")
+        return Measure(KERNEL, _phase_named(text, phase) if phase else "", name)
+    what, at, place = given.partition("@")
+    if at and not _NAME.match(place):
+        raise _bad(text, "@ is followed by a part of the name of a range, thread or CUDA function")
+    before, dot, name = what.rpartition(".")
+    if not dot and _PHASE.match(name) and name != STEP:
+        before, dot, name = name, ".", STEP
+    phase = _phase_named(text, before) if dot else ""
+    quantity = _quantity(text, name)
+    if quantity in QUANTILES and not phase:
+        raise _bad(text, f"{quantity} is of the steps of one phase", f"generation.{quantity}")
+    if quantity in COUNTS and phase:
+        raise _bad(text, f"{quantity} are counted in the mean step, not by phase", quantity)
+    found = Measure(quantity, phase, place=place.strip())
+    if at and not (found.categories and set(found.categories) <= set(IDLE)):
+        raise _bad(text, "only idle time has places", f"idle@{place.strip()}")
+    return found
+
+
+def _phase_named(text: str, name: str) -> str:
+    if not _PHASE.match(name):
+        raise _bad(text, f"{name!r} is no phase", *get_close_matches(name, PHASES), "class-2")
+    return name
+
+
+def _quantity(text: str, name: str) -> str:
+    names = (*TIMES, *COUNTS, *QUANTILES)
+    if name in names and not _PHASE.match(name):
+        return name
+    if name == STEP:
+        return STEP
+    if name in SHORT:
+        return SHORT[name]
+    like = [one for one in names if name and name in one]
+    near = like or get_close_matches(name.lower(), [*names, *SHORT], n=3)
+    raise _bad(
+        text, f"{name!r} is part of several names" if len(like) > 1 else f"{name!r} is not known", *near
+    )
+
+
+def _bad(text: str, why: str, *near: str) -> TracediffError:
+    meant = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
+    short = ", ".join(f"{one} = {key}" for one, key in SHORT.items())
+    return TracediffError(
+        "bad-measure",
+        f"{text!r} is no measure: {why}{meant}",
+        fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, class-2, kernel:NAME, PHASE.p50, PHASE.p90,"
+        f" PHASE.p99; counts: {', '.join(COUNTS)}; short: {short}",
+        exit_code=2,
+    )
+
+
+def by_run(measure: Measure) -> Measure:
+    """The measure, where every run has a mean of it. Raises `TracediffError`: measure-by-run."""
+    if measure.quantity in COUNTS or measure.quantity in QUANTILES:
+        raise TracediffError(
+            "measure-by-run",
+            f"{measure.text} is no mean time of a run's steps",
+            fix="step, a phase, a category or kernel:NAME",
+            exit_code=2,
+        )
+    return measure
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure on both sides, ns or a count per step; `sure` is the part of the delta that is more than noise."""
+
+    baseline: float
+    delta: float
+    sure: float
+    unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
+    low: float | None = None  # interval of the delta, where there is one
+    high: float | None = None
+
+
+def measured(measure: Measure, result: Result) -> Measured | str:
+    """The measure in a result, or why it cannot be judged.
+
+    Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow.
+    """
+    if measure.quantity == KERNEL:
+        return _kernel(measure, result)
+    if measure.quantity in COUNTS:
+        return _count(measure.quantity, result)
+    if measure.quantity in QUANTILES:
+        return _tail(measure, result) or f"{measure.text} was not measured on both sides"
+    phase = next((one for one in result.phases if one.phase == measure.phase and one.typical), None)
+    if measure.phase and phase is None:
+        return f"{measure.phase} steps were not compared"
+    if measure.quantity == STEP:
+        return _typical(phase) if phase else _step(result)
+    books = result.accounting if phase is None else phase.accounting
+    if books is None:
+        return f"the result holds no accounting of {measure.phase} steps"
+    if measure.place:
+        return _at_place(measure, books, result)
+    return _category(measure, books)
+
+
+def _category(measure: Measure, books: Accounting) -> Measured | str:
+    names = measure.categories
+    if measure.quantity in SUMS:
+        names = tuple(name for name in names if name in books.delta)
+    if not names or not all(name in books.delta for name in names):
+        return f"{measure.quantity} was not measured on both sides"
+    return Measured(
+        sum(books.baseline.get(name, 0.0) for name in names),
+        sum(books.delta[name] for name in names),
+        sum(books.delta[name] for name in names if books.level.get(name) in SURE),
+        low=books.ci_low.get(measure.quantity),  # a sum of categories has no interval of its own
+        high=books.ci_high.get(measure.quantity),
+    )
+
+
+def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured | str:
+    names = [name for name in measure.categories if name in books.delta]
+    if not names:
+        return f"{measure.quantity} was not measured on both sides"
+    if not result.places:
+        return "the result was made before places were kept: compare the captures again"
+    rows = [row for row in result.places if row.cause in names and row.phase == measure.phase]
+    mine = [row for row in rows if measure.at(names_of(row))]
+    if not mine:
+        where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
+        return f"no {measure.quantity} {where} is at {measure.place}; {_there(measure.quantity, rows)}"
+    return Measured(
+        sum(row.baseline_ns for row in mine),
+        sum(row.delta_ns for row in mine),
+        sum(row.delta_ns for row in mine if row.level in SURE),
+        low=sum(row.ci_low_ns for row in mine),
+        high=sum(row.ci_high_ns for row in mine),
+    )
+
+
+def names_of(row: PlaceRow) -> Sequence[str]:
+    """The names by which a place is found."""
+    return (row.range, row.thread, row.holder, row.holder_range, *row.calls)
+
+
+def _there(quantity: str, rows: Sequence[PlaceRow]) -> str:
+    """The places with the most time, in words."""
+    most = sorted(rows, key=lambda row: -max(row.baseline_ns, row.candidate_ns))
+    names = list(
+        dict.fromkeys(name for row in most if (name := row.holder_range or row.range or row.thread))
+    )[:_SAID]
+    return f"its places: {', '.join(names)}" if names else f"there is no {quantity}"
+
+
+def _step(result: Result) -> Measured:
+    step = result.step
+    # the phases that are slower for sure are all that is sure of a mean that may itself be noise
+    sure = step.delta_ns if step.ci_low_ns > 0 else sum(_sure(one) * one.share for one in result.phases)
+    unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
+    return Measured(step.baseline_ns, step.delta_ns, sure, unseen, step.ci_low_ns, step.ci_high_ns)
+
+
+def _typical(phase: Phase) -> Measured | str:
+    """The typical step of a phase."""
+    found = phase.typical
+    if found is None:
+        return f"{phase.phase} steps were not compared"
+    unseen = found.detectable_ns or found.noise_floor_ns or 0.0
+    return Measured(
+        found.baseline_ns, found.delta_ns, _sure(phase), unseen, found.ci_low_ns, found.ci_high_ns
+    )
+
+
+def _sure(phase: Phase) -> float:
+    """The part of a phase's growth that is more than noise."""
+    slower = phase.verdict in ("regressed", "likely_regressed")
+    return phase.typical.delta_ns if slower and phase.typical is not None else 0.0
+
+
+def _count(quantity: str, result: Result) -> Measured | str:
+    """A count per step. Counted, not estimated: no test applies."""
+    coverage = result.coverage.baseline, result.coverage.candidate
+    if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[quantity] for side in coverage):
+        return f"{quantity} were not captured on both sides"
+    if quantity == "syncs":
+        rows = [row for row in result.launch.apis if row.kind == "sync"]
+        before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
+    else:
+        name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
+        before, after = getattr(result.launch.baseline, name), getattr(result.launch.candidate, name)
+    return Measured(before, after - before, after - before)
+
+
+def _kernel(measure: Measure, result: Result) -> Measured | str:
+    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate."""
+    if measure.phase:
+        return f"kernels are known of the mean step only: use {KERNEL}:{measure.kernel}"
+    rows = [result.kernels[at] for at in rows_named(measure.kernel, result.kernels)]
+    if not rows:
+        return f"no kernel of either side is named {measure.kernel}"
+    return Measured(
+        sum(row.baseline.ns_per_step for row in rows if row.baseline),
+        sum(row.delta_ns for row in rows),
+        sum(row.delta_ns for row in rows if row.level in SURE),
+        low=rows[0].ci_low_ns if len(rows) == 1 else None,
+        high=rows[0].ci_high_ns if len(rows) == 1 else None,
+    )
+
+
+def _tail(measure: Measure, result: Result) -> Measured | None:
+    """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline.
+
+    Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
+    """
+    import numpy as np
+
+    one = next((one for one in result.phases if one.phase == measure.phase), None)
+    if one is None or not one.baseline or not one.candidate:
+        return None
+    quantile = measure.quantity
+    baseline, candidate = (float(getattr(side, f"{quantile}_ns")) for side in (one.baseline, one.candidate))
+    runs: dict[str, dict[int, list[int]]] = {"baseline": {}, "candidate": {}}
+    for sample in result.samples:
+        if sample.phase == measure.phase:
+            runs[sample.side].setdefault(sample.run, []).append(sample.period_ns)
+    before, after = (
+        [float(np.quantile(times, int(quantile[1:]) / 100)) for times in side.values()]
+        for side in runs.values()
+    )
+    apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before)
+    return Measured(baseline, candidate - baseline, candidate - baseline if apart else 0.0)

@@ -1,0 +1,80 @@
+"""Idle time by place: what a measure of one place is taken from, in a result and run by run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import polars as pl
+
+from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.comparison.places import LEVELS, Judged
+from tracediff.execution.sides import Side, stacked
+from tracediff.model import Evidence, PlaceRow
+from tracediff.model.causes import CAUSES
+
+_MOST = 200  # places
+_KEY = ("cause", "thread", "holder", "where", "copy")
+
+
+def calls_of(sides: Sequence[Side], keys: Sequence[IdleKey]) -> list[list[str]]:
+    """The CUDA functions that the longest pieces of idle cells lie in; none of causes that are not inside a call."""
+    moments = stacked(sides, "moments").with_columns(
+        where=pl.when(pl.col("cause") == "gil_wait")
+        .then(pl.col("holder_place"))
+        .when(pl.col("cause") == "gc")
+        .then(pl.lit(""))
+        .otherwise(pl.col("place"))
+    )
+    found: dict[IdleKey, set[str]] = defaultdict(set)
+    for *key, call in moments.select(*_KEY, "api").unique().iter_rows():
+        if call:
+            found[IdleKey(*key)].add(call)
+    return [sorted(found.get(key, ())) if CAUSES[key.cause].calls else [] for key in keys]
+
+
+def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]:
+    """Idle cells over all compared steps and in the typical step of each phase; second, how many places were left out."""
+    layout = measured.layout
+    calls = calls_of(measured.sides, layout.idle_keys)
+    levels: dict[tuple[str, int], Evidence] = {
+        (one.phase.steps.phase, one.place.cells[0]): one.level
+        for one in judged.rows
+        if one.place.kind == "idle" and one.part == "typical"
+    }
+    parts = [("", measured.whole), *((one.steps.phase, one.typical.estimate) for one in measured.phases)]
+    size = [max(float(max(of.baseline[cell], of.candidate[cell])) for _, of in parts) for cell in layout.idle]
+    kept = sorted(range(len(size)), key=lambda at: (-size[at], at))[:_MOST]
+    rows = []
+    for phase, of in parts:
+        for at in kept:
+            cell, key = layout.idle[at], layout.idle_keys[at]
+            before, after, delta, half = (
+                float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
+            )
+            if not before and not after:
+                continue
+            level = levels.get((phase, cell), "within_noise")
+            if not phase:  # a level is of a phase; here only where the mean of all shows the same
+                level = _of_all(judged, cell, delta) if abs(delta) > half else "within_noise"
+            waits = key.cause == "gil_wait"
+            rows.append(
+                PlaceRow(
+                    phase, key.cause, key.thread, "" if waits else key.where, key.holder, key.where if waits else "", calls[at], before,
+                    after, delta, delta - half, delta + half, level,
+                )
+            )  # fmt: skip
+    return rows, len(size) - len(kept)
+
+
+def _of_all(judged: Judged, cell: int, delta: float) -> Evidence:
+    """The best level of a place over phases in which it changed as it did over all."""
+    return min(
+        (
+            one.level
+            for one in judged.rows
+            if one.place.kind == "idle" and one.place.cells[0] == cell and one.delta * delta > 0
+        ),
+        key=LEVELS.index,
+        default="within_noise",
+    )
