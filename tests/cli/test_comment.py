@@ -378,3 +378,21 @@ def test_a_huge_result_is_posted_whole(github, run, tmp_path):
     (tmp_path / "large.json").write_bytes(encode(sample.large()))
     assert run("comment", "large.json", "--github", "--top", "9999")[0] == 0
     assert 5_000 < length(github.comments[0]["body"]) < LIMIT
+
+
+def test_several_results_are_one_comment(github, run, saved, tmp_path):
+    (tmp_path / "minimal.json").write_bytes(encode(sample.minimal()))
+    for done in ("created", "unchanged"):
+        assert run("comment", saved, "minimal.json", "--github")[:2] == (0, f"{done}: https://forge/c/100\n")
+    body = github.comments[0]["body"]
+    assert body.startswith("2 benchmarks: ") and "**`result`**" in body and "**`minimal`**" in body
+    assert run("comment", saved, "--github")[1].startswith("updated")  # the marker is the same
+
+
+def test_results_of_one_name_are_told_apart_by_their_folders(run, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_bytes(encode(sample.minimal()))
+    code, out, _ = run("comment", "a/result.json", "b/result.json", "--dry-run")
+    assert code == 0 and "**`a/result`**" in out and "**`b/result`**" in out
+    assert run("comment", "a/result.json", "a/result.json", "--dry-run")[0] == 2

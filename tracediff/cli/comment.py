@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 Example, in a job for pull requests:
   tracediff compare runs/main runs/pr --json result.json --fail-on step:+3%
   tracediff comment result.json --github
+  tracediff comment decode.json prefill.json --github
 
 \b
+Several results make one comment: a sentence for each, the worst first.
 The gates are in the result. The token comes from GITHUB_TOKEN or GH_TOKEN, on GitLab from GITLAB_TOKEN. The exit status is 0 once the comment is
 there, whatever the gates say. See docs/ci.md.
 """
 )
-@click.argument("result", type=click.Path(path_type=Path))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--github", is_flag=True, help="Comment on a pull request of GitHub.")
 @click.option("--gitlab", is_flag=True, help="Comment on a merge request of GitLab.")
 @click.option(
@@ -55,7 +57,7 @@ there, whatever the gates say. See docs/ci.md.
 @click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
 @takes(gating=Gating, omit={"annotations"})
 def comment(
-    result: Path,
+    results: tuple[Path, ...],
     github: bool,
     gitlab: bool,
     repo: str | None,
@@ -66,7 +68,8 @@ def comment(
     dry_run: bool,
     gating: Gating,
 ) -> None:
-    """Post RESULT, the JSON of `tracediff compare --json`, as a comment, or update the comment that is there."""
+    """Post RESULTS, the JSON of `tracediff compare --json`, as one comment, or update the comment that is there."""
+    from tracediff.report.many import render_many
     from tracediff.report.markdown import render_markdown
 
     policy = gating.read()
@@ -76,7 +79,12 @@ def comment(
     forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
     if forge is None and not dry_run:
         raise click.UsageError("--github or --gitlab?")
-    body = render_markdown(judge(policy, read_result(result)), top=top, key=key, link=link)
+    found = {name: judge(policy, read_result(path)) for name, path in _named(results).items()}
+    single = next(iter(found.values())) if len(found) == 1 else None
+    if single is not None:
+        body = render_markdown(single, top=top, key=key, link=link)
+    else:
+        body = render_many(found, top=top, key=key, link=link)
     if dry_run:
         click.echo(body, nl=False)
         return
@@ -85,6 +93,15 @@ def comment(
         say("warning: the API's address is http: the token is sent in the clear")
     posted = opened.post(body, first)
     say(f"{posted.done}: {posted.place}", err=False)
+
+
+def _named(results: tuple[Path, ...]) -> dict[str, Path]:
+    """The files by their names without .json, or by their paths where two have the same name."""
+    stems = {path.stem: path for path in results}
+    named = stems if len(stems) == len(results) else {str(path.with_suffix("")): path for path in results}
+    if len(named) < len(results):
+        raise click.UsageError("a result was given twice")
+    return named
 
 
 def _open(name: str, repo: str | None, pr: int | None) -> Forge:

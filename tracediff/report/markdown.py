@@ -71,15 +71,21 @@ def render_markdown(
     `link` is the address of the HTML report, already checked by `report_link`; where it ends in .html, causes link to their place in
     that page, and `pictures` are files beside it.
     """
+    head, fold = parts(result, top, link, pictures)
+    return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
+
+
+def parts(result: Result, top: int = 10, link: str = "", pictures: Sequence[str] = ()) -> tuple[str, str]:
+    """Return what is read at once and what is folded, without the marker."""
     result = neutral(result)
     if result.kernel_answers:
-        return cut_to_limit(_answers(result)).strip() + f"\n\n{marker(key)}\n"
+        return _answers(result).strip(), ""
     head, fold = _opening(result, link, pictures).strip(), ""
     for width, part in _BUDGETS:
         fold = _folded(result, int(top * part) or 3, width).strip()
         if length(head + fold) < LIMIT - 200:
             break
-    return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
+    return head, fold
 
 
 def _answers(result: Result) -> str:
