@@ -123,3 +123,20 @@ def test_a_process_of_its_own(good, tmp_path):
     assert (
         done.stderr.splitlines()[0] == "error: nowhere.sqlite: there is no such file or folder [not-a-file]"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"start": "', b'"start": "x '),
+        (b'"what": "', b'"what": "99999 '),
+        (b'"verdict_reason": "', b'"verdict_reason": "\x80'),
+    ],
+)
+def test_a_saved_result_that_does_not_fit_together(before, after, run, good, tmp_path):
+    assert run("compare", good, good, "--json", "saved.json", "-q")[0] == 0
+    content = (tmp_path / "saved.json").read_bytes()
+    assert before in content
+    (tmp_path / "odd.json").write_bytes(content.replace(before, after, 1))
+    expect_error(run("report", "odd.json", "--html", "odd.html", "-q"), "not-a-result")
+    assert not (tmp_path / "odd.html").exists()

@@ -13,7 +13,7 @@ import json
 import resource
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -115,10 +115,10 @@ def _main(path: Path, wanted: Sequence[str]) -> None:
         resource.setrlimit(what, (most, most))
     try:
         with closing(open_export(path)) as db:
-            found = _look(db, {name.lower() for name in wanted})
+            found = _look(path, db, {name.lower() for name in wanted})
     except MemoryError:
         found = Examined(problem=TOO_COSTLY, said="more than 1 GiB of memory")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, IndexError) as error:  # the second: a page that is not in the file
         said = str(error)
         known = {"locked": LOCKED, "interrupted": TOO_COSTLY, "too big": TOO_COSTLY, "too long": TOO_COSTLY}
         found = Examined(
@@ -127,16 +127,18 @@ def _main(path: Path, wanted: Sequence[str]) -> None:
     json.dump(found._asdict(), sys.stdout)
 
 
-def _look(db: sqlite3.Connection, wanted: set[str]) -> Examined:
+def _look(path: Path, db: sqlite3.Connection, wanted: set[str]) -> Examined:
     db.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    rows = db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    rows = db.execute(
+        "SELECT type, name, tbl_name, rootpage, coalesce(sql, '') FROM sqlite_master"
+    ).fetchall()
     # what SQLite made of these rows, which need not tell the truth
     made = {name.lower(): kind for _, name, kind, *_ in db.execute("PRAGMA main.table_list")}
     if not made:  # SQLite before 3.37
-        made = {name.lower(): kind for kind, name, _, sql in rows if not sql.startswith("CREATE TABLE")}
+        made = {name.lower(): kind for kind, name, *_, sql in rows if not sql.startswith("CREATE TABLE")}
         if made:
             wanted = {*wanted, *made}
-    for kind, name, table, sql in rows:
+    for kind, name, table, _, sql in rows:
         what = _not_plain(kind, sql, made.get(name.lower(), "table"))
         if what and wanted & {name.lower(), table.lower()}:
             return Examined(problem=NOT_PLAIN, said=f"{table if kind == 'trigger' else name} {what}")
@@ -153,6 +155,11 @@ def _look(db: sqlite3.Connection, wanted: set[str]) -> Examined:
     for name in tables:
         if name.lower() in wanted and (said := _damage(db, name)):
             return Examined(problem=DAMAGED, said=f"{name}: {said}")
+    read = {name for name in tables if name.lower() in wanted}
+    roots = {name: root for _, name, _, root, _ in rows if name in read}
+    others = {root for _, name, _, root, _ in rows if root and name not in read}
+    if said := _misplaced(path, [(name, root, len(tables[name])) for name, root in roots.items()], others):
+        return Examined(problem=DAMAGED, said=said)
     return Examined(tables, _version(db, tables))
 
 
@@ -167,6 +174,62 @@ def _damage(db: sqlite3.Connection, table: str) -> str:
     return next(
         (said.splitlines()[-1] for said in found if said != "ok" and not said.startswith(_OF_VALUES)), ""
     )
+
+
+def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterable[int]) -> str:
+    """Which whole page is where it does not belong, "" for none; the check of a table finds none of these.
+
+    It is in two tables; its rows have more values than the table has columns; or they have fewer, as rows have that are older
+    than a column, and the same page is elsewhere as well. `trees`: table, root page, columns; `taken`: roots of what is not read.
+    """
+    short: dict[bytes, str] = {}
+    with path.open("rb") as file:
+        head = file.read(18)
+        size = int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
+        seen = bytearray(path.stat().st_size // size + 1)
+        for root in (1, *taken):  # the first one is the schema's
+            seen[root] = 1
+        for table, root, columns in trees:
+            pages = [root]
+            while pages:
+                number = pages.pop()
+                if seen[number]:
+                    return f"page {number} of {table} is another table's too"
+                seen[number] = 1
+                file.seek((number - 1) * size)
+                page = file.read(size)
+                kind, cells = page[0], int.from_bytes(page[3:5])
+                if kind == _INTERIOR:
+                    places = (int.from_bytes(page[at : at + 2]) for at in range(12, 12 + 2 * cells, 2))
+                    pages += [int.from_bytes(page[at : at + 4]) for at in (8, *places)]
+                elif kind == _LEAF and cells:
+                    values = _values(page, int.from_bytes(page[8:10]))
+                    if values > columns or page in short:
+                        return f"page {number} of {table} holds rows of another table"
+                    if values < columns and len(short) < _MOST_SHORT:
+                        short[page] = table
+        file.seek(0)
+        found = [short[page] for page in iter(lambda: file.read(size), b"") if page in short] if short else []
+        if len(found) > len(short):
+            return f"{next(one for one in found if found.count(one) > 1)} holds rows of another table"
+    return ""
+
+
+_INTERIOR, _LEAF = 5, 13  # kinds of pages of a table
+_MOST_SHORT = 10_000  # pages that are looked for elsewhere
+
+
+def _values(page: bytes, at: int) -> int:
+    """How many values the row has that begins at a place: numbers there are of 7 bits a byte, the last one below 128."""
+    for _ in range(2):  # its length, its number
+        while page[at] > 127:
+            at += 1
+        at += 1
+    end, begin = 0, at
+    while page[at] > 127:
+        end, at = (end | page[at] & 127) << 7, at + 1
+    head = page[at + 1 : begin + (end | page[at])]
+    return sum(one < 128 for one in head)
 
 
 def _not_plain(kind: str, sql: str, made: str) -> str:
