@@ -93,5 +93,6 @@ def test_a_real_pair_by_its_own_tables() -> None:
 def test_names_as_reports_shorten_them() -> None:
     rows = compare(real("graph"), real("fused")).kernels
     shown = rows_named("elementwise_kernel<silu_kernel", rows)
-    assert len(shown) == 2 and shown == rows_named("silu_kernel", rows)
+    assert len(shown) == 2
+    assert [one.number for one in shown] == [one.number for one in rows_named("silu_kernel", rows)]
     assert rows_named("nothing like it", rows) == []

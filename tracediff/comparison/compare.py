@@ -39,7 +39,7 @@ from tracediff.comparison.launches import (
     same_work,
 )
 from tracediff.comparison.moments import with_moments
-from tracediff.comparison.place_rows import place_rows
+from tracediff.comparison.place_rows import kernel_phases, place_rows
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import build_strata, mix, notes_of
@@ -157,6 +157,8 @@ def compare(
         launches,
         launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
     )
+    of_phases = kernel_phases(measured, judged)
+    kernel_rows = [(number, replace(row, phases=of_phases.get(number, []))) for number, row in kernel_rows]
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
     remarks = insights(

@@ -120,7 +120,7 @@ def _percent(share: float) -> str:
 
 def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
     if gate.measure.unit == "count":
-        return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " a step"
+        return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
     return f"{value / 1e3:{sign},.1f} us"
 
 

@@ -4,38 +4,77 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tracediff.comparison.cells import Measured, PhaseCells
+from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.errors import TracediffError
 from tracediff.kernels.matching import OpKey
 from tracediff.kernels.names import short
-from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, LaunchOrigin
+from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
 _SAID = 6  # kernels that an error names
 
 
-def rows_named(name: str, rows: Sequence[KernelRow]) -> list[int]:
-    """The numbers of the rows in whose kernels a name occurs, on either side: see `named`."""
-    sides = [[side for side in (row.baseline, row.candidate) if side] for row in rows]
-    return named(name, [[text for side in one for text in side.names] for one in sides])
+class NamedRow(NamedTuple):
+    """What the kernels of a name have of a row. number: of the row; mine: their names; whole: the row is theirs alone.
+
+    A row is theirs alone where a side has no others: what replaced them, or what they replace, is counted with them. Else their
+    own ops count, on either side.
+    """
+
+    number: int
+    mine: frozenset[str]
+    whole: bool
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
 
 
-def named(name: str, texts: Sequence[Sequence[str]]) -> list[int]:
-    """Which of some lists of kernels' names have one in which a name occurs (`*`: anything).
+def rows_named(name: str, rows: Sequence[KernelRow]) -> list[NamedRow]:
+    """The rows in whose kernels a name occurs, on either side."""
+    found = []
+    mine = bearing(name, (text for row in rows for side in _sides(row) for text in side.names))
+    for number, row in enumerate(rows):
+        own = frozenset(text for side in _sides(row) for text in side.names) & mine
+        if not own:
+            continue
+        whole = any(own.issuperset(side.names) for side in _sides(row))
+        before, after = (
+            0.0 if side is None else side.ns_per_step if whole else _ns_of(side, own)
+            for side in (row.baseline, row.candidate)
+        )
+        found.append(NamedRow(number, own, whole, before, after, row.delta_ns if whole else after - before))
+    return found
+
+
+def _sides(row: KernelRow) -> list[KernelSide]:
+    return [side for side in (row.baseline, row.candidate) if side]
+
+
+def _ns_of(side: KernelSide, names: frozenset[str]) -> float:
+    if len(side.names) == 1:
+        return side.ns_per_step if side.names[0] in names else 0.0
+    return math.fsum(ns for name, ns in zip(side.names, side.ns_of, strict=True) if name in names)
+
+
+def bearing(name: str, texts: Iterable[str]) -> frozenset[str]:
+    """The kernels' names in which a name occurs (`*`: anything).
 
     Reports shorten names: where nothing holds the text itself, its words in their order stand for it.
     """
+    every = frozenset(texts)
     literal = [re.compile(re.escape(part)) for part in name.split("*")]
     words = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"\w+", name)]
     for parts in (literal, words):
-        found = [at for at, own in enumerate(texts) if parts and any(_in_order(one, parts) for one in own)]
+        found = frozenset(text for text in every if parts and _in_order(text, parts))
         if found:
             return found
-    return []
+    return frozenset()
 
 
 def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:
@@ -74,23 +113,24 @@ def kernel_answer(
             fix="--kernel NAME: a part of the name as reports show it; * stands for anything",
             exit_code=2,
         )
-    mine = [rows[at] for at in found]
-    together = [launched[at] for at in rows_named(asked, launched)]
+    mine = [rows[one.number] for one in found]
+    together = [launched[one.number] for one in rows_named(asked, launched)]
     numbers = [number for number, _ in mine]
-    kernels = measured.kernels
-    counts, walls, hidden = (
-        table[numbers].sum(axis=0) for table in (kernels.counts, kernels.walls, kernels.hidden)
+    sizes = np.array(
+        [_of_row(measured.kernels, number, one) for (number, _), one in zip(mine, found, strict=True)]
     )
+    counts, walls, hidden = sizes.sum(axis=0)
     means = np.divide(walls, counts, out=np.zeros(2), where=counts > 0)
     return KernelAnswer(
         asked=asked,
         text="",
-        rows=found,
+        rows=[one.number for one in found],
+        partly=[one.number for one in found if not one.whole],
         baseline_count=float(counts[0]),
         candidate_count=float(counts[1]),
-        baseline_ns=math.fsum(row.baseline.ns_per_step for _, row in mine if row.baseline),
-        candidate_ns=math.fsum(row.candidate.ns_per_step for _, row in mine if row.candidate),
-        delta_ns=math.fsum(row.delta_ns for _, row in mine),
+        baseline_ns=math.fsum(one.baseline_ns for one in found),
+        candidate_ns=math.fsum(one.candidate_ns for one in found),
+        delta_ns=math.fsum(one.delta_ns for one in found),
         baseline_mean_ns=float(means[0]),
         candidate_mean_ns=float(means[1]),
         baseline_hidden_ns=float(hidden[0]),
@@ -99,6 +139,23 @@ def kernel_answer(
         phases=_phases(measured, judged, numbers),
         origins=_origins(measured, numbers),
     )
+
+
+def _of_row(kernels: KernelCells, number: int, one: NamedRow) -> list[list[float]]:
+    """Ops, wall ns and hidden ns per step of the kernels of a name in a row: of both sides each."""
+    if one.whole:
+        tables = (kernels.counts, kernels.walls, kernels.hidden)
+        return [[float(value) for value in table[number]] for table in tables]
+    found: list[list[float]] = []
+    ops = kernels.rows[number]
+    for side, names in enumerate(({op.name for op in ops.baseline}, {op.name for op in ops.candidate})):
+        of_names = kernels.of_names.get((number, side), {})
+        own = [of_names[name] for name in sorted(one.mine & names) if name in of_names]
+        count, wall, share = (
+            (math.fsum(values) for values in zip(*own, strict=True)) if own else (0.0, 0.0, 0.0)
+        )
+        found.append([round(count, 9), wall, wall - share])
+    return [list(values) for values in zip(*found, strict=True)]
 
 
 def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[KernelPhase]:

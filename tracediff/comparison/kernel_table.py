@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,14 @@ from tracediff.stats.estimator import Estimate
 from tracediff.trace.workloads import SHAPE
 
 _LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
+
+
+class OfName(NamedTuple):
+    """What one name has of a row on one side, per step: ops, wall ns, ns of the accounting."""
+
+    ops: float
+    wall_ns: float
+    share_ns: float
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ class KernelCells:
     shapes: dict[
         tuple[str, str, str], tuple[int | None, int | None]
     ]  # name, grid, block -> registers, shared
+    of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
 
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
@@ -95,6 +105,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
             for part in side.parts
             for found in part.keys.iter_rows(named=True)
         },
+        _of_names(sides[:2], matching, frame),
     )
 
 
@@ -239,6 +250,7 @@ def _together(
         level=change.level if change else "within_noise",
         q_value=change.q_value if change else None,
         strata=[],
+        phases=[],
         block=-1,
         per_launch=change,
     )
@@ -292,8 +304,13 @@ def kernel_side(
     if not ops or (not count and not share):
         return None
     shape = kernels.shapes.get((ops[0].name, ops[0].grid, ops[0].block), (None, None))
+    names = list(dict.fromkeys(op.name for op in ops))
+    of_names = kernels.of_names.get((number, side), {})
     return KernelSide(
-        names=list(dict.fromkeys(op.name for op in ops)),
+        names=names,
+        ns_of=[of_names[name].share_ns if name in of_names else 0.0 for name in names]
+        if len(names) > 1
+        else [],
         count_per_step=count,
         ns_per_step=share,
         mean_ns=float(kernels.walls[number, side]) / count if count else 0.0,
@@ -373,6 +390,20 @@ def _by_row(
 
     `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
     """
+    kernel, row, share = _in_rows(part, shares)
+    period = part.kernels["period"].to_numpy()
+    code, position = grouped(period[kernel].astype(np.int64) * rows + row)
+    sums = {
+        name: float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * share)
+        for name in ("count", "wall_ns", "wall_square", "share_ns")
+    }
+    return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
+
+
+def _in_rows(
+    part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]]
+) -> tuple[Ints, Ints, Floats]:
+    """Each kernel of an export once for every row that it is part of: its number, the row, how much of it."""
     (phases, phase_of), ops = _phases(part), _op_keys(part)
     found = [shares.get((phase, op), ()) for phase in phases for op in ops]
     many = np.array([len(one) for one in found])
@@ -380,17 +411,42 @@ def _by_row(
     share = np.array([value for one in found for _, value in one], np.float64)
     period = part.kernels["period"].to_numpy()
     kind = phase_of[period] * len(ops) + part.kernels["key"].to_numpy().astype(np.int64)
-    # each kernel once for every row that it is part of
     copies = many[kind]
     kernel = np.repeat(np.arange(len(kind)), copies)
     nth = np.arange(len(kernel)) - np.repeat(np.cumsum(copies) - copies, copies)
     entry = (np.cumsum(many) - many)[kind[kernel]] + nth
-    code, position = grouped(period[kernel].astype(np.int64) * rows + row[entry])
-    sums = {
-        name: float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * share[entry])
-        for name in ("count", "wall_ns", "wall_square", "share_ns")
-    }
-    return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
+    return kernel, row[entry], share[entry]
+
+
+def _of_names(
+    sides: Sequence[Side], matching: Matching, frame: Frame
+) -> dict[tuple[int, int], dict[str, OfName]]:
+    """Row, side -> what each name has of it, of rows that have several names on a side."""
+    several = np.array(
+        [max(len({op.name for op in ops}) for ops in (row.baseline, row.candidate)) > 1 for row in matching.rows], np.bool_
+    )  # fmt: skip
+    found: dict[tuple[int, int], dict[str, OfName]] = {}
+    if not several.any():
+        return found
+    for side, run, number, part in parts_of(sides):
+        kernel, row, share = _in_rows(part, matching.candidate if side else matching.baseline)
+        mine = several[row]
+        kernel, row, share = kernel[mine], row[mine], share[mine]
+        step = frame.index.rows(tagged(part.kernels.select("period"), side, run, number))[kernel]
+        weight = np.where(step >= 0, frame.weight[step], 0.0) * share
+        texts = part.keys["name"].to_list()
+        code, position = grouped(row * len(texts) + part.kernels["key"].to_numpy()[kernel].astype(np.int64))
+        sums = [
+            float_sum_by(position, len(code), part.kernels[name].to_numpy()[kernel] * weight).tolist()
+            for name in ("count", "wall_ns", "share_ns")
+        ]
+        for at, *values in zip(code.tolist(), *sums, strict=True):
+            names = found.setdefault((at // len(texts), side), {})
+            before = names.get(texts[at % len(texts)], OfName(0.0, 0.0, 0.0))
+            names[texts[at % len(texts)]] = OfName(
+                *(one + more for one, more in zip(before, values, strict=True))
+            )
+    return found
 
 
 def _phases(part: Reduction) -> tuple[list[str], Ints]:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from tracediff.comparison.kernel_answer import rows_named
 from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
-from tracediff.model import CATEGORIES, Accounting, Phase, PlaceRow, Result
+from tracediff.model import CATEGORIES, Accounting, KernelTypical, Phase, PlaceRow, Result
 from tracediff.model.causes import BUSY, CAUSES, IDLE
 from tracediff.trace.ranges import OUTSIDE
 
@@ -183,8 +183,6 @@ def measured(measure: Measure, result: Result) -> Measured | str:
 
     Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow.
     """
-    if measure.quantity == KERNEL:
-        return _kernel(measure, result)
     if measure.quantity in COUNTS:
         return _count(measure.quantity, result)
     if measure.quantity in QUANTILES:
@@ -192,6 +190,8 @@ def measured(measure: Measure, result: Result) -> Measured | str:
     phase = next((one for one in result.phases if one.phase == measure.phase and one.typical), None)
     if measure.phase and phase is None:
         return f"{measure.phase} steps were not compared"
+    if measure.quantity == KERNEL:
+        return _kernel(measure, result)
     if measure.quantity == STEP:
         return _typical(phase) if phase else _step(result)
     books = result.accounting if phase is None else phase.accounting
@@ -228,12 +228,16 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
     if not mine:
         where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
         return f"no {measure.quantity} {where} is at {measure.place}; {_there(measure.quantity, rows)}"
+    return _sum(mine)
+
+
+def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:
     return Measured(
-        sum(row.baseline_ns for row in mine),
-        sum(row.delta_ns for row in mine),
-        sum(row.delta_ns for row in mine if row.level in SURE),
-        low=sum(row.ci_low_ns for row in mine),
-        high=sum(row.ci_high_ns for row in mine),
+        sum(row.baseline_ns for row in rows),
+        sum(row.delta_ns for row in rows),
+        sum(row.delta_ns for row in rows if row.level in SURE),
+        low=sum(row.ci_low_ns for row in rows),
+        high=sum(row.ci_high_ns for row in rows),
     )
 
 
@@ -248,7 +252,7 @@ def _there(quantity: str, rows: Sequence[PlaceRow]) -> str:
     names = list(
         dict.fromkeys(name for row in most if (name := row.holder_range or row.range or row.thread))
     )[:_SAID]
-    return f"its places: {', '.join(names)}" if names else f"there is no {quantity}"
+    return f"its places: {', '.join(map(repr, names))}" if names else f"there is no {quantity}"
 
 
 def _step(result: Result) -> Measured:
@@ -291,18 +295,29 @@ def _count(quantity: str, result: Result) -> Measured | str:
 
 
 def _kernel(measure: Measure, result: Result) -> Measured | str:
-    """All rows whose kernels bear the name, on either side: a kernel that was replaced stays in its gate."""
-    if measure.phase:
-        return f"kernels are known of the mean step only: use {KERNEL}:{measure.kernel}"
-    rows = [result.kernels[at] for at in rows_named(measure.kernel, result.kernels)]
-    if not rows:
+    """All kernels that bear the name, on either side, and what replaced them: a kernel that was replaced stays in its gate."""
+    found = rows_named(measure.kernel, result.kernels)
+    if not found:
         return f"no kernel of either side is named {measure.kernel}"
+    whole = all(one.whole for one in found)
+    if measure.phase:
+        if not whole:
+            return f"{measure.kernel} shares a row with other kernels: use {KERNEL}:{measure.kernel}, without a phase"
+        every = [
+            row for one in found for row in result.kernels[one.number].phases if row.phase == measure.phase
+        ]
+        return (
+            _sum(every)
+            if every
+            else f"{measure.kernel} has less than 0.1 % of the typical {measure.phase} step"
+        )
+    rows = [(one, result.kernels[one.number]) for one in found]
     return Measured(
-        sum(row.baseline.ns_per_step for row in rows if row.baseline),
-        sum(row.delta_ns for row in rows),
-        sum(row.delta_ns for row in rows if row.level in SURE),
-        low=rows[0].ci_low_ns if len(rows) == 1 else None,
-        high=rows[0].ci_high_ns if len(rows) == 1 else None,
+        sum(one.baseline_ns for one in found),
+        sum(one.delta_ns for one in found),
+        sum(one.delta_ns for one, row in rows if row.level in SURE and one.delta_ns * row.delta_ns > 0),
+        low=sum(row.ci_low_ns for _, row in rows) if whole else None,  # of a part of a row there is none
+        high=sum(row.ci_high_ns for _, row in rows) if whole else None,
     )
 
 

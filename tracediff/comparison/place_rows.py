@@ -1,4 +1,4 @@
-"""Idle time by place: what a measure of one place is taken from, in a result and run by run."""
+"""Idle time by place and kernels by phase: what a measure of one place or phase is taken from, in a result and run by run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracediff.comparison.cells import IdleKey, Measured
-from tracediff.comparison.places import LEVELS, Judged
+from tracediff.comparison.places import LEVELS, MATERIAL, Judged
 from tracediff.execution.sides import Side, stacked
-from tracediff.model import Evidence, PlaceRow
+from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES
 
 _MOST = 200  # places
@@ -65,6 +65,29 @@ def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]
                 )
             )  # fmt: skip
     return rows, len(size) - len(kept)
+
+
+def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTypical]]:
+    """Kernel row of the matching -> its typical step in each phase where it is more than a trifle."""
+    levels: dict[tuple[str, int], Evidence] = {
+        (one.phase.steps.phase, cell): one.level
+        for one in judged.rows
+        if one.place.kind == "kernels" and one.part == "typical"
+        for cell in one.place.cells
+    }
+    found: dict[int, list[KernelTypical]] = defaultdict(list)
+    for phase in measured.phases:
+        of, name = phase.typical.estimate, phase.steps.phase
+        for number, cell in enumerate(measured.layout.kernels):
+            before, after, delta, half = (
+                float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
+            )
+            if max(before, after) >= MATERIAL * phase.step_ns:
+                level = levels.get((name, cell), "within_noise")
+                found[number].append(
+                    KernelTypical(name, before, after, delta, delta - half, delta + half, level)
+                )
+    return found
 
 
 def _of_all(judged: Judged, cell: int, delta: float) -> Evidence:

@@ -28,7 +28,7 @@ from tracediff.accounting.grouping import sum_by
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
-from tracediff.comparison.kernel_answer import named
+from tracediff.comparison.kernel_answer import bearing
 from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run
 from tracediff.comparison.place_rows import calls_of
 from tracediff.errors import TracediffError
@@ -161,7 +161,7 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
         )
         raise TracediffError(
             "no-such-place",
-            f"no {measure.quantity} of either side is at {measure.place!r}; its places: {', '.join(there[:5]) or 'none'}",
+            f"no {measure.quantity} of either side is at {measure.place!r}; its places: {', '.join(map(repr, there[:5])) or 'none'}",
             fix="a part of the name of a range, thread or CUDA function; * stands for anything",
             exit_code=2,
         )
@@ -173,8 +173,7 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
 def _kernel_values(name: str, frame: Frame, sides: tuple[Side, Side]) -> list[Values]:
     """Time of the accounting of all kernels of a name, as cell 0."""
     parts = parts_of(sides)
-    texts = sorted({text for *_, part in parts for text in part.keys["name"]})
-    mine = {texts[at] for at in named(name, [[text] for text in texts])}
+    mine = bearing(name, (text for *_, part in parts for text in part.keys["name"]))
     if not mine:
         raise TracediffError(
             "no-such-kernel", f"no kernel of either side has {name!r} in its name", fix="a part of the name; * stands for anything",

@@ -510,6 +510,7 @@ class KernelSide(msgspec.Struct, frozen=True):
     shared_bytes: int | None = None
     launches: int = 0  # in the compared steps of all runs
     sd_ns: float | None = None  # of the wall time of one op among them; None of fewer than two
+    ns_of: list[float] = []  # what of ns_per_step each of several names has
 
 
 class LaunchChange(msgspec.Struct, frozen=True):
@@ -535,6 +536,18 @@ class KernelStratum(msgspec.Struct, frozen=True):
     candidate_ns: float = ABSENT
 
 
+class KernelTypical(msgspec.Struct, frozen=True):
+    """A kernel row in the typical step of a phase, ns of the accounting."""
+
+    phase: str
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+    ci_low_ns: float
+    ci_high_ns: float
+    level: Evidence
+
+
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels of both sides matched to each other; every op is in exactly one row."""
 
@@ -553,6 +566,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     block: int = -1  # rows of one changed block between kernels that stayed the same
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
     per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
+    phases: list[KernelTypical] = []  # those in which it has 0.1 % of the typical step
 
 
 # Kernels that were asked for by name.
@@ -588,6 +602,9 @@ class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     text: str  # the sentence
     rows: list[int]  # of Result.kernels: a row per launch shape, the largest change first
+    partly: list[
+        int
+    ] = []  # those in which kernels of other names are too: of these rows only the kernels of the name are counted
     baseline_count: float
     candidate_count: float
     baseline_ns: float  # of the accounting: exposed

@@ -60,6 +60,8 @@ def _name(result: Result, one: KernelAnswer) -> str:
     """The kernel; of several how many there are."""
     rows = [result.kernels[at] for at in one.rows]
     said = list(dict.fromkeys(names.kernel(row, width=120) for row in rows))
+    if len(said) == 1 and one.partly:
+        return one.asked
     return said[0] if len(said) == 1 else f"{one.asked} ({len(said)} kernels)"
 
 
@@ -74,7 +76,12 @@ def notes(result: Result, one: KernelAnswer) -> list[str]:
         )
     else:
         texts.append("All of its time is exposed: no other GPU work runs beside it.")
-    if any(
+    if one.partly:
+        many = "One row holds" if len(one.partly) == 1 else f"{len(one.partly)} rows hold"
+        texts.append(
+            f"{many} other kernels too. The sentence counts the kernels of the name alone; the tables have the time of the whole row."
+        )
+    elif any(
         len(side.names) > 1
         for at in one.rows
         for side in (result.kernels[at].baseline, result.kernels[at].candidate)
