@@ -500,8 +500,11 @@ def _packed() -> Path:
 OPTIONS = (
     "--fail-on step:+5%", "--warn-on kernel:gemm:+1%", "--fail-on generation.p99:+5us", "--fail-on launches:+10", "--fail-on gc:+1ms", "--steps 2-4",
     "--steps 2-/1-3", "--window 0.001s-2.5ms", "--window -1s/1us-", "--ranks 0,3-7", "--min-steps 2", "--kernel gemm*", "--step-regex step (?P<number>\\d+)",
-    "--memory-limit 2GiB", "--threads 2", "--top 3", "--latencies-warmup 4",
+    "--memory-limit 2GiB", "--threads 2", "--top 3", "--worst 2", "--step 3", "--step 1:2#1", "--run 1,1", "--max-events 500", "--latencies-warmup 4",
 )  # fmt: skip
+
+
+_OF_SHOW, _OF_TIMELINE = ("--step", "--worst"), ("--run", "--max-events")
 
 
 def options(data: bytes, folder: Path) -> str:
@@ -509,6 +512,10 @@ def options(data: bytes, folder: Path) -> str:
     name, _, value = data.replace(b"\0", b"").decode("utf-8", "surrogateescape").partition(" ")
     if name not in {option.partition(" ")[0] for option in OPTIONS}:
         name = "--fail-on"
+    if name in _OF_SHOW:
+        return command(folder, "show", good(), "-q", name, value)
+    if name in _OF_TIMELINE:
+        return command(folder, "timeline", good(), good(), "-o", "out.json", "-q", name, value)
     return command(folder, "compare", good(), good(), "-q", "--no-policy", name, value)
 
 

@@ -56,6 +56,19 @@ def takes(*, omit: Container[str] = (), **kinds: type[Any]) -> Callable[[_Comman
     return add
 
 
+class _Count(click.IntRange):
+    """A number that fits into 64 bits, times whatever it is compared with."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        count = super().convert(value, param, ctx)
+        if count > _MOST:
+            self.fail(f"{count} is more than {_MOST}.", param, ctx)
+        return count
+
+
+_MOST = 2**31 - 1
+
+
 def _option(one: Field[Any]) -> _Command:
     """The click option of a field: a switch for a bool, repeatable for a tuple, else a word, number or path."""
     how = dict(one.metadata)
@@ -69,7 +82,7 @@ def _option(one: Field[Any]) -> _Command:
     if how.pop("word", False):
         how["shell_complete"] = complete_files
     if (minimum := how.pop("minimum", None)) is not None:
-        how |= {"type": click.IntRange(minimum), "show_default": one.default is not None}
+        how |= {"type": _Count(minimum), "show_default": one.default is not None}
     if choices := how.pop("choices", ()):
         how["type"] = click.Choice(choices)
     return click.option(*name, one.name, default=one.default, **how)
