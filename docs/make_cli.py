@@ -20,6 +20,7 @@ MORE = {
     "show": ("show.md",),
     "query": ("sql.md", "recipes.md"),
     "report": ("result.md",),
+    "history": ("history.md",),
     "comment": ("ci.md",),
     "ncu": ("ncu.md",),
     "trtexec": ("trtexec.md",),
@@ -81,7 +82,16 @@ def _options(context: click.Context, command: click.Command) -> str:
 def _subcommands(context: click.Context, group: click.Group) -> str:
     found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
     rows = "".join(f"| `{name}` | {_cell(one.get_short_help_str(200))} |\n" for name, one in found if one)
-    return f"| subcommand | |\n|-|-|\n{rows}"
+    return f"| subcommand | |\n|-|-|\n{rows}" + "".join(
+        _subcommand(context, name, one) for name, one in found if one
+    )
+
+
+def _subcommand(above: click.Context, name: str, command: click.Command) -> str:
+    context = click.Context(command, parent=above, info_name=name)
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"\n### {above.info_name} {name}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help or "")]
+    return "\n".join([*parts, _options(context, command), *_paragraphs(command.epilog or "")])
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -1,0 +1,287 @@
+"""`tracediff history`: results over time, what changed between them, and whether the newest is all right."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tracediff.cli.say import say
+from tracediff.errors import TracediffError
+
+if TYPE_CHECKING:
+    from tracediff.comparison.measures import Measure
+    from tracediff.history.model import History
+    from tracediff.history.points import Point
+
+_STORE = "tracediff-history"
+
+
+def _places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say where points and commits are."""
+    for add in (
+        click.option("--program", metavar="NAME", help="Of several programs in one store, this one."),
+        click.option(
+            "--repo",
+            type=click.Path(path_type=Path),
+            default=".",
+            show_default=True,
+            help="Git repository of the commits.",
+        ),
+        click.option(
+            "--store",
+            metavar="PATH|URL",
+            default=_STORE,
+            show_default=True,
+            help="Folder of the points, here or on anything that fsspec opens.",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+_BRANCH = click.option(
+    "--branch",
+    default="HEAD",
+    show_default=True,
+    metavar="REF",
+    help="Whose first-parent history orders the points.",
+)
+
+
+@click.group()
+def history() -> None:
+    """Keep results over time and find what changed: since which commit, by how much, and which cause."""
+
+
+@history.command(
+    epilog="""
+\b
+Examples:
+  tracediff history add result.json --commit $(git rev-parse HEAD) --pinned v1.0
+  tracediff history add tracediff-bundle --commit 1a2b3c4 --store s3://bucket/history
+
+\b
+The same result added twice is one point. See docs/history.md.
+"""
+)
+@click.argument(
+    "results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULT|BUNDLE..."
+)
+@click.option("--commit", required=True, metavar="SHA", help="Commit that the candidate was built from.")
+@click.option("--time", "when", metavar="ISO", help="Time of the commit. [default: as git says]")
+@click.option(
+    "--pinned",
+    default="",
+    metavar="NAME",
+    help="The baseline is the pinned program NAME (a commit or label): drift is measured against it.",
+)
+@click.option("--link", default="", metavar="URL", help="Where the report of this result can be read.")
+@_places
+def add(
+    results: tuple[Path, ...],
+    commit: str,
+    when: str | None,
+    pinned: str,
+    link: str,
+    store: str,
+    repo: Path,
+    program: str | None,
+) -> None:
+    """Add each RESULT (the JSON of `compare` or `show`) or BUNDLE (compared first) as a point of a commit."""
+    from tracediff.history.store import Store
+
+    opened = Store(store)
+    name, time = _dated(commit, when, repo)
+    if link:
+        _check_link(link)
+    points = [(path, _point(path, name, time, program or "", pinned)) for path in results]
+    for path, point in points:
+        _, new = opened.add(point, source=path.name, link=link)
+        say(f"{path.name}: {'added' if new else 'is there already'} as a point of {name[:10]}", err=False)
+
+
+@history.command(
+    epilog="""
+\b
+Examples:
+  tracediff history show
+  tracediff history show gil_wait kernel:fmha --html history.html
+"""
+)
+@click.argument("measures", nargs=-1, metavar="[MEASURE]...")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="One offline page.")
+@click.option(
+    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Everything that was found."
+)
+@click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@_BRANCH
+@_places
+def show(
+    measures: tuple[str, ...],
+    html: Path | None,
+    as_json: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    branch: str,
+    store: str,
+    repo: Path,
+    program: str | None,
+) -> None:
+    """Say what changed, since which commit and why, what drifts, and where each measure stands.
+
+    MEASURE: what to look at beside the times of steps, [PHASE.]QUANTITY[@PLACE]: generation.host_work@_schedule, gil_wait, launches.
+    """
+    from rich.console import Console
+
+    from tracediff.model import encode
+    from tracediff.report.history import render_html, render_terminal
+    from tracediff.report.write import check_outputs, write_atomically
+
+    outputs = [path for path in (html, as_json) if path is not None]
+    check_outputs(outputs, overwrite)
+    found = _analysed(measures, store, repo, branch, program)
+    if html is not None:
+        write_atomically(html, render_html(found).encode(), overwrite)
+    if as_json is not None:
+        write_atomically(as_json, encode(found), overwrite)
+    if not quiet:
+        render_terminal(found, Console())
+        for path in outputs:
+            say(f"wrote {path}")
+
+
+@history.command(
+    epilog="""
+\b
+Examples:
+  tracediff history check
+  tracediff history check --fail-on generation:+2% --fail-on gil_wait:+20us
+
+\b
+Exit status: 0 nothing against the newest point, 3 a change for the worse or a limit exceeded, 4 cannot be told.
+"""
+)
+@click.argument("measures", nargs=-1, metavar="[MEASURE]...")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="MEASURE:+LIMIT",
+    help="Limit against the pinned baseline; repeatable.",
+)
+@click.option(
+    "--recent",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="A change for the worse fails for its first N points.",
+)
+@_BRANCH
+@_places
+def check(
+    measures: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    recent: int,
+    branch: str,
+    store: str,
+    repo: Path,
+    program: str | None,
+) -> None:
+    """Fail where the newest point comes after a recent change for the worse of a step time, or of a MEASURE, or where a limit is exceeded."""
+    from tracediff.comparison.gates import parse_gate
+    from tracediff.history.policy import exit_code, judge
+    from tracediff.report.history import headline, judged, notes
+
+    gates = [parse_gate(text) for text in fail_on]
+    found = _analysed((*measures, *(gate.metric for gate in gates)), store, repo, branch, program)
+    said = judge(found, gates, recent)
+    for one in said:
+        say(f"{one.outcome}: {judged(found, one)}")
+    for text in notes(found):
+        say(f"note: {text}")
+    if not said:
+        say(headline(found))
+    sys.exit(exit_code(said))
+
+
+def _analysed(measures: tuple[str, ...], store: str, repo: Path, branch: str, program: str | None) -> History:
+    from tracediff.comparison.measures import parse
+    from tracediff.history.analysis import analyse
+    from tracediff.history.commits import read
+    from tracediff.history.store import Store
+
+    asked: list[Measure] = list(dict.fromkeys(parse(text) for text in measures))
+    kept, torn = Store(store).read()
+    return analyse(kept, read(repo, branch), asked=asked, torn=torn, program=program)
+
+
+def _dated(commit: str, when: str | None, repo: Path) -> tuple[str, str]:
+    """Full name of the commit where git knows it, and its time in UTC."""
+    from tracediff.history.commits import COMMIT, identify
+
+    known = identify(repo, commit)
+    if known is None and not COMMIT.match(commit):
+        raise click.BadParameter("7 to 64 hexadecimal digits, or a commit of --repo", param_hint="--commit")
+    if when is not None:
+        return (known[0] if known else commit), _utc(when)
+    if known is None:
+        raise TracediffError(
+            "history-time",
+            f"the time of {commit} is not known: it is no commit of the repository in {repo}",
+            fix="--time 2026-01-31T12:00:00Z, or --repo PATH",
+            exit_code=2,
+        )
+    return known
+
+
+def _utc(text: str) -> str:
+    try:
+        found = datetime.fromisoformat(text)
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        return found.astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        raise click.BadParameter("a time such as 2026-01-31T12:00:00Z", param_hint="--time") from None
+
+
+def _check_link(link: str) -> None:
+    from tracediff.report.markdown import report_link
+
+    try:
+        report_link(link)
+    except ValueError:
+        raise click.BadParameter("an http or https address", param_hint="--link") from None
+
+
+def _point(path: Path, commit: str, time: str, program: str, pinned: str) -> Point:
+    from tracediff.cli.outputs import read_saved
+    from tracediff.history.points import of_result, of_show
+    from tracediff.model import Result
+    from tracediff.model.show import Show
+
+    found = _compared(path) if path.is_dir() else read_saved(path)
+    if isinstance(found, Result):
+        return of_result(found, commit=commit, time=time, program=program, pinned=pinned)
+    if isinstance(found, Show):
+        return of_show(found, commit=commit, time=time, program=program)
+    raise TracediffError(
+        "not-a-result",
+        f"{path.name} is no comparison of steps and no report of one capture",
+        fix="tracediff compare A B --json FILE",
+    )
+
+
+def _compared(bundle: Path) -> Result:
+    from tracediff.request import CompareRequest
+    from tracediff.session import compare_request
+
+    return compare_request(CompareRequest(baseline=bundle), warn=lambda text: say(f"warning: {text}"))
+
+
+if TYPE_CHECKING:
+    from tracediff.model import Result
