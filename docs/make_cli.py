@@ -27,6 +27,7 @@ MORE = {
     "latencies": ("latencies.md",),
     "schema": ("result.md",),
     "demo": ("tutorial.md",),
+    "init": ("ci.md",),
     "capture": ("capture.md",),
     "doctor": ("capture.md",),
 }

@@ -1,7 +1,8 @@
 """Executables that stand in for nsys, nvidia-smi and the TensorRT-LLM programs, on a PATH of their own.
 
 Each appends what it was called with to calls.jsonl. The stand-in for nsys runs the program, and its report
-names a bundled capture, which its export unpacks: the one in $FAKE_CAPTURES/SIDE, in turn.
+names a capture, which its export unpacks: of those of the side in captures.json the next one. In a checkout
+with a file `speed`, that says instead of the command which captures they are.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ elif args[0] == "profile":
     try: code = child.wait()
     except KeyboardInterrupt: child.wait(); code = 0
     side = "candidate" if "candidate" in " ".join(args[at:]) else "baseline"
+    if pathlib.Path("speed").exists(): side = pathlib.Path("speed").read_text().strip()
     for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"):
         out = out.replace("%q{" + name + "}", os.environ.get(name, "?"))
     kind = os.environ.get("FAKE_REPORT", "nsys-rep")

@@ -38,7 +38,7 @@ PAGES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 ELSEWHERE = re.compile(
     r"(bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|gpu|internal|io-error|kineto|locked|measure-by|name-not"
     r"|ncu-(csv|damaged)|no-(permission|process|such|typical)|not-plain"
-    r"|nsys-(broken|import|no-report)|out-of-memory|output-not-writable|perf-events|ranks-unclear|\w+-(package-)?missing"
+    r"|nsys-(broken|import|no-report)|out-of-memory|output-not-writable|perf-events|policy-twice|ranks-unclear|\w+-(package-)?missing"
     r"|scheduler-(lost|no|other)|scrub-changed|step-(numbers?|of)|read-too|trtexec-large|unpacks|worker)\b"
 )
 

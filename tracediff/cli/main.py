@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
     "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
     "inputs": ("tracediff.cli.inputs", "Say what files are, what they hold, and what could be said of them."),
+    "init": ("tracediff.cli.init", "Write a policy, a plan and a CI job to start from."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tracediff.cli.say import say
+from tracediff.errors import TracediffError
 from tracediff.request import option
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from tracediff.model import Result
 
 _Command = Callable[..., Any]
-_PYPROJECT = Path("pyproject.toml")  # of the working directory: no other folder is looked at
+# The policies of the working directory: no other folder is looked at.
+POLICY, PYPROJECT = Path("tracediff.toml"), Path("pyproject.toml")
 
 
 def takes(*, omit: Container[str] = (), **kinds: type[Any]) -> Callable[[_Command], _Command]:
@@ -113,9 +115,9 @@ class Gating:
     )  # fmt: skip
     warn_on: tuple[str, ...] = option((), "The same, without failing; repeatable.", metavar="MEASURE:+LIMIT")
     policy: Path | None = option(
-        None, "Gates and waivers in TOML. [default: [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
+        None, "Gates and waivers in TOML. [default: ./tracediff.toml, or [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
     )  # fmt: skip
-    no_policy: bool = option(False, "Read no policy from ./pyproject.toml.")
+    no_policy: bool = option(False, "Read no policy from ./tracediff.toml or ./pyproject.toml.")
     annotations: str | None = option(None, "Print verdict and gates as annotations.", choices=("github",))
 
     def read(self) -> Policy:
@@ -129,8 +131,22 @@ class Gating:
         if self.policy is not None:
             policy = read_policy(self.policy)
         else:
-            policy = Policy() if self.no_policy else read_policy(_PYPROJECT, required=False)
+            policy = Policy() if self.no_policy else _policy_here()
         return replace(policy, gates=(*policy.gates, *given))
+
+
+def _policy_here() -> Policy:
+    from tracediff.comparison.gates import read_policy
+
+    own, shared = (read_policy(path, required=False) for path in (POLICY, PYPROJECT))
+    if own.source and shared.source:
+        raise TracediffError(
+            "policy-twice",
+            f"{POLICY} and [tool.tracediff] of {PYPROJECT} are both here",
+            fix=f"keep one of them, or --policy {POLICY}",
+            exit_code=2,
+        )
+    return own if own.source else shared
 
 
 def judge(policy: Policy, result: Result) -> Result:

@@ -1,0 +1,95 @@
+"""The files for continuous integration are what the forges document, and docs/ci.md prints them as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ci.runners import ACTION_KEYS, RUNS_KEYS, STEP_KEYS, evaluate
+from tests.tiny import ROOT
+from tracediff.capture.plan import plan_from
+from tracediff.comparison.gates import read_policy
+from tracediff.formats.regular import read_toml
+
+INIT = ROOT / "templates" / "init"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+# Of https://docs.gitlab.com/ci/yaml/: those that the template uses.
+JOB_KEYS = {"tags", "resource_group", "rules", "variables", "script", "artifacts"}
+
+
+def workflow() -> dict[str, Any]:
+    found = yaml.safe_load((INIT / "github.yml").read_text())
+    return {
+        "on" if key is True else key: value for key, value in found.items()
+    }  # YAML 1.1 takes `on` for a truth
+
+
+def test_the_action_has_documented_keys_only() -> None:
+    assert ACTION.keys() <= ACTION_KEYS and ACTION["runs"].keys() == RUNS_KEYS
+    for step in ACTION["runs"]["steps"]:
+        assert step.keys() <= STEP_KEYS
+        assert ("uses" in step) != ("run" in step and "shell" in step)
+    assert all(one.keys() == {"description", "default"} for one in ACTION["inputs"].values())
+
+
+def test_every_expression_of_the_action_reads_what_there_is() -> None:
+    """An input, an output of a step before, or a context of the runner; a misspelled one would be empty for ever."""
+    made: dict[str, set[str]] = {}
+    for step in ACTION["runs"]["steps"]:
+        for path in re.findall(
+            r"(?:inputs|steps)\.[\w.-]+", " ".join(re.findall(r"\$\{\{(.*?)\}\}", str(step)))
+        ):
+            kind, *names = path.split(".")
+            known = names[0] in ACTION["inputs"] if kind == "inputs" else names[2] in made[names[0]]
+            assert known, path
+        # No value of an event, an input or a step is pasted into a script: it would be run.
+        assert "${{" not in step.get("run", "")
+        if "id" in step:
+            made[step["id"]] = set(re.findall(r"echo \"(\w+)=", step.get("run", ""))) or {"artifact-url"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("a.b == 'x'", True), ("a.c", ""), ("!cancelled() && a.b", "x"), ("a.c || 'it''s'", "it's"), ("a.b != a.c", True), ("!a.b", False)],
+)  # fmt: skip
+def test_the_evaluator(expression: str, value: object) -> None:
+    assert evaluate(expression, {"a": {"b": "x"}}) == value
+
+
+def test_the_workflow_uses_the_action_with_its_inputs() -> None:
+    found = workflow()
+    assert found.keys() == {"name", "on", "permissions", "jobs"}
+    assert found["on"].keys() == {"pull_request", "push", "workflow_dispatch"}
+    compare, pin = found["jobs"]["compare"], found["jobs"]["pin"]
+    assert compare.keys() == {"if", "runs-on", "concurrency", "steps"}
+    checkout, used = compare["steps"]
+    assert checkout == {"uses": "actions/checkout@v4", "with": {"fetch-depth": 0}}
+    assert used["with"].keys() <= ACTION["inputs"].keys()
+    assert compare["concurrency"] == {"group": "tracediff-gpu", "cancel-in-progress": False}
+    for event, runs in (("pull_request", compare), ("push", compare), ("workflow_dispatch", pin)):
+        jobs = [job for job in (compare, pin) if evaluate(job["if"][3:-2], {"github": {"event_name": event}})]
+        assert jobs == [runs]
+
+
+def test_the_template_of_gitlab_has_documented_keys_only() -> None:
+    found = yaml.safe_load((INIT / "gitlab.yml").read_text())
+    job = found["tracediff"]
+    assert found.keys() == {"tracediff"} and job.keys() == JOB_KEYS
+    assert job["artifacts"].keys() == {"when", "paths", "reports"}
+    assert all(rule.keys() == {"if"} for rule in job["rules"])
+    assert all(isinstance(value, str) for value in job["variables"].values())
+
+
+def test_the_plan_and_the_policy_are_ones(tmp_path: Any) -> None:
+    plan = plan_from(read_toml(INIT / "plan.toml"), tmp_path)
+    assert plan.baseline == plan.candidate and plan.repeats == 5
+    policy = read_policy(INIT / "tracediff.toml")
+    assert {gate.text for gate in policy.gates if gate.severity == "error"} == {"step:+3%", "launches:+10"}
+    text = (INIT / "tracediff.toml").read_text()
+    whole = tmp_path / "tracediff.toml"  # with everything that stands in comments of code
+    whole.write_text(re.sub(r'^( *)# (?="\w+:\+|\[\[|\w+ = )', r"\1", text, flags=re.MULTILINE))
+    policy = read_policy(whole)
+    assert len(policy.gates) == 5 and [waiver.measure for waiver in policy.waivers] == ["step"]
