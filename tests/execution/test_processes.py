@@ -69,7 +69,7 @@ def test_an_error_arrives_as_it_was_raised(paths, in_processes):
     assert vars(there.value) == vars(here.value) and str(there.value) == str(here.value)
 
 
-def test_a_killed_process_is_named_with_its_export(paths, in_processes):
+def test_a_process_that_is_killed_once_costs_nothing_but_time(paths, in_processes):
     def kill():
         deadline = time.monotonic() + 30
         while not (children := multiprocessing.active_children()):
@@ -80,10 +80,27 @@ def test_a_killed_process_is_named_with_its_export(paths, in_processes):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(TracediffError, match=r"run\d\.sqlite.*memory") as raised:
-        reduce_sides([resolve(str(paths[0].parent))], Reading(skip_unreadable=True))
+    (side,) = reduce_sides([resolve(str(paths[0].parent))], Reading())
     killer.join()
+    assert [pack(part) for part in side.parts] == [pack(reduce_file(path, Reading())) for path in paths]
+    assert not multiprocessing.active_children() and not list(in_processes.iterdir())
+
+
+def test_an_export_that_ends_every_process_is_named_and_the_others_are_read(
+    paths, in_processes, tmp_path, monkeypatch
+):
+    nsys = tmp_path / "nsys"
+    nsys.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    nsys.chmod(0o755)
+    monkeypatch.setenv("NSYS", str(nsys))
+    (paths[1].parent / "killer.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report")
+    side = resolve(str(paths[0].parent))
+    with pytest.raises(TracediffError, match=r"killer\.nsys-rep: the process .* memory") as raised:
+        reduce_sides([side], Reading())
     assert raised.value.slug == "worker-died"
+    (found,) = reduce_sides([side], Reading(skip_unreadable=True))
+    assert [(one.name, one.slug) for one in found.left_out] == [("killer.nsys-rep", "worker-died")]
+    assert [run.name for run in found.runs] == ["run0.sqlite", "run1.sqlite", "run2.sqlite"]
     assert not multiprocessing.active_children() and not list(in_processes.iterdir())
 
 

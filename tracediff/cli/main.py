@@ -17,6 +17,7 @@ import tracediff
 import tracediff.companions
 from tracediff.cli.say import say, say_error
 from tracediff.errors import TracediffError
+from tracediff.formats import bounds
 
 # name -> (module with a click command of the same name, short help). Modules are imported only when used:
 # `tracediff --help` must not pay for DuckDB or polars.
@@ -74,6 +75,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; a `TracediffError` becomes one message on stderr and its exit code, and so does all else that fails."""
     signal.signal(signal.SIGTERM, _terminated)
+    bounds.last_resort = _stopped
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: a file opened later must not take its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
@@ -137,6 +139,12 @@ def _fail(error: TracediffError) -> NoReturn:
     except OSError:  # what cannot be written is not tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(error.exit_code)
+
+
+def _stopped(error: TracediffError) -> None:
+    """Say an error, and end at once."""
+    say_error(error)
+    _leave(error.exit_code)
 
 
 def _interrupted(error: BaseException | None) -> bool:

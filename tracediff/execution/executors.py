@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -79,6 +79,15 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
         executor.shutdown()
 
 
+@contextmanager
+def alone() -> Iterator[Workers]:
+    """One process of this machine, in which nothing else is read."""
+    from tracediff.execution.processes import processes
+
+    with processes(1) as executor:
+        yield Workers(executor, 1)
+
+
 def _memory(path: Path) -> int:
     try:
         grows = _GROWS_FOLDER if path.is_dir() else _GROWS.get(path.suffix, 1.0)
@@ -101,8 +110,6 @@ def _room() -> int:
 def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError | None:
     """The error of a machine or cluster that could not read an export, None for any other."""
     kind = type(error).__name__
-    if isinstance(error, BrokenExecutor):
-        return worker_died(name)
     if kind == "KilledWorker":
         return TracediffError(
             "worker-died",
@@ -161,11 +168,11 @@ def _cluster(address: str) -> Iterator[Workers]:
 
 
 def worker_died(name: str) -> TracediffError:
-    """The error of a machine on which a process ended in the middle of its work."""
+    """The error of an export whose reading ended a process that read nothing else."""
     return TracediffError(
         "worker-died",
-        f"{name}: a process that was reading it, or another export at the same time, ended, probably for want of memory",
-        fix="--memory-limit 1GiB reads one export after the other in little memory",
+        f"{name}: the process that was reading it ended, alone as well as beside others, probably for want of memory",
+        fix="--memory-limit 1GiB reads it in little memory",
     )
 
 

@@ -11,18 +11,23 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
+from tracediff.formats import bounds
 from tracediff.formats.scratch import scratch
 
 
 class _Processes(ProcessPoolExecutor):
     def submit(self, *args: Any, **named: Any) -> Future[Any]:
-        with _undisturbed_start():
-            return super().submit(*args, **named)
+        try:
+            with _undisturbed_start():
+                return super().submit(*args, **named)
+        except OSError as error:  # one ended while the next was started
+            raise BrokenProcessPool("a process could not be started") from error
 
 
 @contextmanager
@@ -67,6 +72,8 @@ def _begin(folder: str, ended: Connection) -> None:
 
     def end(*_: object) -> None:
         os.killpg(0, signal.SIGKILL)
+
+    bounds.last_resort = end
 
     def wait() -> None:
         with contextlib.suppress(EOFError, OSError):

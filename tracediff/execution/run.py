@@ -9,13 +9,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracediff.errors import TracediffError
 from tracediff.execution.cache import Cache, code_version, key_of, opened
-from tracediff.execution.executors import Workers, explain, other_code, worker_died, workers
+from tracediff.execution.executors import Workers, alone, explain, other_code, worker_died, workers
 from tracediff.execution.exports import Part, check_ranks, one_error, parts_of, side_of
 from tracediff.execution.reading import Reading
 from tracediff.formats.capture import load_capture
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tracediff.execution.sides import Side
 
 # Errors of the machine or of the command, whatever the export: going on without it would not help.
-_OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory", "worker-died")
+_OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory")
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,19 @@ def reduce_file(
             from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
             from tracediff.steps.sample import FOR_THE_PAGE
 
-            if (reading.host_only or is_host_only(capture)) and sampler is None:
-                reduction = reduce_host(
+            measure = (
+                reduce_host
+                if (reading.host_only or is_host_only(capture)) and sampler is None
+                else partial(reduce_capture, sampler=sampler or (FOR_THE_PAGE if reading.keep else None))
+            )
+            reduction = capture.bounded(
+                lambda: measure(
                     capture,
                     step_regex=reading.step_regex,
                     whole_capture=reading.whole_capture,
                     only=reading.only,
                 )
-            else:
-                reduction = reduce_capture(
-                    capture,
-                    step_regex=reading.step_regex,
-                    whole_capture=reading.whole_capture,
-                    only=reading.only,
-                    sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
-                )
+            )
         except BaseException:
             capture.close()
             raise
@@ -213,7 +212,9 @@ class _Job:
             known = explain(error, self.name, cluster=self.reading.scheduler is not None)
             if known is None:
                 raise
-            raise known from error
+            if known.slug != "worker-died":
+                raise known from error
+            self.outcome = known
         else:
             # not where the export changed while it was read
             if (
@@ -233,11 +234,16 @@ def _reduce_all(
         with ThreadPoolExecutor() as threads:
             list(threads.map(lambda job: job.recall(cache), jobs))
     unread = [job for job in jobs if job.outcome is None]
-    if unread:
-        with workers([job.part.path for job in unread], reading) as using:
-            _read(unread, using, cache, progress, on_started)
-    else:
+    if not unread:
         on_started()
+    while unread:
+        with workers([job.part.path for job in unread], reading) as using:
+            lost = _read(unread, using, cache, progress, on_started)
+        for job in lost:  # which of them ended the process, reading each alone shows
+            with alone() as using:
+                if _read([job], using, cache, progress, on_started):
+                    job.outcome = worker_died(job.name)
+        unread = [job for job in unread if job.outcome is None]
     for job in jobs:
         if job.outcome is not None and not isinstance(job.outcome, TracediffError):
             name = job.part.path.name
@@ -252,8 +258,11 @@ def _read(
     cache: Cache | None,
     progress: Callable[[str], None],
     on_started: Callable[[], None],
-) -> None:
-    """Have every job done by workers. Reports are exported ahead of being read; what was exported is gone afterwards."""
+) -> list[_Job]:
+    """Have every job done by workers. Reports are exported ahead of being read; what was exported is gone afterwards.
+
+    Where a worker process ends in the middle, those that were being read are returned, and of the others some are not done.
+    """
     ahead = [using.exports > 0 and job.part.path.suffix == ".nsys-rep" for job in jobs]
     to_export = deque(enumerate(compress(jobs, ahead)))
     to_read = deque(job for job, first in zip(jobs, ahead, strict=True) if not first)
@@ -262,11 +271,13 @@ def _read(
     # a few wait for those that run, where all workers read
     most = using.at_once if to_export else 2 * using.at_once
 
+    lost: list[_Job] = []
+
     def start(among: dict[Future[Any], _Job], job: _Job, what: Callable[..., Any], *given: object) -> None:
         try:
             among[using.executor.submit(what, *given)] = job
-        except BrokenExecutor as error:
-            raise worker_died(job.name) from error
+        except BrokenExecutor:
+            lost.append(job)
 
     def submit(folder: Path) -> None:
         while to_read and len(reading) < most:
@@ -288,15 +299,23 @@ def _read(
             using.check()
             for future in done:
                 job = exporting.pop(future, None)
-                if job is not None and future.exception() is None:
+                error = None if future.cancelled() else future.exception()
+                if job is not None and error is None:
                     job.exported = future.result()
                     to_read.append(job)
+                    continue
+                job = job or reading.pop(future)
+                if isinstance(error, BrokenExecutor):
+                    lost.append(job)
                 else:
-                    job = job or reading.pop(future)
                     job.settle(future, cache)
                     if job.exported is not None:
                         shutil.rmtree(job.exported.parent, ignore_errors=True)
-            submit(folder)
+            if not lost:
+                submit(folder)
+    for job in jobs:
+        job.exported = None
+    return lost
 
 
 def _task(job: _Job, using: Workers) -> Task:

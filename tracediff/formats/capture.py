@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
 from tracediff.formats import columnar, nsys
+from tracediff.formats.bounds import bounded
 from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.recording import Recording, recording
@@ -16,6 +19,8 @@ from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.schema import Schema, inspect
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
+
+Made = TypeVar("Made")
 
 LARGE = 64 * 2**20  # bytes of an unpacked export whose tables lie in a file, made by several threads
 
@@ -27,6 +32,7 @@ class Capture:
     name: str  # base name of the file; its folder never enters a report
     fingerprint: str
     bytes: int
+    unpacked_bytes: int
     db: duckdb.DuckDBPyConnection
     schema: Schema
     meta: dict[str, tuple[str, ...]]
@@ -37,6 +43,10 @@ class Capture:
     def recording(self) -> Recording:
         """How its recorder records what is missing."""
         return recording(self.meta.get("EXPORT_PRODUCT_VERSION", ()))
+
+    def bounded(self, work: Callable[[], Made]) -> Made:
+        """What `work` makes of the tables. Raises `TracediffError`: read-too-costly, where it takes far more than their size explains."""
+        return bounded(work, self.name, self.unpacked_bytes, self.db)
 
     def close(self) -> None:
         """Free the tables."""
@@ -67,39 +77,45 @@ def load_capture(
 
     `scratch` takes unpacked copies and what DuckDB spills; `annotations_only`: see `kineto.convert`; `export`: what a report
     becomes, `exported`: what it was made already.
-    Raises `TracediffError` (see `schema`, `unpack`).
+    Raises `TracediffError` (see `schema`, `unpack`, `bounds`).
     """
     plain = exported or unpack(path, scratch, annotations_only=annotations_only, export=export)
     # before a database is opened, which takes longer than to refuse a file
     schema = None if plain.is_dir() else inspect(plain, path.name)
     db = _database(plain, scratch, memory_limit, threads)
     try:
-        schema, notes = nsys.load(db, plain, path.name, schema=schema)
-        if is_trace_name(path):
-            from tracediff.formats import kineto
-
-            notes += kineto.notes(plain)
-        meta: dict[str, tuple[str, ...]] = {}
-        for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
-            meta[name] = (*meta.get(name, ()), value)
-        capture = Capture(
-            name=path.name,
-            fingerprint=fingerprint(path),
-            bytes=columnar.size(path),
-            db=db,
-            schema=schema,
-            meta=meta,
-            coverage={},
-        )
-        graphs = graph_launches_without_ops(capture)
-        capture.coverage = _coverage(capture, *graphs)
-        capture.warnings = [*notes, *_warnings(capture, *graphs)]
+        return bounded(lambda: _loaded(path, plain, schema, db), path.name, columnar.size(plain), db)
     except BaseException:
         db.close()
         raise
     finally:
         if plain not in (path, exported):
             remove(plain)
+
+
+def _loaded(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyConnection) -> Capture:
+    """The capture at `path` of the tables at `plain`, which is `path` itself or made of it."""
+    schema, notes = nsys.load(db, plain, path.name, schema=schema)
+    if is_trace_name(path):
+        from tracediff.formats import kineto
+
+        notes += kineto.notes(plain)
+    meta: dict[str, tuple[str, ...]] = {}
+    for name, value in db.execute("SELECT name, value FROM meta ORDER BY name, value").fetchall():
+        meta[name] = (*meta.get(name, ()), value)
+    capture = Capture(
+        name=path.name,
+        fingerprint=fingerprint(path),
+        bytes=columnar.size(path),
+        unpacked_bytes=columnar.size(plain),
+        db=db,
+        schema=schema,
+        meta=meta,
+        coverage={},
+    )
+    graphs = graph_launches_without_ops(capture)
+    capture.coverage = _coverage(capture, *graphs)
+    capture.warnings = [*notes, *_warnings(capture, *graphs)]
     return capture
 
 

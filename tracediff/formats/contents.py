@@ -18,6 +18,7 @@ import polars as pl
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats import nsys as nsys_sqlite
+from tracediff.formats.bounds import bounded
 from tracediff.formats.database import connect, identifier, quoted
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.schema import STAGED, Schema, inspect
@@ -151,15 +152,19 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
     schema = None if plain.is_dir() else inspect(plain, path.name)
     db = connect(spill=scratch / "spill")
     try:
-        schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES, schema)
-        # of a folder of Arrow files only what is read was unpacked
-        folder = path if path.is_dir() else plain
-        rows = _rows_of_folder(folder) if folder.is_dir() else _rows_of_file(plain, schema)
-        yield Seen(db, schema, rows, is_trace_name(path))
+        yield bounded(lambda: _seen(path, plain, schema, db), path.name, columnar.size(plain), db)
     finally:
         db.close()
         if plain != path:
             remove(plain)
+
+
+def _seen(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyConnection) -> Seen:
+    schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES, schema)
+    # of a folder of Arrow files only what is read was unpacked
+    folder = path if path.is_dir() else plain
+    rows = _rows_of_folder(folder) if folder.is_dir() else _rows_of_file(plain, schema)
+    return Seen(db, schema, rows, is_trace_name(path))
 
 
 def _rows_of_file(path: Path, schema: Schema) -> dict[str, int]:

@@ -45,6 +45,8 @@ _STEPS = (
 )
 _AGAIN = "export it again with the nsys that recorded it"
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
+_MOST_THREADS = (1 << 15) - 1
+_MOST_UNITS = 1024  # pairs of process and GPU
 _FURTHEST = 1 << 62  # ns: no time and no sum of lengths is beyond
 _LONGEST_NS = 1 << 53  # of a capture: differences of its times are whole numbers as floats too
 # what is made of tables of the export -> those tables: it is made where one of the first kind has rows, with all of them
@@ -70,7 +72,7 @@ def load(
 
     `name` is what messages call it, `steps` the files of sql/ that make the tables, `schema` what `inspect` said of a SQLite file.
     Where this fails, `db` is of no use any more. Raises `TracediffError`: those of `schema.inspect` and `columnar.inspect`,
-    out-of-memory, bad-column, bad-time.
+    out-of-memory, bad-column, bad-time, too-many.
     """
     file_name = name or path.name
     in_folder = path.is_dir()
@@ -99,6 +101,7 @@ def load(
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "formats/nccl_call")
             _check_times(db, file_name)
+            _check_counts(db, file_name)
             schema = replace(schema, events=_events(db, schema))
         if not in_folder:
             db.execute("DETACH source")  # first: what is dropped then is looked up in no file
@@ -237,6 +240,19 @@ def _check_times(db: duckdb.DuckDBPyConnection, name: str) -> None:
     first, last = min((row[1] for row in found), default=0), max((row[2] for row in found), default=0)
     if last - first > _LONGEST_NS:
         raise _no_time(f"{name}: its rows reach from {first} to {last} ns, more than a hundred days")
+
+
+def _check_counts(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Refuse more threads and GPUs than any machine has: each is looked at on its own."""
+    for what, most, query in (
+        ("threads", _MOST_THREADS, "thread"),
+        ("pairs of process and GPU", _MOST_UNITS, "(SELECT DISTINCT pid, device FROM op_descriptor)"),
+    ):
+        ((count,),) = db.execute(f"SELECT count(*) FROM {query}").fetchall()
+        if count > most:
+            raise TracediffError(
+                "too-many", f"{name} holds {count:,} {what}; {most:,} are the most that are read", fix=_AGAIN
+            )
 
 
 def _no_time(message: str) -> TracediffError:

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, kineto
+from tracediff.formats.bounds import bounded
 from tracediff.formats.packed import SQLITE, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
 from tracediff.formats.schema import damaged, locked, not_sqlite
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
+_GZIPPED = 20  # times its size a trace in JSON is, unpacked
 FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
 
 
@@ -47,19 +49,23 @@ def unpack(
 
     `annotations_only`: see `kineto.convert`; `export`: what a report becomes.
     Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
-    `export_report`, `kineto.convert` and `columnar.prepare`.
+    `export_report`, `kineto.convert`, `columnar.prepare` and `bounded`.
     """
     copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     plain = copy.with_suffix(".sqlite")
     if path.is_dir() and columnar.form_of(path):
-        return columnar.prepare(path, copy.with_name(f"{copy.name}_pqtdir"))
+        folder = copy.with_name(f"{copy.name}_pqtdir")
+        return bounded(lambda: columnar.prepare(path, folder), path.name, columnar.size(path))
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)
         return export_report(path, scratch, copy.name, export)
     if kineto.is_trace_name(path):
-        return kineto.convert(path, plain, annotations_only=annotations_only)
+        size = path.stat().st_size * (_GZIPPED if path.suffix == ".gz" else 1)
+        return bounded(
+            lambda: kineto.convert(path, plain, annotations_only=annotations_only), path.name, size
+        )
     if path.suffix == ".xz":
         return _unpacked_xz(path, plain)
     return _without_log(path, plain) if _is_wal(path) else path

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -196,9 +197,9 @@ def _fill_side(
                 try:
                     capture.db.execute(f"ATTACH {quoted(str(database))} AS out")
                     filling = _Filling(capture, folder, schema, numbers, reading)
-                    found = filling.events(run.name)
+                    found = capture.bounded(partial(filling.events, run.name))
                     if measured and problem is None and found is None:
-                        ranks, found = filling.measured()
+                        ranks, found = capture.bounded(filling.measured)
                         first_rank += ranks
                     problem = problem or found
                     capture.db.execute("DETACH out")
