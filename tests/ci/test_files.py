@@ -93,3 +93,10 @@ def test_the_plan_and_the_policy_are_ones(tmp_path: Any) -> None:
     whole.write_text(re.sub(r'^( *)# (?="\w+:\+|\[\[|\w+ = )', r"\1", text, flags=re.MULTILINE))
     policy = read_policy(whole)
     assert len(policy.gates) == 5 and [str(one.expires) for one in policy.waivers] == ["2027-01-31"]
+
+
+def test_the_guide_prints_the_workflow_and_names_the_inputs() -> None:
+    guide = (ROOT / "docs" / "ci.md").read_text()
+    assert f"```yaml\n{(INIT / 'github.yml').read_text()}```" in guide
+    named = guide.split("Its inputs, described in [action.yml](../action.yml): ")[1].split("\n\n")[0]
+    assert re.findall(r"`([\w-]+)`", named) == list(ACTION["inputs"])

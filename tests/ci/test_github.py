@@ -11,6 +11,7 @@ import pytest
 from tests.ci.conftest import Repository
 from tests.ci.runners import Done, GitHub
 from tests.cli.test_comment import Forge
+from tests.tiny import ROOT
 
 pytestmark = pytest.mark.slow
 ALL = ["Start", "Install", "Capture", "Compare", "Keep", "Comment"]
@@ -117,10 +118,14 @@ def test_main_is_held_against_the_pinned_baseline(repository: Repository) -> Non
     repository.git("tag", "tracediff-baseline")
     repository.commit(README="a merge")
     repository.commit(speed="slow")
-    done = pushed(repository).run()
+    store = repository.clone.parent / "store"
+    done = pushed(repository).run(history=str(store))
     assert done.status == 3, done.log
-    assert done.steps == ["Start", "Install", "Capture", "Compare", "Keep"]
+    assert done.steps == ["Start", "Install", "Capture", "Compare", "Keep", "History"]
+    assert f"pip install --quiet {ROOT}[comment,history]\n" in done.log
     assert commits(repository, done)["baseline"] == first
+    (point,) = [path.read_text() for path in store.rglob("*") if path.is_file()]
+    assert repository.git("rev-parse", "HEAD") in point and first in point
 
 
 def test_without_a_pin_the_commit_before_is_the_baseline(repository: Repository) -> None:

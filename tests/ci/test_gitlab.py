@@ -49,10 +49,22 @@ def test_the_default_branch(repository: Repository) -> None:
     repository.git("tag", "tracediff-baseline")
     repository.commit(README="a merge")
     repository.commit(speed="slow")
+    store = repository.clone.parent / "store"
     done = gitlab(
         repository.clone,
-        {**repository.env, "CI_PROJECT_ID": "99", "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD")},
+        {
+            **repository.env,
+            "TRACEDIFF_HISTORY": str(store),
+            "CI_JOB_URL": "https://gitlab.example/jobs/5",
+            "CI_PROJECT_ID": "99",
+            "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD"),
+        },
     )
     assert done.status == 3, done.log
     manifest = json.loads((repository.clone / "tracediff-out/plan/manifest.json").read_text())
     assert manifest["sides"]["baseline"]["git"]["commit"] == repository.git("rev-parse", "tracediff-baseline")
+    (point,) = [path.read_text() for path in store.rglob("*") if path.is_file()]
+    assert (
+        repository.git("rev-parse", "HEAD") in point
+        and repository.git("rev-parse", "tracediff-baseline") in point
+    )
