@@ -246,6 +246,37 @@ class CompareRequest(MeasureRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BisectRequest(ReadRequest):
+    """`tracediff bisect`. Raises ValueError where nothing says how to capture, or a number of minutes is none."""
+
+    good: str = field(kw_only=False)
+    bad: str = field(kw_only=False)
+    cause: str = option(
+        "step",
+        "What is searched for, as in a gate; without a limit, half of the difference between GOOD and BAD.  [default: step]",
+        metavar="MEASURE[:+LIMIT]",
+    )
+    build: str | None = option(None, "Shell command that builds a checkout, run at its top.", metavar="CMD")
+    capture: str | None = option(
+        None, "Command to profile, run in a checkout, or a plan of `tracediff capture` (.toml) without sides.", metavar="CMD|PLAN.toml"
+    )  # fmt: skip
+    max_pairs: int = option(30, "Pairs of runs for a commit, after which it is skipped.", minimum=3)
+    budget: float | None = option(
+        None, "Minutes of runs in all, after which the search stops.", metavar="MINUTES", type=float
+    )
+    first_parent: bool = option(False, "Follow the first parent of merges only.")
+    repository: Path = option(
+        Path(), "The repository.  [default: .]", name="-C --repository", metavar="DIR", path=True
+    )
+
+    def __post_init__(self) -> None:
+        if not self.capture:
+            raise ValueError("--capture is missing: the command to profile, or a plan")
+        if self.budget is not None and not 0 < self.budget < float("inf"):
+            raise ValueError(f"--budget is a number of minutes, not {self.budget}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LatenciesRequest:
     """`tracediff latencies`. Raises ValueError where the warm-up is none."""
 

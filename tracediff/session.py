@@ -13,10 +13,12 @@ from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
-from tracediff.request import CompareRequest, ShowRequest, paths, word
+from tracediff.request import BisectRequest, CompareRequest, ShowRequest, paths, word
 
 if TYPE_CHECKING:
+    from tracediff.bisect.probe import Watch
     from tracediff.companions.result import Result
+    from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
 
 
@@ -82,6 +84,51 @@ def show_request(
     options = Options(request.min_steps, extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
+
+
+def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect:
+    """Search for the commit that caused a change; what is known already is in `folder`, and what is found is kept there.
+
+    Raises `TracediffError`: bad-gate, bad-measure, measure-by-run, checkout-no-repository, checkout-unknown-ref, and those of `probe.plan_of`, `need_nsys`, `store.opened`
+    and `Search.run`.
+    """
+    import tracediff
+    from tracediff.bisect.decide import ERROR, parse_cause
+    from tracediff.bisect.history import History, commit, remove
+    from tracediff.bisect.probe import TREES, Prober, plan_of
+    from tracediff.bisect.search import Search
+    from tracediff.bisect.store import fingerprint, keep, opened
+    from tracediff.capture.checkout import root
+    from tracediff.capture.nsys import need_nsys
+    from tracediff.model import Tool
+    from tracediff.model.bisect import Bisect
+
+    measure, limit_ns, share = parse_cause(request.cause)
+    plan = plan_of(request.capture or "", request.build)
+    repository = root()
+    good, bad = commit(repository, request.good), commit(repository, request.bad)
+    tree = folder.resolve() / TREES / "candidate"
+    history = History(repository, tree, good, bad, request.first_parent)
+    reading = request.reading()
+    fresh = Bisect(
+        tool=Tool("tracediff", tracediff.__version__), measure=measure.text, limit_ns=limit_ns,
+        limit_given=limit_ns is not None or share is not None, good=good, bad=bad, commits=history.commits(),
+        error=ERROR, max_pairs=request.max_pairs,
+        fingerprint=fingerprint(plan, [good.commit, bad.commit, measure.text, limit_ns, share, request.first_parent, repr(replace(reading, threads=None, memory_limit=None))]),
+    )  # fmt: skip
+    nsys = need_nsys()
+    with opened(folder, fresh) as state:
+        prober = Prober(
+            folder, good, measure, plan, nsys, os.environ, request.max_pairs, reading, 60 * (request.budget or float("inf")), lambda: state.seconds, watch,
+        )  # fmt: skip
+        search = Search(
+            state, history, prober, lambda: keep(folder, state, history.log() if state.probes else ""), share
+        )
+        search.run()
+        if state.outcome == "found":
+            for side in ("baseline", "candidate"):
+                remove(repository, tree.with_name(side))
+    return state
 
 
 def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> list[SideFiles]:

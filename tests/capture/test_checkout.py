@@ -96,7 +96,7 @@ def test_a_folder_of_the_repository_may_be_the_working_directory(commits: dict[s
     assert one.baseline.cwd == Path("c/baseline/engine").resolve()
     check_out(one, Path("c"), lambda text: None)
     assert refused(plan("HEAD~1", None, cwd="engine")) == (
-        "checkout-failed",
+        "checkout-no-folder",
         f"{commits['head'][:12]} has no folder engine",
     )
     assert refused(plan("HEAD", None, cwd="..")) == (

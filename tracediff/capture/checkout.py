@@ -26,14 +26,14 @@ def located(plan: Plan, folder: Path) -> Plan:
     """
     if not any(plan.side(name).ref for name in SIDES):
         return plan
-    root = _root()
-    candidate = _commit(root, plan.candidate.ref or "HEAD")
+    top = root()
+    candidate = commit(top, plan.candidate.ref or "HEAD")
     commits = {
         "candidate": candidate,
-        "baseline": _commit(root, plan.baseline.ref or "HEAD", other=candidate),
+        "baseline": commit(top, plan.baseline.ref or "HEAD", other=candidate),
     }
     sides = {
-        name: replace(side, ref=commits[name], cwd=_inside(side, name, root, folder.resolve() / name))
+        name: replace(side, ref=commits[name], cwd=_inside(side, name, top, folder.resolve() / name))
         for name in SIDES
         if (side := plan.side(name)).ref
     }
@@ -44,26 +44,35 @@ def check_out(plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
     """Make, or bring up to date, the checkouts of a plan that was `located`, and build them there.
 
     A checkout that is there is taken again, so that a build may go on with what it left. Builds print to stderr.
-    Raises `TracediffError`: checkout-failed, checkout-build-failed.
+    Raises `TracediffError`: checkout-failed, checkout-no-folder, checkout-build-failed.
     """
     for name in SIDES:
         side = plan.side(name)
         if side.ref is None:
             continue
-        if side.ref == _commit(_root(), "HEAD") and (machine.commit(_root()) or {}).get("dirty"):
+        if side.ref == commit(root(), "HEAD") and (machine.commit(root()) or {}).get("dirty"):
             say(f"warning: what is not committed here is not in the {name}")
-        place = folder.resolve() / name
         say(f"{name}: {side.ref[:12]} in {folder / name}")
-        _worktree(_root(), side.ref, place)
-        if side.cwd is None or not side.cwd.is_dir():
-            raise TracediffError(
-                "checkout-failed", f"{side.ref[:12]} has no folder {_below(side.cwd, place)}", fix="mend cwd in the plan"
-            )  # fmt: skip
-        if side.build:
-            _build(side, name, place)
+        check_out_side(side, name, folder.resolve() / name)
 
 
-def _root() -> Path:
+def check_out_side(side: SidePlan, name: SideName, place: Path, log: int = 2) -> None:
+    """Make, or bring up to date, the checkout of one side, and build it. `log`: the file descriptor that its build prints to.
+
+    Raises `TracediffError`: checkout-failed, checkout-no-folder, checkout-build-failed.
+    """
+    assert side.ref is not None
+    worktree(root(), side.ref, place)
+    if side.cwd is None or not side.cwd.is_dir():
+        raise TracediffError(
+            "checkout-no-folder", f"{side.ref[:12]} has no folder {_below(side.cwd, place)}", fix="mend cwd in the plan"
+        )  # fmt: skip
+    if side.build:
+        _build(side, name, place, log)
+
+
+def root() -> Path:
+    """The top of the repository that the working directory is in. Raises `TracediffError`: checkout-no-repository."""
     found = run(["git", "rev-parse", "--show-toplevel"])
     if found is None:
         raise TracediffError(
@@ -74,8 +83,11 @@ def _root() -> Path:
     return Path(found.rstrip("\n"))
 
 
-def _commit(root: Path, ref: str, other: str | None = None) -> str:
-    """The full name of a commit. `other`: the side that REF... is the merge base with."""
+def commit(root: Path, ref: str, other: str | None = None) -> str:
+    """The full name of a commit. `other`: the side that REF... is the merge base with.
+
+    Raises `TracediffError`: checkout-unknown-ref.
+    """
     git = ["git", "-C", str(root)]
     name = ref.removesuffix(MERGE_BASE)
     found = run([*git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"])
@@ -109,8 +121,11 @@ def _below(path: Path | None, place: Path) -> str:
     return str(path.relative_to(place)) if path else "."
 
 
-def _worktree(root: Path, commit: str, place: Path) -> None:
-    """Check a commit out at a place. Files of a build that git does not track stay; changes of tracked ones do not."""
+def worktree(root: Path, commit: str, place: Path) -> None:
+    """Check a commit out at a place. Files of a build that git does not track stay; changes of tracked ones do not.
+
+    Raises `TracediffError`: checkout-failed.
+    """
     git = ["git", "-C", str(root)]
     if _common(place) == _common(root) and (place / ".git").is_file():
         words = ["git", "-C", str(place), "checkout", "--quiet", "--force", "--detach", commit]
@@ -136,10 +151,10 @@ def _common(folder: Path) -> Path | None:
     return (folder / found.strip()).resolve() if found else None
 
 
-def _build(side: SidePlan, name: SideName, place: Path) -> None:
+def _build(side: SidePlan, name: SideName, place: Path, log: int) -> None:
     """Run the build of a side at the top of its checkout; every line of it has to succeed."""
     done = subprocess.run(
-        ["sh", "-ec", side.build or ""], cwd=place, env={**os.environ, **side.env}, stdin=subprocess.DEVNULL, stdout=2, check=False
+        ["sh", "-ec", side.build or ""], cwd=place, env={**os.environ, **side.env}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
     )  # fmt: skip
     if done.returncode:
         raise TracediffError(

@@ -10,11 +10,14 @@ import click
 from tracediff.cli.options import Gating, judge, print_gates, progress, takes
 from tracediff.cli.outputs import Output, check, write_outputs
 from tracediff.cli.say import say
+from tracediff.errors import TracediffError
 from tracediff.request import CompareRequest
 
 if TYPE_CHECKING:
     from tracediff.comparison.gates import Policy
     from tracediff.model import Result
+
+_FOR_GIT = {0: 0, 3: 1, 4: 125}  # exit status -> that of --exit-code bisect
 
 
 @click.command(
@@ -30,10 +33,17 @@ Examples:
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
+With --exit-code bisect: 0 good, 1 bad, 125 to be skipped, 129 and more an error, as `git bisect run` takes them.
 """
 )
 @takes(output=Output, gating=Gating, request=CompareRequest)
-def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
+@click.option(
+    "--exit-code",
+    "code",
+    type=click.Choice(["bisect"]),
+    help="Answer `git bisect run` by the gates (docs/bisect.md).",
+)
+def compare(request: CompareRequest, output: Output, gating: Gating, code: str | None) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
     Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that
@@ -44,6 +54,13 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
     from tracediff.session import compare_request
 
     policy = gating.read()
+    if code and not policy.gates:
+        raise TracediffError(
+            "bisect-no-gate",
+            "--exit-code bisect answers by gates, and there is none",
+            fix="--fail-on step:+3%",
+            exit_code=2,
+        )
     check(output)
     result = compare_request(
         request,
@@ -51,7 +68,8 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
         progress=progress(output.quiet),
         warn=lambda text: say(f"warning: {text}"),
     )
-    sys.exit(finish(result, output, policy, gating.annotations))
+    status = finish(result, output, policy, gating.annotations)
+    sys.exit(_FOR_GIT[status] if code else status)
 
 
 def finish(result: Result, output: Output, policy: Policy, annotations: str | None = None) -> int:

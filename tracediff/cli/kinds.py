@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from tracediff.companions.ncu.model import NcuReport
     from tracediff.companions.trtexec.model import TrtexecReport
     from tracediff.model import Result
+    from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
 
-    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport
+    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | Bisect
 
 
 class Kind(NamedTuple):
@@ -72,6 +73,10 @@ ALONE = (
             "md": "companions.latencies.render:render_latencies_markdown",
         },
         "companions.latencies.render:render_latencies_terminal", cut=False,
+    ),
+    Kind(
+        "bisect", "model.bisect:Bisect", "is a search for a commit", "a search for a commit", "docs/bisect.md",
+        {"md": "report.bisect:render_bisect_markdown"}, "report.bisect:render_bisect_terminal", cut=False,
     ),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in (COMPARISON, *ALONE)}

@@ -38,11 +38,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inputs": ("tracediff.cli.inputs", "Say what files are, what they hold, and what could be said of them."),
     "init": ("tracediff.cli.init", "Write a policy, a plan and a CI job to start from."),
     "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
+    "bisect": ("tracediff.cli.bisect", "Find the commit that caused a change."),
     "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
     "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
 }
 
 
+NOT_COMPARABLE = 4  # the exit status
 _OBJECTS = 50_000  # made and not freed between two collections of garbage
 
 
@@ -81,7 +83,7 @@ def main() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal has no letters for
-    if sys.argv[1:2] != ["capture"]:  # what that starts is another's program
+    if sys.argv[1:2] not in (["capture"], ["bisect"]):  # what they start is another's program
         # numpy and scipy each start a thread a processor, for products of small matrices whose last digit depends on how many
         # there are. Before anything imports them.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -106,7 +108,7 @@ def main() -> None:
         error.show(file=shown)
         for line in shown.getvalue().splitlines():
             say(line)
-        sys.exit(error.exit_code)
+        sys.exit(_status(error.exit_code))
     except BaseException as error:  # a panic of a library in Rust is no Exception
         if _interrupted(error):
             say("aborted")
@@ -138,7 +140,14 @@ def _fail(error: TracediffError) -> NoReturn:
         sys.stdout.flush()
     except OSError:  # what cannot be written is not tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(error.exit_code)
+    sys.exit(_status(error.exit_code))
+
+
+def _status(code: int) -> int:
+    """The exit status after an error. `git bisect run` takes 1 to 127 for what a commit is, 125 for one to be skipped, and ends beyond them."""
+    if "--exit-code bisect" not in " ".join(sys.argv).replace("=", " ") or code >= 128:
+        return code
+    return 125 if code == NOT_COMPARABLE else 128 + code
 
 
 def _stopped(error: TracediffError) -> None:

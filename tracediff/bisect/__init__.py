@@ -1,0 +1,1 @@
+"""The commit that caused a change: git bisect asks, paired captures answer."""
