@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 
 import tracediff
 from tracediff.comparison.measures import KERNEL, STEP, Measure, parse
+from tracediff.errors import TracediffError
 from tracediff.history import changes
 from tracediff.history.changes import Change, Floats, Places, Series
 from tracediff.history.commits import Commits
@@ -38,7 +40,7 @@ from tracediff.model.causes import CAUSES
 _FAMILIES = 2
 _CAUSES = 6  # named beside a change
 _PART = 0.02  # of a change, below which a cause is not named
-_SMALL = 0.002  # of the step: what is never more than that is not searched
+_SMALL = 0.002  # of the step: what is never more than that is not searched; of a count, below which no change is named
 _NEAR = 1  # points: changes so near each other are one
 
 
@@ -83,7 +85,7 @@ def analyse(
         order="git" if by_git else "time",
         why="" if by_git else commits.problem or "no-commit",
         points=rows,
-        segments=[_segment(points, rows, own, asked) for own in newest_first],
+        segments=_shown([_segment(points, rows, own, asked) for own in newest_first]),
         torn=list(torn),
         asked=[one.text for one in asked],
     )
@@ -142,8 +144,6 @@ def _segment(
         for one, inside in found
         if (drifted := _drifted(one, inside, len(first), second, own, rows)) is not None
     ]
-    shown = {one.measure for one in said} | {cause.measure for one in said for cause in one.causes}
-    shown |= {cause.measure for one in drifts for cause in one.causes}
     return Segment(
         program=mine[0].program,
         machine=mine[0].machine,
@@ -153,9 +153,7 @@ def _segment(
         pinned=pinned,
         left_out=[at for at, one in zip(own, mine, strict=True) if pinned and one.pinned != pinned],
         searched=len(first) + len(second),
-        series=[
-            one.row(own) for one in columns if one in first or one.name in shown or _category(one.measure)
-        ],
+        series=[one.row(own) for one in columns],
         changes=sorted(said, key=lambda one: (-one.bad, one.measure)),
         drifts=drifts,
         standings=[_standing(one, inside, len(first)) for one, inside in found],
@@ -164,6 +162,28 @@ def _segment(
 
 def _category(measure: Measure) -> bool:
     return measure.quantity in CAUSES and not measure.place
+
+
+def _shown(segments: Sequence[Segment]) -> list[Segment]:
+    """Without the series that nothing is said of in any segment: of thousands of points only those that a reader may want."""
+    names = {one.measure for segment in segments for one in segment.standings}
+    for segment in segments:
+        said: list[ChangeFound | DriftFound] = [*segment.changes, *segment.drifts]
+        names |= {one.measure for one in said} | {cause.measure for one in said for cause in one.causes}
+    phases = any((one := _read(row.measure)) and one.phase for segment in segments for row in segment.series)
+    kept = []
+    for segment in segments:
+        rows = [row for row in segment.series if row.measure in names or _of_accounting(row, phases)]
+        kept.append(msgspec.structs.replace(segment, series=rows))
+    return kept
+
+
+def _of_accounting(row: SeriesRow, phases: bool) -> bool:
+    """Categories that ever take time, of phases where there are some; counts."""
+    measure = _read(row.measure)
+    if measure is None or row.unit == "count":
+        return measure is not None
+    return _category(measure) and bool(measure.phase) == phases and any(row.values)
 
 
 @dataclass(frozen=True)
@@ -193,9 +213,9 @@ class _Table:
     def with_sums(self, asked: Sequence[Measure]) -> _Table:
         """The same and what was asked for that is a sum: of the kernels or places of a pattern, or of categories."""
         names, columns = list(self.names), [self.value, self.error, self.baseline, self.delta]
-        known = [parse(name) for name in self.names]
+        known = [_read(name) for name in self.names]
         for one in asked:
-            parts = [at for at, measure in enumerate(known) if _meant(measure, one)]
+            parts = [at for at, measure in enumerate(known) if measure is not None and _meant(measure, one)]
             if one.text not in names and parts:
                 # a place or a kernel that is not there takes no time; a point that has none of them says nothing
                 nothing = np.isnan(self.value[:, parts]).all(axis=1, keepdims=True)
@@ -208,13 +228,23 @@ class _Table:
         return _Table(names, *columns)
 
 
+def _read(name: str) -> Measure | None:
+    """The measure of a name; None of one that this version does not know: a later one may keep more."""
+    try:
+        return parse(name)
+    except TracediffError:
+        return None
+
+
 def _columns(points: Sequence[Point], groups: Places, pinned: str, asked: Sequence[Measure]) -> list[_Column]:
     """All measures of the points; a place or a kernel that a point does not have takes no time there."""
     table = _Table.of(points).with_sums(asked)
     against = np.array([bool(pinned) and point.pinned == pinned for point in points])
     columns = []
     for number, name in enumerate(table.names):
-        measure = parse(name)
+        measure = _read(name)
+        if measure is None:
+            continue
         value, error, baseline, delta = (
             one[:, number].copy() for one in (table.value, table.error, table.baseline, table.delta)
         )
@@ -331,7 +361,7 @@ def _causes(
     counts = [
         item
         for item in sure
-        if item[1].measure.unit == "count" and abs(item[2].delta) >= _PART * abs(item[2].before)
+        if item[1].measure.unit == "count" and abs(item[2].delta) >= _SMALL * abs(item[2].before)
     ]
     times.sort(key=lambda item: -abs(item[2].delta))
     chosen = times[:_CAUSES] + counts

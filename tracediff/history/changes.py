@@ -241,8 +241,7 @@ def _calmed(values: Floats) -> Floats:
     """The values, a lone one beyond both its neighbours drawn to `_SPIKE` standard deviations from the nearer."""
     if len(values) < 5:
         return values
-    steps = np.diff(values)
-    room = _SPIKE * 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
+    room = _SPIKE * 1.4826 * float(np.median(np.abs(np.diff(values)))) / math.sqrt(2)
     before, after = np.roll(values, 1), np.roll(values, -1)
     before[0], after[-1] = values[2], values[-3]  # the ends have their two neighbours on one side
     low, high = np.minimum(before, after) - room, np.maximum(before, after) + room

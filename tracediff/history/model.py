@@ -35,7 +35,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CauseChange(msgspec.Struct, frozen=True):
-    """A measure that changed at the same point; before: None where it was not there."""
+    """A measure that changed at the same point: means before and after it."""
 
     measure: str
     unit: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -137,6 +138,17 @@ def _measures(found: Iterable[tuple[str, _Value]]) -> Measures:
         delta,
         {name: [_rounded(run) for run in one.runs] for name, one in each.items() if one.runs},
     )
+
+
+def fits(point: Point) -> bool:
+    """Whether the parts of a point that was read belong together: columns of one length, and a time that is one."""
+    own = point.measures
+    columns = (own.value, own.error, own.baseline, own.delta)
+    try:
+        datetime.fromisoformat(point.time)
+    except ValueError:
+        return False
+    return all(len(one) == len(own.names) for one in columns)
 
 
 def machine_id(point: Point) -> str:

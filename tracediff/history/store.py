@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tracediff.errors import TracediffError
-from tracediff.history.points import Point
+from tracediff.history.points import Point, fits
 
 STORE_VERSION = 1
 DEFAULT = "tracediff-history"
@@ -104,7 +104,8 @@ class Store:
             whole = file.format_version == STORE_VERSION and _name(bytes(file.point)) == name
             if whole:
                 point = msgspec.json.decode(file.point, type=Point)
-                return Kept(name, point, file.added, file.source, file.link)
+                if fits(point):
+                    return Kept(name, point, file.added, file.source, file.link)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         try:

@@ -14,6 +14,7 @@ from tracediff.history.policy import Judged
 from tracediff.report import html, templates, units
 from tracediff.report.console import has_unicode, print_heading, print_line, print_table
 from tracediff.report.escape import markdown_prose, neutral, shorten
+from tracediff.report.markdown import report_link
 
 _COMMIT = 10  # letters
 _NAME = 70
@@ -85,11 +86,19 @@ def cause(one: CauseChange) -> str:
     return f"{name} {size(one.delta, one.before, one.unit)}"
 
 
+def link(point: PointRow) -> str:
+    """Where the report of a point can be read; '' of what is no address of a page."""
+    try:
+        return report_link(point.link) if point.link else ""
+    except ValueError:
+        return ""
+
+
 def opened(history: History, change: ChangeFound) -> str:
     """The comparison to open: the report of the first point of the new level, or the file that it was made of."""
     bad = history.points[change.bad]
-    if bad.link:
-        return bad.link
+    if link(bad):
+        return link(bad)
     return f"tracediff report {bad.source} --html report.html" if bad.source.endswith(".json") else bad.source
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from tracediff.history.model import History, Segment, SeriesRow
+from tracediff.history.model import ChangeFound, History, Segment, SeriesRow
 from tracediff.report import units
 from tracediff.report.pictures.shapes import Drawing, Layout, fitting, path_of
 from tracediff.report.waterfall import nice_ticks
@@ -90,6 +91,7 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
         out.write(
             _LEFT - 6, y(tick), units.count(tick) if unit == "count" else scale.number(tick), "end", "--muted"
         )
+    _draw_borders(out, segments, x)
     for segment, row in rows:
         _draw_series(out, segment, row, x, y)
     first, last = (history.points[at] for at in (points[0], points[-1]))
@@ -110,15 +112,25 @@ def _draw_series(out: Drawing, segment: Segment, row: SeriesRow, x: _Scale, y: _
         out.line("".join(f"M{left:.1f} {top:.1f}h0" for left, top in dots), "--base-dot", 4.0, round=True)
     changes = sorted((one for one in segment.changes if one.measure == row.measure), key=lambda one: one.bad)
     for number, one in enumerate(changes):
-        start = x(one.bad)
-        before = x(changes[number - 1].bad) if number else dots[0][0]
-        after = x(changes[number + 1].bad) if number + 1 < len(changes) else dots[-1][0]
+        middle = _middle(one, x)
+        after = _middle(changes[number + 1], x) if number + 1 < len(changes) else dots[-1][0]
         colour = "--slower" if one.delta > 0 else "--faster"
-        middle = (x(one.good) + start) / 2
         out.line(f"M{middle:.1f} {_TOP - 6:.1f}V{_TOP + _HIGH:.1f}", colour, 1.5, dashed=True)
         if not number:
-            out.line(f"M{before:.1f} {y(one.before):.1f}H{middle:.1f}", "--ink", 1.5)
+            out.line(f"M{dots[0][0]:.1f} {y(one.before):.1f}H{middle:.1f}", "--ink", 1.5)
         out.line(f"M{middle:.1f} {y(one.after):.1f}H{after:.1f}", "--ink", 1.5)
         side = "end" if middle > LAYOUT.width / 2 else "start"
         text = units.change(one.delta, one.before) or "new"
         out.write(middle + (-4 if side == "end" else 4), _TOP - 4, text, side, colour, bold=True)
+
+
+def _middle(change: ChangeFound, x: _Scale) -> float:
+    return (x(change.good) + x(change.bad)) / 2
+
+
+def _draw_borders(out: Drawing, segments: Sequence[Segment], x: _Scale) -> None:
+    """Where one segment follows another, unless they come in turn."""
+    order = sorted((at, number) for number, segment in enumerate(segments) for at in segment.points)
+    borders = [(a, b) for (a, one), (b, other) in pairwise(order) if one != other]
+    for a, b in borders if len(borders) < 2 * len(segments) else []:
+        out.line(f"M{(x(a) + x(b)) / 2:.1f} {_TOP:.1f}V{_TOP + _HIGH:.1f}", "--muted", 3.0, opacity=0.5)

@@ -1,0 +1,143 @@
+"""What a history says on a terminal and on its page."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from benchmarks.history import kept
+from tests.history.test_analysis import NO_GIT, at_40, history
+from tests.report import hostile
+from tests.report.browser import Watched, check_looks, launched
+from tracediff.history.analysis import analyse
+from tracediff.history.points import Point
+from tracediff.report.history import render_html, render_terminal
+
+
+def with_machines(points: list[Point]) -> list[Point]:
+    """The first ten on another driver."""
+    return [
+        msgspec.structs.replace(one, machine=one.machine | {"driver": "570.1"}) if at < 10 else one
+        for at, one in enumerate(points)
+    ]
+
+
+def renamed(points: list[Point], names: dict[str, str]) -> list[Point]:
+    def new(name: str) -> str:
+        for old, other in names.items():
+            name = name.replace(old, other)
+        return name
+
+    return [
+        msgspec.structs.replace(
+            one,
+            measures=msgspec.structs.replace(one.measures, names=[new(name) for name in one.measures.names]),
+        )
+        for one in points
+    ]
+
+
+def printed(points: list[Point], **more) -> str:
+    out = io.StringIO()
+    render_terminal(analyse(kept(points), NO_GIT, **more), Console(file=out, width=120, force_terminal=False))
+    return out.getvalue()
+
+
+def test_the_first_sentence_says_what_since_when_and_why():
+    said = " ".join(printed(history(plant=at_40)).split())
+    points = history()
+    good, bad = points[39].commit[:10], points[40].commit[:10]
+    assert re.match(
+        rf"generation is [12]\.\d % slower \(\+[\d.]+ us\) between {good} and {bad}; largest part: generation\.host_work",
+        said,
+    )
+    assert "launches +3.00 (+1.0 %)" in said
+    assert "open: tracediff report 40.json --html report.html" in said
+
+
+def test_segments_say_in_what_they_differ():
+    assert "10 points" in printed(with_machines(history())) and "unlike the first: driver 570.1" in printed(
+        with_machines(history())
+    )
+
+
+def test_what_was_left_out_is_said():
+    said = " ".join(printed(history(12), torn=["0123.json"]).split())
+    assert "1 file is not whole and left out (0123.json)" in said
+    other = [
+        msgspec.structs.replace(one, pinned="v0" if at < 2 else "v1") for at, one in enumerate(history(12))
+    ]
+    assert "2 points were measured against another baseline than the pinned v1 (v0)" in " ".join(
+        printed(other).split()
+    )
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A change, two segments, and names that would do harm."""
+    points = renamed(
+        with_machines(history(plant=at_40)),
+        {
+            "_schedule": hostile.NAMES[0],
+            "_sample": hostile.NAMES[4],
+            "gemm": hostile.NAMES[7],
+            "fmha": hostile.NAMES[2],
+        },
+    )
+    links = [msgspec.structs.replace(one, link="javascript:window.harmed=1") for one in kept(points)]
+    file = tmp_path_factory.mktemp("history") / "history.html"
+    file.write_text(render_html(analyse(links, NO_GIT)), encoding="utf-8")
+    return file
+
+
+def test_segments_and_links_are_on_the_page(page):
+    text = page.read_text(encoding="utf-8")
+    assert "10 points: driver 570.1" in text
+    assert (
+        'href="javascript' not in text and "<code>tracediff report 40.json --html report.html</code>" in text
+    )
+    good = [msgspec.structs.replace(one, link="https://ci.example/7") for one in kept(history(plant=at_40))]
+    assert 'href="https://ci.example/7"' in render_html(analyse(good, NO_GIT))
+
+
+def test_a_click_puts_two_points_beside_each_other(browser, page):
+    one = Watched(browser, page)
+    charts = one.page.locator(".charts svg")
+    box = charts.first.bounding_box()
+    heads = one.page.locator(".beside thead th")
+    before = heads.all_text_contents()
+    points = history()
+    assert before[1:3] == [points[39].commit[:10], points[40].commit[:10]], (
+        "it begins around the newest change"
+    )
+    for part in (58 / 400, 392 / 400):  # the ends of the axis: the first and the last point
+        one.page.mouse.click(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
+    assert heads.all_text_contents()[1:3] == [points[0].commit[:10], points[59].commit[:10]]
+    row = one.page.locator(".beside tbody tr", has_text="launches").first
+    assert one.page.evaluate("window.harmed") is None
+    assert row.locator("td").all_text_contents() == ["300", "303", "+3 (+1.0\u202f%)"]
+    one.page.get_by_label("Second point").select_option("1")
+    assert heads.all_text_contents()[2] == points[1].commit[:10]
+    one.close()
+
+
+def test_the_page_is_whole_without_scripts(browser, page):
+    one = Watched(browser, page, java_script_enabled=False)
+    assert one.page.locator(".beside tbody tr").count() >= 6
+    assert one.page.locator(".charts svg").count() >= 2
+    one.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_nothing_to_complain_about(browser, page, width, scheme):
+    check_looks(browser, page, width, scheme)
