@@ -152,3 +152,9 @@ def test_capture_runs_each_side_in_its_checkout(stand_ins: StandIns, commits: di
     assert {side: found["git"]["commit"] for side, found in sides.items()} == {
         "baseline": commits["fork"], "candidate": commits["head"],
     }  # fmt: skip
+    Path("out-checkouts/candidate/built").unlink()
+    again = CliRunner().invoke(cli, words)
+    assert isinstance(again.exception, TracediffError) and again.exception.slug == "bundle-exists"
+    assert not Path(
+        "out-checkouts/candidate/built"
+    ).exists()  # nothing is built for a bundle that cannot be written

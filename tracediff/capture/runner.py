@@ -41,7 +41,8 @@ Enough = Callable[[Sequence[Pair]], tuple[dict[str, Any], str | None]]
 class Runner:
     """Runs the schedule of a plan into a folder.
 
-    `report`: told how each run goes. `enough`: asked after every pair once `plan.repeats` are made, where plan.until is set.
+    `report`: told how each run goes. `prepare`: called before anything of a side is recorded or run, once the bundle can be written.
+    `enough`: asked after every pair once `plan.repeats` are made, where plan.until is set.
     """
 
     plan: Plan
@@ -50,6 +51,7 @@ class Runner:
     env: Mapping[str, str]
     clock: Callable[[], float] = time.time
     report: Report = lambda slot, what: None
+    prepare: Callable[[], None] = lambda: None
     enough: Enough | None = None
     _data: Manifest = field(init=False)
 
@@ -100,6 +102,7 @@ class Runner:
                 fix="-o names a folder that you may write to",
             ) from error
         self._check_disk()
+        self.prepare()
         data = manifest.new(self.plan, self.nsys, left_out(self.plan, self.nsys.features), self.clock())
         manifest.write(self.bundle, data)
         return data
@@ -127,6 +130,7 @@ class Runner:
                 f"{self.bundle.name} was begun with another plan",
                 fix="resume with the plan and the flags it was begun with, or use another folder",
             )
+        self.prepare()
         return data
 
     def _check_disk(self) -> None:

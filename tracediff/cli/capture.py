@@ -142,10 +142,12 @@ def capture(
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(visible(f"{line}\n", keep="\n\t"), nl=False)  # to be pasted into a shell
         return
-    check_out(plan, folder, say)
     with _Progress(plan) as progress:
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
-        runner = Runner(plan, bundle, nsys, os.environ, report=progress.slot, enough=enough)
+        runner = Runner(
+            plan, bundle, nsys, os.environ, report=progress.slot, enough=enough,
+            prepare=lambda: check_out(plan, folder, progress.note),
+        )  # fmt: skip
         manifest = runner.run(resume=resume)
     seconds = sum(run.seconds for run in manifest.runs)
     say(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s")
@@ -204,7 +206,6 @@ class _Progress:
                 console=Console(stderr=True),
             )  # fmt: skip
             self._task = self._bar.add_task("capture", total=self._total)
-            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -216,6 +217,7 @@ class _Progress:
         if self._bar is None or self._task is None:
             say(f"[{slot.index}/{self._total}] {slot.name}: {what}")
             return
+        self._bar.start()  # not before: a build prints to the same screen
         over = what in ("done", "failed", "finished before")
         self._bar.update(self._task, description=f"{slot.name}: {what}", completed=slot.index - (not over))
 
