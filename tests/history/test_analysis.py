@@ -93,6 +93,22 @@ def test_a_cause_that_changes_while_no_step_does_is_said():
     assert judge(analyse(kept(history(plant=hidden)), NO_GIT)) == []
 
 
+def test_a_collection_that_begins_is_a_cause_though_captures_before_show_none():
+    """A capture without a collection does not tell whether it records them; 50 us of them begin at point 40."""
+    made = []
+    for at, one in enumerate(history(plant=lambda values: values.__setitem__((slice(40, None), 0), 1.05e6))):
+        own = one.measures
+        if at >= 40:
+            own = msgspec.structs.replace(
+                own, names=[*own.names, "generation.gc"], value=[*own.value, 5e4], error=[*own.error, 100.0],
+                baseline=[*own.baseline, 0.0], delta=[*own.delta, 5e4],
+            )  # fmt: skip
+        made.append(msgspec.structs.replace(one, measures=own))
+    (segment,) = analyse(kept(made), NO_GIT).segments
+    (change,) = segment.changes
+    assert [(one.measure, one.before, one.after) for one in change.causes] == [("generation.gc", 0.0, 5e4)]
+
+
 def test_another_machine_is_another_segment_and_no_change():
     def faster(values: np.ndarray) -> None:
         values[30:] *= 0.7

@@ -72,6 +72,8 @@ def test_a_file_that_was_cut_short_is_named_and_the_others_are_read(tmp_path, cu
     kept, torn = store.read()
     assert [one.name for one in kept] == [second]
     assert torn == [first]
+    assert [store.add(one)[1] for one in points(2)] == [True, False], "added again, it is whole again"
+    assert store.read()[1] == []
 
 
 def test_a_file_that_was_changed_does_not_fit_its_name(tmp_path):

@@ -32,7 +32,7 @@ from tracediff.history.model import (
     SeriesRow,
     Standing,
 )
-from tracediff.history.points import Point, machine_id
+from tracediff.history.points import SEEN, Point, machine_id
 from tracediff.history.store import Kept
 from tracediff.model import Tool
 from tracediff.model.causes import CAUSES
@@ -237,7 +237,7 @@ def _read(name: str) -> Measure | None:
 
 
 def _columns(points: Sequence[Point], groups: Places, pinned: str, asked: Sequence[Measure]) -> list[_Column]:
-    """All measures of the points; a place or a kernel that a point does not have takes no time there."""
+    """All measures of the points; a place or kernel that a point does not have takes no time there, nor does a collection."""
     table = _Table.of(points).with_sums(asked)
     against = np.array([bool(pinned) and point.pinned == pinned for point in points])
     columns = []
@@ -248,7 +248,7 @@ def _columns(points: Sequence[Point], groups: Places, pinned: str, asked: Sequen
         value, error, baseline, delta = (
             one[:, number].copy() for one in (table.value, table.error, table.baseline, table.delta)
         )
-        if measure.place or measure.quantity == KERNEL:
+        if measure.place or measure.quantity == KERNEL or measure.quantity in SEEN:
             missing = np.isnan(value)
             for one in (value, error, baseline, delta):
                 one[missing] = 0.0

@@ -21,8 +21,8 @@ _LONGEST = 200  # characters of a name
 # What a check says of the machine, and of how it was recorded. Both sides of a comparable result agree in them.
 _MACHINE = ("gpu", "gpu_count", "driver", "cuda", "cpu_cores")
 _RECORDED = ("nsys", "schema", "graph_mode", "ranks")
-# seen or not seen from capture to capture, whatever was asked for
-_SEEN = ("gc",)
+# Seen or not seen from capture to capture, with the same options: without a collection in it, a capture does not tell whether it records them.
+SEEN = ("gc",)
 
 
 class Measures(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ def _main(shares: Mapping[str, float]) -> tuple[str, ...]:
 def _configuration(
     kind: str, recorded: Mapping[str, str], coverage: Mapping[str, str], options: Mapping[str, Any]
 ) -> dict[str, str]:
-    captured = sorted(name for name, what in coverage.items() if what == "captured" and name not in _SEEN)
+    captured = sorted(name for name, what in coverage.items() if what == "captured" and name not in SEEN)
     given = {name: str(value) for name, value in sorted(options.items())}
     return {"report": kind, **recorded, "captured": ", ".join(captured), **given}
 

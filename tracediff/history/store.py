@@ -59,13 +59,14 @@ class Store:
     def add(
         self, point: Point, *, source: str = "", link: str = "", now: datetime | None = None
     ) -> tuple[str, bool]:
-        """Keep a point; its name, and whether it is new. Raises `TracediffError`: history-not-writable."""
+        """Keep a point; its name, and whether it is new: what lies there cut short is replaced. Raises `TracediffError`: history-not-writable."""
         data = msgspec.json.encode(point)
         name = _name(data)
         added = (now or datetime.now(UTC)).isoformat(timespec="seconds")
         file = _File(STORE_VERSION, msgspec.Raw(data), added, source, link)
         try:
-            if self._folder.has(name):
+            there = self._folder.get(name)
+            if there is not None and self._decode(name, there) is not None:
                 return name, False
             self._folder.write(name, msgspec.json.encode(file))
         except OSError as error:
@@ -135,8 +136,11 @@ class _Local:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def has(self, name: str) -> bool:
-        return (self._folder / name).is_file()
+    def get(self, name: str) -> bytes | None:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def read(self) -> Iterable[tuple[str, bytes]]:
         names = sorted(one.name for one in self._folder.iterdir() if _is_point(one.name))
@@ -178,8 +182,12 @@ class _Remote:
                 fix="install what fsspec names, for example pip install s3fs",
             ) from error
 
-    def has(self, name: str) -> bool:
-        return bool(self._files.exists(self._path(name)))
+    def get(self, name: str) -> bytes | None:
+        try:
+            data: bytes = self._files.cat_file(self._path(name))
+            return data
+        except FileNotFoundError:
+            return None
 
     def _path(self, name: str) -> str:
         return f"{self._folder.rstrip('/')}/{name}"

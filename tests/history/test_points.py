@@ -1,0 +1,78 @@
+"""What a point keeps of a result: values that follow from the steps of `serving`."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.comparing import compare, show
+from tests.serving import run_of
+from tracediff.execution.sides import Side
+from tracediff.history.points import Point, machine_id, of_result, of_show
+
+WHEN = {"commit": "1234567", "time": "2026-01-01T12:00:00+00:00"}
+
+
+def side(folder, name: str, schedule_us: float, **rest) -> Side:
+    return Side(
+        name, [run_of(folder, name, number, schedule_us, jitter_us=0.0, **rest) for number in range(2)]
+    )
+
+
+def values(point: Point) -> dict[str, tuple[float, float | None, float | None]]:
+    own = point.measures
+    return dict(zip(own.names, zip(own.value, own.baseline, own.delta, strict=True), strict=True))
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """A step of 100 + 5 + 2 + 3 x 200 us, and one whose `_schedule` takes 130 us."""
+    folder = tmp_path_factory.mktemp("points")
+    return compare(side(folder, "main", 100), side(folder, "pr", 130))
+
+
+def test_phases_categories_places_kernels_and_counts(result):
+    found = values(of_result(result, **WHEN))
+    assert found["generation"] == (737_000, 707_000, 30_000)
+    assert found["generation.host_work"] == (130_000, 100_000, 30_000)
+    assert found["generation.host_work@_schedule"] == (130_000, 100_000, 30_000)
+    assert found["generation.compute"] == (600_000, 600_000, 0)
+    assert found["kernel:gemm_1"] == (200_000, 200_000, 0)
+    assert (found["launches"], found["kernels"], found["syncs"]) == ((1, 1, 0), (3, 3, 0), (1, 1, 0))
+
+
+def test_errors_are_half_the_interval_and_runs_are_kept(result):
+    own = of_result(result, **WHEN).measures
+    typical = result.phases[0].typical
+    error = own.error[own.names.index("generation")]
+    assert error == pytest.approx((typical.ci_high_ns - typical.ci_low_ns) / 2 / 1.96, abs=0.01)
+    assert own.runs["generation"] == [737_000, 737_000]
+
+
+def test_a_result_that_is_not_comparable_has_values_but_no_deltas(result):
+    refused = msgspec.structs.replace(result, verdict="not_comparable")
+    point = of_result(refused, pinned="v1", **WHEN)
+    assert values(point)["generation"] == (737_000, None, None)
+    assert point.pinned == ""
+
+
+def test_the_report_of_one_capture_has_values_alone(tmp_path):
+    point = of_show(show(side(tmp_path, "main", 100)), **WHEN)
+    assert values(point)["step"] == (707_000, None, None)
+    assert values(point)["host_work"] == (100_000, None, None)
+    assert values(point)["kernels"] == (3, None, None)
+    assert point.configuration["report"] == "show"
+
+
+def test_what_names_machine_and_program(result):
+    point = of_result(result, program="llama", pinned="v1", **WHEN)
+    assert (point.program.name, point.program.steps, point.program.phases) == (
+        "llama",
+        "tensorrt-llm",
+        ("generation",),
+    )
+    assert point.machine["gpu"] == "NVIDIA H200"
+    other = msgspec.structs.replace(point, machine=point.machine | {"driver": "1"})
+    assert machine_id(point) != machine_id(other)
+    assert (point.baseline, point.candidate, point.pinned) == ("main", "pr", "v1")
+    assert b"/" not in msgspec.json.encode(point).replace(b"http://", b"")
