@@ -28,10 +28,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 SECONDS, MOST_BYTES = 60, 2 * 2**30
 _RENEWED = 2**30  # bytes that a process may hold between two inputs before a new one takes over
+_SILENT = 6  # times that long may a process take to begin
 _SMALLER_S = 30  # for making one input smaller
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -74,7 +76,8 @@ def main() -> int:
         print(f"{name:10} {sum(counts.values()):6} inputs: {said}", flush=True)
     for path, what in faults:
         print(f"\n{path}\n  {what}\n  base64: {base64.b64encode(path.read_bytes()[:3_000]).decode()}")
-    print(f"\n{len(faults)} faults")
+    how = "guided by coverage" if find_spec("atheris") else "by chance: Atheris is not installed"
+    print(f"\n{len(faults)} faults ({how}, seed {given.seed})")
     return bool(faults)
 
 
@@ -130,16 +133,23 @@ def _one_process(
         "--report",
         writing,
     ]
+    scratch = out / "scratch"  # a process that ends in the middle of an input leaves files
+    scratch.mkdir(exist_ok=True)
     with (out / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz", *map(str, words)], pass_fds=[writing], stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-m", "tests.fuzz", *map(str, words)], env={**os.environ, "TMPDIR": str(scratch)},
+            pass_fds=[writing], stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     os.close(writing)
-    busy = False
+    busy, silent = False, 0
     try:
         for line in _lines(reading, process.pid):
             if line is None:
-                return ("hang" if busy else "") or "start"
+                silent += 1
+                if busy or silent > _SILENT:
+                    return "hang" if busy else ""
+                continue
+            silent = 0
             match json.loads(line):
                 case "begin":
                     busy = True
@@ -158,10 +168,11 @@ def _one_process(
             os.killpg(process.pid, 9)
         process.wait()
         os.close(reading)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _lines(reading: int, pid: int) -> Iterator[str | None]:
-    """What the process says; None where it said nothing for too long, or takes more than twice the memory."""
+    """What the process says; None where it says nothing for too long, or takes more than twice the memory."""
     held, said = b"", time.monotonic()
     while True:
         if select.select([reading], [], [], 1.0)[0]:
@@ -171,7 +182,8 @@ def _lines(reading: int, pid: int) -> Iterator[str | None]:
             *lines, held = (held + part).split(b"\n")
             said = time.monotonic()
             yield from (line.decode() for line in lines)
-        elif time.monotonic() - said > SECONDS + _SMALLER_S:
+        elif time.monotonic() - said > 1.5 * SECONDS:  # it stops by itself after SECONDS, where it can
+            said = time.monotonic()
             yield None
         elif _resident(pid) > 2 * MOST_BYTES:
             yield '"memory"'
@@ -248,9 +260,7 @@ class _Worker:
         if len(data) < 2:  # what the fuzzer begins with
             return
         before = _resident(os.getpid())
-        (self._out / "current").write_bytes(data)
-        self._say("begin")
-        word, what = attempt(self._name, data)
+        word, what = self._tried(data)
         if word is not None:
             self._say(["end", word])
         else:
@@ -263,13 +273,18 @@ class _Worker:
         if (self._runs and self._done >= self._runs) or time.monotonic() > self._end or peak > _RENEWED:
             os._exit(0)
 
+    def _tried(self, data: bytes) -> tuple[str | None, str]:
+        (self._out / "current").write_bytes(data)
+        self._say("begin")
+        return attempt(self._name, data)
+
     def _fault(self, data: bytes, what: str) -> None:
         path = self._out / hashlib.sha256(what.encode()).hexdigest()[:8]
         if path.exists():
             self._say(["end", "fault again"])
             return
         path.write_bytes(data)  # whatever happens next
-        path.write_bytes(smaller(data, lambda one: attempt(self._name, one)[1] == what))
+        path.write_bytes(smaller(data, lambda one: self._tried(one)[1] == what))
         self._say(["fault", str(path), what])
 
     def _say(self, what: object) -> None:
