@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import lzma
@@ -416,6 +417,37 @@ def report(data: bytes, folder: Path) -> str:
     return word
 
 
+_COMMIT = ("--time", "2026-01-01T12:00:00Z", "--pinned", "v1", "--store", "store")
+
+
+@cache
+def _points() -> list[bytes]:
+    """A result to add, and the point that becomes of it."""
+    folder = place() / "history"
+    folder.mkdir()
+    command(folder, "compare", good(), good(), "--json", "result.json", "-q", "--no-policy")
+    assert command(folder, "history", "add", "result.json", "--commit", "1111111", *_COMMIT) == "result"
+    (kept,) = (folder / "store").glob("*.json")
+    return [(folder / "result.json").read_bytes(), kept.read_bytes()]
+
+
+def history(data: bytes, folder: Path) -> str:
+    """A result is added to a store, or a point lies there under a name that fits; then the whole is read and judged."""
+    try:
+        point = msgspec.json.decode(data, type=dict[str, msgspec.Raw])["point"]
+    except (ValueError, KeyError, RecursionError):
+        (folder / "given.json").write_bytes(data)
+        word = command(folder, "history", "add", "given.json", "--commit", "2222222", *_COMMIT)
+        if word != "result":
+            return word
+    else:
+        (folder / "store").mkdir()
+        (folder / "store" / f"{hashlib.sha256(bytes(point)).hexdigest()[:32]}.json").write_bytes(data)
+    return command(
+        folder, "history", "show", "--store", "store", "--html", "page.html", "--json", "out.json", "-q"
+    )
+
+
 def ncu(data: bytes, folder: Path) -> str:
     """Finite times of kernels on both sides."""
     (folder / "given.csv").write_bytes(data)
@@ -723,6 +755,7 @@ TARGETS: dict[str, Target] = {
     "plan": Target(texts(*PLANS), other_settings, of_command("capture", "FILE", "--plan", suffix=".toml")),
     "policy": Target(texts(POLICY), other_settings, of_command("report", "saved.json", "-q", "--policy", "FILE", suffix=".toml")),
     "saved": Target(_reports, bytes_or(other_values), report),
+    "history": Target(_points, bytes_or(other_values), history),
     "ncu": Target(files("ncu/gemm_two.csv", "ncu/spill32.csv"), bytes_or(other_lines), ncu),
     "trtexec": Target(files("trtexec/fp32/*.*"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("trtexec", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
     "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("latencies", "FILE", "FIXTURES/latencies/warm/run2.csv", "--unit", "us", "--html", "page.html", "-q")),
