@@ -239,6 +239,21 @@ def test_the_values_of_each_run(tmp_path, sides):
         assert before / US == pytest.approx([values[0]] * 4), text
 
 
+def test_the_runs_have_the_mean_of_the_result(hog, hogged):
+    for text in (
+        "idle",
+        "busy",
+        "gil",
+        "launch",
+        "gil@serialize_responses",
+        "host@_schedule",
+        "kernel:nvjet",
+    ):
+        before, _ = run_values(parse(text), *hog)
+        found = measured(parse(text), hogged)
+        assert before.mean() == pytest.approx(found.baseline), text
+
+
 @pytest.mark.parametrize(
     ("text", "slug"),
     [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -181,7 +181,7 @@ class Measured:
 def measured(measure: Measure, result: Result) -> Measured | str:
     """The measure in a result, or why it cannot be judged.
 
-    Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow.
+    Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow. Kernels of several rows have none.
     """
     if measure.quantity in COUNTS:
         return _count(measure.quantity, result)
@@ -300,24 +300,23 @@ def _kernel(measure: Measure, result: Result) -> Measured | str:
     if not found:
         return f"no kernel of either side is named {measure.kernel}"
     whole = all(one.whole for one in found)
+    alone = whole and len(found) == 1  # the bounds of many rows add up to an interval that says nothing
     if measure.phase:
         if not whole:
             return f"{measure.kernel} shares a row with other kernels: use {KERNEL}:{measure.kernel}, without a phase"
         every = [
             row for one in found for row in result.kernels[one.number].phases if row.phase == measure.phase
         ]
-        return (
-            _sum(every)
-            if every
-            else f"{measure.kernel} has less than 0.1 % of the typical {measure.phase} step"
-        )
+        if not every:
+            return f"{measure.kernel} has less than 0.1 % of the typical {measure.phase} step"
+        return _sum(every) if alone else replace(_sum(every), low=None, high=None)
     rows = [(one, result.kernels[one.number]) for one in found]
     return Measured(
         sum(one.baseline_ns for one in found),
         sum(one.delta_ns for one in found),
         sum(one.delta_ns for one, row in rows if row.level in SURE and one.delta_ns * row.delta_ns > 0),
-        low=sum(row.ci_low_ns for _, row in rows) if whole else None,  # of a part of a row there is none
-        high=sum(row.ci_high_ns for _, row in rows) if whole else None,
+        low=rows[0][1].ci_low_ns if alone else None,
+        high=rows[0][1].ci_high_ns if alone else None,
     )
 
 

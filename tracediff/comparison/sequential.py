@@ -100,7 +100,7 @@ def run_values(measure: Measure, baseline: Side, candidate: Side) -> tuple[Float
 
     Of a phase, its typical step. Of the step, the typical steps of the phases that can be judged, weighted by their shares: a phase of
     a few steps a run (one prefill) would widen the interval and say nothing; it counts where there is no other. Of
-    anything else the mean of all compared steps but the start, so that rare steps count.
+    anything else the mean of all compared steps, so that rare steps and first uses count, as in the accounting of a result.
 
     Raises `TracediffError`: no-common-strata, run-without-steps, no-such-phase, no-such-place, no-such-kernel, and
     measure-by-run for counts and quantiles.
@@ -124,11 +124,16 @@ def run_values(measure: Measure, baseline: Side, candidate: Side) -> tuple[Float
     times = [np.zeros(many) for many in frame.runs]
     whole = sum(phase.share for phase in phases)
     for phase in phases:
-        found = frame.sums(table, phase.typical if typical else phase.rest, phase.klass, variance=False)
-        for side, values in enumerate(found.values):
-            own = np.full(frame.runs[side], found.means[side, 0])
-            own[found.runs[side]] = values[:, 0]
-            times[side] += phase.share / whole * own
+        plain = phase.klass * 0
+        parts = [(1 - phase.start_share, phase.rest, phase.klass), (phase.start_share, phase.start, plain)]
+        for part, weight, klass in [(1.0, phase.typical, phase.klass)] if typical else parts:
+            if not part:
+                continue
+            found = frame.sums(table, weight, klass, variance=False)
+            for side, values in enumerate(found.values):
+                own = np.full(frame.runs[side], found.means[side, 0])
+                own[found.runs[side]] = values[:, 0]
+                times[side] += phase.share / whole * part * own
     return times[0], times[1]
 
 
