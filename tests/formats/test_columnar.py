@@ -308,3 +308,36 @@ def test_scrub_takes_no_arrow(tmp_path):
     assert isinstance(done.exception, TracediffError)
     assert done.exception.slug == "scrub-folder"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "slug"),
+    [
+        (b"", "empty-file"),
+        (b"PAR1" + bytes(100), "truncated"),
+        (
+            b"PAR1" + b"\x1c" * 5000 + (5000).to_bytes(4, "little") + b"PAR1",
+            "truncated",
+        ),  # structs in structs
+        (b"PAR1" + b"\x15\xff" * 50 + (1 << 20).to_bytes(4, "little") + b"PAR1", "truncated"),
+    ],
+    ids=["empty", "cut", "nested", "longer than the file"],
+)
+def test_what_is_no_parquet_opens_no_database(content, slug, tmp_path, monkeypatch):
+    folder = folder_of(tmp_path)
+    (folder / "NVTX_EVENTS.parquet").write_bytes(content)
+    monkeypatch.setattr("tracediff.formats.capture.in_memory", lambda: pytest.fail("opened"))
+    with pytest.raises(TracediffError, match=r"NVTX_EVENTS\.parquet") as raised:
+        reduce_file(folder, READING)
+    assert raised.value.slug == slug
+
+
+def test_more_rows_than_bytes_can_hold_are_not_read(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path)
+    rows = pl.DataFrame({"start": pl.repeat(1, 1_100_000, eager=True)})
+    rows.write_parquet(folder / "NVTX_EVENTS.parquet")
+    assert (folder / "NVTX_EVENTS.parquet").stat().st_size < 20_000
+    monkeypatch.setattr("tracediff.formats.capture.in_memory", lambda: pytest.fail("opened"))
+    with pytest.raises(TracediffError, match="1,100,000 rows") as raised:
+        reduce_file(folder, READING)
+    assert raised.value.slug == "too-many"

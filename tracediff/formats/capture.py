@@ -81,7 +81,11 @@ def load_capture(
     """
     plain = exported or unpack(path, scratch, annotations_only=annotations_only, export=export)
     # before a database is opened, which takes longer than to refuse a file
-    schema = None if plain.is_dir() else inspect(plain, path.name)
+    schema = None
+    if plain.is_dir():
+        columnar.check(plain, path.name)
+    else:
+        schema = inspect(plain, path.name)
     db = _database(plain, scratch, memory_limit, threads)
     try:
         return bounded(lambda: _loaded(path, plain, schema, db), path.name, columnar.size(plain), db)

@@ -25,11 +25,14 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import connect, identifier, quoted
+from tracediff.formats.parquet_text import declared_rows
 from tracediff.formats.schema import MARKS, METADATA, READ, Schema, version_of
 
 PARQUET, ARROW = "parquetdir", "arrowdir"
 FORMS = {".parquet": PARQUET, ".arrow": ARROW}
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+# A row of nsys takes 10 bytes or more: where many are alike, a few bytes can stand for as many as one likes.
+_ROWS, _ROWS_PER_BYTE = 1_000_000, 4
 _GLOB = frozenset("*?[]{}")
 # Tables whose rows are named by StringIds.
 _NAMED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")
@@ -114,14 +117,14 @@ def prepare(folder: Path, scratch: Path) -> Path:
 
 def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
     """The columns that are read of one table. One table at a time is in memory."""
-    import polars as pl
-
     name = folder.resolve().name or "/"
     _not_empty(path, name)
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(_STREAM_END), 0))
         if file.read() != _STREAM_END:
             raise _cut_short(path, name, "its stream has no end")
+    import polars as pl  # not for a file that is none
+
     spelled = {column.lower() for column in READ[path.stem]}
     try:
         with path.open("rb") as file:
@@ -140,6 +143,25 @@ def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
         if path.stem in METADATA and "utf8" in str(error):
             return  # the environment of the traced program, or the like: the export is read without
         raise _cut_short(path, name, str(error)) from error
+
+
+def check(folder: Path, name: str) -> None:
+    """Look at both ends of the Parquet files that are read, before a database is opened, which takes far longer.
+
+    Raises `TracediffError`: empty-file, not-parquet, truncated, too-many.
+    """
+    for _, path in content(folder):
+        _check_ends(path, name)
+        try:
+            rows, size = declared_rows(path), path.stat().st_size
+        except ValueError as error:
+            raise _cut_short(path, name, str(error)) from error
+        if rows > _ROWS + size * _ROWS_PER_BYTE:
+            raise TracediffError(
+                "too-many",
+                f"{name}/{path.name} says that it holds {rows:,} rows in {size:,} bytes",
+                fix=_again(PARQUET),
+            )
 
 
 def inspect(db: duckdb.DuckDBPyConnection, folder: Path, name: str) -> Schema:

@@ -149,7 +149,11 @@ def _text(raw: bytes) -> str:
 def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
     """Open an export or a trace of torch.profiler. Raises `TracediffError`: those of `load_capture`."""
     plain = unpack(path, scratch)
-    schema = None if plain.is_dir() else inspect(plain, path.name)
+    schema = None
+    if plain.is_dir():
+        columnar.check(plain, path.name)
+    else:
+        schema = inspect(plain, path.name)
     db = connect(spill=scratch / "spill")
     try:
         yield bounded(lambda: _seen(path, plain, schema, db), path.name, columnar.size(plain), db)

@@ -1,16 +1,17 @@
-"""Parquet files whose texts are not all UTF-8: no reader takes them as texts, as bytes every reader does.
+"""The metadata at the end of a Parquet file (thrift's compact protocol), as far as it is read without a library.
 
-What a column means is said in the metadata at the end of the file (thrift's compact protocol): a copy of the file that does not
-call its columns texts holds the same bytes.
+It says how many rows there are. And it says what a column means: no reader takes texts that are not all UTF-8 as texts, as bytes
+every reader does; a copy of the file that does not call its columns texts holds the same bytes.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _END = b"PAR1"
 # fields of FileMetaData and SchemaElement, see parquet.thrift
-_SCHEMA = 2
+_SCHEMA, _ROWS = 2, 3
 _TYPE, _CONVERTED_TYPE, _LOGICAL_TYPE = 1, 6, 10
 _BYTE_ARRAY = 6
 # kinds of values in thrift's compact protocol
@@ -26,11 +27,27 @@ def without_texts(source: Path, to: Path) -> None:
         raise ValueError("no Parquet metadata")
     try:
         footer = _Footer(data[begin:-8]).rewritten()
-    except IndexError as error:
+    except (IndexError, RecursionError) as error:
         raise ValueError("no Parquet metadata") from error
     with to.open("wb") as file:
         file.write(memoryview(data)[:begin])
         file.write(footer + len(footer).to_bytes(4, "little") + _END)
+
+
+def declared_rows(path: Path) -> int:
+    """How many rows a Parquet file says that it holds. Raises ValueError where its metadata cannot be read; OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little")
+        if length > size - 12:
+            raise ValueError("its metadata would be longer than the file")
+        file.seek(size - 8 - length)
+        data = file.read(length)
+    try:
+        return _Footer(data).rows()
+    except (IndexError, RecursionError) as error:
+        raise ValueError("its metadata cannot be read") from error
 
 
 class _Footer:
@@ -39,6 +56,17 @@ class _Footer:
 
     def rewritten(self) -> bytes:
         return self._struct(())
+
+    def rows(self) -> int:
+        """Field 3 of the outermost struct: it comes before the row groups, which are most of the metadata."""
+        field = 0
+        while head := self._take(1)[0]:
+            field = field + (head >> 4) if head >> 4 else _unzigzag(self._number()[1])
+            if field == _ROWS:
+                return _unzigzag(self._number()[1])
+            if head & 15 not in (_TRUE, _FALSE):
+                self._value(head & 15, (-1,))  # nothing below is looked at
+        raise IndexError
 
     def _struct(self, path: tuple[int, ...]) -> bytes:
         """The struct at this place, below these fields."""
@@ -103,6 +131,8 @@ class _Footer:
             if byte < 128:
                 return self._data[begin : self._at], value
             shift += 7
+            if shift >= 70:
+                raise IndexError
 
 
 def _varint(value: int) -> bytes:

@@ -191,6 +191,8 @@ def _check_length(path: Path, head: bytes, name: str) -> None:
     page = 65536 if page == 1 else page
     pages = int.from_bytes(head[28:32], "big")
     valid = head[24:28] == head[92:96]
+    if page < 512 or page & (page - 1):
+        raise damaged(name, f"its pages would have {page} bytes")
     size = path.stat().st_size
     if valid and pages and size < page * pages:
         raise TracediffError(
