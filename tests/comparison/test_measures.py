@@ -19,6 +19,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
+from tracediff.model import KernelRow
 from tracediff.model.causes import IDLE
 
 # Words
@@ -311,6 +312,11 @@ def test_kernels_of_a_fused_row_count_by_name(tmp_path):
     )  # all of the candidate's side bears it: what it replaced counts too
     assert (whole.baseline, whole.delta) == pytest.approx((230 * US, 20 * US))
     assert "shares a row with other kernels" in measured(parse("generation.kernel:silu"), result)
+    older = msgspec.json.decode(msgspec.json.encode(fused))
+    for side in ("baseline", "candidate"):
+        del older[side]["ns_of"]
+    before_ns_of = msgspec.structs.replace(result, kernels=[msgspec.convert(older, KernelRow)])
+    assert measured(parse("kernel:silu"), before_ns_of).delta == pytest.approx(20 * US)
     (answer,) = result.kernel_answers
     assert answer.text == "silu is gone: 30.0 us per step in 1 launch, 30.0 us each."
     assert (answer.baseline_ns, answer.delta_ns) == pytest.approx((30 * US, -30 * US))
