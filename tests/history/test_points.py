@@ -53,7 +53,17 @@ def test_a_result_that_is_not_comparable_has_values_but_no_deltas(result):
     refused = msgspec.structs.replace(result, verdict="not_comparable")
     point = of_result(refused, pinned="v1", **WHEN)
     assert values(point)["generation"] == (737_000, None, None)
+    assert {value[1:] for value in values(point).values()} == {(None, None)}
     assert point.pinned == ""
+
+
+def test_a_row_of_several_kernels_has_a_name_that_stays(result):
+    """Two kernels of the candidate in one row: its name would change as soon as another joined them."""
+    row = result.kernels[0]
+    both = msgspec.structs.replace(row.candidate, names=["gemm_0", "gemm_x"])
+    joined = msgspec.structs.replace(result, kernels=[msgspec.structs.replace(row, candidate=both)])
+    kernels = [name for name in values(of_result(joined, **WHEN)) if name.startswith("kernel:")]
+    assert kernels == [f"kernel:{row.family} {row.category}, several"]
 
 
 def test_the_report_of_one_capture_has_values_alone(tmp_path):

@@ -112,7 +112,7 @@ def _row(kept: Kept, commits: Commits, by_git: bool) -> PointRow:
     place = commits.order.get(commit) if by_git else None
     apart: Apart = ""
     if by_git and place is None:
-        apart = "side_branch" if commit in commits.reachable else "unreachable"
+        apart = "side_branch" if commits.reaches(commit) else "unreachable"
     return PointRow(
         commit=commit, time=point.time, added=kept.added, place=place, apart=apart, file=kept.name, source=kept.source,
         link=kept.link, baseline=point.baseline, pinned=point.pinned, verdict=point.verdict,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,21 +15,25 @@ COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 
 @dataclass(frozen=True)
 class Commits:
-    """The commits of a branch. order: commit -> its place in the first-parent history, the oldest 0; reachable: from the branch at all.
+    """The commits of a branch. order: commit -> its place in the first-parent history, the oldest 0; reachable: from the branch at all, sorted.
 
     problem: why git cannot order points: '' | no-repository | shallow (a clone without its older commits).
     """
 
     order: dict[str, int] = field(default_factory=dict)
-    reachable: frozenset[str] = frozenset()
+    reachable: tuple[str, ...] = ()
     problem: str = ""
 
     def full(self, commit: str) -> str:
         """A shortened name in full, where exactly one commit begins so."""
-        if commit in self.reachable:
-            return commit
-        found = [one for one in self.reachable if one.startswith(commit)]
+        at = bisect_left(self.reachable, commit)
+        found = [one for one in self.reachable[at : at + 2] if one.startswith(commit)]
         return found[0] if len(found) == 1 else commit
+
+    def reaches(self, commit: str) -> bool:
+        """Whether the branch has a commit, named in full."""
+        at = bisect_left(self.reachable, commit)
+        return self.reachable[at : at + 1] == (commit,)
 
 
 def read(repository: Path, branch: str = "HEAD") -> Commits:
@@ -42,7 +47,9 @@ def read(repository: Path, branch: str = "HEAD") -> Commits:
     if not main or not every:
         return Commits(problem="no-repository")
     newest_first = main.split()
-    return Commits({commit: at for at, commit in enumerate(reversed(newest_first))}, frozenset(every.split()))
+    return Commits(
+        {commit: at for at, commit in enumerate(reversed(newest_first))}, tuple(sorted(every.split()))
+    )
 
 
 def identify(repository: Path, commit: str) -> tuple[str, str] | None:

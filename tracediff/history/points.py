@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tracediff.comparison.measures import COUNTS, KERNEL, STEP, Measure, Measured, measured
-from tracediff.model import Accounting, Check, KernelSide, Result
+from tracediff.model import Accounting, Check, KernelRow, Result
 from tracediff.model.causes import CAUSES
+from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 
 _MOST = 80  # places, and kernels, of a point: those with the most time
@@ -99,7 +100,7 @@ def of_result(result: Result, *, commit: str, time: str, program: str = "", pinn
         candidate=result.inputs.candidate.label,
         verdict=result.verdict,
         captures=[run.fingerprint[:16] for run in runs],
-        measures=_measures(_of_comparison(result, comparable)),
+        measures=_measures(_of_comparison(result), deltas=comparable),
     )
 
 
@@ -126,8 +127,8 @@ def of_show(show: Show, *, commit: str, time: str, program: str = "") -> Point:
     )
 
 
-def _measures(found: Iterable[tuple[str, _Value]]) -> Measures:
-    each = dict(found)
+def _measures(found: Iterable[tuple[str, _Value]], *, deltas: bool = True) -> Measures:
+    each = {name: one if deltas else _Value(one.value, runs=one.runs) for name, one in found}
     sides = [[one.baseline for one in each.values()], [one.delta for one in each.values()]]
     baseline, delta = ([None if one is None else _rounded(one) for one in side] for side in sides)
     return Measures(
@@ -172,18 +173,13 @@ def _configuration(
     return {"report": kind, **recorded, "captured": ", ".join(captured), **given}
 
 
-def _of_comparison(result: Result, comparable: bool) -> Iterator[tuple[str, _Value]]:
+def _of_comparison(result: Result) -> Iterator[tuple[str, _Value]]:
     """Every measure by its name in the grammar of comparison/measures.py."""
     for measure, now, runs in _of_steps(result):
         found = measured(measure, result)
         if isinstance(found, Measured):
-            if comparable:
-                yield (
-                    measure.text,
-                    _Value(now, _error(found.low, found.high), found.baseline, found.delta, runs),
-                )
-            else:
-                yield measure.text, _Value(now, runs=runs)
+            error = _error(found.low, found.high)
+            yield measure.text, _Value(now, error, found.baseline, found.delta, runs)
     rows = sorted(result.places, key=lambda row: -max(row.baseline_ns, row.candidate_ns))
     places: dict[str, _Value] = {}
     for row in rows:
@@ -196,8 +192,7 @@ def _of_comparison(result: Result, comparable: bool) -> Iterator[tuple[str, _Val
             )
             places[name.text] = _sum(places.get(name.text), one)
     yield from places.items()
-    sides = ((row.candidate, row.baseline, row.delta_ns) for row in result.kernels)
-    yield from _kernels(sides)
+    yield from _kernels(result.kernels)
 
 
 def _of_steps(result: Result) -> Iterator[tuple[Measure, float, list[float]]]:
@@ -242,25 +237,27 @@ def _of_one(show: Show) -> Iterator[tuple[str, _Value]]:
             name = Measure(place.cause, place=where).text
             places[name] = _sum(places.get(name), _Value(place.ns, _scatter(place.runs_ns)))
     yield from places.items()
-    yield from _kernels((row.baseline, None, None) for row in show.kernels)
+    yield from _kernels(show.kernels)
 
 
-def _kernels(
-    rows: Iterator[tuple[KernelSide | None, KernelSide | None, float | None]],
-) -> Iterator[tuple[str, _Value]]:
-    """Kernels by name, all launch shapes together, those with the most time."""
+def _kernels(rows: Sequence[KernelRow]) -> Iterator[tuple[str, _Value]]:
+    """Kernels by name, all launch shapes together, those with the most time.
+
+    A row of several names would have another one as soon as one of them comes or goes: those of a family and category are one.
+    """
     found: dict[str, _Value] = {}
-    for now, before, delta in rows:
-        side = now or before
-        if side is None:
-            continue
-        name = f"{KERNEL}:{_named(' + '.join(dict.fromkeys(side.names)))}"
-        one = _Value(now.ns_per_step if now else 0.0)
-        if delta is not None:
-            one = _Value(one.value, baseline=before.ns_per_step if before else 0.0, delta=delta)
+    for row in rows:
+        if row.delta_ns is ABSENT:
+            side, one = row.baseline, _Value(row.baseline.ns_per_step if row.baseline else 0.0)
+        else:
+            side = row.candidate or row.baseline
+            now, before = (own.ns_per_step if own else 0.0 for own in (row.candidate, row.baseline))
+            one = _Value(now, baseline=before, delta=row.delta_ns)
+        names = dict.fromkeys(side.names if side else ())
+        name = _named(next(iter(names))) if len(names) == 1 else f"{row.family} {row.category}, several"
         found[name] = _sum(found.get(name), one)
     most = sorted(found, key=lambda name: -max(found[name].value, found[name].baseline or 0.0))
-    yield from ((name, found[name]) for name in most[:_MOST])
+    yield from ((f"{KERNEL}:{name}", found[name]) for name in most[:_MOST])
 
 
 def _sum(one: _Value | None, other: _Value) -> _Value:
