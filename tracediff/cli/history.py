@@ -196,14 +196,15 @@ def check(
     """Fail where the newest point comes after a recent change for the worse of a step time, or of a MEASURE, or where a limit is exceeded."""
     from tracediff.comparison.gates import parse_gate
     from tracediff.history.policy import exit_code, judge
-    from tracediff.report.history import headline, judged, notes
+    from tracediff.report.history import drift, headline, judged, notes
 
     gates = [parse_gate(text) for text in fail_on]
     found = _analysed((*measures, *(gate.metric for gate in gates)), store, repo, branch, program)
     said = judge(found, gates, recent)
     for one in said:
         say(f"{one.outcome}: {judged(found, one)}")
-    for text in notes(found):
+    drifts = [drift(found, one) for segment in found.segments for one in segment.drifts]
+    for text in (*drifts, *notes(found)):
         say(f"note: {text}")
     if not said:
         say(headline(found))

@@ -226,7 +226,7 @@ def judged(history: History, one: Judged) -> str:
     if one.reason == "no_points":
         return "there are no points to judge"
     if one.reason == "no_measure":
-        return f"{one.gate}: no point holds {one.measure}; tracediff history show lists what they hold"
+        return f"{one.gate}: no point of the newest segment holds {one.measure} (docs/history.md says what a point keeps)"
     if (
         one.reason == "no_pinned"
         or one.standing is None
