@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
@@ -89,7 +90,7 @@ def show_request(
 def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect:
     """Search for the commit that caused a change; what is known already is in `folder`, and what is found is kept there.
 
-    Raises `TracediffError`: bad-gate, bad-measure, measure-by-run, checkout-no-repository, checkout-unknown-ref, and those of `probe.plan_of`, `need_nsys`, `store.opened`
+    Raises `TracediffError`: bad-gate, bad-measure, measure-by-run, bisect-no-commits, checkout-no-repository, checkout-unknown-ref, and those of `probe.plan_of`, `need_nsys`, `store.opened`
     and `Search.run`.
     """
     import tracediff
@@ -109,10 +110,15 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
     good, bad = commit(repository, request.good), commit(repository, request.bad)
     tree = folder.resolve() / TREES / "candidate"
     history = History(repository, tree, good, bad, request.first_parent)
+    commits = history.commits()
+    if not commits:
+        raise TracediffError(
+            "bisect-no-commits", f"no commit comes after {request.good}, up to {request.bad}", fix="the older commit first: GOOD, then BAD", exit_code=2
+        )  # fmt: skip
     reading = request.reading()
     fresh = Bisect(
         tool=Tool("tracediff", tracediff.__version__), measure=measure.text, limit_ns=limit_ns,
-        limit_given=limit_ns is not None or share is not None, good=good, bad=bad, commits=history.commits(),
+        limit_given=limit_ns is not None or share is not None, good=good, bad=bad, commits=commits,
         error=ERROR, max_pairs=request.max_pairs,
         fingerprint=fingerprint(plan, [good.commit, bad.commit, measure.text, limit_ns, share, request.first_parent, repr(replace(reading, threads=None, memory_limit=None))]),
     )  # fmt: skip

@@ -106,6 +106,8 @@ def test_the_culprit_is_found(nsys: StandIn) -> None:
     assert Path("number").read_text() == "mine"
     files = [path for path in Path("../out").rglob("*") if path.is_file()]
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    shown = CliRunner().invoke(cli, ["report", "../out/bisect.json"], catch_exceptions=False)
+    assert shown.stdout == done.stdout
     # asked again it says the same, without a run
     many = len(nsys.runs())
     assert bisect(hashes[0], "main", "--cause", "host_work@_schedule").stdout.splitlines()[0] in done.stdout
@@ -127,6 +129,17 @@ def test_commits_that_cannot_be_measured_are_skipped_and_named(nsys: StandIn) ->
     }  # fmt: skip
     assert skipped[hashes[5]]["message"].endswith("ended with exit code 2: no such header")
     assert skipped[hashes[5]]["seconds"] == 0
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_once_is_tried_again(nsys: StandIn) -> None:
+    """In the 8th run: of the probe between both ends."""
+    once = f"test $(wc -l < '{nsys.path.with_name('runs')}') -ne 8\n"
+    hashes = history([*2 * ["base"], *2 * ["slow"]], script=once)
+    bisect(hashes[0], "main")
+    found = state()
+    assert [one["commit"] for one in found["culprits"]] == [hashes[2]]
+    assert [one["verdict"] for one in found["probes"]].count("skip") == 0
 
 
 @pytest.mark.slow
@@ -214,6 +227,7 @@ def test_after_ctrl_c_the_same_command_goes_on(nsys: StandIn) -> None:
         (["main", "--cause", "step:+3"], "bad-gate"),
         (["main", "--cause", "hots_work"], "bad-measure"),
         (["main", "--cause", "launches:+10"], "measure-by-run"),
+        (["main~2"], "bisect-no-commits"),
         (["nowhere"], "checkout-unknown-ref"),
         (["--", "--help"], "checkout-unknown-ref"),
     ],
@@ -276,4 +290,5 @@ def test_sixty_commits_with_broken_builds_and_a_decoy(nsys: StandIn) -> None:
     assert [one["commit"] for one in found["culprits"]] == [hashes[41]]
     measured = [one for one in (found["ends"], *found["probes"], found["parent"]) if one["pairs"]]
     assert len(measured) <= 9  # both ends, log2 of 60, the parent
+    print(f"{len(nsys.runs())} runs, {len(found['probes'])} probes")
     assert len(nsys.runs()) < 15 * 60 / 10  # 15 repeats of every commit are 900 runs

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tests.bisect.histories import Halving, Simulated, repository, search
 from tracediff.bisect.decide import Rule, judge, levels, parse_cause, prior_of
 from tracediff.bisect.history import History, commit
 from tracediff.comparison.sequential import confidence_sequence
 from tracediff.errors import TracediffError
-from tracediff.model.bisect import Bisect
+from tracediff.model import Tool
+from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
+from tracediff.report.bisect import render_bisect_markdown, render_bisect_terminal
 
 Noise = Callable[[np.random.Generator], Callable[[int], np.ndarray]]
 
@@ -170,3 +173,23 @@ def test_halving_asks_what_git_asks(tmp_path: Path) -> None:
             assert said(one.state, hashes[culprit]) == "right"
             asked.append(len(one.state.probes))
         assert abs(asked[0] - asked[1]) <= 1
+
+
+def test_names_of_commits_are_text_and_nothing_else() -> None:
+    """A subject is written by anybody who can commit."""
+    hostile = BisectCommit("a" * 40, "<script>x</script> | [link](http://x) \x1b[31m\u202e @team")
+    probe = BisectProbe(
+        baseline=hostile, candidate=hostile, folder="p", reason="noise", pairs=3, message="<b>"
+    )
+    found = Bisect(
+        tool=Tool("tracediff", "0"), measure="step", good=hostile, bad=hostile, commits=1, error=0.05, max_pairs=3,
+        outcome="found", ends=probe, probes=[probe], culprits=[hostile], parent=probe,
+    )  # fmt: skip
+    text = render_bisect_markdown(found)
+    assert "<script>" not in text.replace("\\<", "")  # escaped
+    assert "[link](http" not in text
+    assert not {"\x1b", "\u202e"} & set(text)
+    console = Console(width=120)
+    with console.capture() as printed:
+        render_bisect_terminal(found, console)
+    assert not {"\x1b", "\u202e"} & set(printed.get())

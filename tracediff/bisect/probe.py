@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 TREES = "checkouts"
 _TAIL = 1 << 16  # bytes of a build's log that are looked at
 _REFS = {f"{name}_ref": "HEAD" for name in SIDES}  # each probe has its own
+_TRIES = 3  # of a run: nsys loses its connection to the program now and then, and a commit that is skipped is not asked for again
 # Errors of the machine or of the command, whatever the commit.
 _OF_THE_MACHINE = ("out-of-memory", "disk-full", "bad-limit", "bad-step-regex", "scanner-missing")
 # Neither side has what BAD has: it spends no time there.
@@ -169,19 +170,23 @@ class Prober:
         """Run pairs. Raises _BrokenError, BudgetSpentError."""
         runner = Runner(plan, looks.bundle, self.nsys, self.env, enough=looks)
         looks.bundle.parent.mkdir(exist_ok=True)
-        try:
-            runner.run(resume=True)
-        except TracediffError as error:
-            if error.slug == "capture-interrupted":
-                error.fix = "the same command goes on from there"
-            if error.slug != "capture-run-failed":
-                raise
-            failed = next(run for run in reversed(read_manifest(looks.bundle).runs) if run.status == "failed")
-            said = failed.error or {}
-            at_fault = baseline if failed.side == "baseline" else looks.candidate
-            raise _BrokenError(
-                at_fault, said.get("slug", error.slug), said.get("message", error.message)
-            ) from None
+        for left in reversed(range(_TRIES)):
+            try:
+                runner.run(resume=True)
+                break
+            except TracediffError as error:
+                if error.slug == "capture-interrupted":
+                    error.fix = "the same command goes on from there"
+                if error.slug != "capture-run-failed":
+                    raise
+                failed = next(run for run in read_manifest(looks.bundle).runs if run.status == "failed")
+                said = failed.error or {}
+                if left and said.get("slug") != "capture-timeout":
+                    continue
+                at_fault = baseline if failed.side == "baseline" else looks.candidate
+                raise _BrokenError(
+                    at_fault, said.get("slug", error.slug), said.get("message", error.message)
+                ) from None
         if looks.out_of_budget:
             raise BudgetSpentError
 

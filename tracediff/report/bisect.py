@@ -38,10 +38,10 @@ class _Difference(Protocol):
     def high_ns(self) -> float | None: ...
 
 
-_SUBJECT = 60  # letters of a subject in a table
+_SUBJECT = 50  # letters of a subject in a table
 _NAMED = 20  # commits that are left
 _WHOLE = 0.7  # of the difference, below which other commits have a part in it
-_HEAD = ("commit", "subject", "answer", "pairs", "difference", "interval", "minutes", "why skipped")
+_HEAD = ("commit", "answer", "pairs", "difference", "interval", "minutes", "subject")
 _VERDICTS = {"good": "good", "bad": "bad", "skip": "skipped"}
 
 
@@ -121,7 +121,7 @@ def evidence(found: Bisect) -> list[str]:
     said.append(
         f"All answers together are right with a probability of {100 * (1 - found.error):.0f} % or more."
     )
-    measured = [one for one in (found.ends, *found.probes) if one is not None]
+    measured = _measured(found)
     said.append(
         f"Runs: {found.seconds / 60:.1f} minutes for {counted(len(measured), 'commit')} of {found.commits} beside GOOD, "
         f"{counted(sum(one.pairs for one in measured), 'pair')}."
@@ -153,13 +153,22 @@ def skipped(one: BisectProbe) -> str:
 def _rows(found: Bisect) -> list[list[Span]]:
     return [
         [
-            Code(one.candidate.commit[:12]), shorten(one.candidate.subject, _SUBJECT), _VERDICTS[one.verdict], Number(one.pairs),
+            Code(one.candidate.commit[:12]), _VERDICTS[one.verdict], Number(one.pairs),
             Number("" if one.delta_ns is None else units.prose([one.delta_ns]).signed(one.delta_ns)),
-            _interval(one), Number(f"{one.seconds / 60:.1f}"), shorten(skipped(one), 120),
+            _interval(one), Number(f"{one.seconds / 60:.1f}"), shorten(one.candidate.subject, _SUBJECT),
         ]
-        for one in (found.ends, *found.probes)
-        if one is not None
+        for one in _measured(found)
     ]  # fmt: skip
+
+
+def _measured(found: Bisect) -> list[BisectProbe]:
+    """BAD and the commits that git asked for."""
+    return [one for one in (found.ends, *found.probes) if one is not None]
+
+
+def _skipped(found: Bisect) -> list[str]:
+    """The commits that were skipped, with the reason."""
+    return [f"{one.candidate.commit[:12]}: {skipped(one)}" for one in _measured(found) if one.reason]
 
 
 def _interval(one: BisectProbe) -> str:
@@ -190,6 +199,8 @@ def render_bisect_markdown(report: Bisect) -> str:
         ]
     if rows := _rows(found):
         blocks += [Heading(2, "Commits beside GOOD"), Table([*_HEAD], rows)]
+    if why := _skipped(found):
+        blocks += [Heading(2, "Why commits were skipped"), Items([[line] for line in why])]
     return f"{markdown(blocks)}\n"
 
 
@@ -207,4 +218,8 @@ def render_bisect_terminal(report: Bisect, console: Console) -> None:
             print_line(console, f"and {len(left) - _NAMED} more")
     if rows := _rows(found):
         print_heading(console, "Commits beside GOOD")
-        print_table(console, _HEAD, rows, left=(0, 1, 2, 5, 7))
+        print_table(console, _HEAD, rows, left=(0, 1, 4, 6))
+    if why := _skipped(found):
+        print_heading(console, "Why commits were skipped")
+        for line in why:
+            print_line(console, line, hang=2)
