@@ -497,7 +497,7 @@ POLICY = """fail-on = ["step:+3%", "kernel:gemm:+1%"]
 warn-on = ["gc:+1us"]
 inconclusive = "pass"
 [[waiver]]
-metric = "gc"
+measure = "gc"
 reason = "known"
 expires = 2027-01-31
 limit = "+5ms"
