@@ -279,7 +279,7 @@ _DRAWN: dict[str, Callable[[Random], list[object]]] = {
     "virtual": lambda r: [_table(r)],
     "trigger": lambda r: [_table(r)],
     "computed": lambda r: [_cell(r)],
-    "root": lambda r: [_table(r), r.choice([r.randint(0, 80), _table(r)])],
+    "root": lambda r: [_table(r), _table(r)],  # another page than a root makes a well-formed file
     "page_zero": lambda r: [r.randrange(_PAGES)],
     "page_ff": lambda r: [r.randrange(_PAGES)],
     "page_random": lambda r: [r.randrange(_PAGES), r.randrange(2**32)],
@@ -532,10 +532,9 @@ def _schema_text(db: sqlite3.Connection, table: str, old: str, new: str) -> None
     _schema(db, "sql = replace(sql, ?, ?)", (old, new), table)
 
 
-def _root(db: sqlite3.Connection, table: str, other: int | str) -> None:
-    if isinstance(other, str):
-        (other,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (other,)).fetchone()
-    _schema(db, "rootpage = ?", (other,), table)
+def _root(db: sqlite3.Connection, table: str, other: str) -> None:
+    (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (other,)).fetchone()
+    _schema(db, "rootpage = ?", (page,), table)
 
 
 def _schema(db: sqlite3.Connection, what: str, values: tuple[object, ...], table: str) -> None:

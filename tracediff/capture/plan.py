@@ -158,6 +158,7 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     if isinstance(values.get("nsys_flags"), str):
         values["nsys_flags"] = [values["nsys_flags"]]
     plan = _converted({**values, **sides}, Plan, "the plan")
+    _no_nul("plan", *plan.nsys_flags)
     if not plan.same_traffic and any(
         TRAFFIC_SEED in word for side in sides.values() for word in _texts(side)
     ):
@@ -196,10 +197,12 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
             key: str(value) if isinstance(value, int | float) else value for key, value in env.items()
         }
     if where := values.pop("cwd", None):
+        _no_nul(name, str(where))
         values["cwd"] = (base / str(where)).resolve()
         if not values.get("ref") and not values["cwd"].is_dir():
             raise _invalid(f"the working directory of the {name} does not exist: {where}", "create it")
     side = _converted(values, SidePlan, f"[{name}]")
+    _no_nul(name, *side.command, *side.client, *side.launcher, *side.kpi, *side.env, *side.env.values())
     kind = preset(side.preset)
     rank_suffix(side.launcher, side.rank_variable)
     if kind.serves(side.command) and not side.client:
@@ -210,6 +213,13 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
         servers = ", ".join(one.name for one in PRESETS.values() if one.server or one.serving)
         raise _invalid(f"the {name}: preset {kind.name} runs no client", f"client goes with {servers}")
     return side
+
+
+def _no_nul(name: str, *texts: str) -> None:
+    if any("\0" in text for text in texts):
+        raise _invalid(
+            f"the {name}: a text holds the character NUL, which no program can be given", "leave it out"
+        )
 
 
 def _texts(side: SidePlan) -> list[str]:
