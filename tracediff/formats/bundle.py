@@ -168,7 +168,7 @@ def recorded(bundle: Path) -> list[dict[str, str]]:
 def folder_of(bundle: Path, run: Run) -> Path:
     """The folder of a run. Raises `TracediffError` (bundle-manifest) where it lies outside the bundle."""
     folder = bundle / run.folder
-    if bundle.resolve() not in folder.resolve().parents:
+    if "\0" in run.folder or bundle.resolve() not in folder.resolve().parents:
         raise _damaged("a run lies outside the bundle")
     return folder
 
