@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
-from tracediff.formats.bundle import recorded
+from tracediff.formats.bundle import SIDES, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
 from tracediff.request import BisectRequest, CompareRequest, ShowRequest, paths, word
@@ -132,8 +133,9 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
         )
         search.run()
         if state.outcome == "found":
-            for side in ("baseline", "candidate"):
-                remove(repository, tree.with_name(side))
+            for side in SIDES:
+                with suppress(TracediffError):  # a file of a build that still runs; the answer stands
+                    remove(repository, tree.with_name(side))
     return state
 
 

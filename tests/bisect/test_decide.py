@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.bisect.histories import Halving, Simulated, repository, search
+from tests.bisect.histories import Halving, Simulated, git, repository, search
 from tracediff.bisect.decide import Rule, judge, levels, parse_cause, prior_of
 from tracediff.bisect.history import History, commit
 from tracediff.comparison.sequential import confidence_sequence
@@ -193,3 +193,29 @@ def test_names_of_commits_are_text_and_nothing_else() -> None:
     with console.capture() as printed:
         render_bisect_terminal(found, console)
     assert not {"\x1b", "\u202e"} & set(printed.get())
+
+
+@pytest.mark.parametrize(("first_parent", "culprit"), [(False, 1), (True, 3)])
+def test_a_culprit_on_a_branch_is_the_merge_where_first_parents_are_followed(
+    tmp_path: Path, first_parent: bool, culprit: int
+) -> None:
+    """The main line is 0, 2, the merge 3, 4; commit 1 is on a branch that leaves it at 0, and is slow."""
+    repository(tmp_path, [{"number": "0"}])
+    names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    git(tmp_path, "checkout", "-q", "-b", "side")
+    git(tmp_path, *names, "commit", "-q", "--allow-empty", "-m", "change 1")
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, *names, "commit", "-q", "--allow-empty", "-m", "change 2")
+    git(tmp_path, *names, "merge", "-q", "--no-ff", "-m", "merge 3", "side")
+    git(tmp_path, *names, "commit", "-q", "--allow-empty", "-m", "change 4")
+    hashes = [
+        git(tmp_path, "rev-parse", name).strip() for name in ("main~3", "side", "main~2", "main~1", "main")
+    ]
+    history = History(
+        tmp_path, tmp_path / "tree", commit(tmp_path, hashes[0]), commit(tmp_path, hashes[4]), first_parent
+    )
+    one = search(
+        history, Simulated(hashes, [1000, 1020, 1000, 1020, 1020], NOISE["normal"](np.random.default_rng(1)))
+    )
+    one.run()
+    assert said(one.state, hashes[culprit]) == "right"

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracediff.accounting.intervals import Floats
 from tracediff.bisect.decide import FIRST_LOOK, Rule, Seen, judge
+from tracediff.bisect.history import git
 from tracediff.bisect.search import ENDS, BudgetSpentError
 from tracediff.capture.checkout import check_out_side, located
 from tracediff.capture.plan import Plan, plan_from, read_plan
@@ -148,10 +149,10 @@ class Prober:
     def _build(self, plan: Plan, side: SideName, one: BisectCommit) -> None:
         """Have a commit in the worktree of a side, built. Raises _BrokenError."""
         tree = self.folder / TREES / side
-        built = tree.with_name(f"{side}.built")
-        if tree.exists() and built.exists() and built.read_text() == one.commit:
-            return
-        built.unlink(missing_ok=True)
+        if tree.exists() and (built := _built(tree)).exists():
+            if built.read_text() == one.commit:
+                return
+            built.unlink()
         log = self.folder / "builds" / f"{one.commit[:12]}.log"
         log.parent.mkdir(exist_ok=True)
         if plan.side(side).build:
@@ -164,7 +165,7 @@ class Prober:
                 raise
             said = _last_line(log)
             raise _BrokenError(one, error.slug, f"{error.message}{': ' * bool(said)}{said}") from None
-        built.write_text(one.commit)
+        _built(tree).write_text(one.commit)
 
     def _capture(self, plan: Plan, looks: _Looks, baseline: BisectCommit) -> None:
         """Run pairs. Raises _BrokenError, BudgetSpentError."""
@@ -261,6 +262,11 @@ class _Looks:
         if not (self.bundle / MANIFEST).exists():
             return 0.0
         return sum(run.seconds for run in read_manifest(self.bundle).runs)
+
+
+def _built(tree: Path) -> Path:
+    """A file beside the index of a worktree, which goes with it: the commit that was built there last."""
+    return tree / git(tree, "rev-parse", "--git-path", "tracediff-built").strip()
 
 
 def _fill(probe: BisectProbe, seen: Seen) -> None:

@@ -35,7 +35,11 @@ def opened(folder: Path, fresh: Bisect) -> Iterator[Bisect]:
 
     Raises `TracediffError`: bisect-exists, bisect-changed, bisect-running, bisect-damaged, output-not-writable.
     """
-    if folder.exists() and not (folder / STATE).exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if (
+        folder.exists()
+        and not (folder / STATE).exists()
+        and (not folder.is_dir() or {*folder.iterdir()} - {folder / ".lock"})
+    ):
         raise TracediffError(
             "bisect-exists",
             f"{folder.name} exists and is no search",
