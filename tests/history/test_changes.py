@@ -49,6 +49,16 @@ def test_a_slow_drift_is_a_drift_and_no_step():
     assert drift.low < 30 < drift.high
 
 
+@pytest.mark.parametrize("many", [12, 17, 25, 40, 60])
+def test_three_points_far_beyond_the_others_are_a_change(many):
+    """Ten standard deviations. Of one step time three points tell; of six, in a history of some lengths, only four."""
+    values = 100 + noisy(7, many)
+    values[-3:] += 10
+    assert [one.at for one in changes.changes(series(values), tests=2)] == [many - 3]
+    values[-4] += 10
+    assert [one.at for one in changes.changes(series(values), tests=12)] == [many - 4]
+
+
 @pytest.mark.parametrize("at", [0, 30, 59])
 def test_one_odd_point_is_no_change(at):
     values = 100 + noisy(4)
@@ -64,6 +74,9 @@ def test_the_last_point_alone_is_told_as_such():
     alone = changes.newest(series(values))
     assert alone.p < 0.001
     assert alone.delta == pytest.approx(values[-1] - 100, abs=1)
+    values[-2] += 10
+    assert changes.changes(series(values)) == []
+    assert changes.newest(series(values), tests=12).p < 0.001, "two of them: still no change, and no less odd"
 
 
 def test_no_change_lies_within_one_commit():

@@ -31,10 +31,9 @@ LEAST = 2  # points of a level: a single one may be an odd run
 _SPIKE = 3.0  # standard deviations beyond both neighbours
 _LEAST_DRIFT = 8  # points
 _EXACT = 10  # points of the shorter part, up to which ranks are counted out
-_ENOUGH, _SHORT = (
-    4,
-    20,
-)  # so many points on both sides of so few: their ranks cannot pay for the search of places too
+# Of few points, ranks cannot pay for the search of places as well: they need not with so many points on both sides, of so few or where
+# so few tests are made in all.
+_ENOUGH, _SHORT, _FEW_TESTS = 3, 20, 250
 _SMALL = 1e-9  # of the mean: what is less is rounding
 
 
@@ -101,11 +100,14 @@ def changes(series: Series, tests: int = 1, alpha: float = ALPHA) -> list[Change
 
 def newest(series: Series, tests: int = 1) -> Change | None:
     """The last point beside the level before it: of one point, so no change yet. None where there is too little to compare with."""
-    ends = [one.at for one in changes(Series(series.values[:-1], series.errors[:-1], series.groups[:-1]))]
+    before = Series(_calmed(series.values[:-1]), series.errors[:-1], series.groups[:-1])
+    ends = [one.at for one in changes(before, tests)]
     first, last = (ends[-1] if ends else 0), len(series.values)
     if last - first < LEAST + 1:
         return None
-    return _judged(series, first, last - 1, last, tests, search=False)
+    values = np.append(before.values, series.values[-1])
+    whole = Series(values, series.errors, series.groups)
+    return _judged(whole, first, last - 1, last, tests, search=False)
 
 
 def drift(series: Series, found: list[Change], tests: int = 1) -> Drift | None:
@@ -201,7 +203,8 @@ def _judged(
     places = len(_places(series.groups, first, last))
     p *= places * tests
     if by_ranks and p <= ALPHA:
-        enough = min(len(one), len(other)) >= _ENOUGH and last - first <= _SHORT
+        short = last - first <= _SHORT or places * tests <= _FEW_TESTS
+        enough = short and min(len(one), len(other)) >= _ENOUGH
         p = max(p, _by_ranks(one, other) * tests * (1 if enough else places))
     return Change(at, before, after, low, high, min(1.0, p))
 
