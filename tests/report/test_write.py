@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.failing import failing
 from tracediff.errors import TracediffError
-from tracediff.report.write import check_outputs, write_atomically
+from tracediff.report.write import check_outputs, write_all, write_atomically
 
 
 def files(folder: Path) -> list[str]:
@@ -90,3 +92,31 @@ def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
     assert caught.value.slug == "output-exists"
     assert "-f" in (caught.value.fix or "")
     check_outputs([tmp_path / "a.md"], force=True)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_of_several_files_none_is_changed_by_a_failure_of_any_write(tmp_path: Path, number: int) -> None:
+    def folder(name: str) -> dict[Path, bytes]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "b").write_bytes(b"old")
+        return {tmp_path / name / one: one.encode() * 10_000 for one in "abc"}
+
+    whole = folder("whole")
+    with failing(tmp_path, 0, number) as disk:
+        write_all(whole, force=True)
+    renames = 3
+    assert disk.changes > 3 * renames  # to open, to write and to sync each of three
+    for nth in range(1, disk.changes + 1):
+        new = folder(str(nth))
+        with failing(tmp_path / str(nth), nth, number), pytest.raises(TracediffError) as caught:
+            write_all(new, force=True)
+        assert caught.value.slug == "output-not-writable" and os.strerror(number) in caught.value.message
+        there = {path: path.read_bytes() for path in (tmp_path / str(nth)).iterdir()}
+        if nth <= disk.changes - renames:
+            assert there == {tmp_path / str(nth) / "b": b"old"}
+        else:  # on disk they are all: some have their names, each is whole
+            assert (
+                there.items() <= {**new, tmp_path / str(nth) / "b": there[tmp_path / str(nth) / "b"]}.items()
+            )
+        write_all(new, force=True)
+        assert {path: path.read_bytes() for path in (tmp_path / str(nth)).iterdir()} == new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -113,15 +114,23 @@ def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
 
 def write_outputs(report: Report, output: Output) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
-    from tracediff.report.write import make_folder, write_atomically
+    from tracediff.report.write import make_folder, write_all
 
     outputs = output.files
     rendered = {name: _render(name, path, report, output) for name, path in outputs.items()}
-    for name, files in rendered.items():
-        if name in _FOLDERS:
-            make_folder(outputs[name])
-        for file, data in files.items():
-            write_atomically(file, data, output.overwrite)
+    folders = [path for name, path in outputs.items() if name in _FOLDERS]
+    new = [path for path in folders if not path.exists()]
+    try:
+        for path in folders:
+            make_folder(path)
+        write_all(
+            {file: data for files in rendered.values() for file, data in files.items()}, output.overwrite
+        )
+    except TracediffError:
+        for path in new:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
     if output.quiet:
         return
     _print_guarded(lambda console: print_report(report, console, top=output.top))

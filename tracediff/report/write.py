@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tracediff.errors import TracediffError
@@ -78,31 +78,40 @@ def make_folder(path: Path | str) -> None:
 
 def write_atomically(path: Path | str, data: bytes, force: bool = False) -> None:
     """Write a file through a temporary one beside it; after any failure nothing half-written is left."""
-    path = Path(path)
-    _check(path, force)
+    write_all({Path(path): data}, force)
+
+
+def write_all(files: Mapping[Path, bytes], force: bool = False) -> None:
+    """Write files through temporary ones beside them, which get their names when all are on disk: a full disk changes none."""
+    written: list[tuple[Path, Path, Path]] = []
+    path = Path()
     try:
-        if _special(path):
-            path.write_bytes(data)
-            return
-        _replace(Path(os.path.realpath(path)), data)
+        for path, data in files.items():
+            _check(path, force)
+            if not _special(path):
+                target = Path(os.path.realpath(path))
+                temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+                written.append((path, temporary, target))
+                _write(temporary, data)
+        for path, temporary, target in written:  # noqa: B007 - of the error
+            temporary.replace(target)
+        for path in (path for path in files if _special(path)):
+            path.write_bytes(files[path])
     except OSError as error:
         raise TracediffError(
             "output-not-writable",
             f"{path} could not be written: {error.strerror or error}",
             fix="check the free space and the permissions of the folder, or choose another one",
         ) from error
+    finally:
+        for _, temporary, _ in written:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
-def _replace(target: Path, data: bytes) -> None:
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+def _write(path: Path, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
