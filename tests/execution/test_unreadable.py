@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 
@@ -15,6 +16,7 @@ from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import steps_table
 from tracediff.formats.inputs import resolve
+from tracediff.model import encode
 
 
 @pytest.fixture
@@ -139,3 +141,17 @@ def test_many_warnings_of_one_kind_are_counted(tmp_path):
     side = read(tmp_path / "side")
     notes = [note.message for note in show(side).warnings if note.slug == "kernels-without-launch"]
     assert len(notes) == 6 and notes[0].startswith("run_rank0.sqlite") and "3 further exports" in notes[5]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_one_whose_name_is_no_text_is_left_out_alone(folder, cached, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
+    odd = folder / os.fsdecode(b"run_rank3\xff.sqlite")
+    (folder / "run_rank3.sqlite").rename(odd)
+    with pytest.raises(TracediffError) as raised:
+        read(folder, cached=cached)
+    assert raised.value.slug == "name-not-utf8" and r"run_rank3\udcff.sqlite: its name" in str(raised.value)
+    side = read(folder, skip_unreadable=True, cached=cached)
+    (left,) = side.left_out
+    assert (left.name, left.slug) == (r"run_rank3\udcff.sqlite", "name-not-utf8")
+    assert encode(show(side))

@@ -168,7 +168,8 @@ def key_of(path: Path, reading: Reading) -> str | None:
         if any(_size(path.with_name(path.name + tail)) for tail in ("-wal", "-journal")):
             return None  # rows that are not in the file yet
         identity = _content(path)
-    except OSError:
+        path.name.encode()
+    except (OSError, UnicodeEncodeError):
         return None
     if identity is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, visible
 from tracediff.formats.inputs import RunFiles, SideFiles
 from tracediff.formats.selection import Selection, spell_ranks, spell_steps, spell_window
 from tracediff.model import LeftOut, Note
@@ -133,7 +133,10 @@ def side_of(
             runs.append(numbered(files, good, side.only))
     if not runs:
         raise one_error(errors, len(errors))
-    left_out = [LeftOut(name, error.slug, error.message) for name, error in errors]
+    # visible: a name that is not UTF-8 is no text of JSON
+    left_out = [
+        LeftOut(visible(name), error.slug, visible(error.message, keep="\n")) for name, error in errors
+    ]
     return Side(side.label, runs, (*notes, *notes_of(side, runs, left_out)), tuple(left_out))
 
 

@@ -48,9 +48,10 @@ def unpack(
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`; `export`: what a report becomes.
-    Raises `TracediffError`: not-a-file, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
+    Raises `TracediffError`: name-not-utf8, not-a-file, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
     `export_report`, `kineto.convert`, `columnar.prepare` and `bounded`.
     """
+    check_name(path)
     copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     plain = copy.with_suffix(".sqlite")
     if path.is_dir() and columnar.form_of(path):
@@ -69,6 +70,18 @@ def unpack(
     if path.suffix == ".xz":
         return _unpacked_xz(path, plain)
     return _without_log(path, plain) if _is_wal(path) else path
+
+
+def check_name(path: Path) -> None:
+    """Raise `TracediffError` name-not-utf8 where no database could be told the path of a file."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise TracediffError(
+            "name-not-utf8",
+            f"{path.name}: its name, or that of a folder that it is in, is not UTF-8",
+            fix="rename the file or folder",
+        ) from None
 
 
 def remove(copy: Path) -> None:
