@@ -10,12 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from fixtures.builders import SCHEMAS, TraceBuilder, two_steps
+from fixtures.builders.columnar import to_folder
 from tests.oracle.real import captures
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.clean import REMOVED, Cleaner, MetadataFilter
 from tracediff.capture.scrub import scrub
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
 
 MEASURED = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -193,7 +196,7 @@ def test_foreign_tables_views_and_triggers_stay_behind(tmp_path: Path) -> None:
         "CREATE VIEW NVTX_VIEW AS SELECT 1;"
         "CREATE TRIGGER evil AFTER INSERT ON notes_of_mine BEGIN DELETE FROM NVTX_EVENTS; END;"
         "CREATE INDEX i ON StringIds(value);"
-        "CREATE TABLE GPU_DATA (a INTEGER CHECK (a > 0), b TEXT DEFAULT '/home/alice/x');"
+        "CREATE TABLE GPU_DATA (size INTEGER CHECK (size > 0), value TEXT DEFAULT '/home/alice/x');"
         "INSERT INTO GPU_DATA VALUES (1, 'text');"
         "CREATE TABLE CUDA_PROJECT_ALICE (a); CREATE TABLE NVTX_alice (a); CREATE TABLE ENUM_ (a);"
     )
@@ -221,7 +224,7 @@ def test_bytes_are_removed_wherever_they_are(tmp_path: Path) -> None:
     db.executescript(
         "ALTER TABLE NVTX_EVENTS ADD COLUMN binaryData BLOB;"
         "UPDATE NVTX_EVENTS SET binaryData = CAST('hunter2hunter2' AS BLOB);"
-        "CREATE TABLE GPU_RAW (a BLOB NOT NULL, b);"
+        "CREATE TABLE GPU_RAW (data BLOB NOT NULL, value);"
         "INSERT INTO GPU_RAW VALUES (x'616c696365', x'616c696365'), (7, 'text');"
         "INSERT INTO StringIds VALUES (9999, x'616c696365');"
     )
@@ -391,3 +394,29 @@ def test_a_real_capture_compares_equal_to_its_scrubbed_self(tmp_path: Path) -> N
     assert found["verdict"] == "no_change"
     assert found["step"]["delta_ns"] == 0
     assert all(value == 0 for value in found["accounting"]["delta"].values())
+
+
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+def test_columns_that_nsys_has_not_are_left_out(form: str, tmp_path: Path) -> None:
+    source = two_steps().write(tmp_path / "run.sqlite")
+    plain = scrub(source, tmp_path / "plain.sqlite")
+    with sqlite3.connect(source) as db:
+        db.execute("ALTER TABLE NVTX_EVENTS ADD COLUMN customer_4711 TEXT DEFAULT 'of ours'")
+        db.execute("ALTER TABLE StringIds ADD COLUMN startAcme INTEGER")
+        db.execute("CREATE TABLE GPU_EVENTS (acme INTEGER)")
+    db.close()
+    folder = form == "parquet"
+    out = tmp_path / ("out_pqtdir" if folder else "out.sqlite")
+    report = scrub(to_folder(source, tmp_path / "run_pqtdir") if folder else source, out)
+    assert sorted(report.dropped_columns) == [
+        "GPU_EVENTS.acme",
+        "NVTX_EVENTS.customer_4711",
+        "StringIds.startAcme",
+    ]
+    assert report.dropped_tables == ["GPU_EVENTS"]
+    kept = {proof.name: proof.digest for proof in report.tables}
+    assert folder or kept == {proof.name: proof.digest for proof in plain.tables}
+    files = out.iterdir() if folder else [out]
+    assert not any(word in path.read_bytes() for path in files for word in (b"4711", b"cme", b"of ours"))
+    here, there = (reduce_file(path, Reading(threads=1)) for path in (out, tmp_path / "plain.sqlite"))
+    assert here.periods.equals(there.periods) and here.ranges.equals(there.ranges)

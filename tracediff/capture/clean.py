@@ -42,6 +42,24 @@ _TABLE_WORDS = _words(
     VIDMM VULKAN WAIT WDDM WORK WORKERS WORKLOAD XMC
     """
 )
+# The same of a column: each word of it.
+_COLUMN_WORDS = _words(
+    """
+    address align array async bandwidth binary block blocks bus bytes cache callchain category cause channel chip class client clock
+    cluster code color comm comment compute config constant content context copy correlation count counter cpu ctrl ctxsw cu cuda data
+    demangled deprecated depth description detail dev device dim direction discrete domain double dst duration dynamic end engine engines
+    entries entry enum epoch error etw event exec executed external fault field file filename filter flag flags float format ftrace
+    function global gpu graph green grid group guid handle hardware high hw hyper id idx imported in index info instance int interval
+    ip ipc is json kernel kind l label launch length level limit local location low luid macro major mangled map mask max mem member members
+    memory message method metric migration minor mode module name nesting nic node ns null num offset op operation optin or ordered
+    original parent path payload pc per pid policy pool port prefix priority process processor provider pw queue range rank rate raw
+    percentage potential preexit qmd reason recv register registers release remote request requested return revision root sample sched schema send severity shared shmem
+    short size sm source special src stack start state static status stop stream string struct submit suffix switch symbol sync tag task
+    active bulk clusters cta done last multiprocessors num scheduling team text thread threads threshold thumb tid time timestamp to total trace type uid uint union unresolved unwind usage user utc
+    utilized uuid value values version vid virtual vm wait warp warps window work x y z
+    """
+)
+_COLUMN_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d{1,3}(?!\d)")
 METADATA = frozenset({"META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA"})
 SYSTEM_ENV = "TARGET_INFO_SYSTEM_ENV"
 NAMES_OF_PROCESSES = frozenset({"PROCESSES", "ThreadNames"})
@@ -135,6 +153,14 @@ def known_table(name: str) -> bool:
     """Whether nsys writes a table of this name."""
     return name in _ALONE or (
         _FAMILY.fullmatch(name) is not None and all(word in _TABLE_WORDS for word in name.split("_"))
+    )
+
+
+def known_column(name: str) -> bool:
+    """Whether nsys may have a column of this name."""
+    words = _COLUMN_WORD.findall(name)
+    return "".join(words) == name.replace("_", "") and all(
+        word.isdigit() or word.lower() in _COLUMN_WORDS for word in words
     )
 
 

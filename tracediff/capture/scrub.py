@@ -31,6 +31,7 @@ from tracediff.capture.clean import (
     Cleaner,
     MetadataFilter,
     file_column,
+    known_column,
     known_table,
     private_column,
     string_column,
@@ -79,6 +80,7 @@ class ScrubReport:
 
     tables: list[TableProof] = field(default_factory=list)
     dropped_tables: list[str] = field(default_factory=list)
+    dropped_columns: list[str] = field(default_factory=list)
     strings_dropped: int = 0
     processes_dropped: int = 0
     records_dropped: int = 0
@@ -215,19 +217,25 @@ def _tables(db: sqlite3.Connection, keep: frozenset[str], report: ScrubReport) -
             continue
         plain = kind == "table" and str(sql).lstrip().upper().startswith("CREATE TABLE")
         if plain and (known_table(name) or name in keep):
-            found.append(_table(db, name, str(sql)))
-        else:
-            report.dropped_tables.append(name)
+            table = _table(db, name, str(sql), report if name not in keep else None)
+            if table.columns:
+                found.append(table)
+                continue
+        report.dropped_tables.append(name)
     return found
 
 
-def _table(db: sqlite3.Connection, name: str, sql: str) -> _Table:
+def _table(db: sqlite3.Connection, name: str, sql: str, report: ScrubReport | None = None) -> _Table:
+    """A table with all of its columns; with a `report` those that nsys may have, and the others are noted there."""
     info = db.execute(f"PRAGMA table_info({identifier(name)})").fetchall()
+    if report is not None:
+        report.dropped_columns += [f"{name}.{row[1]}" for row in info if not known_column(row[1])]
+        info = [row for row in info if known_column(row[1])]
     columns = [row[1] for row in info]
 
     def holding(kind: str) -> list[int]:
         tests = ", ".join(f"max(typeof({identifier(column)}) = '{kind}')" for column in columns)
-        held = db.execute(f"SELECT {tests} FROM {identifier(name)}").fetchone()
+        held = db.execute(f"SELECT {tests} FROM {identifier(name)}").fetchone() if tests else ()
         return [i for i, found in enumerate(held) if found]
 
     return _Table(
@@ -250,10 +258,11 @@ def _create(table: _Table, db: sqlite3.Connection) -> str:
     words = table.sql
     harmless = words.isascii() and words.replace("\n", " ").isprintable()
     foreign = any(mark in words for mark in ("/", "\\", "CHECK", "GENERATED", "DEFAULT"))
-    if harmless and not foreign:
+    info = db.execute(f"PRAGMA table_info({identifier(table.name)})").fetchall()
+    if harmless and not foreign and len(info) == len(table.columns):
         return words
     named = _commented(words)
-    info = db.execute(f"PRAGMA table_info({identifier(table.name)})").fetchall()
+    info = [row for row in info if row[1] in table.columns]
     keys = sum(bool(row[5]) for row in info)
     lines = []
     for place, (_, name, kind, not_null, _, key) in enumerate(info):

@@ -34,7 +34,7 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     so); OUT is packed when its name ends in .xz. Every row of every measured
     table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
     form) are removed. Dropped are the environment, command arguments beyond an allow-list, output of the traced
-    programs, names of other processes, strings that no row refers to, and tables that nsys does not write.
+    programs, names of other processes, strings that no row refers to, and tables and columns that nsys does not write.
 
     IN may be a trace of torch.profiler (.json, .json.gz): kept are the events that are read of it, with cleaned names.
 
@@ -63,6 +63,8 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     )
     for name in report.dropped_tables:
         say(f"  left out: {name!r} (not a table of nsys; --keep-table to keep it)")
+    for name in report.dropped_columns:
+        say(f"  left out: {name!r} (not a column of nsys; --keep-table keeps all of a table)")
 
 
 def _bundle(source: Path, target: Path, keep_kpi: bool) -> None:

@@ -215,13 +215,16 @@ def from_sqlite(path: Path, like: Path, folder: Path) -> None:
     with closing(_in_order()) as db:
         db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
         for table, file in tables(like).items():
-            if db.execute(
-                "SELECT 1 FROM duckdb_tables() WHERE database_name = 'source' AND table_name = ?", [table]
-            ).fetchone():
+            there = db.execute(
+                "SELECT column_name FROM duckdb_columns() WHERE database_name = 'source' AND table_name = ?",
+                [table],
+            ).fetchall()
+            if there:
                 kinds = db.execute(f"DESCRIBE FROM {_rows_of(file)}").fetchall()
                 parts = [
                     f"{_typed(identifier(column), kind)} AS {identifier(column)}"
                     for column, kind, *_ in kinds
+                    if (column,) in there
                 ]
                 rows = f"SELECT {', '.join(parts)} FROM source.{identifier(table)}"
                 db.execute(f"COPY ({rows}) TO {quoted(str(folder / file.name))} (FORMAT parquet)")
