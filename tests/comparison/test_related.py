@@ -122,6 +122,34 @@ def test_kernels_named_in_the_same_change_are_one_cause():
     assert len(of_related_kernels([rows[0], replace(rows[1], level="within_noise")])) == 2
 
 
+def test_kernels_that_came_back_with_other_arguments_name_no_change():
+    """argmax of bf16 (10 us gone) is now one of float (9 us): of the three rows together, mul with 4 us is what is new."""
+    rows = places([0, 10, 0], [9, 0, 4])
+    argmax = "reduce_kernel<ArgMaxOps>"
+    counts = [(0, 1), (1, 0), (0, 1)]
+    together = [
+        kernels(
+            one,
+            name,
+            count,
+            argmax,
+            "mul",
+            cause=cause,
+            facts=FindingFacts(match=cause.removeprefix("kernel_")),
+        )
+        for one, name, count, cause in zip(
+            rows,
+            (argmax, argmax, "mul"),
+            counts,
+            ("kernel_added", "kernel_removed", "kernel_added"),
+            strict=True,
+        )
+    ]
+    (one,) = of_related_kernels(together)
+    assert one.judged.delta == pytest.approx(3 * US)
+    assert (one.cause, one.where.kernel, one.count) == ("kernel_added", "mul", (0, 1))
+
+
 def test_more_kernels_bring_their_launch_calls():
     """8 launches more explain 40 us of launch calls in the range that launches, 5 us each; not 40 us elsewhere."""
     more, calls, away = places([10, 60, 60], [30, 100, 100])

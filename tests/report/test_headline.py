@@ -30,11 +30,12 @@ def phase(name: str, typical: m.Delta, verdict: m.Verdict, **more: Any) -> m.Pha
 
 
 def finding(cause: str, change: float, phase: str = "generation", **more: Any) -> m.Finding:
-    """A confirmed cause, us; `where`, `level`, `share` and the rest as given."""
+    """A confirmed cause, us, +-1 us; `where`, `level`, `share` and the rest as given. What is within noise is +-300 us."""
     where = msgspec.structs.replace(m.Where(**more.pop("where", {})), phase=phase)
     fields: dict[str, Any] = {"level": "confirmed", "share": None, "held": m.Held(5, 5)} | more
+    half = 300 if fields["level"] == "within_noise" else 1
     return m.Finding(
-        rank=1, cause=cause, delta_ns=change * US, ci_low_ns=(change - 1) * US, ci_high_ns=(change + 1) * US, title="",
+        rank=1, cause=cause, delta_ns=change * US, ci_low_ns=(change - half) * US, ci_high_ns=(change + half) * US, title="",
         where=where, evidence=m.FindingEvidence("", []), next="", baseline_ns=0.0, candidate_ns=change * US, **fields,
     )  # fmt: skip
 
@@ -177,13 +178,16 @@ def test_a_cause_of_a_sliver_of_the_change_is_not_named_for_it() -> None:
     assert headline(one).text == (
         "Likely improved: -36.0 ms (-40.0 %) per step, most of it (30.0 ms) from host work in _schedule."
     )
-    unsure = msgspec.structs.replace(waiting, level="within_noise")
+    unsure = msgspec.structs.replace(waiting, level="within_noise", ci_high_ns=10.0 * US)
     one = result("likely_improved", facts, [faster], [fusion, unsure], runs=m.Pair(1, 1))
     assert headline(one).text == (
         "Likely improved: -36.0 ms (-40.0 %) per step, certain causes explain less than 5 % of it; the largest estimate,"
         " host work in _schedule (-30.0 ms), is within noise."
     )
     assert headline(one).cause == ""
+    beyond = msgspec.structs.replace(unsure, ci_high_ns=-10.0 * US)  # one of many places, so not certain
+    one = result("likely_improved", facts, [faster], [fusion, beyond], runs=m.Pair(1, 1))
+    assert headline(one).text.endswith("; the largest estimate is host work in _schedule (-30.0 ms).")
     alone = result("likely_improved", facts, [faster], [fusion], runs=m.Pair(1, 1))
     assert headline(alone).text.endswith("per step, certain causes explain less than 5 % of it.")
 

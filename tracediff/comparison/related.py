@@ -148,10 +148,10 @@ def _naming(mine: list[Candidate]) -> Candidate:
 
 
 def _renamed(one: Candidate) -> Candidate:
-    """A cause whose kernels replace each other is called so."""
+    """A cause whose kernels replace each other is called so; one whose name came back with other arguments after the next."""
     replaced = replacement(one.parts) if one.key and one.cause not in _NAMING else ""
     if not replaced:
-        return one
+        return _after_net(one) if one.key and one.cause not in _NAMING else one
     facts = msgspec.structs.replace(one.facts, match="replaced")
     return replace(
         one,
@@ -159,6 +159,24 @@ def _renamed(one: Candidate) -> Candidate:
         facts=facts,
         count=None,
         where=msgspec.structs.replace(one.where, kernel=replaced),
+    )
+
+
+def _after_net(one: Candidate) -> Candidate:
+    """Named after the kernel that changed most with all rows of its name together."""
+    net: dict[str | None, float] = {}
+    for part in one.parts:
+        net[part.where.kernel] = net.get(part.where.kernel, 0.0) + part.delta_ns
+    largest = max(one.parts, key=lambda part: abs(net[part.where.kernel]), default=None)
+    mine = [abs(part.delta_ns) for part in one.parts if part.where.kernel == one.where.kernel]
+    if largest is None or abs(net.get(one.where.kernel, 0.0)) >= 0.5 * max(mine, default=0.0):
+        return one
+    return replace(
+        one,
+        cause=largest.cause,
+        where=msgspec.structs.replace(one.where, kernel=largest.where.kernel),
+        facts=msgspec.structs.replace(one.facts, match=largest.match),
+        count=(largest.count_baseline or 0.0, largest.count_candidate or 0.0),
     )
 
 

@@ -246,7 +246,10 @@ def _second(
 
 
 def _largest(one: Finding, prose: units.Prose) -> str:
-    return f"the largest estimate, {_named(one, prose)} ({prose.signed(one.delta_ns)}), is within noise"
+    """The largest estimate that is not certain: one of many places may be beyond its own interval by chance."""
+    apart = one.ci_low_ns > 0 or one.ci_high_ns < 0
+    size = f"{_named(one, prose)} ({prose.signed(one.delta_ns)})"
+    return f"the largest estimate is {size}" if apart else f"the largest estimate, {size}, is within noise"
 
 
 def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
@@ -785,20 +788,16 @@ def _plural(finding: Finding) -> bool:
 def _net(finding: Finding, prose: units.Prose) -> str:
     """`-22.1 us, but +20.8 us in mul and silu`; empty where nothing much goes against what the change is about."""
     own = [one for one in finding.parts if not one.follows]
-    less = [one for one in own if one.delta_ns < 0]
-    more = [one for one in own if one.delta_ns > 0]
-    if not less or not more:
-        return ""
-    down, up = (math.fsum(one.delta_ns for one in side) for side in (less, more))
-    if min(-down, up) < _AGAINST * max(-down, up):
+    sizes: dict[str, float] = {}
+    for one in own:
+        name = spoken(one.where.kernel or "") or CAUSES[one.cause].name
+        sizes[name] = sizes.get(name, 0.0) + one.delta_ns
+    down, up = (math.fsum(size for size in sizes.values() if (size < 0) is less) for less in (True, False))
+    if min(-down, up) <= _AGAINST * max(-down, up):
         return ""
     mine = next((one for one in own if one.cause == finding.cause), own[0])
-    first, second, others = (up, down, less) if mine.delta_ns > 0 else (down, up, more)
-    sizes: dict[str, float] = {}
-    for one in others:
-        name = spoken(one.where.kernel or "") or CAUSES[one.cause].name
-        sizes[name] = sizes.get(name, 0.0) + abs(one.delta_ns)
-    names = sorted(sizes, key=lambda name: -sizes[name])
+    first, second = (up, down) if mine.delta_ns > 0 else (down, up)
+    names = sorted((name for name in sizes if sizes[name] * second > 0), key=lambda name: -abs(sizes[name]))
     return f"{prose.signed(first)}, but {prose.signed(second)} in {joined(names)}"
 
 

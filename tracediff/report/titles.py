@@ -100,7 +100,7 @@ def spoken(text: str) -> str:
 
 def _others(finding: Finding) -> str:
     """` and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
-    rows = sum(not one.follows for one in finding.parts)
+    rows = len({one.where.kernel for one in finding.parts if not one.follows})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
     if rows < 2 or named_by_block or not finding.cause.startswith("kernel"):
         return ""

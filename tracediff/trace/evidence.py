@@ -43,7 +43,7 @@ _PART = re.compile(
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORD = re.compile(
-    r"(?i)(?<![a-z])(?:steps?|iters?|iterations?|forward|batch|batches|tokens?|decode|execute|engine|frames?)(?![a-z])"
+    r"(?i)(?<![a-z])(?:steps?|iters?|iterations?|forward|batch|batches|tokens?|decode|execute|engine|frames?|ticks?|cycles?|rounds?)(?![a-z])"
 )
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")  # what `mask` masks
