@@ -123,27 +123,14 @@ def test_kernels_named_in_the_same_change_are_one_cause():
 
 
 def test_kernels_that_came_back_with_other_arguments_name_no_change():
-    """argmax of bf16 (10 us gone) is now one of float (9 us): of the three rows together, mul with 4 us is what is new."""
+    """argmax of bf16 (10 us) stays in a few steps and is one of float in the others (9 us): what is new is mul with 4 us."""
     rows = places([0, 10, 0], [9, 0, 4])
     argmax = "reduce_kernel<ArgMaxOps>"
-    counts = [(0, 1), (1, 0), (0, 1)]
+    counts = [(0, 1), (1, 0.02), (0, 1)]
+    causes = ("kernel_added", "kernel_removed", "kernel_added")
     together = [
-        kernels(
-            one,
-            name,
-            count,
-            argmax,
-            "mul",
-            cause=cause,
-            facts=FindingFacts(match=cause.removeprefix("kernel_")),
-        )
-        for one, name, count, cause in zip(
-            rows,
-            (argmax, argmax, "mul"),
-            counts,
-            ("kernel_added", "kernel_removed", "kernel_added"),
-            strict=True,
-        )
+        kernels(one, name, count, argmax, "mul", cause=cause, level="exact")
+        for one, name, count, cause in zip(rows, (argmax, argmax, "mul"), counts, causes, strict=True)
     ]
     (one,) = of_related_kernels(together)
     assert one.judged.delta == pytest.approx(3 * US)
