@@ -15,9 +15,10 @@ from tests.tiny import plain, reduced
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
-from tracediff.execution.run import reduce_file
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.capture import load_capture
+from tracediff.formats.inputs import resolve
 from tracediff.trace.inference import infer_steps
 
 
@@ -208,6 +209,26 @@ def test_the_cause_is_found_without_labels(unlabelled, compared):
     assert inferred.verdict == labelled.verdict
     assert {check.status for check in inferred.comparability.checks if check.name == "step_labels"} == {"ok"}
     assert [row.compared for row in inferred.strata if row.phase == "irregular"] == [False]
+
+
+def test_a_label_that_is_sure_in_one_run_cuts_the_others(tmp_path):
+    """The numbers of one run rise, those of the other say nothing; the third has no such range, so that it stays inferred."""
+    paths = []
+    for name, label in (("sure", "turn {}"), ("unsure", "turn 7"), ("without", None)):
+        trace = loop(10)
+        for step in range(10):
+            if label:
+                trace.range(1, label.format(step), 2000 * step - 10, 2000 * step + 1700, domain=None)
+        (tmp_path / name).mkdir()
+        paths.append(trace.write(tmp_path / name / "run.sqlite"))
+    sure, unsure, without = (resolve(str(path)) for path in paths)
+
+    def rules(*sides):
+        return [part.step_rule.rule for one in reduce_sides(sides, Reading(threads=1)) for part in one.parts]
+
+    assert rules(unsure)[0].startswith("inferred")
+    assert rules(sure, unsure) == ["range 'turn N'"] * 2
+    assert rules(sure, without)[1].startswith("inferred")
 
 
 def test_different_loops_are_not_comparable(tmp_path):

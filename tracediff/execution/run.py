@@ -164,6 +164,7 @@ def reduce_sides(
     ]
     all_jobs = [job for side_jobs in jobs for run in side_jobs for job in run]
     notes = _reduce_all(all_jobs, reading, progress, on_started)
+    _by_one_label(all_jobs, reading, progress)
     failed = [(job.name, job.outcome) for job in all_jobs if isinstance(job.outcome, TracediffError)]
     if failed and not reading.skip_unreadable:
         raise one_error(failed, len(all_jobs))
@@ -250,6 +251,35 @@ def _reduce_all(
             named = [Note(note.slug, note.message.replace(name, job.name)) for note in job.outcome.warnings]
             job.outcome = replace(job.outcome, warnings=named)
     return notes
+
+
+def _by_one_label(jobs: list[_Job], reading: Reading, progress: Callable[[str], None]) -> None:
+    """Cut exports whose steps were inferred by the label of the others, where all have it.
+
+    The evidence for a label may be just enough in some runs of a program, and just not in others.
+    """
+    cut = [
+        (job, job.outcome.step_rule)
+        for job in jobs
+        if job.outcome is not None and not isinstance(job.outcome, TracediffError)
+    ]
+    inferred = [job for job, rule in cut if rule.inferred]
+    labels = {rule for _, rule in cut if not rule.inferred}
+    if not inferred or len(labels) != 1:
+        return
+    (label,) = labels
+    if not label.regex or label.rule != label.source:  # a label that occurs once ends its step
+        return
+    again = [_Job(job.part, job.name, replace(job.reading, step_regex=label.regex)) for job in inferred]
+    _reduce_all(again, reading, progress, lambda: None)
+    found = [
+        one.outcome
+        for one in again
+        if one.outcome is not None and not isinstance(one.outcome, TracediffError)
+    ]
+    if len(found) == len(inferred):
+        for job, reduction in zip(inferred, found, strict=True):
+            job.outcome = replace(reduction, step_rule=label)
 
 
 def _read(
