@@ -45,7 +45,11 @@ def find_steps(capture: Capture, rank: int) -> list[Step]:
         count = Counter(label.thread for label in labels)
         carrier = min(count, key=lambda thread: (-count[thread], thread))
         labels = [label for label in labels if label.thread == carrier]
-        labels.sort(key=lambda label: (label.start, label.row))
+        labels.sort(key=lambda label: (label.start, -label.end, label.row))
+        # A label that begins inside another is a part of that step.
+        labels = [
+            label for at, label in enumerate(labels) if all(one.end <= label.start for one in labels[:at])
+        ]
         ends = [label.start for label in labels[1:]] + [FOREVER]
         steps: list[Step] = []
         for label, end in zip(labels, ends, strict=True):

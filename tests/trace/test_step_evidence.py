@@ -275,3 +275,9 @@ def test_a_refusal_lists_what_was_looked_at(tmp_path):
     assert "--whole-capture" in fix and "\x1b" not in str(caught.value)
     # and the option that it offers works
     assert reduced(trace, tmp_path, step_regex=r"^s. \d+$").periods["start_ns"].to_list() == [200, 1200]
+
+
+def test_numbers_with_more_digits_than_python_reads(tmp_path):
+    """They number nothing; the range is one all the same."""
+    reduction = reduced(looped("9" * 5_000 + " turn {}"), tmp_path)
+    assert reduction.step_source.startswith("range ")

@@ -222,8 +222,8 @@ class _Steps:
 
     def _run(self, pick: Pick) -> int:
         named = [at for at, name in enumerate(self._runs) if pick.run in (name, _stem(name))]
-        if not named and pick.run.isdecimal() and 1 <= int(pick.run) <= len(self._runs):
-            named = [int(pick.run) - 1]
+        if not named:
+            named = [at for at in range(len(self._runs)) if pick.run == f"{at + 1}"]
         if len(named) != 1:
             raise TracediffError(
                 "no-such-run",
