@@ -232,6 +232,8 @@ def read_saved(path: Path) -> Report:
         known = version(kind)
         if found.format_version == known:
             report: Report = msgspec.json.decode(data, type=named(kind.struct))
+            if kind is COMPARISON and report.coverage.candidate is msgspec.UNSET:  # type: ignore[union-attr]
+                raise msgspec.ValidationError("the candidate has no coverage")
             return report
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TracediffError(

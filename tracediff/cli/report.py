@@ -21,7 +21,7 @@ def report(result: Path, output: Output, gating: Gating) -> None:
     """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec` or `latencies` wrote with --json, in any format."""
     try:
         sys.exit(_render(result, output, gating))
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # what tracediff wrote fits together: numbers of rows, lists of one length
         raise TracediffError(
             "not-a-result",
