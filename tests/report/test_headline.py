@@ -552,6 +552,7 @@ def test_titles() -> None:
         "vectorized_elementwise_kernel<BinaryFunctor, MulFunctor> + vectorized_elementwise_kernel<silu_kernel>": "mul and silu",
         "elementwise_kernel<direct_copy_kernel_cuda>": "direct_copy",
         "vectorized_elementwise_kernel<CUDAFunctor_add>": "add",
+        "reduce_kernel<or_kernel_cuda>": "or_kernel_cuda",
         "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma": "attention",
         "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "NCCL",
         "vectorized_layer_norm_kernel": "vectorized_layer_norm",

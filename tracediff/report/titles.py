@@ -129,12 +129,18 @@ def _brief(name: str) -> str:
     if arguments and _GENERIC.search(function):
         types = re.findall(r"[A-Za-z_]\w*", arguments)
         word = types[-1] if types else function
-        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _AFFIXES.sub("", word)).lower()
-    word = _AFFIXES.sub("", word) or function
+        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _bare(word)).lower()
+    word = _bare(word)
     kind = _KINDS.get(category(name))
     if kind and (len(word) > 20 or word.startswith("nvjet")):
         return kind
     return shorten(word, _LONGEST)
+
+
+def _bare(name: str) -> str:
+    """A name without what all names of its kind begin and end with, where three letters are left: not `or` of or_kernel."""
+    bare = _AFFIXES.sub("", name)
+    return bare if len(bare) > 2 else name
 
 
 def part_named(part: FindingPart) -> str:
