@@ -312,6 +312,16 @@ def test_no_percentage_of_a_step_that_the_interval_exceeds() -> None:
     )
 
 
+def test_an_interval_without_zero_is_not_yet_a_verdict() -> None:
+    """-52 of 1,000 us are -5.2 %, 47 us are 4.7 %: with few runs chance goes so far."""
+    faster = phase("generation", delta(1_000.0, -52.0, 47.0), "inconclusive")
+    facts = m.VerdictFacts("scatter", "generation")
+    one = result("inconclusive", facts, [faster], [], runs=m.Pair(3, 4))
+    said = "Inconclusive: generation -5.2 % ± 4.7 %; this may still be chance"
+    assert headline(one).text == f"{said}: record 5 runs per side."
+    assert headline(result("inconclusive", facts, [faster], [])).text == f"{said}."
+
+
 def test_no_change() -> None:
     """-7 of 1,000 us are -0.7 %, 24 us are 2.4 %."""
     one = phase("generation", delta(1_000.0, -7.0, 24.0, host_speed_ns=-30_000.0), "no_change", share=0.6)

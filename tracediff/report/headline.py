@@ -378,6 +378,8 @@ def _scatter(result: Result, phase: Phase) -> str:
     least = detectable(phase)
     name = "step" if phase.phase == "step" else phase.phase
     text = _every_phase(result, first=phase.phase)
+    if abs(_typical(phase)[0]) > _half(phase):  # beyond its interval, and no verdict all the same
+        return f"{text}; this may still be chance" + (": record 5 runs per side" if _runs(result) < 5 else "")
     return text + (f"; a {name} change below {least} would not show" if least else "")
 
 
@@ -664,8 +666,13 @@ def _odd_runs(result: Result) -> list[str]:
     return [*said, f"{more} more runs lie apart."] if more > 0 else said
 
 
+def _runs(result: Result) -> int:
+    """Runs of the side that has fewer."""
+    return min(result.step.runs.baseline, result.step.runs.candidate)
+
+
 def _few_runs(result: Result) -> str:
-    runs = min(result.step.runs.baseline, result.step.runs.candidate)
+    runs = _runs(result)
     if result.verdict_facts.basis == "identical":
         return ""
     if runs == 1:
