@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import re
+import subprocess
+import sys
 import warnings
 
 import matplotlib
@@ -74,3 +76,17 @@ def test_it_is_small_and_says_nothing_of_a_machine(notebook):
     assert not [
         one for cell in notebook["cells"] for one in cell.get("outputs", ()) if one["output_type"] == "error"
     ]
+
+
+def test_captures_are_read_in_jupyter_without_ipywidgets():
+    """DuckDB takes a program for Jupyter by these; there it refuses to set its progress bar, even to off."""
+    code = """
+import sys, types
+sys.modules["IPython"] = types.ModuleType("IPython")
+sys.modules["IPython"].get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["ipywidgets"] = None
+from tracediff.formats.database import connect
+print(connect().execute("SELECT current_setting('enable_progress_bar')").fetchone())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.stdout, done.returncode) == ("(False,)\n", 0), done.stderr

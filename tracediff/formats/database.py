@@ -58,8 +58,10 @@ def connect(
         config["threads"] = 1  # now: the threads of all processors would be started first
     db = duckdb.connect(":memory:" if file is None else str(file), config=config)
     db.execute("PRAGMA disable_checkpoint_on_shutdown")
-    # DuckDB draws one wherever it takes the program for an interactive one
-    db.execute("SET enable_progress_bar = false")
+    # DuckDB draws one wherever it takes the program for an interactive one. In Jupyter without ipywidgets it draws none,
+    # and refuses to hear of it
+    if db.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
+        db.execute("SET enable_progress_bar = false")
     try:
         if memory_limit is not None:
             db.execute(f"SET memory_limit = {quoted(memory_limit)}")
