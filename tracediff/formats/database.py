@@ -59,7 +59,7 @@ def connect(
     db = duckdb.connect(":memory:" if file is None else str(file), config=config)
     db.execute("PRAGMA disable_checkpoint_on_shutdown")
     # DuckDB draws one wherever it takes the program for an interactive one. In Jupyter without ipywidgets it draws none,
-    # and refuses to hear of it
+    # and setting this to anything is an error
     if db.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
         db.execute("SET enable_progress_bar = false")
     try:
