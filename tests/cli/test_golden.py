@@ -39,7 +39,7 @@ ELSEWHERE = re.compile(
     r"(bisect-(changed|damaged|end|exists|no-commits|plan|running)|bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|git|gpu|internal|io-error|kineto|locked|measure-by|name-not"
     r"|ncu-(csv|damaged)|no-(permission|process|such|typical)|not-plain"
     r"|nsys-(broken|import|no-report)|out-of-memory|output-not-writable|perf-events|policy-twice|ranks-unclear|\w+-(package-)?missing"
-    r"|scheduler-(lost|no|other)|scrub-changed|step-(numbers?|of)|read-too|trtexec-large|unpacks|worker)\b"
+    r"|scheduler-(lost|no|other)|scrub-changed|step-(numbers?|of)|read-too|too-many|trtexec-large|unpacks|worker)\b"
 )
 
 

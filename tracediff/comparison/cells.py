@@ -324,6 +324,22 @@ _START_SCATTER = (
 )
 
 
+def host_of_start(found: PhaseCells, layout: Layout) -> Floats:
+    """What the speed of the hosts explains of first uses, (sides, cells): as large a part of each category as in typical steps."""
+    usual, even = (
+        np.stack([one.mean(axis=0) for one in values])
+        for values in (found.typical.sample.values, found.typical.estimate.values)
+    )
+    share = np.clip(np.divide(usual - even, usual, out=np.zeros_like(usual), where=usual > 0), -1.0, 1.0)
+    host = np.zeros_like(usual)
+    for cell, parts in layout.sums().items():
+        if cell != STEP:
+            host[:, parts] = share[:, [cell]] * found.start[:2, parts]
+            host[:, cell] = host[:, parts].sum(axis=1)
+            host[:, STEP] += host[:, cell]
+    return host
+
+
 def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layout) -> Estimate:
     """The mean over all compared steps: its difference is the sum of those of the phases, weighted by their shares."""
     cells, runs = len(layout.kinds), frame.runs
@@ -335,6 +351,8 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
         share, ordinary = found.steps.share, 1 - found.steps.start_share
         means += share * found.mean
         host += share * ordinary * (found.typical.estimate.host_speed + found.tail.estimate.host_speed)
+        of_start = host_of_start(found, layout)
+        host += share * found.steps.start_share * (of_start[1] - of_start[0])
         scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
         # first uses of kernels: which steps have them, and how long they take, differs from run to run
         scatter2 += (
@@ -349,7 +367,8 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
             middle = of_runs.mean(axis=0) if len(there) else np.zeros(cells)
             filled = np.repeat(middle[None], runs[side], axis=0)
             filled[there] = of_runs
-            values[side] += share * (ordinary * filled + found.steps.start_share * found.start_runs[side])
+            start = found.start_runs[side] - (of_start[side] if side < 2 else 0.0)
+            values[side] += share * (ordinary * filled + found.steps.start_share * start)
             variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
     sample = Sample(

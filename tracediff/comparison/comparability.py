@@ -68,8 +68,9 @@ def check(
     ]  # fmt: skip
     if counterparts is not None and min(counterparts) < _UNLIKE:
         one, other = (f"{100 * part:.0f} % of the kernel time" for part in counterparts)
+        unrelated = min(counterparts) < _UNRELATED and not _one_label(sides)
         checks.append(
-            Check("programs", "fail" if min(counterparts) < _UNRELATED else "warn", one, other,
+            Check("programs", "fail" if unrelated else "warn", one, other,
                   "few kernels of one side have a counterpart on the other: these may be different programs, or other"
                   " backends of one")
         )  # fmt: skip
@@ -82,6 +83,12 @@ def check(
                   " Compare their kernels per launch, not their length")
         )  # fmt: skip
     return Comparability(all(one.status != "fail" for one in checks), checks)
+
+
+def _one_label(sides: tuple[Side, Side]) -> bool:
+    """Whether one label cuts all captures: one program, then, even where another data type replaced all its kernels."""
+    rules = {part.step_rule for side in sides for part in side.parts}
+    return len(rules) == 1 and all(rule.regex for rule in rules)
 
 
 def _values(side: Side, value: Callable[[Reduction], str]) -> str:

@@ -97,7 +97,8 @@ def _held(gate: Gate, found: Measured | str, of: str = "") -> GateOutcome:
         return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}", limit, found)
     if found.sure <= limit:
         return _outcome(gate, "inconclusive", f"{beyond}, but may be noise", limit, found)
-    return _outcome(gate, "failed", beyond, limit, found)
+    part = f", {_amount(gate, found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
+    return _outcome(gate, "failed", beyond + part, limit, found)
 
 
 def _outcome(

@@ -321,7 +321,7 @@ def _kernel(measure: Measure, result: Result) -> Measured | str:
 
 
 def _tail(measure: Measure, result: Result) -> Measured | None:
-    """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline.
+    """A quantile of a phase; sure where it is higher in every run of the candidate than in any of the baseline, by more than a slower host.
 
     Three runs a side that part so do it by chance in one of twenty pairs of sides; fewer say nothing of a tail.
     """
@@ -340,5 +340,6 @@ def _tail(measure: Measure, result: Result) -> Measured | None:
         [float(np.quantile(times, int(quantile[1:]) / 100)) for times in side.values()]
         for side in runs.values()
     )
-    apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before)
+    slower = max(one.host_speed or 1.0, 1.0)  # the times of steps are not at equal host speed
+    apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before) * slower
     return Measured(baseline, candidate - baseline, candidate - baseline if apart else 0.0)

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.cells import STEP, Measured, PhaseCells, host_of_start
 from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (
     Change,
@@ -382,7 +382,8 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[
     start = None
     if one.steps.start_share:
         before, after = (float(one.start[at, STEP]) for at in (0, 1))
-        start = Change(before, after, after - before)
+        host = host_of_start(one, measured.layout)[:, STEP]
+        start = Change(before, after, after - before - float(host[1] - host[0]))
     return {
         "verdict": verdict,
         "typical": delta_of(one.typical.estimate),

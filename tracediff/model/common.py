@@ -112,7 +112,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A time on both sides that nothing is known of but its size, ns per step."""
+    """A time on both sides that nothing is known of but its size, ns per step. delta_ns: at equal host speed."""
 
     baseline_ns: float
     candidate_ns: float

@@ -784,12 +784,9 @@ def _consequence(finding: Finding) -> str:
 
 
 def _plural(finding: Finding) -> bool:
-    return bool(_follows(finding)) or finding.cause in (
-        "kernel_fused",
-        "kernel_split",
-        "kernel_added",
-        "kernel_removed",
-    )
+    several = ("kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
+    slower = finding.cause == "kernel_time" and finding.facts.match != "replaced"  # `slower add kernels`
+    return bool(_follows(finding)) or slower or finding.cause in several
 
 
 def _net(finding: Finding, prose: units.Prose) -> str:

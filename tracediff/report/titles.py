@@ -50,7 +50,7 @@ def title(finding: Finding, unit: str = "step") -> str:
         return f"{_graphs(finding)} {at(finding.where.range or '')}".rstrip() + rare
     if finding.facts.counted_calls:
         called = f" ({finding.where.api})" if finding.where.api else ""
-        return f"{_synchronisations(finding, unit)}{called} {at(finding.where.range or '')}".rstrip() + rare
+        return f"{_synchronisations(finding)}{called} {at(finding.where.range or '')}".rstrip() + rare
     text = _idle_of(finding) + rare
     if finding.facts.delta_all_ranks_ns is not None:
         text += f", on rank {finding.where.rank} alone"
@@ -65,7 +65,7 @@ def named(finding: Finding) -> str:
     if facts.graph_coverage:
         return _graphs(finding)
     if facts.counted_calls:
-        return f"{_synchronisations(finding, 'step')} {at(where.range or '')}".rstrip()
+        return f"{_synchronisations(finding)} {at(where.range or '')}".rstrip()
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
@@ -196,11 +196,12 @@ def _graphs(finding: Finding) -> str:
     return f"CUDA graphs launch {100 * shares.baseline:.0f} -> {100 * shares.candidate:.0f} % of the kernels"
 
 
-def _synchronisations(finding: Finding, unit: str) -> str:
+def _synchronisations(finding: Finding) -> str:
+    """Of the mean step over all phases: calls are counted by function, not by place."""
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )
-    return f"{before} -> {after} synchronisations per {unit}"
+    return f"{before} -> {after} synchronisations per mean step"
 
 
 def _shares(finding: Finding) -> str:
@@ -224,7 +225,7 @@ def _kernel(finding: Finding, unit: str) -> str:
     text = text.format(
         kernel=kernel, before=before, after=after, numbers=numbers, unit=unit,
         times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
-    )  # fmt: skip
+    ) + _others(finding).replace(" and", ", and")  # fmt: skip
     return (
         text
         if facts.hidden_ns is None

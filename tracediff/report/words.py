@@ -306,7 +306,7 @@ def sides_are(finding: Finding) -> str:
 
 
 def phases_note(result: Result, *, adjusted: bool) -> str:
-    """What the rows of phases are: `typical steps, ± 95 % CI, at equal host speed; 4 + 5 runs, 520 + 650 steps`."""
+    """What the rows of phases are: `typical steps, ± 95 % CI, at equal host speed; 4 + 5 runs, 520 + 650 compared steps`."""
     step, of_steps = result.step, unit(result) == "step"
     text = f"{'typical steps' if of_steps else 'means'}, ± {interval_name(result)}"
     text += ", changes at equal host speed" if adjusted else ""
@@ -314,7 +314,7 @@ def phases_note(result: Result, *, adjusted: bool) -> str:
     if not of_steps:
         return text
     several = "; all steps: their mean with rare steps and first uses" if len(result.phases) > 1 else ""
-    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} steps{several}"
+    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} compared steps{several}"
 
 
 def by_certainty(result: Result) -> tuple[list[Finding], list[Finding]]:
