@@ -96,7 +96,9 @@ def test_the_planted_cause_is_more_than_chance(pair):
 def test_another_mix_is_a_finding_and_no_part_of_a_delta():
     (mix,) = [one for one in result_of("arr12").findings if one.cause == "batch_mix"]
     assert mix.share is None and mix.ci_low_ns > 0
-    assert abs(result_of("arr12").step.delta_ns) < 0.1 * mix.delta_ns
+    # of one mixed step a run nothing is known: 1 in 30 of them moves the mean by more than that
+    (generation,) = [one for one in result_of("arr12").phases if one.phase == "generation"]
+    assert abs(generation.typical.delta_ns) < 0.1 * mix.delta_ns
 
 
 @pytest.mark.parametrize("pair", [param for param in _with("cause") if "place" in param.values[0]])
