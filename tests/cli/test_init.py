@@ -28,3 +28,12 @@ def test_init_leaves_a_policy_where_it_is(run, tmp_path):
     code, out, _ = run("init", "--gitlab")
     assert code == 0 and out.startswith("the gates stay in [tool.tracediff] of pyproject.toml\n")
     assert {path.name for path in Path().iterdir()} == {"pyproject.toml", "perf", ".gitlab"}
+
+
+def test_what_is_there_stays_and_what_is_missing_is_written(run):
+    assert run("init")[0] == 0
+    Path("tracediff.toml").write_text('fail-on = ["launches:+1"]\n')
+    code, out, _ = run("init", "--github")
+    assert (code, "tracediff.toml is there and stays" in out) == (0, True)
+    assert Path("tracediff.toml").read_text() == 'fail-on = ["launches:+1"]\n'
+    assert Path(".github/workflows/tracediff.yml").is_file()

@@ -31,7 +31,7 @@ tracediff.toml is what `tracediff compare` reads in the folder it runs in. See d
 )
 @click.option("--github", is_flag=True, help="Write a workflow of GitHub Actions, too.")
 @click.option("--gitlab", is_flag=True, help="Write a job of GitLab, too.")
-@click.option("-f", "--overwrite", is_flag=True, help="Overwrite files that are there.")
+@click.option("-f", "--overwrite", is_flag=True, help="Overwrite files that are there; without it they stay.")
 def init(github: bool, gitlab: bool, overwrite: bool) -> None:
     """Write tracediff.toml (gates) and perf/plan.toml (what to capture) into this folder, the top of a repository."""
     from tracediff.comparison.gates import read_policy
@@ -44,6 +44,12 @@ def init(github: bool, gitlab: bool, overwrite: bool) -> None:
     else:
         chosen.insert(0, _POLICY)
     files = {Path(place): (text(name), edit) for name, place, edit in chosen}
+    kept = [] if overwrite else [path for path in files if path.exists()]
+    if len(kept) == len(files):  # nothing is missing
+        check_outputs(files, overwrite)
+    for path in kept:
+        say(f"{path} is there and stays (-f overwrites it)", err=False)
+        del files[path]
     check_outputs((path for path in files if path.parent.is_dir()), overwrite)
     for path in files:
         for folder in reversed(path.parents[:-1]):
