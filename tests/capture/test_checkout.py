@@ -68,7 +68,7 @@ def test_revisions_become_commits(commits: dict[str, str]) -> None:
 
 def test_each_side_is_built_in_a_checkout_of_its_own(commits: dict[str, str]) -> None:
     one = located(plan("main...", "HEAD", build="cat serve.txt > built\ncp built ..\n"), Path("c"))
-    check_out(one, Path("c"), lambda text: None)
+    check_out(one, Path("b"), Path("c"), lambda text: None)
     assert Path("c/baseline/built").read_text() == "fork"
     assert Path("c/candidate/built").read_text() == "head"
     assert (one.baseline.cwd, one.candidate.cwd) == (
@@ -82,7 +82,7 @@ def test_each_side_is_built_in_a_checkout_of_its_own(commits: dict[str, str]) ->
 def test_a_checkout_is_taken_again_with_what_its_build_left(commits: dict[str, str]) -> None:
     build = "echo $(cat serve.txt) >> built"
     for ref in ("HEAD~1", "HEAD~2"):
-        check_out(located(plan(ref, None, build=build), Path("c")), Path("c"), lambda text: None)
+        check_out(located(plan(ref, None, build=build), Path("c")), Path("b"), Path("c"), lambda text: None)
         Path("c/baseline/serve.txt").write_text("changed by hand")
     assert Path("c/baseline/built").read_text() == "fork\nold\n"
 
@@ -94,7 +94,7 @@ def test_a_folder_of_the_repository_may_be_the_working_directory(commits: dict[s
     git("commit", "-q", "-m", "engine")
     one = located(plan("HEAD", None, cwd="engine"), Path("c"))
     assert one.baseline.cwd == Path("c/baseline/engine").resolve()
-    check_out(one, Path("c"), lambda text: None)
+    check_out(one, Path("b"), Path("c"), lambda text: None)
     assert refused(plan("HEAD~1", None, cwd="engine")) == (
         "checkout-no-folder",
         f"{commits['head'][:12]} has no folder engine",
@@ -106,7 +106,7 @@ def test_a_folder_of_the_repository_may_be_the_working_directory(commits: dict[s
 
 def refused(one: Plan) -> tuple[str, str]:
     with pytest.raises(TracediffError) as error:
-        check_out(located(one, Path("c")), Path("c"), lambda text: None)
+        check_out(located(one, Path("c")), Path("b"), Path("c"), lambda text: None)
     return error.value.slug, error.value.message
 
 
@@ -158,3 +158,15 @@ def test_capture_runs_each_side_in_its_checkout(stand_ins: StandIns, commits: di
     assert not Path(
         "out-checkouts/candidate/built"
     ).exists()  # nothing is built for a bundle that cannot be written
+
+
+def test_what_capture_writes_is_no_uncommitted_work(stand_ins: StandIns, commits: dict[str, str]) -> None:
+    Path("plan.toml").write_text(
+        'repeats = 1\nmin_free_gib = 0\n[baseline]\ncommand = "program baseline"\n[candidate]\ncommand = "program candidate"\n'
+    )
+    git("add", "plan.toml")
+    git("commit", "-q", "-m", "plan")
+    done = CliRunner().invoke(
+        cli, ["capture", "plan.toml", "--baseline-ref", "main", "--candidate-ref", "HEAD", "-o", "out"]
+    )
+    assert (done.exit_code, "not committed" in done.stderr) == (0, False), done.output

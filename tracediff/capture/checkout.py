@@ -40,7 +40,7 @@ def located(plan: Plan, folder: Path) -> Plan:
     return replace(plan, **sides)
 
 
-def check_out(plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
+def check_out(plan: Plan, bundle: Path, folder: Path, say: Callable[[str], None]) -> None:
     """Make, or bring up to date, the checkouts of a plan that was `located`, and build them there.
 
     A checkout that is there is taken again, so that a build may go on with what it left. Builds print to stderr.
@@ -50,7 +50,9 @@ def check_out(plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
         side = plan.side(name)
         if side.ref is None:
             continue
-        if side.ref == commit(root(), "HEAD") and (machine.commit(root()) or {}).get("dirty"):
+        if side.ref == commit(root(), "HEAD") and (machine.commit(root(), (bundle, folder)) or {}).get(
+            "dirty"
+        ):
             say(f"warning: what is not committed here is not in the {name}")
         say(f"{name}: {side.ref[:12]} in {folder / name}")
         check_out_side(side, name, folder.resolve() / name)

@@ -153,12 +153,18 @@ def _python_of(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str
     return None
 
 
-def commit(folder: Path) -> dict[str, Any] | None:
-    """The git commit of a folder and whether files differ from it; None outside a repository."""
+def commit(folder: Path, without: Sequence[Path] = ()) -> dict[str, Any] | None:
+    """The git commit of a folder and whether files differ from it, but for some; None outside a repository."""
     head = run(["git", "-C", str(folder), "rev-parse", "HEAD"])
     if head is None:
         return None
-    changed = run(["git", "-C", str(folder), "--no-optional-locks", "status", "--porcelain"])
+    but = [
+        f":(exclude,literal){path.resolve()}"
+        for path in without
+        if path.resolve().is_relative_to(folder.resolve())
+    ]
+    status = ["status", "--porcelain", "--", ".", *but]
+    changed = run(["git", "-C", str(folder), "--no-optional-locks", *status])
     return {"commit": head.strip(), "dirty": bool(changed.strip()) if changed is not None else None}
 
 

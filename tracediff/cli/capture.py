@@ -146,7 +146,7 @@ def capture(
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
         runner = Runner(
             plan, bundle, nsys, os.environ, report=progress.slot, enough=enough,
-            prepare=lambda: check_out(plan, folder, progress.note),
+            prepare=lambda: check_out(plan, bundle, folder, progress.note),
         )  # fmt: skip
         manifest = runner.run(resume=resume)
     seconds = sum(run.seconds for run in manifest.runs)
