@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from benchmarks.history import kept
 from tests.comparing import compare, show
+from tests.history.test_analysis import NO_GIT
 from tests.serving import run_of
 from tracediff.execution.sides import Side
+from tracediff.history.analysis import analyse
 from tracediff.history.points import Point, machine_id, of_result, of_show
 
 WHEN = {"commit": "1234567", "time": "2026-01-01T12:00:00+00:00"}
@@ -86,3 +89,24 @@ def test_what_names_machine_and_program(result):
     assert machine_id(point) != machine_id(other)
     assert (point.baseline, point.candidate, point.pinned) == ("main", "pr", "v1")
     assert b"/" not in msgspec.json.encode(point).replace(b"http://", b"")
+
+
+def at_day(result, day: int):
+    """The result as it would be of a bundle that `tracediff capture` recorded on a day."""
+    runs = [{"run": "001-baseline-1", "side": "baseline", "started": f"2026-01-0{day}T12:00:00+00:00"}]
+    given = msgspec.structs.replace(result.inputs, options=result.inputs.options | {"recorded": runs})
+    return msgspec.structs.replace(result, inputs=given)
+
+
+def test_bundles_that_were_recorded_at_other_times_are_one_segment(result):
+    made = [
+        of_result(at_day(result, day), commit=f"{day}234567", time=f"2026-01-0{day}T12:00:00+00:00")
+        for day in (1, 2, 3)
+    ]
+    (segment,) = analyse(kept(made), NO_GIT).segments
+    assert segment.points == [0, 1, 2]
+    assert segment.configuration == of_result(result, **WHEN).configuration
+    assert segment.configuration["min_steps"] == "3"
+    old = msgspec.json.encode(made[0]).replace(b'"min_steps"', b'"recorded":"[{\'run\'","min_steps"')
+    assert b"recorded" in old
+    assert msgspec.json.decode(old, type=Point) == made[0], "a point of a store from before"

@@ -77,6 +77,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     captures: list[str] = []
     measures: Measures
 
+    def __post_init__(self) -> None:
+        # Points of before hold when each run of a bundle was recorded, which made each bundle another configuration.
+        self.configuration.pop("recorded", None)
+
 
 def of_result(result: Result, *, commit: str, time: str, program: str = "", pinned: str = "") -> Point:
     """The point of a comparison. A result that is not comparable has values, but no deltas."""
@@ -169,7 +173,10 @@ def _configuration(
     kind: str, recorded: Mapping[str, str], coverage: Mapping[str, str], options: Mapping[str, Any]
 ) -> dict[str, str]:
     captured = sorted(name for name, what in coverage.items() if what == "captured" and name not in SEEN)
-    given = {name: str(value) for name, value in sorted(options.items())}
+    # A list is no option but what was seen, such as the times at which the runs of a bundle were recorded.
+    given = {
+        name: str(value) for name, value in sorted(options.items()) if isinstance(value, (str, int, float))
+    }
     return {"report": kind, **recorded, "captured": ", ".join(captured), **given}
 
 
