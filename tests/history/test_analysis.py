@@ -16,6 +16,7 @@ from tracediff.history.analysis import analyse
 from tracediff.history.commits import Commits, read
 from tracediff.history.points import Point, Program
 from tracediff.history.policy import exit_code, judge
+from tracediff.report.history import judged
 
 NAMES = [
     "generation", "generation.compute", "generation.host_work", "generation.host_work@_schedule", "generation.host_work@_sample",
@@ -312,6 +313,62 @@ def test_the_newest_point_alone_cannot_be_told():
         values[59, 0] += 5e4
 
     assert outcomes(history(seed=2, plant=last)) == (4, [("inconclusive", "stands_out", "generation")])
+
+
+def on_other(made: list[Point], *at: int) -> list[Point]:
+    """The points with some of them measured on another GPU."""
+    machine = {"gpu": "NVIDIA B200", "driver": "580.1"}
+    return [
+        msgspec.structs.replace(one, machine=machine) if number in at else one
+        for number, one in enumerate(made)
+    ]
+
+
+def test_one_point_of_another_machine_does_not_clear_what_failed():
+    found = analyse(kept(on_other(history(plant=late), 59)), NO_GIT)
+    (said,) = judge(found)
+    assert (said.outcome, said.reason, said.measure) == ("inconclusive", "new_segment", "generation")
+    assert said.before is not None
+    assert (said.before.outcome, said.before.reason, said.before.segment) == ("failed", "change", 1)
+    words = judged(found, said)
+    assert words.startswith("the newest segment is new (gpu NVIDIA B200); the one before it: failed: gen")
+    assert words.endswith("(NVIDIA H200, driver 580.1; tensorrt-llm steps (generation))")
+
+
+def test_two_odd_points_do_not_clear_it_either():
+    """Each on a machine of its own: the first says nothing, and what failed stands before both."""
+    made = on_other(history(plant=late), 59)
+    made[58] = msgspec.structs.replace(made[58], machine={"gpu": "NVIDIA L4"})
+    assert outcomes(made) == (4, [("inconclusive", "new_segment", "generation")])
+
+
+def test_ten_points_of_another_machine_are_judged_alone():
+    """The change at 45 has five points after it on its own machine."""
+
+    def before(values: np.ndarray) -> None:
+        values[45:, column("generation", "generation.compute")] += 5e4
+
+    assert outcomes(on_other(history(plant=before), *range(51, 60)))[0] == 4
+    assert outcomes(on_other(history(plant=before), *range(50, 60))) == (0, [])
+
+
+def test_an_odd_point_among_others_or_before_a_good_one_says_nothing():
+    assert outcomes(on_other(history(plant=late), 57)) == (3, [("failed", "change", "generation")])
+    assert outcomes(on_other(history(), 59)) == (0, [])
+    odd = on_other(history(), 57)
+    odd[57] = msgspec.structs.replace(odd[57], pinned="")
+    assert outcomes(odd, "context:+1%") == (0, [("passed", "limit", "context")])
+
+
+def test_machines_in_turn_are_both_judged():
+    """The even points become slower at 50, five of thirty; the newest point is one of the odd."""
+
+    def even(values: np.ndarray) -> None:
+        values[50::2, column("generation", "generation.compute")] += 5e4
+
+    made = on_other(history(plant=even), *range(1, 60, 2))
+    code, said = outcomes(made)
+    assert (code, said) == (3, [("failed", "change", "generation")])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Whether the newest point of a history is all right: no recent change for the worse, and limits against the pinned baseline kept."""
+"""Whether the newest point of a history is all right: no recent change for the worse, and limits against the pinned baseline kept.
+
+One point of another kind (machine, configuration, phases) is a segment of its own that says nothing. It must not clear what failed before it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from tracediff.history.model import ChangeFound, History, Segment, Standing
 from tracediff.model import Outcome
 
 RECENT = 10  # points: an older change is the pinned baseline's matter
+FEW = 10  # points, with which no change can be told yet
 
-Reason = Literal["change", "stands_out", "limit", "no_pinned", "no_measure", "no_points"]
+Reason = Literal["change", "stands_out", "limit", "no_pinned", "no_measure", "no_points", "new_segment"]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason to fail, or to be unsure. limit: in the unit of the measure."""
+    """One reason to fail, or to be unsure. limit: in the unit of the measure; before: what was said of the segment that a new one follows."""
 
     outcome: Outcome
     reason: Reason
@@ -28,18 +32,54 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     standing: Standing | None = None
     gate: str = ""
     limit: float | None = None
+    before: Judged | None = None
 
 
 def judge(history: History, gates: Sequence[Gate] = (), recent: int = RECENT) -> list[Judged]:
-    """Everything that is judged of the newest segment of each program. Empty: nothing to say against the newest point."""
+    """Everything that is judged of the newest points of each program. Empty: nothing to say against them."""
     if not history.segments:
         return [Judged(outcome="inconclusive", reason="no_points", measure="", segment=0)]
-    seen: set[str] = set()
-    found: list[Judged] = []
+    programs: dict[str, list[int]] = {}
     for number, segment in enumerate(history.segments):
-        if segment.program.name not in seen:
-            seen.add(segment.program.name)
-            found += _of_segment(number, segment, gates, recent, history.asked)
+        programs.setdefault(segment.program.name, []).append(number)
+    found: list[Judged] = []
+    for newest, *older in programs.values():
+        found += _of_segment(newest, history, gates, recent)
+        for number in older:
+            if _in_turn(history.segments[number], history.segments[newest]):
+                found += _of_segment(number, history, gates, recent)
+        found += _before(newest, older, history, gates, recent)
+    return found
+
+
+def _in_turn(segment: Segment, newest: Segment) -> bool:
+    """Whether both go on: neither follows the other, and the newest has few points since. Of an odd point among many there is nothing to say."""
+    since = sum(at > segment.points[-1] for at in newest.points)
+    odd = len(segment.points) < FEW <= len(newest.points)
+    return not odd and since < min(FEW, len(newest.points))
+
+
+def _before(
+    newest: int, older: Sequence[int], history: History, gates: Sequence[Gate], recent: int
+) -> list[Judged]:
+    """What was against the segments that a new one follows, back to one of enough points: it cannot be told whether that is mended."""
+    new, found = history.segments[newest], []
+    for number in older if len(new.points) < FEW else ():
+        segment = history.segments[number]
+        if segment.points[-1] < new.points[0]:
+            found += [
+                Judged(
+                    outcome="inconclusive",
+                    reason="new_segment",
+                    measure=one.measure,
+                    segment=newest,
+                    before=one,
+                )
+                for one in _of_segment(number, history, gates, recent)
+                if one.outcome != "passed"
+            ]
+        if len(segment.points) >= FEW:
+            break
     return found
 
 
@@ -49,9 +89,8 @@ def exit_code(judged: Iterable[Judged]) -> int:
     return 3 if "failed" in outcomes else 4 if "inconclusive" in outcomes else 0
 
 
-def _of_segment(
-    number: int, segment: Segment, gates: Sequence[Gate], recent: int, asked: Sequence[str]
-) -> list[Judged]:
+def _of_segment(number: int, history: History, gates: Sequence[Gate], recent: int) -> list[Judged]:
+    segment = history.segments[number]
     standings = {one.measure: one for one in segment.standings}
     found = []
     for name, standing in standings.items():

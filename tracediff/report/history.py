@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rich.console import Console
 
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
-from tracediff.history.policy import Judged
+from tracediff.history.policy import FEW, Judged
 from tracediff.report import html, templates, units
 from tracediff.report.console import has_unicode, print_heading, print_line, print_table
 from tracediff.report.escape import markdown_prose, neutral, shorten
@@ -19,7 +19,6 @@ from tracediff.report.markdown import report_link
 _COMMIT = 10  # letters
 _NAME = 70
 _SOME = 5
-_FEW = 10  # points, with which no change can be told yet
 _CHANGES = 12  # of a segment on a terminal
 _WHY = {
     "no-repository": "no git repository of these commits here (--repo names it)",
@@ -136,9 +135,9 @@ def headline(history: History) -> str:
         )
     if segment.drifts:
         return drift(history, segment.drifts[0]) + "."
-    if len(segment.points) < _FEW:
+    if len(segment.points) < FEW:
         points = "1 point is" if len(segment.points) == 1 else f"{len(segment.points)} points are"
-        return f"{points} too few to tell a change: about {_FEW} are needed."
+        return f"{points} too few to tell a change: about {FEW} are needed."
     return f"No step time changed in {len(segment.points)} points."
 
 
@@ -155,19 +154,22 @@ def name(segment: Segment) -> str:
 
 def differences(history: History) -> list[str]:
     """In what each segment differs from the first one; '' of the first."""
-    said = []
-    for segment in history.segments:
-        first = history.segments[0]
-        unlike = []
-        for what, one, other in (
-            ("program", _flat(segment), _flat(first)),
-            ("machine", segment.machine, first.machine),
-            ("configuration", segment.configuration, first.configuration),
-        ):
-            keys = [key for key in dict.fromkeys([*other, *one]) if one.get(key) != other.get(key)]
-            unlike += [f"{key} {shorten(one.get(key) or 'none', 60)}" for key in keys] if what else []
-        said.append(", ".join(unlike))
-    return said
+    return [_unlike(segment, history.segments[0]) for segment in history.segments]
+
+
+def _unlike(segment: Segment, other: Segment) -> str:
+    """In what a segment differs from another one."""
+    kinds = (
+        (_flat(segment), _flat(other)),
+        (segment.machine, other.machine),
+        (segment.configuration, other.configuration),
+    )
+    return ", ".join(
+        f"{key} {shorten(one.get(key) or 'none', 60)}"
+        for one, two in kinds
+        for key in dict.fromkeys([*two, *one])
+        if one.get(key) != two.get(key)
+    )
 
 
 def _flat(segment: Segment) -> dict[str, str]:
@@ -210,7 +212,12 @@ def _some(names: Sequence[str]) -> str:
 
 
 def judged(history: History, one: Judged) -> str:
-    """What `history check` says of one reason."""
+    """What `history check` says of one reason, and of which segment unless it is the newest."""
+    segment = (one.before or one).segment
+    return _reason(history, one) + (f" ({name(history.segments[segment])})" if segment else "")
+
+
+def _reason(history: History, one: Judged) -> str:
     if one.reason == "change" and one.change is not None:
         change = one.change
         causes = f"; {', '.join(map(cause, change.causes[:3]))}" if change.causes else ""
@@ -223,6 +230,9 @@ def judged(history: History, one: Judged) -> str:
             f"{one.measure} of the newest point is {size(standing.stands_out, level, standing.unit)} beyond the points before it; one point"
             " alone may be an odd run: measure the commit again, and add that"
         )
+    if one.reason == "new_segment" and one.before is not None:
+        unlike = _unlike(history.segments[one.segment], history.segments[one.before.segment])
+        return f"the newest segment is new ({unlike}); the one before it: {one.before.outcome}: {_reason(history, one.before)}"
     if one.reason == "no_points":
         return "there are no points to judge"
     if one.reason == "no_measure":
