@@ -102,6 +102,8 @@ def slower(sides):
     [
         ("host@_schedule", 100, 30),
         ("host@_sch*le", 100, 30),
+        ("host@-Sched", 100, 30),  # letters of any case; - is _
+        ("host@\u200b_schedule", 100, 30),  # as it is pasted from a comment
         ("host@executor", 100, 30),  # the thread
         ("launch@cudaGraphLaunch", 5, 0),
         ("idle@executor", 107, 30),
@@ -122,10 +124,10 @@ def test_measures_of_a_result(text, phase, baseline_us, delta_us, slower):
 @pytest.mark.parametrize(
     ("gate", "outcome", "said"),
     [
-        ("host_work@_schedule:+29us", "failed", "host_work@_schedule +30.0 us (+30.0 %) exceeds 29.0 us"),
+        ("host_work@_schedule:+29us", "failed", "host_work@_schedule +30.0 us (+30.0 %) exceeds 29.0 us; counted: '_schedule'"),
         ("host@_schedule:+31us", "passed", "limit 31.0 us"),
         ("generation.host@_schedule:+29%", "failed", "generation.host_work@_schedule"),
-        ("host@_schedul_:+1us", "inconclusive", "no host_work of either side is at _schedul_; its places: '_schedule'"),
+        ("host@_schedul_:+1us", "inconclusive", "no host_work of either side is at _schedul_; its places: '_schedule'; did you mean '_schedule'?"),
         ("gil@_schedule:+1us", "inconclusive", "gil_wait was not measured on both sides"),
         ("context.idle:+1us", "inconclusive", "context steps were not compared"),
     ],
@@ -138,6 +140,40 @@ def test_gates_of_places_and_phases(gate, outcome, said, slower):
 def test_a_result_without_places_says_so(slower):
     older = msgspec.structs.replace(slower, places=[])
     assert "made before places were kept" in judge(parse_gate("host@_schedule:+1us"), older).message
+
+
+def test_a_place_has_one_spelling_of_many():
+    """Of the range `await_response` the thread is called `await-response`."""
+    one, other = parse("gil@await_response"), parse("gil@Await Response")
+    assert one == other and hash(one) == hash(other) != hash(parse("gil@await"))
+    assert one.text == "gil_wait@await_response"
+    assert one.at(["await-response"]) and other.at(["await_response-N"])
+
+
+def test_a_gate_says_the_first_two_places_that_it_counted(slower):
+    counted = judge(parse_gate("idle@executor:+1s"), slower).message.partition("; counted: ")[2]
+    assert counted.startswith("'_schedule', ")
+    row = next(row for row in slower.places if not row.phase and row.range == "_schedule")
+    rows = [
+        msgspec.structs.replace(row, range=name, baseline_ns=ns, candidate_ns=ns)
+        for name, ns in (("a", 3.0), ("b", 2.0), ("c", 1.0), ("d", 4.0))
+    ]
+    four = msgspec.structs.replace(slower, places=rows)
+    assert judge(parse_gate("host@executor:+1s"), four).message.endswith("; counted: 'd', 'a' and 2 more")
+
+
+def test_a_collection_has_only_its_thread(slower):
+    row = next(row for row in slower.places if not row.phase)
+    books = slower.accounting
+    books = msgspec.structs.replace(books, delta=books.delta | {"gc": 0.0})
+    rows = [msgspec.structs.replace(row, cause="gc", range="", calls=[])]
+    said = judge(
+        parse_gate("gc@_schedule:+50us"), msgspec.structs.replace(slower, places=rows, accounting=books)
+    )
+    assert said.outcome == "inconclusive"
+    assert said.message.endswith(
+        "gc strikes anywhere and has no place but its thread; its places: 'executor'"
+    )
 
 
 def test_what_lies_between_two_ranges_is_in_neither():

@@ -6,6 +6,7 @@ What can be measured: comparison/measures.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -90,15 +91,22 @@ def _held(gate: Gate, found: Measured | str, of: str = "") -> GateOutcome:
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
     beyond = f"{change} exceeds {_amount(gate, limit)}"
+    at = _at(found.places)
     if found.delta <= limit:
         blind = ""
         if found.unseen > limit:
             blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
-        return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}", limit, found)
+        return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}{at}", limit, found)
     if found.sure <= limit:
-        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise", limit, found)
+        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise{at}", limit, found)
     part = f", {_amount(gate, found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
-    return _outcome(gate, "failed", beyond + part, limit, found)
+    return _outcome(gate, "failed", beyond + part + at, limit, found)
+
+
+def _at(places: Sequence[str]) -> str:
+    """The places that were counted, in words."""
+    more = f" and {len(places) - 2} more" if len(places) > 2 else ""
+    return f"; counted: {', '.join(map(repr, places[:2]))}{more}" if places else ""
 
 
 def _outcome(

@@ -4,14 +4,15 @@ QUANTITY    step; a phase alone, for its typical step (generation, class-2); idl
             name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
 PHASE.      in the typical step of that phase. Without it: the mean over all steps that are compared
-@PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE
+@PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
+            letters of any case, and `-`, `_` and a space are the same
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -42,6 +43,10 @@ _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
 _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 _SAID = 5  # places that a message names
+_ALIKE = str.maketrans(
+    "- ", "__"
+)  # in the name of a place: the thread of the range `await_response` is `await-response`
+_NO_WIDTH = "\u200b"  # behind the @ of a measure in a comment, which would mention a user
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,11 @@ class Measure:
     quantity: str
     phase: str = ""
     kernel: str = ""  # NAME of kernel:NAME
-    place: str = ""
+    place: str = field(default="", compare=False)
+    _place: str = field(init=False, repr=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_place", _folded(self.place))
 
     @property
     def text(self) -> str:
@@ -79,8 +88,12 @@ class Measure:
 
         What lies between two ranges is in neither: only a PLACE that begins with `outside` finds it.
         """
-        inside = (name for name in names if self.place.startswith("outside") or not name.startswith(OUTSIDE))
-        return not self.place or any(_holds(name, self.place.split("*")) for name in inside)
+        inside = (name for name in names if self._place.startswith("outside") or not name.startswith(OUTSIDE))
+        return not self._place or any(_holds(_folded(name), self._place.split("*")) for name in inside)
+
+
+def _folded(place: str) -> str:
+    return place.casefold().translate(_ALIKE)
 
 
 def _holds(text: str, parts: Sequence[str]) -> bool:
@@ -96,7 +109,7 @@ def _holds(text: str, parts: Sequence[str]) -> bool:
 
 def parse(text: str) -> Measure:
     """Read a measure. Raises `TracediffError`: bad-measure."""
-    given = text.strip()
+    given = text.replace(_NO_WIDTH, "").strip()
     kernels = _KERNELS.match(given)
     if kernels:
         name, phase = kernels["name"].strip(), kernels["phase"] or ""
@@ -176,6 +189,7 @@ class Measured:
     unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
     low: float | None = None  # interval of the delta, where there is one
     high: float | None = None
+    places: tuple[str, ...] = ()  # that it sums, the longest first
 
 
 def measured(measure: Measure, result: Result) -> Measured | str:
@@ -227,8 +241,8 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
     mine = [row for row in rows if measure.at(names_of(row))]
     if not mine:
         where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
-        return f"no {measure.quantity} {where} is at {measure.place}; {_there(measure.quantity, rows)}"
-    return _sum(mine)
+        return f"no {measure.quantity} {where} is at {measure.place}; {there(measure, _named(rows), (name for row in rows for name in names_of(row)))}"
+    return replace(_sum(mine), places=tuple(_named(mine)))
 
 
 def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:
@@ -246,13 +260,21 @@ def names_of(row: PlaceRow) -> Sequence[str]:
     return (row.range, row.thread, row.holder, row.holder_range, *row.calls)
 
 
-def _there(quantity: str, rows: Sequence[PlaceRow]) -> str:
-    """The places with the most time, in words."""
+def _named(rows: Sequence[PlaceRow]) -> list[str]:
+    """What the places are called, those with the most time first."""
     most = sorted(rows, key=lambda row: -max(row.baseline_ns, row.candidate_ns))
-    names = list(
-        dict.fromkeys(name for row in most if (name := row.holder_range or row.range or row.thread))
-    )[:_SAID]
-    return f"its places: {', '.join(map(repr, names))}" if names else f"there is no {quantity}"
+    return list(dict.fromkeys(name for row in most if (name := row.holder_range or row.range or row.thread)))
+
+
+def there(measure: Measure, places: Sequence[str], names: Iterable[str]) -> str:
+    """The places that a measure has, and the one of their names that its PLACE is most like, in words."""
+    if not places:
+        return f"there is no {measure.quantity}"
+    alike = {_folded(name): name for name in names if name}
+    near = get_close_matches(_folded(measure.place), alike, n=1, cutoff=0.5)
+    meant = f"; did you mean {alike[near[0]]!r}?" if near else ""
+    anywhere = "gc strikes anywhere and has no place but its thread; " if measure.quantity == "gc" else ""
+    return f"{anywhere}its places: {', '.join(map(repr, places[:_SAID]))}{meant}"
 
 
 def _step(result: Result) -> Measured:

@@ -29,7 +29,7 @@ from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.comparison.kernel_answer import bearing
-from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run
+from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run, there
 from tracediff.comparison.place_rows import calls_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, steps_table, tagged
@@ -161,12 +161,12 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
         np.bool_,
     )
     if measure.place and not mine.any():
-        there = list(
-            dict.fromkeys(key.where or key.thread for key in keys if key.cause in measure.categories)
-        )
+        there_are = [number for number, key in enumerate(keys) if key.cause in measure.categories]
+        places = list(dict.fromkeys(keys[number].where or keys[number].thread for number in there_are))
+        every = (name for number in there_are for name in names[number])
         raise TracediffError(
             "no-such-place",
-            f"no {measure.quantity} of either side is at {measure.place!r}; its places: {', '.join(map(repr, there[:5])) or 'none'}",
+            f"no {measure.quantity} of either side is at {measure.place!r}; {there(measure, places, every)}",
             fix="a part of the name of a range, thread or CUDA function; * stands for anything",
             exit_code=2,
         )
