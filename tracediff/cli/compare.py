@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tracediff.comparison.gates import Policy
     from tracediff.model import Result
 
-_FOR_GIT = {0: 0, 3: 1, 4: 125}  # exit status -> that of --exit-code bisect
-
 
 @click.command(
     epilog="""
@@ -68,17 +66,18 @@ def compare(request: CompareRequest, output: Output, gating: Gating, code: str |
         progress=progress(output.quiet),
         warn=lambda text: say(f"warning: {text}"),
     )
-    status = finish(result, output, policy, gating.annotations)
-    sys.exit(_FOR_GIT[status] if code else status)
+    sys.exit(finish(result, output, policy, gating.annotations, for_git=bool(code)))
 
 
-def finish(result: Result, output: Output, policy: Policy, annotations: str | None = None) -> int:
-    """Judge the gates, write and print every output; the exit status."""
-    from tracediff.comparison.gates import exit_code
+def finish(
+    result: Result, output: Output, policy: Policy, annotations: str | None = None, *, for_git: bool = False
+) -> int:
+    """Judge the gates, write and print every output; the exit status, for `git bisect run` where asked."""
+    from tracediff.comparison.gates import exit_code, exit_code_for_git
 
     result = judge(policy, result)
     write_outputs(result, output)
     print_gates(result, annotations)
     if output.quiet and result.verdict == "not_comparable" and not result.gates:
         say(f"not comparable: {result.verdict_reason}")
-    return exit_code(result)
+    return exit_code_for_git(result) if for_git else exit_code(result)

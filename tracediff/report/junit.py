@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
 
+from tracediff.comparison.gates import undecided
 from tracediff.model import GateOutcome, Phase, Result, Verdict
 from tracediff.report import units, words
 from tracediff.report.escape import visible
@@ -60,14 +61,9 @@ def _of_gate(gate: GateOutcome, result: Result) -> _Case:
     kind = _GATE_KINDS[gate.outcome]
     if kind == "failure" and gate.severity == "warning":
         return _Case(gate.text, "system-out", f"warning: {gate.message}")
-    if gate.outcome == "passed" and _undecided(gate):
+    if undecided(gate):
         kind = "skipped"
     return _Case(gate.text, kind, gate.message, result.headline.text if kind == "failure" else "")
-
-
-def _undecided(gate: GateOutcome) -> bool:
-    """Whether a gate passed although its interval reaches beyond the limit."""
-    return gate.limit is not None and gate.ci_high is not None and gate.ci_high > gate.limit
 
 
 def _of_phase(phase: Phase, result: Result) -> _Case:
