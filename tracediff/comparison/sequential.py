@@ -161,12 +161,12 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
         np.bool_,
     )
     if measure.place and not mine.any():
-        there_are = [number for number, key in enumerate(keys) if key.cause in measure.categories]
-        places = list(dict.fromkeys(keys[number].where or keys[number].thread for number in there_are))
-        every = (name for number in there_are for name in names[number])
+        numbers = [number for number, key in enumerate(keys) if key.cause in measure.categories]
+        places = list(dict.fromkeys(keys[number].where or keys[number].thread for number in numbers))
+        near = (name for number in numbers for name in names[number])
         raise TracediffError(
             "no-such-place",
-            f"no {measure.quantity} of either side is at {measure.place!r}; {there(measure, places, every)}",
+            f"no {measure.quantity} of either side is at {measure.place!r}; {there(measure, places, near)}",
             fix="a part of the name of a range, thread or CUDA function; * stands for anything",
             exit_code=2,
         )
