@@ -121,7 +121,7 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
         tool=Tool("tracediff", tracediff.__version__), measure=measure.text, limit_ns=limit_ns,
         limit_given=limit_ns is not None or share is not None, good=good, bad=bad, commits=commits,
         error=ERROR, max_pairs=request.max_pairs,
-        fingerprint=fingerprint(plan, [good.commit, bad.commit, measure.text, limit_ns, share, request.first_parent, repr(replace(reading, threads=None, memory_limit=None))]),
+        fingerprint=fingerprint(plan, [good.commit, bad.commit, request.first_parent, repr(replace(reading, threads=None, memory_limit=None))], [measure.text, limit_ns, share]),
     )  # fmt: skip
     nsys = need_nsys()
     with opened(folder, fresh) as state:

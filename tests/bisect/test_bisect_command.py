@@ -266,6 +266,24 @@ def test_good_has_to_build(nsys: StandIn) -> None:
     assert refused.value.slug == "bisect-end-broken"
 
 
+def test_a_misspelt_place_says_which_there_are_and_its_runs_serve_the_right_one(nsys: StandIn) -> None:
+    hashes = history([*2 * ["base"], "slow"])
+    with pytest.raises(TracediffError, match=r"did you mean '_schedule'\?") as refused:
+        bisect(hashes[0], "main", "--cause", "host@schedul_e")
+    assert refused.value.slug == "no-such-place"
+    assert refused.value.fix is not None and refused.value.fix.startswith("--cause ")
+    assert len(nsys.runs()) == 6  # three pairs
+    bisect(hashes[0], "main", "--cause", "host@_schedule")
+    found = state()
+    assert [one["commit"] for one in found["culprits"]] == [hashes[2]]
+    assert found["measure"] == "host_work@_schedule"
+    probes = {one["folder"]: one["pairs"] for one in (found["ends"], *found["probes"], found["parent"])}
+    assert len(nsys.runs()) == 2 * sum(probes.values())  # none was made again
+    with pytest.raises(TracediffError) as refused:
+        bisect(hashes[0], "main", "--cause", "host_work")
+    assert refused.value.slug == "bisect-changed"
+
+
 @pytest.mark.slow
 def test_another_question_needs_another_folder(nsys: StandIn) -> None:
     hashes = history([*2 * ["base"], "slow"])

@@ -234,6 +234,11 @@ class _Looks:
         except TracediffError as error:
             if error.slug in _NOTHING_THERE and not self.ends:
                 return np.zeros(pairs), np.zeros(pairs)
+            if error.slug in (*_NOTHING_THERE, "no-such-phase") and self.ends:
+                error.fix = (
+                    f"--cause with {error.fix}; the same command with it goes on with the runs that are there"
+                )
+                raise
             if error.slug in _OF_THE_MACHINE:
                 raise
             raise _BrokenError(self.candidate, error.slug, error.message) from None

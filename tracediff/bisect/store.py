@@ -23,10 +23,10 @@ from tracediff.report.write import write_atomically
 STATE, LOG = "bisect.json", "bisect.log"
 
 
-def fingerprint(plan: Plan, parts: Sequence[Any]) -> str:
-    """What makes two searches the same. Values of unrecorded variables do not enter it."""
+def fingerprint(plan: Plan, parts: Sequence[Any], cause: Sequence[Any]) -> str:
+    """What makes two searches the same: their runs, `.`, their cause. Values of unrecorded variables do not enter it."""
     words = [manifest.fingerprint(plan), str(plan.baseline.cwd), plan.baseline.build, *parts]
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+    return ".".join(hashlib.sha256(json.dumps(one).encode()).hexdigest()[:16] for one in (words, list(cause)))
 
 
 @contextmanager
@@ -65,6 +65,9 @@ def opened(folder: Path, fresh: Bisect) -> Iterator[Bisect]:
                 fix="wait for it, or -o names another folder",
             ) from None
         state = _read(folder / STATE) if (folder / STATE).exists() else fresh
+        runs, other = (one.fingerprint.partition(".")[0] for one in (state, fresh))
+        if runs == other and state.ends is None and not state.probes:
+            state = fresh  # of nothing answered the cause may be another: the runs stay
         if state.fingerprint != fresh.fingerprint:
             raise TracediffError(
                 "bisect-changed",
