@@ -388,6 +388,24 @@ def test_limits_hold_against_the_pinned_baseline(gate, expected):
     assert (code, outcome, reason) == (*expected, "limit")
 
 
+def test_a_limit_that_the_level_keeps_and_the_newest_point_does_not_says_so():
+    """The last of eight points takes 1.73 ms where 1 ms is the baseline; the level may be at most 1.2 ms."""
+    gate = parse_gate("generation:+20%")
+
+    def words(*last: float) -> str:
+        values = [1e6] * 7 + list(last)
+        made = history(8, plant=lambda planted: planted.__setitem__((slice(None), 0), values))
+        found = analyse(kept(made), NO_GIT, asked=[gate.measure])
+        (said,) = [one for one in judge(found, [gate]) if one.reason == "limit"]
+        assert said.outcome == "passed"
+        return judged(found, said)
+
+    assert words(1.73e6).endswith(
+        "limit 200 us. That is the level of 8 points; the newest point alone: +730 us (+73.0 %)"
+    )
+    assert words(1e6).endswith("limit 200 us")
+
+
 def test_a_limit_that_noise_decides_is_neither():
     """One percent more in the last point but three, half a percent of scatter: 0.1 % is exceeded by chance or not."""
     made = history(

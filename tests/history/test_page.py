@@ -14,8 +14,9 @@ from tests.history.test_analysis import NO_GIT, at_40, history
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
 from tracediff.history.analysis import analyse
+from tracediff.history.model import CauseChange
 from tracediff.history.points import Point
-from tracediff.report.history import render_html, render_terminal
+from tracediff.report.history import causes, render_html, render_terminal
 
 
 def with_machines(points: list[Point]) -> list[Point]:
@@ -57,6 +58,30 @@ def test_the_first_sentence_says_what_since_when_and_why():
     )
     assert "launches +3.00 (+1.0 %)" in said
     assert "open: tracediff report 40.json --html report.html" in said
+
+
+def test_a_cause_of_other_steps_than_the_change_says_per_which():
+    """Under the mean step, 6.87 ms per class-2 step are no part of 5.48 ms: three steps in ten are of that class."""
+    (segment,) = analyse(kept(history(plant=at_40)), NO_GIT).segments
+    of = {
+        name: CauseChange(name, "ns", 1e6, 2e6, 1e6, 0.001)
+        for name in ("class-2.gil_wait", "step.compute", "kernel:a.b")
+    }
+
+    def said(measure: str, cause: str, *phases: str) -> str:
+        own = msgspec.structs.replace(
+            segment, program=msgspec.structs.replace(segment.program, phases=phases)
+        )
+        change = msgspec.structs.replace(segment.changes[0], measure=measure, causes=[of[cause]])
+        (text,) = causes(change, own)
+        return text.removeprefix(f"{cause} +1.00 ms (+100 %)")
+
+    assert said("step", "class-2.gil_wait", "class-1", "class-2") == " per class-2 step"
+    assert said("class-2", "class-2.gil_wait", "class-1", "class-2") == ""
+    assert said("class-2", "kernel:a.b", "class-1", "class-2") == " per mean step"
+    assert said("step", "kernel:a.b", "class-1", "class-2") == ""
+    assert said("step", "step.compute", "step") == "", "one phase: its step is the mean step"
+    assert said("class-1", "kernel:a.b", "class-1") == ""
 
 
 def test_segments_say_in_what_they_differ():

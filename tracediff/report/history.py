@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import msgspec
 from markupsafe import Markup
 from rich.console import Console
 
+from tracediff.comparison.measures import PHASES, STEP
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged
 from tracediff.report import html, templates, units
@@ -16,6 +18,7 @@ from tracediff.report.console import has_unicode, print_heading, print_line, pri
 from tracediff.report.escape import markdown_prose, neutral, shorten
 from tracediff.report.markdown import report_link
 
+_PHASE = re.compile(rf"({'|'.join(PHASES)}|class-\d+)(?:\.|\Z)")
 _COMMIT = 10  # letters
 _NAME = 70
 _SOME = 5
@@ -75,14 +78,32 @@ def direction(change: ChangeFound | CauseChange) -> str:
     return units.word(change.delta)
 
 
-def cause(one: CauseChange) -> str:
-    """A cause with its size; new or gone instead of a part of nothing."""
+def causes(found: ChangeFound | DriftFound, segment: Segment) -> list[str]:
+    """Causes with their sizes, and per which steps these are where that is another kind than the change's own."""
+    return [_cause(one) + _per(one, found, segment) for one in found.causes]
+
+
+def _cause(one: CauseChange) -> str:
+    """New or gone instead of a part of nothing."""
     name = shorten(one.measure, _NAME)
     if not one.before:
         return f"{name} {signed(one.delta, one.unit)} (new)"
     if not one.after:
         return f"{name} {signed(one.delta, one.unit)} (gone)"
     return f"{name} {size(one.delta, one.before, one.unit)}"
+
+
+def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
+    phase, own = _phase(one.measure, segment), _phase(found.measure, segment)
+    return "" if phase == own else f" per {phase or 'mean'} step"
+
+
+def _phase(measure: str, segment: Segment) -> str:
+    """Whose steps a measure is of: the only phase's where there is one; '' of the mean step."""
+    found, phases = _PHASE.match(measure), segment.program.phases
+    if found and measure != STEP:
+        return found[1]
+    return phases[0] if len(phases) == 1 else ""
 
 
 def link(point: PointRow) -> str:
@@ -128,7 +149,10 @@ def headline(history: History) -> str:
     steps = {one.measure for one in segment.standings}
     newest = next((one for one in segment.changes if one.measure in steps), None)
     if newest is not None:
-        first = f"; largest part: {cause(newest.causes[0])}" if newest.causes else ""
+        first = "".join(causes(newest, segment)[:1])
+        if first:
+            mixed = _per(newest.causes[0], newest, segment)
+            first = f"; {'seen most in' if mixed else 'largest part:'} {first}"
         return (
             f"{newest.measure} is {units.change(newest.delta, newest.before).lstrip('+-')} {direction(newest)} "
             f"({signed(newest.delta, newest.unit)}) {between(history, newest)}{first}."
@@ -220,8 +244,8 @@ def judged(history: History, one: Judged) -> str:
 def _reason(history: History, one: Judged) -> str:
     if one.reason == "change" and one.change is not None:
         change = one.change
-        causes = f"; {', '.join(map(cause, change.causes[:3]))}" if change.causes else ""
-        return f"{one.measure} {size(change.delta, change.before, change.unit)} {between(history, change)}, {certainty(change.p)}{causes}"
+        parts = ", ".join(causes(change, history.segments[one.segment])[:3])
+        return f"{one.measure} {size(change.delta, change.before, change.unit)} {between(history, change)}, {certainty(change.p)}{'; ' * bool(parts)}{parts}"
     if one.reason == "stands_out" and one.standing is not None:
         standing = one.standing
         assert standing.stands_out is not None
@@ -249,7 +273,11 @@ def _reason(history: History, one: Judged) -> str:
     change_words = size(standing.delta, standing.baseline, standing.unit)
     limit = amount(one.limit, standing.unit)
     if one.outcome == "passed":
-        return f"{one.gate}: {change_words} against the pinned baseline, limit {limit}"
+        newest = standing.last - standing.baseline
+        alone = ""
+        if newest > one.limit or standing.stands_out is not None:
+            alone = f". That is the level of {standing.points} points; the newest point alone: {size(newest, standing.baseline, standing.unit)}"
+        return f"{one.gate}: {change_words} against the pinned baseline, limit {limit}{alone}"
     noise = "" if one.outcome == "failed" else ", but may be noise"
     return f"{one.gate}: {change_words} against the pinned baseline exceeds {limit}{noise}"
 
@@ -276,8 +304,8 @@ def markdown(history: History) -> str:
     lines = [f"**{markdown_prose(headline(history))}**", ""]
     for segment in history.segments:
         for one in segment.changes:
-            causes = f": {', '.join(map(cause, one.causes))}" if one.causes else ""
-            text = f"{one.measure} {size(one.delta, one.before, one.unit)} {between(history, one)}{causes}"
+            parts = f": {', '.join(causes(one, segment))}" if one.causes else ""
+            text = f"{one.measure} {size(one.delta, one.before, one.unit)} {between(history, one)}{parts}"
             lines.append(f"- {markdown_prose(text)}")
         lines += [f"- {markdown_prose(drift(history, one))}" for one in segment.drifts]
     return "\n".join([*lines, *(f"- {markdown_prose(text)}" for text in notes(history))]) + "\n"
@@ -383,7 +411,7 @@ def render_terminal(history: History, console: Console) -> None:
         for one in segment.drifts:
             print_line(console, (drift(history, one), "yellow"))
             if one.causes:
-                print_line(console, "; ".join(map(cause, one.causes)), indent=4)
+                print_line(console, "; ".join(causes(one, segment)), indent=4)
         if segment.standings:
             _standings(segment.standings, console)
     said = notes(history)
@@ -399,7 +427,7 @@ def _changes(history: History, segment: Segment, console: Console) -> None:
         text = f"{arrow}{shorten(one.measure, _NAME)} {size(one.delta, one.before, one.unit)}"
         style = "red" if one.delta > 0 else "green"
         print_line(console, (text, style), f" {between(history, one)}, {certainty(one.p)}", hang=2)
-        for text in map(cause, one.causes):
+        for text in causes(one, segment):
             print_line(console, text, indent=6)
         print_line(console, (f"open: {opened(history, one)}", "dim"), indent=6)
     left = len(segment.changes) - _CHANGES
