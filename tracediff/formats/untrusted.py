@@ -14,7 +14,7 @@ import resource
 import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -158,7 +158,13 @@ def _look(path: Path, db: sqlite3.Connection, wanted: set[str]) -> Examined:
     read = {name for name in tables if name.lower() in wanted}
     roots = {name: root for _, name, _, root, _ in rows if name in read}
     others = {root for _, name, _, root, _ in rows if root and name not in read}
-    if said := _misplaced(path, [(name, root, len(tables[name])) for name, root in roots.items()], others):
+    unread = [
+        (name, root, len(tables[name]))
+        for _, name, _, root, _ in rows
+        if root and name in tables and name not in read
+    ]
+    trees = [(name, root, len(tables[name])) for name, root in roots.items()]
+    if said := _misplaced(path, trees, others) or _lost(path, unread):
         return Examined(problem=DAMAGED, said=said)
     return Examined(tables, _version(db, tables))
 
@@ -212,6 +218,22 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
         found = [short[page] for page in iter(lambda: file.read(size), b"") if page in short] if short else []
         if len(found) > len(short):
             return f"{next(one for one in found if found.count(one) > 1)} holds rows of another table"
+    return ""
+
+
+def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
+    """Which first page of a table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
+    with path.open("rb") as file:
+        head = file.read(18)
+        size = int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
+        for table, root, columns in trees:
+            file.seek((root - 1) * size)
+            page = file.read(size)
+            if len(page) < size or page[0] != _LEAF or not page[3:5].strip(b"\0"):
+                continue
+            with suppress(IndexError):  # whatever it holds, it is not read
+                if _values(page, int.from_bytes(page[8:10])) > columns:
+                    return f"page {root} of {table} holds rows of another table"
     return ""
 
 
