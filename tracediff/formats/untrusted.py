@@ -118,7 +118,8 @@ def _main(path: Path, wanted: Sequence[str]) -> None:
             found = _look(path, db, {name.lower() for name in wanted})
     except MemoryError:
         found = Examined(problem=TOO_COSTLY, said="more than 1 GiB of memory")
-    except (sqlite3.Error, IndexError, ValueError, OverflowError) as error:  # a page that is not there, a name that is no text
+    except (sqlite3.Error, IndexError, ValueError, OverflowError) as error:
+        # a page that is not in the file; names that are no text
         said = str(error)
         known = {"locked": LOCKED, "interrupted": TOO_COSTLY, "too big": TOO_COSTLY, "too long": TOO_COSTLY}
         found = Examined(
