@@ -196,6 +196,14 @@ def test_broken_lines_are_counted(tmp_path: Path, damage: tuple[str, str]) -> No
     assert [note.message for note in report.warnings] == ["log: 2 iteration lines are broken"]
 
 
+def test_a_line_of_one_long_word_ends(tmp_path: Path) -> None:
+    """200,000 letters: what takes a square of them takes minutes."""
+    good = (FIXTURES / "iter_log_oldest.log").read_text()
+    path = tmp_path / "log"
+    path.write_text(good.replace("num_scheduled_requests: 4", "x" * 200_000) + good)
+    assert len(read(path).iterations) == 2
+
+
 def test_device_time_of_a_far_iteration_is_not_dropped_for_an_idle_one(tmp_path: Path) -> None:
     line = (
         "iter = {}, rank = 0, num_scheduled_requests = {}, host_step_time = 1ms, "

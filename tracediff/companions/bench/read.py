@@ -326,7 +326,8 @@ class Format:
 # A log line of the PyTorch backend.
 
 _ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
-_FIELD = re.compile(r"(\w+)(?: = |: )([^,]*)")
+# Only from where a word begins, and never back: a line of one long word takes no square of its length.
+_FIELD = re.compile(r"(?<!\w)(\w++)(?: = |: )([^,]*)")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{0,20})?(?:e[+-]?\d{1,2})?)(ms|s)\Z")
 # A release printed tensor(256) here, so the states are not always a literal.
 _STATE = re.compile(r"'(num_ctx_requests|num_ctx_tokens|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
