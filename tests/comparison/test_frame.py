@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measuring import framed, measured, run, step, steps_of, table
+from tracediff.comparison.cells import host_of_start
 from tracediff.comparison.frame import CellSums, Values, build_frame
 from tracediff.errors import TracediffError
 
@@ -313,9 +314,9 @@ def test_everything_closes(sides, speed: bool):
             parts = getattr(typical, name) + getattr(tail, name)
             assert (1 - start) * parts + start * one.start[side] == near(one.mean[side])
         means += one.steps.share * one.mean
-        own = (1 - start) * (typical.delta + tail.delta) + start * (one.start[1] - one.start[0])
-        delta += one.steps.share * own
-        host += one.steps.share * (1 - start) * (typical.host_speed + tail.host_speed)
+        first, slower = (values[1] - values[0] for values in (one.start, host_of_start(one, found.layout)))
+        delta += one.steps.share * ((1 - start) * (typical.delta + tail.delta) + start * (first - slower))
+        host += one.steps.share * ((1 - start) * (typical.host_speed + tail.host_speed) + start * slower)
     whole = found.whole
     assert (whole.baseline, whole.candidate) == (near(means[0]), near(means[1]))
     assert (whole.delta, whole.host_speed) == (near(delta), near(host))

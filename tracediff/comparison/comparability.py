@@ -12,6 +12,7 @@ from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.trace.labels import PRESETS, SOURCES
 from tracediff.trace.workloads import IRREGULAR
 
 Status = str
@@ -86,9 +87,13 @@ def check(
 
 
 def _one_label(sides: tuple[Side, Side]) -> bool:
-    """Whether one label cuts all captures: one program, then, even where another data type replaced all its kernels."""
+    """Whether a label of the program's own cuts all captures: one program, then, even where another data type replaced its kernels.
+
+    A label that a stack gives to all its programs says nothing of that.
+    """
     rules = {part.step_rule for side in sides for part in side.parts}
-    return len(rules) == 1 and all(rule.regex for rule in rules)
+    stacks = {source.name for source in (*SOURCES, *PRESETS)}
+    return len(rules) == 1 and all(rule.regex and rule.source not in stacks for rule in rules)
 
 
 def _values(side: Side, value: Callable[[Reduction], str]) -> str:
