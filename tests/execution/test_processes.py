@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -67,23 +64,6 @@ def test_an_error_arrives_as_it_was_raised(paths, in_processes):
     with workers(paths, Reading()) as using, pytest.raises(TracediffError) as there:
         using.executor.submit(reduce_task, Task(paths[0], Reading())).result()
     assert vars(there.value) == vars(here.value) and str(there.value) == str(here.value)
-
-
-def test_a_process_that_is_killed_once_costs_nothing_but_time(paths, in_processes):
-    def kill():
-        deadline = time.monotonic() + 30
-        while not (children := multiprocessing.active_children()):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        for child in children:
-            os.kill(child.pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    (side,) = reduce_sides([resolve(str(paths[0].parent))], Reading())
-    killer.join()
-    assert [pack(part) for part in side.parts] == [pack(reduce_file(path, Reading())) for path in paths]
-    assert not multiprocessing.active_children() and not list(in_processes.iterdir())
 
 
 def test_an_export_that_ends_every_process_is_named_and_the_others_are_read(
