@@ -191,8 +191,7 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
     """
     short: dict[bytes, str] = {}
     with path.open("rb") as file:
-        head = file.read(18)
-        size = int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
+        size = _page_size(file.read(18))
         seen = bytearray(path.stat().st_size // size + 1)
         for root in (1, *taken):  # the first one is the schema's
             seen[root] = 1
@@ -225,8 +224,7 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
 def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
     """Which first page of a table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
     with path.open("rb") as file:
-        head = file.read(18)
-        size = int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
+        size = _page_size(file.read(18))
         for table, root, columns in trees:
             file.seek((root - 1) * size)
             page = file.read(size)
@@ -236,6 +234,11 @@ def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
                 if _values(page, int.from_bytes(page[8:10])) > columns:
                     return f"page {root} of {table} holds rows of another table"
     return ""
+
+
+def _page_size(head: bytes) -> int:
+    """Bytes of a page, from the first 18 of the file."""
+    return int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
 
 
 _INTERIOR, _LEAF = 5, 13  # kinds of pages of a table

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from tracediff.comparison.gates import Gate
-from tracediff.comparison.measures import Measure
 from tracediff.history.model import ChangeFound, History, Segment, Standing
 from tracediff.model import Outcome
 
@@ -113,33 +112,17 @@ def _of_segment(number: int, history: History, gates: Sequence[Gate], recent: in
 
 def _limited(number: int, gate: Gate, standings: dict[str, Standing]) -> Judged:
     """A gate against the pinned baseline: failed where the level since the last change is beyond it and beyond noise."""
-    measure: Measure = gate.measure
-    standing = standings.get(measure.text)
-    outcome: Outcome = "inconclusive"
+    name = gate.measure.text
+    standing = standings.get(name)
+    judged = Judged(outcome="inconclusive", reason="no_measure", measure=name, segment=number, gate=gate.text)
     if standing is None:
-        return Judged(
-            outcome=outcome, reason="no_measure", measure=measure.text, segment=number, gate=gate.text
-        )
+        return judged
     if standing.baseline is None or standing.delta is None or standing.low is None:
-        return Judged(
-            outcome=outcome,
-            reason="no_pinned",
-            measure=measure.text,
-            segment=number,
-            gate=gate.text,
-            standing=standing,
-        )
+        return msgspec.structs.replace(judged, reason="no_pinned", standing=standing)
     limit = gate.limit * standing.baseline if gate.percent else gate.limit
+    outcome: Outcome = "inconclusive"
     if standing.delta <= limit:
         outcome = "passed"
     elif standing.low > 0:
         outcome = "failed"
-    return Judged(
-        outcome=outcome,
-        reason="limit",
-        measure=measure.text,
-        segment=number,
-        gate=gate.text,
-        standing=standing,
-        limit=limit,
-    )
+    return msgspec.structs.replace(judged, outcome=outcome, reason="limit", standing=standing, limit=limit)
