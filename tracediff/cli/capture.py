@@ -33,6 +33,11 @@ Examples:
   tracediff capture plan.toml --baseline-ref main... --candidate-ref HEAD --build 'make'
 
 \b
+Try it without a GPU (the host is real, a clock plays the GPU):
+  E='python -m tracediff.capture.workloads.mini_serve --dry-run --steps 60'
+  tracediff capture -n 2 --baseline "$E" --candidate "$E --gil-hog-us 3000" -o first
+
+\b
 In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
 Presets: any, torch, emulator, hf, vllm, sglang, trtllm-bench-throughput, trtllm-bench-latency,
 trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.

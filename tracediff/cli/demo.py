@@ -30,7 +30,8 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 @click.option(
     "--pair", type=click.Choice(sorted(PAIRS)), default="gil", show_default=True, help="Which bundled pair."
 )
-def demo(html: Path, overwrite: bool, pair: str) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def demo(html: Path, overwrite: bool, pair: str, quiet: bool) -> None:
     """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
     from tracediff.cli.outputs import Output, check
@@ -43,10 +44,11 @@ def demo(html: Path, overwrite: bool, pair: str) -> None:
     from tracediff.formats.inputs import resolve_pair
     from tracediff.report.phrases import with_words
 
-    output = Output(html=html, overwrite=overwrite)
+    output = Output(html=html, overwrite=overwrite, quiet=quiet)
     check(output)
     baseline, candidate, what = PAIRS[pair]
-    say(f"demo: {what}")
+    if not quiet:
+        say(f"demo: {what}")
     folder = bundled()
     *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
     before, after = reduce_sides(files, Reading(keep=True))
