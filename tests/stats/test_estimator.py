@@ -49,6 +49,14 @@ def test_a_slope_by_hand():
     assert slopes(HOST, np.array([0.0]), {})[0] == pytest.approx(3.6 / 0.09)
 
 
+def test_a_slope_is_at_most_twice_the_time_of_the_smaller_side():
+    """Runs 20, 220 and 20, 228: S_zy = 0.1 * 100 * 2 + 0.1 * 104 * 2 = 40.8; / (0.04 + 0.05) = 453; means 120 and 124: 240."""
+    steep = Sample((column(20, 220), column(20, 228)), SPEED)
+    assert slopes(steep, np.array([0.0]), {})[0] == pytest.approx(240)
+    falling = Sample((column(220, 20), column(228, 20)), SPEED)
+    assert slopes(falling, np.array([0.0]), {})[0] == pytest.approx(-240)
+
+
 def test_gpu_time_and_sides_without_host_speed_have_no_slope():
     assert slopes(HOST, np.array([np.nan]), {}).tolist() == [0]
     assert slopes(Sample(HOST.values), np.array([90.0]), {}).tolist() == [0]

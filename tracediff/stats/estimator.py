@@ -26,6 +26,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRIOR = 4  # runs that the usual scatter counts for
 RIDGE = 0.05  # within-side squares of host speed that the usual slope counts for, (log ratio)^2
+STEEPEST = 2.0  # a slope at most, in times of the smaller side's mean: proportional to the host is 1, up to 1.8 was seen on hosts under load
 FEW_RUNS = 2  # up to so many a side, the scatter of the steps is added
 LONE_RUN = 2.25  # with one run a side the usual variance is taken this many times
 SPLITS = 2_000  # permutations beyond which they are drawn at random
@@ -96,6 +97,7 @@ def paired(sample: Sample) -> Sample:
 def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
     """What a cell gains per unit of host speed, (cells,): fitted within the sides and drawn to `usual`; 0 where that is nan.
 
+    At most `STEEPEST`: a few runs may fit more than a host can do.
     `sums`: cells that are sums of others, whose slope is then the sum of theirs: what belongs together stays closed.
     """
     if sample.speed is None:
@@ -105,7 +107,8 @@ def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
     apart = [one - one.mean(axis=0) for one in sample.values]
     products = [(fast[:, None] * own).sum(axis=0) for fast, own in zip(speed, apart, strict=True)]
     squares = np.array([[(speed[0] ** 2).sum() + (speed[1] ** 2).sum()]])
-    return np.asarray(_slope((products[0] + products[1])[None], squares, usual, sums)[0])
+    least = np.minimum(*_sizes(sample.values))
+    return np.asarray(_slope((products[0] + products[1])[None], squares, usual, least, sums)[0])
 
 
 def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
@@ -152,9 +155,18 @@ def _of_slope(sample: Sample, variance: Floats, slope: Floats) -> Floats:
 
 def _common(values: tuple[Floats, Floats]) -> Floats:
     """The smaller side's mean to the larger's, 0 to 1."""
-    one, other = (np.abs(side.mean(axis=0)) for side in values)
+    return _ratio(*_sizes(values))
+
+
+def _sizes(values: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    return np.abs(values[0].mean(axis=0)), np.abs(values[1].mean(axis=0))
+
+
+def _ratio(one: Floats, other: Floats) -> Floats:
     larger = np.maximum(one, other)
-    return np.asarray(np.divide(np.minimum(one, other), larger, out=np.zeros(len(larger)), where=larger > 0))
+    return np.asarray(
+        np.divide(np.minimum(one, other), larger, out=np.zeros_like(larger), where=larger > 0)
+    )
 
 
 def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
@@ -230,6 +242,7 @@ class _Within:
     squares: Floats
     products: Floats
     speed_squares: Floats
+    least: Floats  # the smaller side's mean
     common: Floats
 
 
@@ -243,9 +256,9 @@ def _within(sample: Sample, groups: Bools) -> _Within:
     high, low = other @ apart, (1 - other) @ apart
     quick, slow = other @ fast, (1 - other) @ fast
     means = np.abs(middle + high / many[0]), np.abs(middle + low / many[1])
-    larger = np.maximum(*means)
     return _Within(
-        common=np.divide(np.minimum(*means), larger, out=np.zeros_like(larger), where=larger > 0),
+        least=np.minimum(*means),
+        common=_ratio(*means),
         delta=high / many[0] - low / many[1],
         gap=quick / many[0] - slow / many[1],
         squares=np.maximum((apart**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0),
@@ -262,7 +275,7 @@ def permuted_t(
     The slope is fitted anew each time: exact where the runs of both sides are exchangeable.
     """
     found = _within(sample, groups)
-    slope = _slope(found.products, found.speed_squares, usual_slope, sums)
+    slope = _slope(found.products, found.speed_squares, usual_slope, found.least, sums)
     squares = found.squares - 2 * slope * found.products + slope**2 * found.speed_squares
     df = len(groups[0]) // 2 - 1 if sample.paired else len(groups[0]) - 2
     if sample.more is not None and len(sample.more):
@@ -281,9 +294,9 @@ def _t(delta: Floats, error: Floats) -> Floats:
         return np.where(error == 0, np.where(delta == 0, 0.0, np.inf), np.abs(delta) / error)
 
 
-def _slope(products: Floats, speed_squares: Floats, usual: Floats, sums: Sums) -> Floats:
+def _slope(products: Floats, speed_squares: Floats, usual: Floats, least: Floats, sums: Sums) -> Floats:
     fitted = (products + RIDGE * np.nan_to_num(usual)) / (speed_squares + RIDGE)
-    fitted = np.where(np.isnan(usual), 0.0, fitted)
+    fitted = np.where(np.isnan(usual), 0.0, np.clip(fitted, -STEEPEST * least, STEEPEST * least))
     for cell, parts in sums.items():
         fitted[:, cell] = fitted[:, parts].sum(axis=1)
     return np.asarray(fitted)
