@@ -42,10 +42,12 @@ def engine(
     decode_kernel: str = "gemm",
     prefill_kernel: str = "prompt",
     odd: int = 0,
+    prompts: int = 10,
+    penalty: int = 0,
 ) -> Run:
     """41 steps: every fifth is a prefill of 13 ms (10 gemm, 10 prompt), the others decodes of 1 ms and `decode_us` (10 gemm).
 
-    Labels say `step N`. `odd`: so many of the last steps launch something else. A step: 50 us of host work with some jitter, then the kernels in one row.
+    Labels say `step N`. `prompts`: launches of prompt in a prefill; `penalty`: further launches in a decode. `odd`: so many of the last steps launch something else. A step: 50 us of host work with some jitter, then the kernels in one row.
     """
     rng = np.random.default_rng(sum(map(ord, name)) * 100 + number)
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
@@ -53,8 +55,9 @@ def engine(
     for step in range(42):
         begin, prefill = now, step % 5 == 4
         each = [(decode_kernel, 95 * US)] * 9 + [(decode_kernel, int((95 + decode_us) * US))]
+        each += [("penalty", 5 * US)] * penalty
         if prefill:
-            each = [("gemm", 95 * US)] * 10 + [(prefill_kernel, 1200 * US)] * 10
+            each = [("gemm", 95 * US)] * 10 + [(prefill_kernel, 1200 * US)] * prompts
         if step > 41 - odd - 1 and step < 41:
             each = [(f"once_{ascii_letters[step]}", 95 * US)] * 10
         at = begin + 50 * US + int(rng.normal(0, 2 * US))
@@ -132,6 +135,21 @@ def test_renamed_kernels_do_not_part_counterparts(base, tmp_path):
 def test_what_both_do_most_is_compared_even_where_every_kernel_of_it_changed(base, tmp_path):
     other = side(tmp_path, "new", runs=2, decode_kernel="other")
     assert phases(with_classes([base, other])[1]) == [{"step": 33, "class-2": 8}] * 2
+
+
+def test_steps_that_only_one_side_tells_apart_are_one_class_on_both(tmp_path):
+    """Prefills of 10 + 3 launches, 10 of them those of a decode: 3 of 23 differ, 0.13. With one launch more per decode 4 of 24: 0.17."""
+    one = side(tmp_path, "whole", 1, prompts=3)
+    other = side(tmp_path, "parted", 1, prompts=3, penalty=1)
+    assert phases(with_classes([other])[0]) == [{"step": 33, "class-2": 8}]
+    for pair in ((one, other), (other, one)):
+        assert [phases(found) for found in with_classes(pair)] == [[{"step": 41}]] * 2
+    # 5 of them to 0.6 in a mean step of the baseline: 4.4 of 25.6 differ, 0.17, and the class is of one side alone
+    far = side(tmp_path, "far", 1, prompts=5, penalty=1)
+    assert [phases(found) for found in with_classes((one, far))] == [
+        [{"step": 41}],
+        [{"step": 33, "class-2": 8}],
+    ]
 
 
 def test_steps_whose_work_does_not_recur_are_irregular(tmp_path):

@@ -22,6 +22,7 @@ from tracediff.execution.sides import Side
 from tracediff.kernels.names import short
 from tracediff.model import Note
 from tracediff.trace.workloads import (
+    ALIKE,
     CHANGED,
     COUNTERPART,
     IRREGULAR,
@@ -166,17 +167,21 @@ def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
     for one, two in near:
         if one in free[0] and two in free[1] and apart[one, two] <= COUNTERPART:
             join(one, two)
-    # one class of a side may have become two: the rest join what is near and taken
-    for two in sorted(free[1]):
-        one = int(apart[:, two].argmin())
-        if apart[one, two] <= COUNTERPART and one not in free[0]:
-            other[two] = own[one]
-            free[1].discard(two)
-    for one in sorted(free[0]):
-        two = int(apart[one].argmin())
-        if apart[one, two] <= COUNTERPART and two not in free[1]:
-            own[one] = other[two]
-            free[0].discard(one)
+
+    def adopt(limit: float) -> None:
+        """Join what is left to what is near and taken."""
+        for two in sorted(free[1]):
+            one = int(apart[:, two].argmin())
+            if apart[one, two] <= limit and one not in free[0]:
+                other[two] = own[one]
+                free[1].discard(two)
+        for one in sorted(free[0]):
+            two = int(apart[one].argmin())
+            if apart[one, two] <= limit and two not in free[1]:
+                own[one] = other[two]
+                free[0].discard(one)
+
+    adopt(COUNTERPART)  # one class of a side may have become two
     for one, two in near:
         if one in free[0] and two in free[1] and apart[one, two] <= CHANGED:
             join(one, two)
@@ -184,6 +189,7 @@ def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
     most = int(held[0].argmax()), int(held[1].argmax())
     if most[0] in free[0] and most[1] in free[1]:
         join(*most)
+    adopt(ALIKE)  # the other side calls such steps one class: it has them, if anybody has
     alone = len(own) + np.arange(len(other))
     other = np.where(other < 0, alone, other)
     found = klass.copy()

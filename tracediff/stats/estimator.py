@@ -164,9 +164,7 @@ def _sizes(values: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
 
 def _ratio(one: Floats, other: Floats) -> Floats:
     larger = np.maximum(one, other)
-    return np.asarray(
-        np.divide(np.minimum(one, other), larger, out=np.zeros_like(larger), where=larger > 0)
-    )
+    return np.asarray(np.divide(np.minimum(one, other), larger, out=np.zeros_like(larger), where=larger > 0))
 
 
 def _adjusted(sample: Sample, slope: Floats) -> tuple[Floats, Floats]:
