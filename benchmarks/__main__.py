@@ -21,7 +21,6 @@ from benchmarks.measuring import Figure, NotMeasuredError, measure
 from benchmarks.results import Group, Row
 from benchmarks.tools import MissingToolError, Tools
 
-PAGE = ROOT / "docs/performance.md"
 KEPT = ROOT / "benchmarks/results.json"
 _MEMORY = 0.85  # of the machine's, with swap, then a contender is stopped before the machine is
 
@@ -50,13 +49,10 @@ def main() -> None:
     chosen = _options().parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     known = results.load(chosen.out)
-    if chosen.measure:
-        bounds = Bounds(chosen.limit, time.monotonic() + chosen.budget)
-        with tempfile.TemporaryDirectory(prefix="tracediff-benchmark-") as name:
-            known = _measure_all(chosen, bounds, Path(name), known)
-        print(*results.growth(known), sep="\n")
-    if chosen.page:
-        results.fill(PAGE, known)
+    bounds = Bounds(chosen.limit, time.monotonic() + chosen.budget)
+    with tempfile.TemporaryDirectory(prefix="tracediff-benchmark-") as name:
+        known = _measure_all(chosen, bounds, Path(name), known)
+    print(*results.growth(known), sep="\n")
 
 
 def _options() -> argparse.ArgumentParser:
@@ -103,8 +99,6 @@ def _options() -> argparse.ArgumentParser:
         default=KEPT,
         help="JSON, and Markdown beside it; pairs measured before are kept in it",
     )
-    say("--page", action="store_true", help="write the results to docs/performance.md")
-    say("--no-measure", dest="measure", action="store_false", help="only write what was measured before")
     return options
 
 

@@ -54,9 +54,9 @@ def main() -> None:
         known[one.name] = _measured(one, chosen)
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in known.items())
         chosen.kept.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-    print(*tables(known), sep="\n")
+    print(*summary(known), "", *tables(known), sep="\n")
     if chosen.out:
-        fill(chosen.out, BEGIN, END, tables(known))
+        fill(chosen.out, BEGIN, END, summary(known))
 
 
 def _options() -> argparse.ArgumentParser:
@@ -76,7 +76,7 @@ def _options() -> argparse.ArgumentParser:
     )
     say("--power", type=int, default=6, help="splits that changes are put into")
     say("--kept", type=Path, default=KEPT, help="JSON; programs measured before stay in it")
-    say("--out", type=Path, nargs="?", const=PAGE, help="write the tables into this page, docs/nulls.md")
+    say("--out", type=Path, nargs="?", const=PAGE, help="write the summary into this page, docs/nulls.md")
     return options
 
 
@@ -175,14 +175,38 @@ def _power(split: Split, change: Planted, part: float) -> Row:
 # Tables.
 
 
-def tables(known: dict[str, Row]) -> list[str]:
-    """The tables of the page, in Markdown."""
+def summary(known: dict[str, Row]) -> list[str]:
+    """What the page shows, in Markdown: all programs together, by the number of runs."""
     nulls = [one for row in known.values() for one in row["nulls"]]
     able = [one for one in nulls if min(map(len, one["split"])) >= CAN]
     lines = [
-        f"{len(nulls)} splits of {len(known)} programs: {_share(nulls)} have any sure statement. Of the {len(able)} with {CAN} runs a side"
+        f"{len(nulls)} splits of {len(known)} programs: {_share(nulls)} have any sure statement. Of the {len(able)} with {CAN} runs per side"
         f" or more, {_share(able)}.",
         "",
+        "| runs per side | splits | any sure | any likely | interval covers | half of it | smallest detectable |",
+        "|-|-|-|-|-|-|-|",
+    ]
+    by_size: dict[tuple[int, ...], list[Row]] = {}
+    for one in nulls:
+        by_size.setdefault(tuple(sorted(len(side) for side in one["split"])), []).append(one)
+    for size, rows in sorted(by_size.items(), reverse=True):
+        first = [one["phases"][0] for one in rows]
+        covered = sum(abs(one["delta"]) <= one["half"] for one in first)
+        cells = [
+            " and ".join(map(str, dict.fromkeys(size))),
+            str(len(rows)),
+            _count(rows, "sure"),
+            _count(rows, "likely"),
+        ]
+        cells += [f"{covered} of {len(first)}"]
+        cells += [_percent([one[key] / one["step"] for one in first]) for key in ("half", "detectable")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def tables(known: dict[str, Row]) -> list[str]:
+    """Every program by itself, in Markdown."""
+    lines = [
         "| program | runs | sides | splits | any sure | any likely | phase | 95 % interval covers | half of it | smallest detectable |",
         "|-|-|-|-|-|-|-|-|-|-|",
     ]

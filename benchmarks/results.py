@@ -16,8 +16,6 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS, FLOORS
 from benchmarks.inputs import ABOUT
 
-BEGIN, END = "<!-- measured: python -m benchmarks --page -->", "<!-- /measured -->"
-
 
 @dataclass(frozen=True)
 class Row:
@@ -185,12 +183,3 @@ def _facts(one: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in tools.items())
     swap = f" and {one['swap_gib']} of swap" if one.get("swap_gib") else ""
     return f"{one['cores']} cores ({one['processor']}), {one['memory_gib']} GiB{swap}; {versions}; {one['date']}, load {one['load_before']} before"
-
-
-def fill(page: Path, groups: Sequence[Group]) -> None:
-    """Replace the generated section of a page. Raises ValueError where it has none."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"{page.name} has no section between {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{render(groups)}\n\n{END}{after}", encoding="utf-8")

@@ -57,7 +57,6 @@ class Score:
     verdict: str
     sentence: str
     first: str
-    half: float | None  # of the interval of the typical step
     found: list[Found]
     others: list[str]  # sure findings that are not planted
     runs: int  # of the smaller side
@@ -76,14 +75,11 @@ def score(pair: dict[str, Any], baseline: Sequence[Run], candidate: Sequence[Run
     found = [_found(result, pair["phase"], one) for one in pair["planted"]]
     planted = {one.rank for one in found}
     summed = {one["cause"] for one in pair["planted"] if one.get("sum")}
-    phase = [one for one in result.phases if one.phase == pair["phase"]]
-    typical = phase[0].typical if phase else None
     return Score(
         pair,
         result.verdict,
         result.headline.text if result.headline else "",
         _words(result.findings[0]) if result.findings else "",
-        None if typical is None else (typical.ci_high_ns - typical.ci_low_ns) / 2,
         found,
         [_words(one) for one in result.findings if one.level in ("exact", "confirmed") and one.rank not in planted
          and one.cause not in summed],
@@ -165,12 +161,11 @@ def tables(found: Sequence[Score]) -> list[str]:
         f"{met} of {len(every)} planted sizes are within 15 % or inside the interval; {right} of {len(found)} verdicts are those"
         f" of the planted cause; {sum(len(row.others) for row in found)} sure findings beside the planted ones.",
         "",
-        "| pair | verdict | wanted | typical step ± | planted | us | said | level | rank | met |",
-        "|-|-|-|-|-|-|-|-|-|-|",
+        "| pair | verdict | planted | us | said | level | rank | met |",
+        "|-|-|-|-|-|-|-|-|",
     ]
     for row in found:
-        step = "" if row.half is None else f"{row.half / 1e3:.1f}"
-        head = [row.pair["name"], row.verdict, row.pair["verdict"], step]
+        head = [row.pair["name"], row.verdict]
         for one in row.found:
             planted = "" if one.planted_ns is None else f"{one.planted_ns / 1e3:+.1f}"
             said = (
@@ -183,10 +178,8 @@ def tables(found: Sequence[Score]) -> list[str]:
             cells = [what, planted, said, one.level, rank, "yes" if one.met else "no"]
             lines.append(f"| {' | '.join(head + cells)} |")
             head = [""] * len(head)
-    lines += ["", "| pair | the first sentence | sure, and not planted |", "|-|-|-|"]
-    for row in found:
-        others = "<br>".join(one.replace("|", "/") for one in row.others)
-        lines.append(f"| {row.pair['name']} | {row.sentence.replace('|', '/')} | {others} |")
+    lines += ["", "| pair | sure, and not planted |", "|-|-|"]
+    lines += [f"| {row.pair['name']} | {one.replace('|', '/')} |" for row in found for one in row.others]
     return lines
 
 
@@ -201,8 +194,9 @@ def main() -> None:
         "--out", type=Path, nargs="?", const=PAGE, help="write into this page, docs/nulls.md"
     )
     chosen = options.parse_args()
-    lines = tables(scores(chosen.truth, chosen.root or chosen.truth.parent))
-    print(*lines, sep="\n")
+    found = scores(chosen.truth, chosen.root or chosen.truth.parent)
+    lines = tables(found)
+    print(*lines, "", *(f"{row.pair['name']}: {row.sentence}" for row in found), sep="\n")
     if chosen.out:
         fill(chosen.out, BEGIN, END, lines)
 

@@ -17,7 +17,7 @@ from benchmarks.inputs import SHAPES
 from benchmarks.measuring import NotMeasuredError, measure
 from benchmarks.results import Group, Row
 from fixtures.builders.replicate_torch import replicate_trace
-from tests.tiny import FIXTURES
+from tests.tiny import FIXTURES, ROOT
 
 MACHINE = {
     "cores": 2, "processor": "some", "memory_gib": 8, "python": "3.11", "duckdb": "1", "polars": "1", "numpy": "2",
@@ -114,23 +114,13 @@ def test_results_are_kept_and_replaced_by_pair(tmp_path):
     assert "| graph | bare scan | 1, 5 |" in file.with_suffix(".md").read_text()
 
 
-def test_the_page_shows_what_was_measured(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
-    results.fill(page, [group(1, scan=1)])
-    text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| graph | 1 | bare scan | 1.00 |" in text
-    page.write_text("no section")
-    with pytest.raises(ValueError, match="no section"):
-        results.fill(page, [])
-
-
-def test_the_committed_page_is_that_of_the_committed_results(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(command.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    results.fill(page, results.load(command.KEPT))
-    assert page.read_text(encoding="utf-8") == command.PAGE.read_text(encoding="utf-8")
+def test_the_pages_are_those_of_the_committed_results():
+    """docs/performance.md quotes some of the rows."""
+    kept = command.KEPT.with_suffix(".md").read_text(encoding="utf-8")
+    assert kept == results.render(results.load(command.KEPT)) + "\n"
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines()
+    quoted = [line for line in page if line.startswith(("| graph |", "| eager |", "| torch |"))]
+    assert len(quoted) > 5 and set(quoted) <= set(kept.splitlines())
 
 
 def test_every_shape_has_a_floor_this_project_and_another_tool():

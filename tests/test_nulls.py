@@ -99,10 +99,10 @@ def test_a_size_is_met_within_15_percent_or_inside_the_interval(ns, half, met):
 
 def test_few_runs_need_not_be_sure():
     pair = {"verdict": "regressed"}
-    assert Score(pair, "likely_regressed", "", "", None, [], [], 3).right
-    assert not Score(pair, "likely_regressed", "", "", None, [], [], 4).right
-    assert Score({"verdict": "no_change"}, "inconclusive", "", "", None, [], [], 5).right
-    assert not Score({"verdict": "no_change"}, "improved", "", "", None, [], [], 5).right
+    assert Score(pair, "likely_regressed", "", "", [], [], 3).right
+    assert not Score(pair, "likely_regressed", "", "", [], [], 4).right
+    assert Score({"verdict": "no_change"}, "inconclusive", "", "", [], [], 5).right
+    assert not Score({"verdict": "no_change"}, "improved", "", "", [], [], 5).right
 
 
 def test_splits_that_can_be_sure_are_counted_apart():
@@ -115,9 +115,15 @@ def test_splits_that_can_be_sure_are_counted_apart():
         "likely": ["x"],
         "phases": [{**phase, "half": 60, "detectable": 80}],
     }
-    lines = nulls.tables({"some": {"runs": 6, "nulls": [sure, few], "power": []}})
+    known = {"some": {"runs": 6, "nulls": [sure, few], "power": []}}
+    lines = nulls.summary(known)
     assert "2 splits of 1 programs: 1 (50.0 %) have any sure statement" in lines[0]
-    assert "Of the 1 with 3 runs a side or more, 1 (100.0 %)" in lines[0]
+    assert "Of the 1 with 3 runs per side or more, 1 (100.0 %)" in lines[0]
+    assert lines[-2:] == [
+        "| 3 | 1 | 1 | 0 | 0 of 1 | 2.0 % | 4.0 % |",
+        "| 1 | 1 | 0 | 1 | 1 of 1 | 6.0 % | 8.0 % |",
+    ]
+    lines = nulls.tables(known)
     assert "| some | 6 | 3v3 | 1 | 1 | 0 | step | 0 of 1 | 2.0 % | 4.0 % |" in lines
     assert "| some | 6 | 1v1 | 1 | 0 | 1 | step | 1 of 1 | 6.0 % | 8.0 % |" in lines
     assert "| some | step regressed | 1 |" in lines
@@ -125,4 +131,4 @@ def test_splits_that_can_be_sure_are_counted_apart():
 
 def test_the_page_shows_what_was_kept():
     page = nulls.PAGE.read_text(encoding="utf-8")
-    assert "\n".join(nulls.tables(json.loads(nulls.KEPT.read_text(encoding="utf-8")))) in page
+    assert "\n".join(nulls.summary(json.loads(nulls.KEPT.read_text(encoding="utf-8")))) in page
