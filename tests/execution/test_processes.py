@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -106,18 +106,57 @@ def test_a_script_without_a_guard_is_not_run_again_nor_what_lies_beside_it(paths
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 
+# Ends some processes at their start, by their number, while the one that asked is still starting the next.
+KILLER = """
+import os, signal, sys
+if "--multiprocessing-fork" in sys.orig_argv:
+    numbers = iter(range(100))
+    while os.path.exists(folder := f"{os.environ['STARTED']}/{next(numbers)}"):
+        pass
+    os.mkdir(folder)
+    if os.environ["KILLED"] in ("all", os.path.basename(folder)):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+SLOWLY = """
+import time
+from multiprocessing.context import SpawnProcess
+start = SpawnProcess.start
+SpawnProcess.start = lambda process: (start(process), time.sleep(1))
+"""
+
+
+@pytest.mark.parametrize("killed", ["0", "1", "all"])
+def test_processes_killed_at_their_start_are_replaced_or_named(killed, paths, tmp_path):
+    for name in ("started", "site", "scratch"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(KILLER)
+    script = tmp_path / "script.py"
+    script.write_text(f"SIDE = {str(paths[0].parent)!r}\n{SLOWLY}{SCRIPT}")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}", "TMPDIR": str(tmp_path / "scratch"),
+             "STARTED": str(tmp_path / "started"), "KILLED": killed},
+    )  # fmt: skip
+    assert (tmp_path / "started" / "2").exists()  # one more than are read at once
+    assert not list((tmp_path / "scratch").iterdir())
+    if killed == "all":
+        assert done.returncode == 1 and "worker-died" in done.stderr and "run0.sqlite" in done.stderr
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
 @pytest.mark.parametrize(
-    ("mib", "reading", "at_once", "kind"),
+    ("mib", "reading", "at_once", "threads"),
     [
-        ([1, 1], Reading(), 2, ThreadPoolExecutor),
-        ([1], Reading(), 1, ThreadPoolExecutor),
-        ([100, 100], Reading(), 2, ProcessPoolExecutor),
-        ([100, 100], Reading(memory_limit="1GiB"), 1, ThreadPoolExecutor),
-        ([1000, 1000], Reading(), 1, ThreadPoolExecutor),  # together more than is asked of any machine
-        ([1] * 40, Reading(), 4, ProcessPoolExecutor),
+        ([1, 1], Reading(), 2, True),
+        ([1], Reading(), 1, True),
+        ([100, 100], Reading(), 2, False),
+        ([100, 100], Reading(memory_limit="1GiB"), 1, True),
+        ([1000, 1000], Reading(), 1, True),  # together more than is asked of any machine
+        ([1] * 40, Reading(), 4, False),
     ],
 )
-def test_how_many_exports_are_read_at_once_and_where(mib, reading, at_once, kind, tmp_path, monkeypatch):
+def test_how_many_exports_are_read_at_once_and_where(mib, reading, at_once, threads, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "sysconf", lambda name: 2**13 if name == "SC_PAGE_SIZE" else 2**20)
     files = [tmp_path / f"{number}.sqlite" for number in range(len(mib))]
@@ -126,4 +165,4 @@ def test_how_many_exports_are_read_at_once_and_where(mib, reading, at_once, kind
         os.truncate(path, size * 2**20)
     with workers(files, reading) as using:
         assert using.at_once == at_once
-        assert isinstance(using.executor, kind)
+        assert (type(using.executor) is ThreadPoolExecutor) == threads
