@@ -33,7 +33,8 @@
     const summary = cell.querySelector("details > summary");
     return (summary || cell).textContent.replace(/\s+/g, " ").trim();
   };
-  const asCell = (text) => text.replace(/[\\`*_[\]<>|~&$]/g, "\\$&").replace(/[@#](?=\w)/g, "$&\u200b");
+  const asCell = (text) => text.replace(
+    /[\w.:/-]*[@#]\w[\w.:/@#-]*|[\\`*_[\]<>|~&$]/g, (found) => (found.length > 1 ? `\`${found}\`` : `\\${found}`));
   const asMarkdown = (table) => {
     const head = [...table.tHead.rows].at(-1).cells;
     const over = table.tHead.querySelector(".over");

@@ -103,7 +103,6 @@ def slower(sides):
         ("host@_schedule", 100, 30),
         ("host@_sch*le", 100, 30),
         ("host@-Sched", 100, 30),  # letters of any case; - is _
-        ("host@\u200b_schedule", 100, 30),  # as it is pasted from a comment
         ("host@executor", 100, 30),  # the thread
         ("launch@cudaGraphLaunch", 5, 0),
         ("idle@executor", 107, 30),

@@ -46,7 +46,6 @@ _SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
     "- ", "__"
 )  # in the name of a place: the thread of the range `await_response` is `await-response`
-_NO_WIDTH = "\u200b"  # behind the @ of a measure in a comment, which would mention a user
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _holds(text: str, parts: Sequence[str]) -> bool:
 
 def parse(text: str) -> Measure:
     """Read a measure. Raises `TracediffError`: bad-measure."""
-    given = text.replace(_NO_WIDTH, "").strip()
+    given = text.strip()
     kernels = _KERNELS.match(given)
     if kernels:
         name, phase = kernels["name"].strip(), kernels["phase"] or ""

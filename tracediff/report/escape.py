@@ -18,7 +18,6 @@ Report = TypeVar("Report", bound=msgspec.Struct)
 _PROSE = frozenset(
     {"title", "message", "next", "note", "verdict_reason", "reason", "power_note", "sentence", "text"}
 )
-_ZERO_WIDTH = "\u200b"
 
 
 def _walk(value: Any, field: str) -> Any:
@@ -66,26 +65,31 @@ _PUNCTUATION = re.compile(r"([\\`*\[\]<|~&$]|(?<=--)>)")
 _ENDING = re.compile(r"(?:^|\S)_+(?:\W|$)")
 # Would start a list, heading or rule; on GitLab a slash starts a quick action such as /merge.
 _LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|>|/(?=\w)|\d{1,9}(?=[.)](?:\s|$))")
-# References: a user, an issue; on GitLab also a merge request, milestone, label, snippet, epic, alert.
-_MENTION = re.compile(r"([@#!%~$&^])(?=\w)|(?<=\bGH)(-)(?=\d)")
-_SCHEME = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])")
-_SHA = re.compile(r"\b([0-9a-f]{4})(?=[0-9a-f]{3,}\b)")
+# What stays live in running text, and what is pasted: as a code span it is neither linked nor changed.
+_CODE = re.compile(
+    r"--[a-z][a-z-]*[ =]'[^'`|]*'"  # an option with its value
+    # a user, an issue; on GitLab also a merge request, milestone, label, snippet, epic, alert
+    r"|(?<![\w.:/-])[\w.:/-]*+[@#!%~$&^](?=\w)[\w.:/@#!%~$&^-]*\w|\bGH-\d+"
+    r"|(?i:https?|ftp|mailto|xmpp|www)[:.](?:[^\s`|<>()[\]]*[\w/])?"
+    r"|\b[0-9a-f]{7,}\b"  # a commit
+)
 
 
 def markdown_prose(value: object, width: int = 2_000) -> Markdown:
     """Escape running text: no markup, link, mention, reference, HTML or table cell can start in it."""
     text = shorten(visible(" ".join(str(value).split())), width)
-    text = _SCHEME.sub(rf"\1{_ZERO_WIDTH}", text)
-    text = _MENTION.sub(rf"\g<0>{_ZERO_WIDTH}", text)
-    text = _SHA.sub(rf"\1{_ZERO_WIDTH}", text)
-    text = _PUNCTUATION.sub(r"\\\1", text)
-    if _ENDING.search(text):
-        text = text.replace("_", "\\_")
+    parts = [_escaped(part) for part in _CODE.split(text)]
     leading = _LEADING.match(text)
-    if leading:
+    if leading and parts[0]:
         at = leading.end() if leading.group()[0].isdigit() else 0
-        text = f"{text[:at]}\\{text[at:]}"
-    return Markdown(text)
+        parts[0] = f"{parts[0][:at]}\\{parts[0][at:]}"
+    codes = [f"`{code}`" for code in _CODE.findall(text)]
+    return Markdown("".join(part + code for part, code in zip(parts, [*codes, ""], strict=True)))
+
+
+def _escaped(text: str) -> str:
+    text = _PUNCTUATION.sub(r"\\\1", text)
+    return text.replace("_", "\\_") if _ENDING.search(text) else text
 
 
 def markdown_code(value: object, width: int = 160) -> Markdown:
