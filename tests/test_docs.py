@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
+from markdown_it import MarkdownIt
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import ROOT
@@ -73,3 +75,30 @@ def test_the_tables_for_contributors_name_what_is_there(named):
     assert files
     defined = rf"^-- {name}: " if path.endswith(".sql") else rf"^(def|class) {name}\b"
     assert not name or re.search(defined, files[0].read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def _sentences(text: str) -> list[int]:
+    """Words of each sentence: without code, tables, headings and pictures. Code inside a line is one word."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    found = []
+    for before, token in pairwise(tokens):
+        if token.type == "inline" and before.type == "paragraph_open":
+            parts = {"text": "{}", "code_inline": "code", "softbreak": " "}
+            line = "".join(parts.get(one.type, "").format(one.content) for one in token.children or ())
+            for sentence in re.split(r"(?<=[.!?])\W*\s", line.replace("...", "")):
+                found.append(sum(bool(re.search(r"\w", word)) for word in sentence.split()))
+    return [words for words in found if words]
+
+
+def test_sentences_are_counted_by_hand():
+    assert _sentences("# A head\n\nTwo words. Then `a b c` (and\n[two more](x.md)).\n\n- one item\n\n| a | b |\n|-|-|\n| c | d |\n") == [2, 5, 2]  # fmt: skip
+
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+def test_sentences_are_short(page):
+    """Many readers are not native speakers of English: 20 words on average, 40 at most."""
+    found = _sentences(page.read_text(encoding="utf-8"))
+    assert sum(found) <= 20 * len(found) and max(found) <= 40

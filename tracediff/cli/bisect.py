@@ -45,8 +45,8 @@ Exit status: 0 the culprit is found, 1 error, 2 usage, 4 no culprit, several, or
 def bisect(request: BisectRequest, output: Output, folder: Path, page: Path | None) -> None:
     """Find the commit after GOOD, up to BAD, that caused a change: git bisect asks, paired captures answer.
 
-    Each commit that git asks for is built in a worktree of its own and captured in pairs beside GOOD, until the
-    interval of the difference is beyond the limit (bad) or below it (good). A commit that does not build, that cannot be
+    Each commit that git asks for is built in a worktree of its own and captured in pairs beside GOOD. It is bad once the
+    interval of the difference is beyond the limit, good once it is below. A commit that does not build, that cannot be
     compared or where noise decides is skipped. Your checkout stays as it is.
     """
     from tracediff.session import bisect_request, compare_request

@@ -44,10 +44,9 @@ With --exit-code bisect: 0 good, 1 bad, 125 to be skipped, 129 and more an error
 def compare(request: CompareRequest, output: Output, gating: Gating, code: str | None) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
-    Each side is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that
-    nsys exported (parquetdir, arrowdir), a trace of torch.profiler (.json, .json.gz), or a folder of repeats of these, and
-    may be named: label=PATH. A bundle of `tracediff capture` holds both
-    sides and stands alone.
+    Each side is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
+    trace of torch.profiler (.json, .json.gz). A folder of these is a side with repeats. label=PATH names a side. A bundle
+    of `tracediff capture` holds both sides and stands alone.
     """
     from tracediff.session import compare_request
 

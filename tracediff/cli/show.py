@@ -26,8 +26,8 @@ Exit status: 0 done, 1 error, 2 usage.
 def show(request: ShowRequest, output: Output) -> None:
     """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
 
-    CAPTURE is an nsys export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand), a folder that nsys
-    exported (parquetdir, arrowdir), or a folder of repeated runs of one program, and may be named: label=PATH.
+    CAPTURE is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
+    trace of torch.profiler (.json, .json.gz). A folder of these holds repeated runs. label=PATH names it.
     """
     from tracediff.session import show_request
 
