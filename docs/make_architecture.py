@@ -12,7 +12,7 @@ PICTURE = ROOT / "docs" / "pictures" / "packages.svg"
 # A package imports only packages before it. Companions stand beside the core: nothing of the core imports them.
 ORDER = (
     "errors", "model", "formats", "kernels", "trace", "accounting", "steps", "execution", "stats", "comparison", "history", "query", "report",
-    "capture", "bisect", "request", "companions", "session", "api", "cli",
+    "capture", "bisect", "request", "companions", "session", "api", "agents", "cli",
 )  # fmt: skip
 SIZE, LEFT, TOP = 26, 210, 96  # pixels: a cell of the matrix, and the room for names
 

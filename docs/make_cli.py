@@ -21,6 +21,7 @@ MORE = {
     "query": ("sql.md", "recipes.md"),
     "report": ("result.md",),
     "history": ("history.md",),
+    "mcp": ("agents.md",),
     "comment": ("ci.md",),
     "ncu": ("ncu.md",),
     "trtexec": ("trtexec.md",),

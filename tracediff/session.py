@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,9 @@ from tracediff.request import BisectRequest, CompareRequest, ShowRequest, paths,
 if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
     from tracediff.companions.result import Result
+    from tracediff.comparison.measures import Measure
+    from tracediff.history.commits import Commits
+    from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
 
@@ -137,6 +140,45 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
                 with suppress(TracediffError):  # a file of a build that still runs; the answer stands
                     remove(repository, tree.with_name(side))
     return state
+
+
+def history_of(
+    store: str, commits: Commits, measures: Sequence[str], program: str | None, limits: Iterable[Measure] = ()
+) -> History:
+    """All points of a program in a store, ordered by `commits`. A measure that no point holds is an error, but of a limit.
+
+    Raises `TracediffError`: history-no-program, history-no-measure and those of `Store.read` and `measures.parse`.
+    """
+    from difflib import get_close_matches
+
+    from tracediff.comparison.measures import parse
+    from tracediff.history.analysis import analyse
+    from tracediff.history.store import Store
+
+    asked = [parse(text) for text in measures]
+    kept, torn = Store(store).read()
+    programs = sorted({one.point.program.name for one in kept})
+    if program is not None and programs and program not in programs:
+        raise TracediffError(
+            "history-no-program",
+            f"{store}: no point bears the program name {program!r}; there are {', '.join(one or 'points without a name' for one in programs[:5])}",
+            fix="--program NAME of one of them, or without --program",
+            exit_code=2,
+        )
+    found = analyse(kept, commits, asked=list(dict.fromkeys([*asked, *limits])), torn=torn, program=program)
+    held = {one.measure for segment in found.segments for one in segment.standings}
+    for one in asked if found.segments else ():
+        if one.text not in held:
+            names = {name for each in kept for name in each.point.measures.names}
+            near = get_close_matches(one.text, sorted(names), cutoff=0.4)
+            raise TracediffError(
+                "history-no-measure",
+                f"{store}: no point holds {one.text}"
+                + (f"; did you mean {' or '.join(near)}?" if near else ""),
+                fix="a measure that the points keep: docs/history.md lists them",
+                exit_code=2,
+            )
+    return found
 
 
 def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> list[SideFiles]:

@@ -219,40 +219,10 @@ def _analysed(
     program: str | None,
     limits: Iterable[Measure] = (),
 ) -> History:
-    """All points of a program. A measure that no point holds is an error, but of a limit: the check says that."""
-    from difflib import get_close_matches
-
-    from tracediff.comparison.measures import parse
-    from tracediff.history.analysis import analyse
     from tracediff.history.commits import read
-    from tracediff.history.store import Store
+    from tracediff.session import history_of
 
-    asked = [parse(text) for text in measures]
-    kept, torn = Store(store).read()
-    programs = sorted({one.point.program.name for one in kept})
-    if program is not None and programs and program not in programs:
-        raise TracediffError(
-            "history-no-program",
-            f"{store}: no point bears the program name {program!r}; there are {', '.join(one or 'points without a name' for one in programs[:5])}",
-            fix="--program NAME of one of them, or without --program",
-            exit_code=2,
-        )
-    found = analyse(
-        kept, read(repo, branch), asked=list(dict.fromkeys([*asked, *limits])), torn=torn, program=program
-    )
-    held = {one.measure for segment in found.segments for one in segment.standings}
-    for one in asked if found.segments else ():
-        if one.text not in held:
-            names = {name for each in kept for name in each.point.measures.names}
-            near = get_close_matches(one.text, sorted(names), cutoff=0.4)
-            raise TracediffError(
-                "history-no-measure",
-                f"{store}: no point holds {one.text}"
-                + (f"; did you mean {' or '.join(near)}?" if near else ""),
-                fix="a measure that the points keep: docs/history.md lists them",
-                exit_code=2,
-            )
-    return found
+    return history_of(store, read(repo, branch), measures, program, limits)
 
 
 def _dated(commit: str, when: str | None, repo: Path) -> tuple[str, str]:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "history": ("tracediff.cli.history", "Keep results over time and find since which commit what changed."),
+    "mcp": ("tracediff.cli.mcp", "Let an agent ask about captures: a server of the Model Context Protocol."),
     "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
     "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
     "trtexec": ("tracediff.cli.trtexec", "Compare two TensorRT engines by what trtexec measured."),

@@ -7,6 +7,7 @@ read-only, there is no access to other files, no extension can be loaded, and no
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -99,10 +100,12 @@ def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
         raise TracediffError("no-sql", "there is no SQL to run", fix="tracediff query CAPTURE 'SELECT ...'")
 
 
-def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> list[Answer]:
-    """Run the statements of a text; the answer of each that has one, at most `limit` rows of it.
+def run(
+    db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None, seconds: float | None = None
+) -> list[Answer]:
+    """Run the statements of a text within `seconds`; the answer of each that has one, at most `limit` rows of it.
 
-    It can be broken off with Ctrl-C. Raises `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory.
+    It can be broken off with Ctrl-C. Raises `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory, query-too-long.
     """
 
     def answers() -> list[Answer]:
@@ -110,21 +113,29 @@ def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> l
         return [_answer(one, limit) for one in relations if one is not None]
 
     try:
-        return in_thread(answers, stop=db.interrupt)
+        return in_thread(answers, stop=db.interrupt, seconds=seconds)
     except (duckdb.Error, RuntimeError) as error:
         raise _explained(db, error, text) from error
 
 
-def in_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+def in_thread(
+    work: Callable[[], T], stop: Callable[[], None] | None = None, seconds: float | None = None
+) -> T:
     """Do the work in another thread, so that Ctrl-C and SIGTERM reach this one; return or raise what it does.
 
     Broken off, `stop` is called until the work has ended; without it the work is left behind, for the process ends.
+    Raises `TracediffError` (query-too-long) after `seconds`.
     """
+    end = None if seconds is None else time.monotonic() + seconds
     pool = ThreadPoolExecutor(1, thread_name_prefix="tracediff")
     running = pool.submit(work)
     try:
         while not running.done():
             wait([running], timeout=0.2)  # in turns: polars makes a wait without an end deaf to Ctrl-C
+            if end is not None and time.monotonic() > end and not running.done():
+                raise TracediffError(
+                    "query-too-long", f"the query takes more than {seconds:g} s", fix="ask for fewer rows or steps"
+                )  # fmt: skip
     except BaseException:
         while stop is not None and not running.done():
             stop()

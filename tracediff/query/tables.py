@@ -93,14 +93,14 @@ class Tables:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, text: str, limit: int | None = None) -> list[Answer]:
-        """Run SQL; the answer of each statement that has one, at most `limit` rows of it. Errors: see `guard.run`.
+    def run(self, text: str, limit: int | None = None, seconds: float | None = None) -> list[Answer]:
+        """Run SQL; the answer of each statement that has one, at most `limit` rows of it, within `seconds`. Errors: see `guard.run`.
 
         Raises also what kept a table from being made where the SQL names it: no-steps, no-kernels, ...
         """
         if self.missing and needs_measuring(text):
             raise next(iter(self.missing.values()))
-        return guard.run(self._db, text, limit)
+        return guard.run(self._db, text, limit, seconds)
 
     def names(self) -> list[str]:
         """The tables that are there, in the order of the documentation, without their schema."""

@@ -22,7 +22,7 @@ _PROSE = frozenset(
 
 def _walk(value: Any, field: str) -> Any:
     if isinstance(value, str):
-        if field == "sql":
+        if field in ("sql", "query"):
             return visible(value, keep="\n\t")
         return visible(" ".join(value.splitlines()) if field in _PROSE else value)
     if isinstance(value, list | tuple):
