@@ -63,7 +63,7 @@ def _options() -> argparse.ArgumentParser:
         nargs="+",
         type=float,
         default=[0.1, 1.0],
-        help="million kernels a side of the exports of nsys",
+        help="million kernels per side of the exports of nsys",
     )
     say(
         "--trace-sizes",

@@ -30,7 +30,7 @@ class Row:
 
 @dataclass
 class Group:
-    """All contenders on one pair of inputs, in one run on one machine. `size`: million kernels a side; `megabytes`: of both files."""
+    """All contenders on one pair of inputs, in one run on one machine. `size`: million kernels per side; `megabytes`: of both files."""
 
     shape: str
     size: float
@@ -141,7 +141,10 @@ def _ratio(seconds: float, of: float | None) -> str:
     return f"{seconds / of:.2f}" if of else ""
 
 
-HEAD = ("| shape | M kernels a side | | s | / floor | / tracediff | CPU s | peak MiB |", "|-|-|-|-|-|-|-|-|")
+HEAD = (
+    "| shape | M kernels per side | | s | / floor | / tracediff | CPU s | peak MiB |",
+    "|-|-|-|-|-|-|-|-|",
+)
 
 
 def growth(groups: Sequence[Group]) -> Iterable[str]:
@@ -157,7 +160,7 @@ def growth(groups: Sequence[Group]) -> Iterable[str]:
     if lines:
         yield from (
             "",
-            "| shape | | M kernels a side | seconds grow as size ^ | between the two largest |",
+            "| shape | | M kernels per side | seconds grow as size ^ | between the two largest |",
             "|-|-|-|-|-|",
         )
         yield from lines

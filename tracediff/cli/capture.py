@@ -61,14 +61,14 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     metavar="DIR",
     help="Where checkouts are made, kept and taken again.  [default: BUNDLE-checkouts]",
 )
-@click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs a side.  [default: 5]")
+@click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs per side.  [default: 5]")
 @click.option(
     "--until",
     metavar="MEASURE:WIDTH",
-    help="After -n runs a side go on, pair by pair, until the interval of the change is +- that narrow or excludes 0: step:2%, gil@_schedule:10us.",
+    help="After -n runs per side go on, pair by pair, until the interval of the change is +- that narrow or excludes 0: step:2%, gil@_schedule:10us.",
 )
 @click.option(
-    "--max-runs", type=int, metavar="N", help="Profiled runs a side at most, with --until.  [default: 20]"
+    "--max-runs", type=int, metavar="N", help="Profiled runs per side at most, with --until.  [default: 20]"
 )
 @click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
 @click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
@@ -79,16 +79,16 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     is_flag=True,
     help="Give both runs of a pair one traffic seed: TRACEDIFF_TRAFFIC_SEED, and {traffic_seed} in a command.",
 )
-@click.option("--warmup", type=int, metavar="N", help="Unprofiled runs a side before all others.")
-@click.option("--controls", type=int, metavar="N", help="Unprofiled runs a side among the others.")
-@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds a run may take.")
+@click.option("--warmup", type=int, metavar="N", help="Unprofiled runs per side before all others.")
+@click.option("--controls", type=int, metavar="N", help="Unprofiled runs per side among the others.")
+@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds that a run may take.")
 @click.option("--client", metavar="CMD", help="The client that loads a server: trtllm-serve, vllm, sglang.")
 @click.option(
     "--ready-url",
     metavar="URL",
     help="What answers once the server is ready.  [default: /health on the preset's port]",
 )
-@click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report a rank.")
+@click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report per rank.")
 @click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
 @click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
 @click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
