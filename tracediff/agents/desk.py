@@ -33,7 +33,7 @@ _Answer = TypeVar("_Answer")
 WAIT_S = 45  # for an answer: programs that ask give up after a minute
 QUERY_S = 30  # for SQL
 _QUERY_MEMORY = "2GiB"
-_KEPT = 8  # results
+KEPT = 8  # results
 _OPEN = 2  # captures with tables for SQL, which are files of some hundred MB
 _ENTRIES = 60  # of a folder in one answer
 _LARGEST = 8  # rows of a table in a first answer
@@ -347,7 +347,7 @@ class Desk:
             if job is None or (job.done() and job.exception() is not None):
                 job = self._pool.submit(work)
             self._jobs[key] = job
-            while len(self._jobs) > 4 * _KEPT and next(iter(self._jobs.values())).done():
+            while len(self._jobs) > 4 * KEPT and next(iter(self._jobs.values())).done():
                 self._jobs.popitem(last=False)
         if not wait([job], timeout=self._wait_s).done:
             raise TracediffError(
@@ -363,20 +363,21 @@ class Desk:
             self._made += 1
             name = f"r{self._made}"
             self._results[name] = made, sides
-            if len(self._results) > _KEPT:
-                self._results.popitem(last=False)
-                running = [(key, job) for key, job in self._jobs.items() if not job.done()]
-                self._jobs = OrderedDict(running)  # an answer may name the result that is gone
+            if len(self._results) > KEPT:
+                gone, _ = self._results.popitem(last=False)
+                for key in [key for key, job in self._jobs.items() if _answers_with(job, gone)]:
+                    del self._jobs[key]
         return name
 
     def _result(self, name: str) -> tuple[Comparison | Report, list[str]]:
         with self._lock:
             if name in self._results:
+                self._results.move_to_end(name)
                 return self._results[name]
             kept = ", ".join(self._results) or "none"
         raise TracediffError(
             "no-such-result",
-            f"{name[:40]}: the last {_KEPT} results are kept: {kept}",
+            f"{name[:40]}: the last {KEPT} results are kept: {kept}",
             fix="compare or show again",
         )
 
@@ -386,6 +387,11 @@ class Desk:
                 "no-such-table", f"there is no table {name[:80]}", fix=", ".join(_sizes(made))
             )
         return made.table(name)
+
+
+def _answers_with(job: Future[Any], result: str) -> bool:
+    """Whether a job has ended with an answer that names a result."""
+    return job.done() and job.exception() is None and getattr(job.result(), "result", "") == result
 
 
 def _request(kind: Callable[..., _Request], **options: Any) -> _Request:
