@@ -34,6 +34,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
+from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
@@ -78,6 +79,7 @@ def _measure(
     """`reduce_capture` with the steps found."""
     whole_capture = rule == WHOLE_CAPTURE
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
+    work = launches_with_work(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=sampler is not None)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
@@ -149,6 +151,7 @@ def _measure(
         **host,
         **system_tables(capture, trace, windows, threads, host_work),
         payloads=payload_table(capture, windows, places, threads),
+        work=work_table(capture, work, timeline.units, periods),
         **metric_tables(capture, timeline.units, periods),
     )
 

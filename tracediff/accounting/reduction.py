@@ -109,6 +109,7 @@ class Reduction:
     os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded
     comm_calls stratum, library (MPI, NCCL), thread, call -> count, ns, sized (calls whose bytes are known), bytes
     payloads   stratum, thread, place, domain -> count, sum, low, high: numbers of NVTX ranges
+    work       stratum, key, kind (gemm, attention, copy), dtype, shape -> count, ns, flop, bytes: launches whose work is known, see `limits.work`
     off_cpu    stratum, thread -> count, ns on no CPU
     host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), mpi (the call is one of MPI), off_cpu -> idle ns of host work
     memory     stratum, kind -> allocations, bytes, frees, freed_bytes
@@ -158,6 +159,7 @@ class Reduction:
     os_calls: pl.DataFrame
     comm_calls: pl.DataFrame
     payloads: pl.DataFrame
+    work: pl.DataFrame
     off_cpu: pl.DataFrame
     host_work: pl.DataFrame
     memory: pl.DataFrame

@@ -23,6 +23,7 @@ from tracediff.formats.kineto import (
     Event,
     arguments,
     frame_name,
+    inputs,
     marked,
     nanoseconds,
     not_kineto,
@@ -149,7 +150,8 @@ def _row(event: Event, cleaner: Cleaner) -> Row | None:
     else:
         name = cleaner.clean(name)
     where = [cleaner.clean(one, path=True) if isinstance(one, str) else one for one in (event.pid, event.tid)]
-    return event.cat, name, *where, start, nanoseconds(event.dur) or 0, arguments(event)
+    told = (*arguments(event), *(inputs(event) or {}).items())
+    return event.cat, name, *where, start, nanoseconds(event.dur) or 0, told
 
 
 def _line(row: Row) -> bytes:

@@ -38,6 +38,7 @@ from tracediff.comparison.launches import (
     launches_of,
     same_work,
 )
+from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.place_rows import kernel_phases, place_rows
 from tracediff.comparison.places import Judged, judge
@@ -220,6 +221,7 @@ def compare(
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
         system=system,
+        limits=limits(sides, standardised, kernels, kernel_rows, step.baseline_ns),
         host=host_time(sides),
         samples=samples,
         samples_left_out=samples_left_out,

@@ -36,6 +36,7 @@ from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.launches import Launches, launches_of
+from tracediff.comparison.limits import limits
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import Strata, build_strata
 from tracediff.errors import TracediffError
@@ -146,6 +147,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
         warnings=said + _warnings(side, asked=bool(options.extra.get("host_only"))),
         system=tables.system(sides, standardised, with_gil=True),
+        limits=limits(sides, standardised, kernels, kernel_list, step_ns),
         host=host_time(sides),
         chosen=chosen,
         samples=samples,

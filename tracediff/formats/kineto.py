@@ -332,6 +332,35 @@ _NO_ARGS = _Args()
 _KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(_Args)}
 
 
+# Operators whose inputs are read (record_shapes=True), and what is said of these: numbers, types, and constants as text.
+_SHAPED = re.compile(r"aten::(?:\w*mm|\w*attention)")
+_CONSTANT = re.compile(r"[-+.\de]*|True|False")
+
+
+class _Inputs(msgspec.Struct, omit_defaults=True):
+    dims: list[list[_Int]] = msgspec.field(name="Input Dims")
+    types: list[str] = msgspec.field(name="Input type", default_factory=list)
+    strides: list[list[_Int]] = msgspec.field(name="Input Strides", default_factory=list)
+    concrete: list[str] = msgspec.field(name="Concrete Inputs", default_factory=list)
+
+
+_inputs = msgspec.json.Decoder(_Inputs)
+
+
+def inputs(event: Event) -> dict[str, Any] | None:
+    """What an operator's shapes are, by their names in the trace; None where it does not say, or is none that they are read of."""
+    if event.cat not in ("cpu_op", "Operator") or b'"Input Dims"' not in bytes(event.args):
+        return None
+    if not isinstance(event.name, str) or not _SHAPED.fullmatch(event.name):
+        return None
+    try:
+        found = _inputs.decode(event.args)
+    except _FAILED:
+        return None
+    found.concrete = [one if _CONSTANT.fullmatch(one) else "" for one in found.concrete]
+    return msgspec.to_builtins(found)  # type: ignore[no-any-return]
+
+
 def arguments(event: Event) -> tuple[tuple[str, int | tuple[int | None, ...]], ...]:
     """The arguments of an event that are read, by the names they have in the trace."""
     said = msgspec.to_builtins(_decoded_args(event.args))
@@ -414,6 +443,10 @@ def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
     return kind, source, target
 
 
+def _json(value: dict[str, Any] | None) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
 def driver_copy(name: str) -> str | None:
     """'memcpy' or 'memset' where a kernel of this name is the driver's way to do one; None for every other kernel."""
     found = _DRIVER.fullmatch(name)
@@ -466,7 +499,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     _COPY: (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"),
     _SET: (*_OP_COLUMNS, "bytes"),
     _CALL: ("start", "end", "globalTid", "correlationId", "nameId"),
-    _RANGE: ("start", "end", "eventType", "globalTid", "textId", "domainId"),
+    _RANGE: ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonText"),
 }  # fmt: skip
 _INSERTS = {
     table: "INSERT INTO {} ({}) VALUES ({})".format(
@@ -485,7 +518,7 @@ _LACKS = (
     " of events and most driver calls: what these took counts as host work"
 )
 _FEW = 20  # events that tell nothing yet of the clock's resolution
-_Row = tuple[int | None, ...]
+_Row = tuple[int | str | None, ...]
 
 
 def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
@@ -551,7 +584,9 @@ class _Tables:
         self._first = 0  # ns, of the earliest event from the origin
         for table, columns in _COLUMNS.items():
             more = '"globalPid" INTEGER, "shortName" INTEGER' if table in _OPS else '"text" TEXT'
-            listed = ", ".join(f'"{column}" INTEGER' for column in columns)
+            listed = ", ".join(
+                f'"{column}" {"TEXT" if column == "jsonText" else "INTEGER"}' for column in columns
+            )
             db.execute(f"CREATE TABLE {table} ({listed}, {more})")
 
     def add(self, events: list[Event]) -> None:
@@ -618,11 +653,11 @@ class _Tables:
 
     def _range(self, event: Event, name: str) -> _Row | None:
         if name.startswith("Python GC"):
-            return _START_END, self._thread(event), self._string(name), 0
+            return _START_END, self._thread(event), self._string(name), 0, None
         if event.cat != "user_annotation" and self._annotations_only:
             return None
         text = frame_name(name) if event.cat == "python_function" else name
-        return _PUSH_POP, self._thread(event), self._string(text), 0
+        return _PUSH_POP, self._thread(event), self._string(text), 0, _json(inputs(event))
 
     def _thread(self, event: Event) -> int:
         """The globalTid of nsys; ids that do not fit its 24 bits get others."""

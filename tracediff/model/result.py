@@ -33,6 +33,7 @@ from tracediff.model.common import (
 )
 from tracediff.model.host_time import HostTime
 from tracediff.model.insights import Insight
+from tracediff.model.limits import Limits
 from tracediff.model.pictures import CauseNode, Divergence, StepStrip
 
 # What was compared: the files of both sides, and the options that change numbers.
@@ -1055,3 +1056,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     system: System | None = (
         None  # where a side recorded OS calls, context switches, CUDA's memory or GPU metrics
     )
+    limits: Limits | None = None  # where the part of a peak that some kernel reached is known

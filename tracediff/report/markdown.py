@@ -14,6 +14,7 @@ from tracediff.report import (
     insight_words,
     kernel_words,
     launch_words,
+    limit_words,
     names,
     phase_table,
     sections,
@@ -21,7 +22,7 @@ from tracediff.report import (
     waterfall,
     words,
 )
-from tracediff.report.document import Block, Code, Number, Span, Table, markdown
+from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
 from tracediff.report.escape import (
     Markdown,
     markdown_cell,
@@ -246,7 +247,8 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "host": [
             (table.title, markdown([table.first(rows)], width))
             for table in (host_words.tables(result.host, two=True) if result.host else [])
-        ],
+        ]
+        + _limits(result, rows, width),
         "kpi_rows": _kpi(result, 2 * rows),
         "top": rows,
         "rows": rows,
@@ -291,6 +293,16 @@ def _kernels(result: Result, rows: int, width: int) -> list[Block]:
         for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
     ]  # fmt: skip
     return [Table(("Kernel", "Match", f"Count per {words.unit(result)}", *sides, "Change"), cells)]
+
+
+def _limits(result: Result, rows: int, width: int) -> list[tuple[str, Markdown]]:
+    """Rates against the peak, with what they mean below the first table."""
+    tables = [(table.title, [table.first(rows)]) for table in limit_words.tables(result)]
+    notes = [Paragraph([text]) for text in limit_words.notes(result)]
+    return [
+        (title, markdown([*blocks, *(notes if place == 0 else [])], width))
+        for place, (title, blocks) in enumerate(tables)
+    ]
 
 
 def _match(row: KernelRow) -> str:

@@ -15,6 +15,7 @@ from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import (
     host_words,
+    limit_words,
     names,
     pictures,
     show_words,
@@ -62,6 +63,9 @@ def render_show_html(report: Show) -> str:
         "kernel_number": lambda row: places[id(row)],
         "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},
+        "limit_tables": [table.first(LIMIT_ROWS) for table in limit_words.tables(report)],
+        "of_peak": limit_words.of_peak(report),
+        "limit_words": limit_words,
         "host_tables": [table.first(LIMIT_ROWS) for table in host_words.tables(report.host, two=False)],
     }
     return templates.html_environment().get_template("show.html.j2").render(known)
@@ -79,14 +83,16 @@ def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
     rows = [row for row in report.kernels if row.baseline]
     called = dict(zip(map(id, rows), names.kernels(rows), strict=True))
+    peaks = {id(report.kernels[place]): text for place, text in limit_words.of_peak(report).items()}
     return TableOf(
         "Kernels with the most time",
-        ("Kernel", "Category", "Count per step", "{} per step", "% of the step", "Each"),
-        "npffff",
+        ("Kernel", "Category", "Count per step", "{} per step", "% of the step", "Each", *["Of peak"] * bool(peaks)),
+        "npffff" + "f" * bool(peaks),
         rows,
         lambda row, s: [
             called[id(row)], row.category, units.count(row.baseline.count_per_step),
             s.number(row.baseline.ns_per_step), units.share(row.share), units.scale_for([row.baseline.mean_ns]).time(row.baseline.mean_ns),
+            *[peaks.get(id(row), "-")] * bool(peaks),
         ],
         "kernels",
         lambda row: [row.baseline.ns_per_step],
@@ -99,6 +105,7 @@ def detail_tables(report: Show) -> list[TableOf]:
     return [
         table
         for table in (
+            *limit_words.tables(report),
             *host_words.tables(report.host, two=False),
             TableOf(
                 "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", [] if report.host else report.launch.apis,
@@ -252,6 +259,7 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
             causes_left=len(report.idle) + report.idle_left_out - len(causes),
             kernels=kernel_table(report),
             tables=detail_tables(report),
+            limit_notes=limit_words.notes(report),
             table=lambda table, most: markdown([table.first(most)], width),
         )
     )
@@ -292,6 +300,9 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
             print_more(console, shown.left)
         if table.field == "launch.apis" and table.rows:
             print_line(console, (show_words.launches(report), "dim"))
+        if table.field == "limits.rows":
+            for text in limit_words.notes(report):
+                print_line(console, (text, "dim"), hang=2)
     if report.system and (text := system_words.no_bytes(report.system.comm_calls)):
         print_line(console, (text, "dim"), hang=3)
     print_warnings(report.warnings, words.all_missing(report), console)

@@ -14,6 +14,7 @@ from tracediff.report import (
     insight_words,
     kernel_words,
     launch_words,
+    limit_words,
     names,
     phase_table,
     rank_words,
@@ -54,6 +55,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
+    _limits(result, console, top)
     _host(result, console, top)
     _section(result.ncu, console, top)
     _ranks(result, console)
@@ -217,6 +219,17 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     print_table(console, header, cells, left=(0, 1))
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+
+
+def _limits(result: Result, console: Console, top: int) -> None:
+    """Print what kernels reached of the GPU's peak, where that is known."""
+    for found in limit_words.tables(result):
+        shown = found.first(top)
+        print_heading(console, shown.title)
+        print_fitted(console, shown)
+        print_more(console, shown.left)
+    for text in limit_words.notes(result):
+        print_line(console, (text, "dim"), hang=2)
 
 
 def _host(result: Result, console: Console, top: int) -> None:

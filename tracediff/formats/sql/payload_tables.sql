@@ -13,3 +13,10 @@ CREATE OR REPLACE TABLE payload (start_ns BIGINT, tid BIGINT, label INTEGER, dom
 --   label    INTEGER
 --   bytes    BIGINT   at most 8 TiB: no sum leaves 64 bits
 CREATE OR REPLACE TABLE nccl_size (start_ns BIGINT, tid BIGINT, label INTEGER, bytes BIGINT);
+
+-- shape_payload: what torch.profiler says of the inputs of an operator (record_shapes=True), see limits/shapes.py.
+--   start_ns BIGINT
+--   tid      BIGINT
+--   label    INTEGER
+--   json     VARCHAR
+CREATE OR REPLACE TABLE shape_payload (start_ns BIGINT, tid BIGINT, label INTEGER, json VARCHAR);

@@ -1,0 +1,134 @@
+"""Rates that kernels reached against the GPU's peak, as tables and sentences, for every output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracediff.model import KernelRow, Result
+from tracediff.model.common import ABSENT
+from tracediff.model.limits import LimitsRow, PhaseUse, Reached
+from tracediff.model.show import Show
+from tracediff.report import names, units
+from tracediff.report.document import TableOf
+
+TITLE = "Limits of the hardware"
+LEAD = (
+    "Rates of launches whose shapes or bytes were recorded, against the peak of the data sheet (dense, at boost clock)."
+    " Other kernels are not here: nothing is estimated."
+)
+_HEADS = ("Kernel", "Work", "Computes", "Of peak", "Moves", "Of bandwidth", "Of its time known")
+_MOST = 3  # remarks
+_NEAR = 0.6  # of a peak: as in Nsight Compute's rule SOLBottleneck
+_WORTH = 0.05  # of the step
+_WHOLE = 0.9  # of a kernel's time is known: the table of kernels then says what it reached
+
+
+def tables(report: Result | Show) -> list[TableOf]:
+    """Kernels and copies by their rates, and the FLOP utilisation of phases; none where nothing is known."""
+    limits = report.limits
+    if limits is None:
+        return []
+    rows = [report.kernels[row.kernel] for row in limits.rows]
+    cells = [[name, *_cells(row)] for name, row in zip(names.kernels(rows), limits.rows, strict=True)]
+    # what says nothing of any row is left out
+    columns = [place for place in range(len(_HEADS)) if {row[place] for row in cells} - {"-", "100 %"}]
+    shown = {
+        id(row): [text[place] for place in columns] for row, text in zip(limits.rows, cells, strict=True)
+    }
+    found = [
+        TableOf(
+            TITLE, [_HEADS[place] for place in columns], "".join("npfffff"[place] for place in columns), limits.rows,
+            lambda row, scale: shown[id(row)], "limits.rows",
+        ),
+        TableOf(
+            "Model FLOP utilisation (MFU)", ("Phase", "MFU", "Of the time in GEMMs and attention known"), "pff", limits.phases,
+            lambda row, scale: [
+                row.phase,
+                _both([_share(one.mfu) if one else "-" for one in _sides(row)]),
+                _both([_share(one.known) if one else "-" for one in _sides(row)]),
+            ], "limits.phases",
+        ),
+    ]  # fmt: skip
+    return [table for table in found if table.rows]
+
+
+def of_peak(report: Result | Show) -> dict[int, str]:
+    """Row of `kernels` -> the part of the nearer peak that it reached, where nearly all of its time is known."""
+    found = {}
+    for row in report.limits.rows if report.limits else ():
+        sides = [_share(_nearer(one)) if one and one.known >= _WHOLE else "-" for one in _sides(row)]
+        if any(side != "-" for side in sides):
+            found[row.kernel] = _both(sides)
+    return found
+
+
+def notes(report: Result | Show) -> list[str]:
+    """What kernels near a limit could still win, and where the peaks are from."""
+    if report.limits is None:
+        return []
+    gpus = dict.fromkeys(gpu.name for gpu in report.limits.gpus if gpu)
+    return [*_remarks(report), f"Peak rates: {' and '.join(gpus)}, by the data sheet"]
+
+
+def _remarks(report: Result | Show) -> list[str]:
+    step = report.step.mean_ns if isinstance(report, Show) else report.step.candidate_ns
+    found = []
+    for row in report.limits.rows if report.limits else ():
+        kernel, one = report.kernels[row.kernel], _sides(row)[-1]
+        side = kernel.candidate if isinstance(report, Result) else kernel.baseline
+        if one and side and one.known >= _WHOLE and side.ns_per_step >= _WORTH * step:
+            found.append((side.ns_per_step, _remark(kernel, one)))
+    return [text for _, text in sorted(found, key=lambda each: -each[0]) if text][:_MOST]
+
+
+def _remark(kernel: KernelRow, one: Reached) -> str:
+    near = _nearer(one)
+    if near is None or near < _NEAR or one.least is None:
+        return ""
+    what = f"{names.kernel(kernel, width=80)} reaches {_share(near)} of"
+    win = f"can win at most {_share(1 - one.least)} of its time"
+    if one.link == "host":
+        return f"{what} the bandwidth to the host: a faster copy {win}."
+    if near == one.of_bandwidth:
+        return f"{what} the memory bandwidth: it is bound by memory, and a faster kernel for the same work {win}."
+    return f"{what} the compute peak ({one.dtype}): it is bound by compute, and a faster kernel for the same work {win}."
+
+
+def _nearer(one: Reached) -> float | None:
+    return max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
+
+
+def _cells(row: LimitsRow) -> list[str]:
+    sides: list[Reached | None] = _sides(row)
+    return [
+        _both([text for one in sides if (text := _work(one)) != "-"] or ["-"]),
+        _both([_rate(one.flop_per_s, 1e12, "TFLOP/s") if one else "-" for one in sides]),
+        _both([_share(one.of_flops) if one else "-" for one in sides]),
+        _both([_rate(one.bytes_per_s, 1e9, "GB/s") if one else "-" for one in sides]),
+        _both([_share(one.of_bandwidth) if one else "-" for one in sides]),
+        _both([_share(one.known) if one else "-" for one in sides]),
+    ]
+
+
+def _work(one: Reached | None) -> str:
+    if one is None or not one.shapes:
+        return "-"
+    more = " ..." if len(one.shapes) > 1 else ""
+    return f"{one.shapes[0]}{more}{f' {one.dtype}' if one.dtype else ''}"
+
+
+def _rate(value: float | None, unit: float, name: str) -> str:
+    return "-" if value is None else f"{units.three_digits(value / unit)} {name}"
+
+
+def _share(part: float | None) -> str:
+    return "-" if part is None else units.share(part)
+
+
+def _sides(row: LimitsRow | PhaseUse) -> list[Any]:
+    return [one for one in (row.baseline, row.candidate) if one is not ABSENT]
+
+
+def _both(texts: Sequence[str]) -> str:
+    return " -> ".join(dict.fromkeys(texts))
