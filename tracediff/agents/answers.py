@@ -21,7 +21,7 @@ from tracediff.report.escape import shorten
 
 MOST_ROWS = 100
 MOST_BYTES = 6_000  # of the rows of one table
-_CELL, _SENTENCE, _SQL = 160, 1_000, 6_000  # characters
+_CELL, _SENTENCE = 160, 1_000  # characters
 _ITEMS = 20  # of a list in a cell
 _SQL_FIELDS = ("sql", "query")
 
@@ -248,7 +248,7 @@ def small(value: Any, field: str = "", longest: int = _SENTENCE) -> Any:
     """Built-in values with short texts in which nothing is unseen, and figures of no more digits than they have a meaning."""
     if isinstance(value, str):
         if field in _SQL_FIELDS:
-            return visible(value[:_SQL], keep="\n\t")
+            return visible(value, keep="\n\t")  # whole, or of no use
         return visible(shorten(" ".join(value.splitlines()), longest))
     if isinstance(value, float):
         return (

@@ -36,6 +36,7 @@ _QUERY_MEMORY = "2GiB"
 KEPT = 8  # results
 _OPEN = 2  # captures with tables for SQL, which are files of some hundred MB
 _ENTRIES = 60  # of a folder in one answer
+_SQL = 4_000  # characters of the queries of one answer: names of kernels are long
 _LARGEST = 8  # rows of a table in a first answer
 
 _FINDING = (
@@ -175,7 +176,11 @@ class Desk:
                 for other, part in mine.items()
                 if len(part)
             },
-            queries[:2],
+            [
+                one
+                for number, one in enumerate(queries[:2])
+                if sum(len(each.sql) for each in queries[: number + 1]) < _SQL
+            ],
         )
 
     def table(self, asked: a.TableAsked) -> a.Listed:

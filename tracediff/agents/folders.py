@@ -110,5 +110,5 @@ def _outside(name: str) -> TracediffError:
     return TracediffError(
         "outside-root",
         f"{visible(name[:200])}: not under the folders that `tracediff mcp --root` was given, or holds a link that leaves them",
-        fix="a name as `inputs` lists it",
+        fix="a name as `inputs` lists it; the user may name further folders with --root",
     )
