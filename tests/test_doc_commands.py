@@ -75,6 +75,19 @@ def test_the_readme_quotes_what_the_demo_prints_first(monkeypatch, capsys, tmp_p
     assert capsys.readouterr().out.startswith(quoted)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("pair", "cause"), [("gc", "Python GC in _schedule"), ("fused", "fused GEMMs")])
+def test_the_other_pairs_of_the_demo_show_other_causes(monkeypatch, capsys, tmp_path, pair, cause):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.argv", ["tracediff", "demo", "--pair", pair])
+    with contextlib.suppress(SystemExit):
+        main()
+    first = capsys.readouterr().out.splitlines()[0]
+    assert cause in first and "no cause of it is certain" not in first
+
+
 def test_the_page_of_the_command_line_is_current():
     """To update it: python docs/make_cli.py."""
     assert PAGE.read_text(encoding="utf-8") == render()

@@ -13,7 +13,7 @@ from tracediff.errors import TracediffError
 # Name -> what is compared, below the folder of fixtures (a bundle of captures alone holds both sides), and what it shows.
 PAIRS: dict[str, tuple[str, str | None, str]] = {
     "gil": ("bundles/hog300", None, "in the candidate the thread that sends responses holds the GIL for 300 us per step"),
-    "gc": ("demo/graph_a", "demo/graph_gc", "the candidate collects garbage in _schedule every 5th step"),
+    "gc": ("bundles/gc5", None, "the candidate collects garbage in _schedule every 5th step"),
     "fused": ("demo/graph_a", "demo/graph_fused", "the candidate fuses the gate and up projections into one GEMM"),
 }  # fmt: skip
 
