@@ -1,6 +1,6 @@
 """Make docs/notebook.ipynb from docs/notebook.py: cells begin with `# %%`, those of text with `# %% [markdown]`.
 
-    python -m venv venv && venv/bin/pip install -e . nbclient ipykernel && venv/bin/python docs/make_notebook.py
+    pip install -e '.[notebook]' && python docs/make_notebook.py
 
 It is executed from start to end; what differs from run to run (times, ids, execution counts) is left out.
 """

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # A comparison in Python
 #
-# Two captures of a serving loop on an H200, both in this repository: in the candidate the gate and up projections of every layer are
+# Two captures of a serving loop on an H200, both in this repository. In the candidate the gate and up projections of every layer are
 # fused into one GEMM. This notebook is made from `docs/notebook.py`; its outputs are those of this code.
 
 # %%
@@ -22,7 +22,7 @@ baseline, candidate = root / "fixtures/demo/graph_a", root / "fixtures/demo/grap
 # %% [markdown]
 # ## What changed
 #
-# Three runs a side: a folder holds one export a run.
+# Three runs per side: a folder holds one export per run.
 
 # %%
 comparison = tracediff.compare(baseline, candidate)
