@@ -42,6 +42,12 @@ def private() -> TorchTrace:
         EXECUTOR,
         {"Concrete Inputs": ["hunter2"], "correlation": "hunter2"},
     )
+    shapes = {
+        "Input Dims": [[16, 64], [64, 32]],
+        "Input type": ["c10::BFloat16", "acme"],
+        "Concrete Inputs": ["hunter2", "1."],
+    }
+    trace.event("cpu_op", "aten::mm", 742, 743, 100, EXECUTOR, shapes)
     trace.event("Trace", "PyTorch Profiler (0)", -300, 9000, "Spans", "PyTorch Profiler")
     return trace
 

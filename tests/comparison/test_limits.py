@@ -11,6 +11,7 @@ from rich.console import Console
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import FIXTURES, label
+from tracediff.capture.scrub_kineto import scrub_trace
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.execution.reading import Reading
@@ -288,8 +289,10 @@ def test_shapes_of_torch_profiler(tmp_path):
         trace.event("cpu_op", "aten::mm", start + 10, start + 900, 100, 1, {"External id": 5, **said})
         trace.api(1, "cudaLaunchKernel", start + 20, start + 500, number + 1)
         trace.kernel(number + 1, start + 600, start + 200_600, name=NVJET)
-    (row,) = limits_of_file(trace.write(tmp_path / "t.json")).rows
-    assert row.baseline.of_flops == pytest.approx(2 * 4096**3 / 200e-6 / 989.4e12)
+    found = limits_of_file(trace.write(tmp_path / "t.json"))
+    assert found.rows[0].baseline.of_flops == pytest.approx(2 * 4096**3 / 200e-6 / 989.4e12)
+    scrub_trace(tmp_path / "t.json", tmp_path / "scrubbed.json")
+    assert limits_of_file(tmp_path / "scrubbed.json") == found
 
 
 def limits_of_file(path):

@@ -58,9 +58,9 @@ class Work:
     def moved(self, dtype: str) -> float | None:
         """Bytes, each input read once and the output written once; None unknown. `dtype`: as `math_type` says it."""
         size = _BYTES.get(dtype)
-        return (
-            None if self.read is None or not size else self.read * size + self.written * (self.output or size)
-        )
+        if self.read is None or not size:
+            return None
+        return float(self.read * size + self.written * (self.output or size))
 
 
 class _Said(msgspec.Struct):
