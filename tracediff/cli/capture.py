@@ -33,7 +33,7 @@ Examples:
   tracediff capture plan.toml --baseline-ref main... --candidate-ref HEAD --build 'make'
 
 \b
-Try it without a GPU (the host is real, a clock plays the GPU):
+Try it without a GPU (the host is real, a clock plays the GPU; pip install 'nvtx<=0.2.10'):
   E='python -m tracediff.capture.workloads.mini_serve --dry-run --steps 60'
   tracediff capture -n 2 --baseline "$E" --candidate "$E --gil-hog-us 3000" -o first
 

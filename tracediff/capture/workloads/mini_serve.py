@@ -22,6 +22,7 @@ import gc
 import itertools
 import json
 import multiprocessing
+import os
 import queue
 import statistics
 import sys
@@ -347,6 +348,12 @@ def serve(options: Options) -> dict[str, Any]:
     """Start the workers, take their responses, and return the report."""
     context = multiprocessing.get_context("spawn")
     ranges = Ranges(use_torch=False)
+    if (
+        ranges.backend == "none"
+        and (options.dry_run or options.cpu)
+        and "NSYS_PROFILING_SESSION_ID" in os.environ
+    ):
+        raise SystemExit("mini_serve: nsys records, and this Python has no nvtx: pip install 'nvtx<=0.2.10'")
     with ExitStack() as stack:
         meet = str(Path(stack.enter_context(tempfile.TemporaryDirectory()), "ranks"))
         pipes = [context.Pipe(duplex=False) for _ in range(options.tp)]
