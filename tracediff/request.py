@@ -262,7 +262,10 @@ class BisectRequest(ReadRequest):
     )  # fmt: skip
     max_pairs: int = option(30, "Pairs of runs for a commit, after which it is skipped.", minimum=3)
     budget: float | None = option(
-        None, "Minutes of runs in all, after which the search stops.", metavar="MINUTES", type=float
+        None,
+        "Minutes of builds and runs in all, after which the search stops.",
+        metavar="MINUTES",
+        type=float,
     )
     first_parent: bool = option(False, "Follow the first parent of merges only.")
     repository: Path = option(

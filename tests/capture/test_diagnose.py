@@ -48,6 +48,11 @@ def failure(bundle: Path, **more: object) -> TracediffError:
             "CUDA_VISIBLE_DEVICES",
         ),
         ("srun: error: execve(): nsys: No such file or directory", "nsys-missing", "every node"),
+        (
+            "Connection to Agent lost. This is most likely a bug. Internal reason: 'End of file'.",
+            "nsys-agent-lost",
+            "the same command with --resume makes this run again",
+        ),
         ("ValueError: something else", "capture-exit-code", "stderr.log"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import pytest
 
 from tests.capture.conftest import SECRET
 from tests.capture.stand_ins import StandIns, manifest_of
+from tests.failing import failing
 from tracediff.capture.machine import recorded_command, versions
 from tracediff.capture.nsys import import_raw, need_nsys
 from tracediff.capture.plan import Plan, plan_from
@@ -82,11 +84,37 @@ def test_a_failed_run_is_kept_and_resuming_runs_only_what_is_missing(
     }  # fmt: skip
     assert "out of memory" in (bundle / "runs/003-candidate-2/stderr.log").read_text()
     assert manifest_of(bundle)["runs"][2]["error"]["slug"] == "capture-exit-code"
+    with pytest.raises(
+        TracediffError, match=r"(?s)holds 2 of 4 runs of this plan.*same command with --resume"
+    ):
+        capture(plan(), bundle)
     stand_ins.mode("")
     capture(plan(), bundle, resume=True)
     assert set(statuses(bundle).values()) == {"done"}
     assert len(stand_ins.calls("program")) == 5
     assert (bundle / "runs/003-candidate-2/report.sqlite").is_file()
+
+
+@pytest.mark.slow
+def test_a_failure_of_any_write_leaves_a_bundle_that_can_be_gone_on_with(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    with failing(whole, 0, errno.EIO) as disk:
+        capture(plan(repeats=1), whole)
+    assert disk.changes >= 2 * 6  # of each run: a folder, two logs, a name, and a manifest
+    for nth in range(1, disk.changes + 1):
+        bundle, number = tmp_path / str(nth), (errno.EIO, errno.ENOSPC)[nth % 2]
+        with failing(bundle, nth, number), pytest.raises((OSError, TracediffError)) as failed:
+            capture(plan(repeats=1), bundle)
+        assert os.strerror(number) in str(failed.value) and "capture-no-program" not in str(failed.value)
+        if (bundle / "manifest.json").exists():
+            assert set(statuses(bundle).values()) <= {"done"}  # it is whole
+        capture(plan(repeats=1), bundle, resume=True)
+        assert set(statuses(bundle).values()) == {"done"}
+        assert sorted(path.name for path in bundle.rglob("*")) == sorted(
+            path.name for path in whole.rglob("*")
+        )
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -122,12 +150,12 @@ def test_a_bundle_is_neither_overwritten_nor_resumed_with_another_plan(
     bundle = tmp_path / "bundle"
     capture(plan(repeats=1), bundle)
     for one, how, slug in (
-        (plan(repeats=1), {}, "bundle-exists"),
+        (plan(repeats=1), {}, r"2 runs of this plan \[bundle-exists\].*`tracediff compare"),
+        (plan(repeats=2), {}, r"2 runs of another plan \[bundle-exists\]"),
         (plan(repeats=2), {"resume": True}, "capture-plan-changed"),
     ):
-        with pytest.raises(TracediffError) as refused:
+        with pytest.raises(TracediffError, match=f"(?s){slug}"):
             capture(one, bundle, **how)
-        assert refused.value.slug == slug
     assert len(stand_ins.calls("program")) == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()

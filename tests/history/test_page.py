@@ -7,16 +7,20 @@ import re
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from benchmarks.history import kept
 from tests.history.test_analysis import NO_GIT, at_40, history
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
+from tracediff.cli.main import cli
 from tracediff.history.analysis import analyse
 from tracediff.history.model import CauseChange
 from tracediff.history.points import Point
-from tracediff.report.history import causes, render_html, render_terminal
+from tracediff.model import encode
+from tracediff.report.escape import markdown_prose
+from tracediff.report.history import causes, headline, render_html, render_terminal
 
 
 def with_machines(points: list[Point]) -> list[Point]:
@@ -123,6 +127,16 @@ def page(tmp_path_factory):
     file = tmp_path_factory.mktemp("history") / "history.html"
     file.write_text(render_html(analyse(links, NO_GIT)), encoding="utf-8")
     return file
+
+
+def test_its_json_is_rendered_again(tmp_path):
+    saved, page, text = (tmp_path / name for name in ("history.json", "history.html", "history.md"))
+    found = analyse(kept(history(plant=at_40)), NO_GIT)
+    saved.write_bytes(encode(found))
+    done = CliRunner().invoke(cli, ["report", str(saved), "--html", str(page), "--md", str(text), "-q"])
+    assert done.exit_code == 0, done.output
+    assert page.read_text(encoding="utf-8") == render_html(found)
+    assert text.read_text(encoding="utf-8").startswith(f"**{markdown_prose(headline(found))}**")
 
 
 def test_segments_and_links_are_on_the_page(page):

@@ -550,6 +550,11 @@ def test_titles() -> None:
     assert named(wait) == "waiting for the GIL held by the await thread in send"
     launch = finding("launch_api", 1.0, where={"range": "forward", "api": "cudaGraphLaunch"})
     assert title(launch) == "launch overhead (time in cudaGraphLaunch) in forward"
+    for call, said in (("cudaMemsetAsync", "memset calls"), ("cudaMemcpyAsync", "copying calls")):
+        calls = finding(
+            "launch_api", 1.0, where={"range": "forward", "api": call}, facts=m.FindingFacts(copies=True)
+        )
+        assert title(calls) == f"{said} (time in {call}) in forward" and named(calls) == f"{said} in forward"
     copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
     assert named(copy) == "memcpy HtoD"
     many = finding(

@@ -7,6 +7,7 @@ question, where git bisect keeps its state. FOLDER/probes has a capture bundle a
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,10 +114,14 @@ class Prober:
         self.watch.probing(baseline, candidate)
         probe = BisectProbe(baseline=baseline, candidate=candidate, folder=f"probes/{name}")
         looks = _Looks(self, self.folder / probe.folder, rule, candidate, ends=name == ENDS)
+        began = time.monotonic()
         try:
             plan = self._plan(baseline, candidate)
-            for side, one in zip(SIDES, (baseline, candidate), strict=True):
-                self._build(plan, side, one)
+            try:
+                for side, one in zip(SIDES, (baseline, candidate), strict=True):
+                    self._build(plan, side, one)
+            finally:
+                looks.build_seconds = time.monotonic() - began
             self._capture(plan, looks, baseline)
             looks.check()
         except _BrokenError as broken:
@@ -203,6 +208,7 @@ class _Looks:
     ends: bool  # nothing of them is taken for granted
     last: Seen | None = None
     out_of_budget: bool = False
+    build_seconds: float = 0.0
     _reduced: dict[Path, Reduction] = field(default_factory=dict)
     _sides: list[Side] = field(default_factory=list)
 
@@ -263,10 +269,10 @@ class _Looks:
             raise _BrokenError(self.candidate, "not-comparable", "; ".join(failed))
 
     def seconds(self) -> float:
-        """Of the runs of the bundle so far."""
+        """Of the builds, and of the runs of the bundle so far."""
         if not (self.bundle / MANIFEST).exists():
-            return 0.0
-        return sum(run.seconds for run in read_manifest(self.bundle).runs)
+            return self.build_seconds
+        return self.build_seconds + sum(run.seconds for run in read_manifest(self.bundle).runs)
 
 
 def _built(tree: Path) -> Path:

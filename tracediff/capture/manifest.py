@@ -21,6 +21,8 @@ from tracediff.capture.nsys import Nsys
 from tracediff.capture.plan import Plan, SidePlan
 from tracediff.formats.bundle import MANIFEST, SIDES, Manifest
 
+PART = f".{MANIFEST}.part"  # what a capture leaves that ends while it writes its manifest
+
 
 def timestamp(seconds: float) -> str:
     """A time in UTC as ISO 8601."""
@@ -80,7 +82,7 @@ def _side(side: SidePlan) -> dict[str, Any]:
 
 def write(bundle: Path, manifest: Manifest) -> None:
     """Replace manifest.json as a whole."""
-    scratch = bundle / f".{MANIFEST}.part"
+    scratch = bundle / PART
     with scratch.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
         file.flush()

@@ -87,7 +87,9 @@ class Runner:
             (self.bundle / MANIFEST).unlink()
         if (self.bundle / MANIFEST).exists():
             return self._resumed(resume)
-        if self.bundle.exists() and (not self.bundle.is_dir() or any(self.bundle.iterdir())):
+        if self.bundle.exists() and (
+            not self.bundle.is_dir() or any(path.name != manifest.PART for path in self.bundle.iterdir())
+        ):
             raise TracediffError(
                 "bundle-exists", f"{self.bundle.name} exists and is no bundle", fix="-o names another folder"
             )
@@ -114,17 +116,30 @@ class Runner:
         if any(run.status == "done" for run in read_manifest(self.bundle).runs):
             return False
         running = any((self.bundle / "runs").glob(".*.part"))
-        return not running and {path.name for path in self.bundle.iterdir()} <= {MANIFEST, "runs"}
+        return not running and {path.name for path in self.bundle.iterdir()} <= {
+            MANIFEST,
+            manifest.PART,
+            "runs",
+        }
 
     def _resumed(self, resume: bool) -> Manifest:
+        data = read_manifest(self.bundle)
+        same = data.plan.get("fingerprint") == manifest.fingerprint(self.plan)
         if not resume:
+            done, of = sum(run.status == "done" for run in data.runs), len(self.plan.schedule())
+            whole = done == of or (data.adaptive or {}).get("stopped")
+            then = (
+                f"`tracediff compare {self.bundle}` compares them"
+                if whole
+                else "the same command with --resume goes on"
+            )
             raise TracediffError(
                 "bundle-exists",
-                f"{self.bundle.name}: there is a bundle already",
-                fix="--resume goes on with it; -o names another folder",
-            )
-        data = read_manifest(self.bundle)
-        if data.plan.get("fingerprint") != manifest.fingerprint(self.plan):
+                f"{self.bundle.name} holds {done} of {of} runs of this plan" if same and not whole
+                else f"{self.bundle.name} holds {done} runs of {'this' if same else 'another'} plan",
+                fix=f"{then}; -o names another folder" if same else "-o names another folder",
+            )  # fmt: skip
+        if not same:
             raise TracediffError(
                 "capture-plan-changed",
                 f"{self.bundle.name} was begun with another plan",
@@ -221,7 +236,7 @@ class Runner:
             raise TracediffError(
                 "capture-run-failed",
                 f"run {slot.name} failed: {problem.message} [{problem.slug}] (logs in runs/{slot.name})",
-                fix=f"{problem.fix or 'read stderr.log'}; then --resume goes on with this run",
+                fix=f"{problem.fix or 'read stderr.log'}; the same command with --resume makes this run again",
             ) from problem
 
     def _execute(self, launch: Launch, folder: Path) -> int:
@@ -281,11 +296,14 @@ class Runner:
             import_raw(self.nsys.path, raw)
         reports = sorted(folder.glob("report*.nsys-rep"))
         if not reports:
+            ranged = any(word.startswith(("-c", "--capture-range")) for word in run.command)
             raise TracediffError(
                 "nsys-no-report",
-                "the program ended and nsys wrote no report: the capture range was never entered",
+                f"the program ended and nsys wrote no report{': the capture range was never entered' if ranged else ''}",
                 fix="steps that the program reaches (--steps A-B), or cudaProfilerStart in the program; "
-                "--preset any captures from beginning to end",
+                "--preset any captures from beginning to end"
+                if ranged
+                else "read stderr.log",
             )
         for report in reports:
             export = export_report(report, folder, report.stem, self.plan.export)
@@ -300,6 +318,8 @@ def _start(command: list[str], launch: Launch, folder: Path, name: str = "") -> 
     try:
         return start(command, cwd=launch.cwd, env=launch.env, logs=folder, name=name)
     except OSError as error:
+        if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):  # of the logs
+            raise
         raise TracediffError(
             "capture-no-program",
             f"{Path(command[0]).name} cannot be started: {error.strerror or error}",
@@ -386,6 +406,9 @@ _SIGNS = (
     (r"Failed to create '.*\.(?:qdstrm|nsys-rep)': Permission denied", "bundle-not-writable",
      "nsys may not write into the bundle",
      "-o on a folder that the user of the program may write to, on every node"),
+    (r"Connection to Agent lost", "nsys-agent-lost",
+     "nsys lost its agent, the process that collects events (nsys: Connection to Agent lost), and wrote no report",
+     "nothing in the plan has to change"),
     (r"nsys: (?:command )?not found|(?:execve|exec|execvp).*nsys.*No such file", "nsys-missing",
      "nsys was not found where a rank was started",
      "have nsys at the same path on every node, or set NSYS to one that all of them see"),

@@ -77,7 +77,7 @@ def _watch() -> Watch:
 
     def probed(one: BisectProbe) -> None:
         verdict = f"skipped: {skipped(one)}" if one.reason else one.verdict
-        say(f"  {verdict}; {one.seconds / 60:.1f} minutes of runs")
+        say(f"  {verdict}; {one.seconds / 60:.1f} minutes of builds and runs")
 
     return Watch(
         building=lambda one: say(f"  building {one.commit[:12]}"),

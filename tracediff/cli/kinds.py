@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from tracediff.companions.latencies.model import LatencyReport
     from tracediff.companions.ncu.model import NcuReport
     from tracediff.companions.trtexec.model import TrtexecReport
+    from tracediff.history.model import History
     from tracediff.model import Result
     from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
 
-    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | Bisect
+    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | Bisect | History
 
 
 class Kind(NamedTuple):
@@ -77,6 +78,10 @@ ALONE = (
     Kind(
         "bisect", "model.bisect:Bisect", "is a search for a commit", "a search for a commit", "docs/bisect.md",
         {"md": "report.bisect:render_bisect_markdown"}, "report.bisect:render_bisect_terminal", cut=False,
+    ),
+    Kind(
+        "history", "history.model:History", "is a history", "a history", "docs/history.md",
+        {"html": "report.history:render_html", "md": "report.history:markdown"}, "report.history:render_terminal", cut=False,
     ),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in (COMPARISON, *ALONE)}

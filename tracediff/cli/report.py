@@ -18,7 +18,7 @@ from tracediff.errors import TracediffError
 @click.argument("result", type=click.Path(path_type=Path))
 @takes(output=Output, gating=Gating)
 def report(result: Path, output: Output, gating: Gating) -> None:
-    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec` or `latencies` wrote with --json, in any format."""
+    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec`, `latencies` or `history show` wrote with --json, in any format."""
     try:
         sys.exit(_render(result, output, gating))
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:

@@ -41,7 +41,7 @@ class BisectProbe(msgspec.Struct, kw_only=True):
     low_ns: float | None = None  # of the difference; None: too few pairs for an interval
     high_ns: float | None = None
     sd_ns: float | None = None  # of the differences of the pairs
-    seconds: float = 0.0  # of all its runs by the clock, with profiler and export
+    seconds: float = 0.0  # of its builds and all its runs by the clock, with profiler and export
 
 
 class Bisect(msgspec.Struct, kw_only=True):
@@ -69,6 +69,6 @@ class Bisect(msgspec.Struct, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Of all runs by the clock."""
+        """Of all builds and runs by the clock."""
         probes = (one for one in (self.ends, *self.probes, self.parent) if one is not None)
         return sum({one.folder: one.seconds for one in probes}.values())  # the parent may be GOOD: one bundle

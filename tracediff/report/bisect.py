@@ -123,7 +123,7 @@ def evidence(found: Bisect) -> list[str]:
     )
     measured = _measured(found)
     said.append(
-        f"Runs: {found.seconds / 60:.1f} minutes for {counted(len(measured), 'commit')} of {found.commits} beside GOOD, "
+        f"Builds and runs: {found.seconds / 60:.1f} minutes for {counted(len(measured), 'commit')} of {found.commits} beside GOOD, "
         f"{counted(sum(one.pairs for one in measured), 'pair')}."
     )
     return said

@@ -177,8 +177,8 @@ def idle_named(one: IdleCause) -> str:
     if one.cause == "gil_wait":
         return f"waiting for the GIL held by {_holder(one.holder_thread, one.holder_range)}"
     return _idle(
-        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, "" if one.range else one.api, copies=one.copies,
-        host_only=True,
+        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, one.api, copies=one.copies,
+        host_only=True, short=True,
     )  # fmt: skip
 
 
@@ -243,17 +243,21 @@ def _idle(
     *,
     copies: bool,
     host_only: bool,
+    short: bool = False,
 ) -> str:
-    """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in."""
+    """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in, not named where `short` and a range says enough."""
     if cause == "host_work" and place.startswith(OUTSIDE):
         return f"un-annotated host code {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
+    copying = "memset calls" if "Memset" in api else "copying calls"
+    if short and place:
+        api = ""
     text = CAUSES[cause].title.format(
         idle="" if host_only else "GPU idle: ",
         synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
         thread=_the_thread(thread) if thread else "the host",
         place=at(place),
         holder=_holder(holder, holder_place),
-        launching="copying calls" if copies else "launch overhead",
+        launching=copying if copies else "launch overhead",
         called=f" (time in {api})"
         if api and cause in ("launch_api", "host_api")
         else f" ({api})"
@@ -268,7 +272,7 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
     where = finding.where
     return _idle(
         finding.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
-        "" if short and where.range else where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only,
+        where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only, short=short,
     )  # fmt: skip
 
 
