@@ -6,6 +6,7 @@ import json
 from io import StringIO
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from fixtures.builders import TraceBuilder
@@ -335,6 +336,16 @@ def printed(render, report) -> str:
     out = StringIO()
     render(report, Console(file=out, width=160))
     return out.getvalue()
+
+
+def test_a_saved_report_may_name_a_kernel_that_is_not_there():
+    report = show(
+        Side("t", [Run("t", [reduce_file(FIXTURES / "pairs" / "h2d_1.sqlite.xz", Reading(threads=1))])])
+    )
+    rows = [replace(row, kernel=place) for row in report.limits.rows for place in (-1, 10_000)]
+    other = replace(report, limits=replace(report.limits, rows=rows))
+    assert 'data-name="Limits of the hardware"' not in render_show_html(other)
+    assert 'data-name="Limits of the hardware"' in render_show_html(report)
 
 
 def test_every_output_says_it(tmp_path):

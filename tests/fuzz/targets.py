@@ -323,6 +323,10 @@ def _torch() -> bytes:
         trace.range(1, f"ProfilerStep#{step}", at, at + 900_000).range(
             1, "aten::mm", at, at + 300_000, cat="cpu_op"
         )
+        shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+        trace.event("cpu_op", "aten::mm", at + 310_000, at + 390_000, 100, 1, shapes)
+        trace.api(1, "cudaLaunchKernel", at + 320_000, at + 330_000, corr + 3)
+        trace.kernel(corr + 3, at + 500_000, at + 700_000, "gemm")
         trace.api(1, "cudaLaunchKernel", at + 100_000, at + 120_000, corr + 1)
         trace.kernel(corr + 1, at + 150_000, at + 400_000, "gemm")
         trace.api(1, "cudaMemcpyAsync", at + 130_000, at + 140_000, corr + 2)

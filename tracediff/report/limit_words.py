@@ -26,19 +26,18 @@ _WHOLE = 0.9  # of a kernel's time is known: the table of kernels then says what
 
 def tables(report: Result | Show) -> list[TableOf]:
     """Kernels and copies by their rates, and the FLOP utilisation of phases; none where nothing is known."""
-    limits = report.limits
+    limits, listed = report.limits, _rows(report)
     if limits is None:
         return []
-    rows = [report.kernels[row.kernel] for row in limits.rows]
-    cells = [[name, *_cells(row)] for name, row in zip(names.kernels(rows), limits.rows, strict=True)]
+    rows = [report.kernels[row.kernel] for row in listed]
+    cells = [[name, *_cells(row)] for name, row in zip(names.kernels(rows), listed, strict=True)]
     # what says nothing of any row is left out
-    columns = [place for place in range(len(_HEADS)) if {row[place] for row in cells} - {"-", "100 %"}]
-    shown = {
-        id(row): [text[place] for place in columns] for row, text in zip(limits.rows, cells, strict=True)
-    }
+    nothing = [{"-"}] * (len(_HEADS) - 1) + [{"-", "100 %"}]
+    columns = [place for place, without in enumerate(nothing) if {row[place] for row in cells} - without]
+    shown = {id(row): [text[place] for place in columns] for row, text in zip(listed, cells, strict=True)}
     found = [
         TableOf(
-            TITLE, [_HEADS[place] for place in columns], "".join("npfffff"[place] for place in columns), limits.rows,
+            TITLE, [_HEADS[place] for place in columns], "".join("npfffff"[place] for place in columns), listed,
             lambda row, scale: shown[id(row)], "limits.rows",
         ),
         TableOf(
@@ -53,10 +52,16 @@ def tables(report: Result | Show) -> list[TableOf]:
     return [table for table in found if table.rows]
 
 
+def _rows(report: Result | Show) -> list[LimitsRow]:
+    """Those whose kernel is there: a saved result may be of anyone."""
+    rows = report.limits.rows if report.limits else []
+    return [row for row in rows if 0 <= row.kernel < len(report.kernels)]
+
+
 def of_peak(report: Result | Show) -> dict[int, str]:
     """Row of `kernels` -> the part of the nearer peak that it reached, where nearly all of its time is known."""
     found = {}
-    for row in report.limits.rows if report.limits else ():
+    for row in _rows(report):
         sides = [_share(_nearer(one)) if one and one.known >= _WHOLE else "-" for one in _sides(row)]
         if any(side != "-" for side in sides):
             found[row.kernel] = _both(sides)
@@ -74,7 +79,7 @@ def notes(report: Result | Show) -> list[str]:
 def _remarks(report: Result | Show) -> list[str]:
     step = report.step.mean_ns if isinstance(report, Show) else report.step.candidate_ns
     found = []
-    for row in report.limits.rows if report.limits else ():
+    for row in _rows(report):
         kernel, one = report.kernels[row.kernel], _sides(row)[-1]
         side = kernel.candidate if isinstance(report, Result) else kernel.baseline
         if one and side and one.known >= _WHOLE and side.ns_per_step >= _WORTH * step:
