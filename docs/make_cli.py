@@ -18,6 +18,7 @@ MORE = {
     "compare": ("tutorial.md", "reading.md", "method.md", "ci.md", "inputs.md", "ranks.md"),
     "timeline": ("timeline.md",),
     "show": ("show.md",),
+    "what-if": ("what-if.md",),
     "query": ("sql.md", "recipes.md"),
     "report": ("result.md",),
     "history": ("history.md",),

@@ -27,10 +27,11 @@ from tracediff import api
 from tracediff.cli.compare import compare
 from tracediff.cli.query import query
 from tracediff.cli.show import show as show_command
+from tracediff.cli.what_if import what_if as what_if_command
 from tracediff.companions.result import Result, decode
 from tracediff.model.show import Show
 from tracediff.report.tables import names
-from tracediff.request import CompareRequest, OpenRequest, ShowRequest
+from tracediff.request import CompareRequest, OpenRequest, ShowRequest, WhatIfRequest
 
 BEFORE, AFTER = CAPTURES["graph_a1"], CAPTURES["graph_gc"]
 
@@ -62,7 +63,10 @@ def test_what_the_package_offers():
     assert (ROOT / "tracediff" / "py.typed").exists()
 
 
-@pytest.mark.parametrize("thing", [api.compare, api.open, api.show, api.Comparison, api.Report, api.Captures])
+@pytest.mark.parametrize(
+    "thing",
+    [api.compare, api.open, api.show, api.what_if, api.Comparison, api.Report, api.Projection, api.Captures],
+)
 def test_everything_public_is_explained(thing):
     members = [thing]
     if inspect.isclass(thing):
@@ -85,8 +89,11 @@ def test_everything_public_is_explained(thing):
 
 @pytest.mark.parametrize(
     ("function", "command", "asked"),
-    [(api.compare, compare, CompareRequest), (api.open, query, OpenRequest), (api.show, show_command, ShowRequest)],
-    ids=["compare", "open", "show"],
+    [
+        (api.compare, compare, CompareRequest), (api.open, query, OpenRequest), (api.show, show_command, ShowRequest),
+        (api.what_if, what_if_command, WhatIfRequest),
+    ],
+    ids=["compare", "open", "show", "what_if"],
 )  # fmt: skip
 def test_the_options_are_those_of_the_command(function, command, asked):
     parameters = inspect.signature(function).parameters
@@ -95,6 +102,18 @@ def test_the_options_are_those_of_the_command(function, command, asked):
     offered = {one.name for one in fields(asked) if one.metadata}
     assert offered <= given.keys()
     assert {name: parameters[name].default for name in offered} == {name: given[name] for name in offered}
+
+
+def test_a_projection(tmp_path):
+    found = tracediff.what_if(AFTER, scale="gemm=0.5", without=["gc"] * 0)
+    words = ["what-if", AFTER, "--scale", "gemm=0.5", "--json", tmp_path / "command.json", "-q"]
+    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    found.to_json(tmp_path / "api.json")
+    assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
+    assert found.phases["after_ns"][0] < found.phases["before_ns"][0]
+    assert found.deciding["after_ns"].sum() == pytest.approx(found.phases["after_ns"].sum())
+    assert found.sentence in found.to_markdown().replace("**", "").replace("`", "")
+    assert repr(found) == f"<Projection: {found.sentence}>"
 
 
 def test_the_same_result_as_the_command(comparison, tmp_path):

@@ -17,21 +17,25 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tracediff.api import Captures, Comparison, Report, compare, open, show
+    from tracediff.api import Captures, Comparison, Projection, Report, compare, open, show, what_if
     from tracediff.errors import TracediffError
 
 __version__ = "0.1.0"
 
-__all__ = ["Captures", "Comparison", "Report", "TracediffError", "__version__", "compare", "open", "show"]
+__all__ = [
+    "Captures", "Comparison", "Projection", "Report", "TracediffError", "__version__", "compare", "open", "show", "what_if"
+]  # fmt: skip
 
 _HOMES = {
     "Captures": "tracediff.api",
     "Comparison": "tracediff.api",
+    "Projection": "tracediff.api",
     "Report": "tracediff.api",
     "TracediffError": "tracediff.errors",
     "compare": "tracediff.api",
     "open": "tracediff.api",
     "show": "tracediff.api",
+    "what_if": "tracediff.api",
 }
 
 

@@ -21,10 +21,11 @@ from tracediff.companions.result import Result
 from tracediff.errors import TracediffError
 from tracediff.model import Verdict, encode
 from tracediff.model.show import Show
+from tracediff.model.what_if import WhatIf
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
-from tracediff.request import CompareRequest, OpenRequest, PathLike, ShowRequest
-from tracediff.session import compare_request, show_request
+from tracediff.request import CompareRequest, OpenRequest, PathLike, ShowRequest, WhatIfRequest
+from tracediff.session import compare_request, show_request, what_if_request
 
 _P = ParamSpec("_P")
 _Request = TypeVar("_Request")
@@ -160,6 +161,59 @@ class Report(_Tables):
         return show_html(self.result)
 
 
+class Projection:
+    """What the steps of a capture would take if something were different."""
+
+    result: WhatIf
+
+    def __init__(self, result: WhatIf) -> None:
+        """`result`: as `what_if` makes it."""
+        self.result = result
+
+    @property
+    def sentence(self) -> str:
+        """What a step would take, instead of what, and within which range."""
+        from tracediff.report.what_if import headline
+
+        return "".join(headline(self.result))
+
+    @property
+    def phases(self) -> pl.DataFrame:
+        """Return a row a phase: phase, steps, before_ns, after_ns, low_ns, high_ns."""
+        columns = ("phase", "steps", "before_ns", "after_ns", "low_ns", "high_ns")
+        return pl.DataFrame([{name: getattr(one, name) for name in columns} for one in self.result.phases])
+
+    @property
+    def deciding(self) -> pl.DataFrame:
+        """Return what decides a step: phase, cause, before_ns, after_ns, which sum to the step of the phase."""
+        rows = [
+            (one.phase, cause, one.deciding_before.get(cause, 0.0), one.deciding_after.get(cause, 0.0))
+            for one in self.result.phases
+            for cause in dict.fromkeys((*one.deciding_before, *one.deciding_after))
+        ]
+        schema = {"phase": pl.String, "cause": pl.String, "before_ns": pl.Float64, "after_ns": pl.Float64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def to_json(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the result; `tracediff report` renders it again. Raises `TracediffError`: output-exists, ..."""
+        _write(path, encode(self.result), overwrite)
+
+    def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
+        from tracediff.report.what_if import render_what_if_html
+
+        _write(path, render_what_if_html(self.result).encode(), overwrite)
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown."""
+        from tracediff.report.what_if import render_what_if_markdown
+
+        return render_what_if_markdown(self.result)
+
+    def __repr__(self) -> str:
+        return f"<Projection: {_visible(self.sentence)}>"
+
+
 class Captures:
     """One capture, or baseline and candidate, as tables: see docs/sql.md. Close it when done, or use it in a `with`.
 
@@ -282,6 +336,16 @@ def show(request: ShowRequest) -> Report:
     ValueError where `step`, `steps`, `window` or `ranks` are spelled otherwise than on the command line.
     """
     return Report(show_request(request, keep=True))
+
+
+@_takes_fields_of(WhatIfRequest)
+def what_if(request: WhatIfRequest) -> Projection:
+    """Say what a step of a capture would take if something were different, as `tracediff what-if` does; the options are those of the command.
+
+    `without`, `scale`, `fuse`: a word or several: "gc", "fmha*=0.5", "A+B". Raises `TracediffError`: no-what-if, bad-what-if,
+    bad-measure, what-if-nothing, what-if-no-gpu, what-if-not-captured, and those of `show`.
+    """
+    return Projection(what_if_request(request))
 
 
 @_takes_fields_of(OpenRequest)

@@ -375,3 +375,27 @@ class ShowRequest(MeasureRequest):
         """The single steps that are asked for. Raises ValueError where one is none."""
         given = (self.step,) if isinstance(self.step, str | int) else self.step
         return tuple(read_pick(str(one)) for one in given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfRequest(MeasureRequest):
+    """`tracediff what-if`: one side and what is different in it."""
+
+    host_only: bool = False  # what is replayed are the GPU's steps
+    min_steps: int = 1  # phases are not judged
+    capture: PathLike = field(kw_only=False)
+    without: str | Sequence[str] = option(
+        (), "Take the time of a cause away, at some places or all, or of kernels with their launches: gc, gil_wait@await_response, kernel:NAME; repeatable.", metavar="CAUSE[@PLACE]"
+    )  # fmt: skip
+    scale: str | Sequence[str] = option(
+        (), "Multiply the time of kernels, or of a cause at some places: 'fmha*=0.5', host_work@_schedule=0.5; repeatable.", metavar="NAME=FACTOR"
+    )  # fmt: skip
+    fuse: str | Sequence[str] = option(
+        (), "Make one kernel of kernels that follow one another, with the time of all, or FACTOR times that; repeatable.", metavar="A+B[=FACTOR]"
+    )  # fmt: skip
+    graph: bool = option(False, "Launch the kernels between two waits as one CUDA graph.")
+
+    def __post_init__(self) -> None:
+        baseline, candidate = self.selections()
+        if baseline != candidate:
+            raise ValueError("--steps and --window of two sides: there is one")

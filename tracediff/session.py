@@ -15,7 +15,7 @@ from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
-from tracediff.request import BisectRequest, CompareRequest, ShowRequest, paths, word
+from tracediff.request import BisectRequest, CompareRequest, ShowRequest, WhatIfRequest, paths, word
 
 if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
+    from tracediff.model.what_if import WhatIf
 
 
 def compare_request(
@@ -89,6 +90,19 @@ def show_request(
     options = Options(request.min_steps, extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
+
+
+def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] = lambda _: None) -> WhatIf:
+    """Replay the steps of one side with changes. Raises `TracediffError`: those of `parse_edits`, `resolve`, `reduce_sides` and `what_if`."""
+    from tracediff.comparison.what_if import parse_edits, what_if
+
+    without, scale, fuse = (
+        [one] if isinstance(one, str) else one for one in (request.without, request.scale, request.fuse)
+    )
+    asked = parse_edits(without, scale, fuse, request.graph)
+    files = selected([resolve(os.fspath(request.capture))], request.selections())
+    (side,) = reduce_sides(files, replace(request.reading(), graph=True), progress)
+    return what_if(side, asked, request.said(sides=1))
 
 
 def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect:

@@ -25,7 +25,7 @@ from tracediff.accounting.kernels import (
 )
 from tracediff.accounting.metrics import metric_tables
 from tracediff.accounting.origins import origin_table
-from tracediff.accounting.reduction import Reduction, SampledStep
+from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, system_tables
 from tracediff.accounting.walk import Hosts, read_gil
@@ -43,6 +43,8 @@ from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
 from tracediff.trace.threads import Thread, thread_roles
 from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
 
+# Makes the graph of events that a what-if replays (see whatif/graph.py). The timeline has streams.
+Recorder = Callable[[Timeline, pl.DataFrame, Places, dict[int, Thread], Hosts], EventGraph]
 # Chooses steps of the table of periods and reads what it needs of the capture's tables, which are dropped soon after;
 # called again with what is known of the threads it returns those steps with their events (see steps/sample.py).
 StepSampler = Callable[
@@ -58,10 +60,12 @@ def reduce_capture(
     whole_capture: bool = False,
     only: Selection = ALL,
     sampler: StepSampler | None = None,
+    recorder: Recorder | None = None,
 ) -> Reduction:
     """Measure one export.
 
     `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event.
+    `recorder`: the graph of their events.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
@@ -70,17 +74,23 @@ def reduce_capture(
     else:
         _need_kernels(capture)
         rule = find_steps(capture, step_regex)
-    return _measure(capture, rule, only, sampler)
+    return _measure(capture, rule, only, sampler, recorder)
 
 
 def _measure(
-    capture: Capture, rule: StepRule, only: Selection, sampler: StepSampler | None = None
+    capture: Capture,
+    rule: StepRule,
+    only: Selection,
+    sampler: StepSampler | None = None,
+    recorder: Recorder | None = None,
 ) -> Reduction:
     """`reduce_capture` with the steps found."""
     whole_capture = rule == WHOLE_CAPTURE
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     work = launches_with_work(capture)
-    timeline = build_timeline(capture, whole_capture=whole_capture, with_streams=sampler is not None)
+    timeline = build_timeline(
+        capture, whole_capture=whole_capture, with_streams=sampler is not None or recorder is not None
+    )
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
@@ -101,6 +111,7 @@ def _measure(
     hosts = Hosts(capture.db, timeline.calls, gil)
     sampled = sample(places, threads, hosts) if sample is not None else []
     del sample
+    events = recorder(timeline, periods, places, threads, hosts) if recorder is not None else None
     gaps = [one.gaps for one in swept]
     inside = [one.inside for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
@@ -147,6 +158,7 @@ def _measure(
         collectives=collectives,
         origins=origins,
         sampled=sampled,
+        events=events,
         **kernels,
         **host,
         **system_tables(capture, trace, windows, threads, host_work),

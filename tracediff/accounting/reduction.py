@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
@@ -71,6 +72,33 @@ class SampledStep:
 
 
 @dataclass(frozen=True)
+class EventGraph:
+    """What whatif/graph.py makes of the events of some stretches of successive steps: points in time, and edges between them.
+
+    time: of each point, ns; every edge leads to a later place in it. Edges, in order of their target: source, target, lag (ns), kind
+    (whatif/graph.py), cause (index into CATEGORIES), word (index into `words`: range, thread, GIL holder, its range, CUDA function), op
+    and call (numbers, -1 none). key: of each op, row of `Reduction.keys`. Steps: period (row of `Reduction.periods`), the points at
+    which it starts and ends, and its stretch.
+    """
+
+    time: Ints
+    source: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int32]
+    lag: Ints
+    kind: npt.NDArray[np.int8]
+    cause: npt.NDArray[np.int8]
+    word: npt.NDArray[np.int32]
+    op: npt.NDArray[np.int32]
+    call: npt.NDArray[np.int32]
+    key: npt.NDArray[np.int32]
+    words: list[list[str]]
+    period: Ints
+    start: Ints
+    end: Ints
+    stretch: Ints
+
+
+@dataclass(frozen=True)
 class StepSequence:
     """The ops that some steps launched: `steps` of them had just these `keys` (rows of `Reduction.keys`), in order of start."""
 
@@ -121,6 +149,7 @@ class Reduction:
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most
     sampled    some steps with their events; empty where nobody asked
+    events     the graph of events that a what-if replays; None where nobody asked
     """
 
     name: str
@@ -171,6 +200,7 @@ class Reduction:
     strata: pl.DataFrame
     sequences: dict[str, list[StepSequence]]
     sampled: list[SampledStep] = field(default_factory=list)
+    events: EventGraph | None = None
 
     @property
     def idle(self) -> pl.DataFrame:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tracediff.model import Result
     from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
+    from tracediff.model.what_if import WhatIf
 
-    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | Bisect | History
+    Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | WhatIf | Bisect | History
 
 
 class Kind(NamedTuple):
@@ -74,6 +75,11 @@ ALONE = (
             "md": "companions.latencies.render:render_latencies_markdown",
         },
         "companions.latencies.render:render_latencies_terminal", cut=False,
+    ),
+    Kind(
+        "what-if", "model.what_if:WhatIf", "says what a step would take", "what a step would take", "docs/what-if.md",
+        {"html": "report.what_if:render_what_if_html", "md": "report.what_if:render_what_if_markdown"},
+        "report.what_if:render_what_if_terminal", cut=False,
     ),
     Kind(
         "bisect", "model.bisect:Bisect", "is a search for a commit", "a search for a commit", "docs/bisect.md",

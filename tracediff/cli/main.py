@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
     "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
     "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
+    "what-if": ("tracediff.cli.what_if", "Say what a step would take if something were different."),
     "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
     "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
     "history": ("tracediff.cli.history", "Keep results over time and find since which commit what changed."),
@@ -57,7 +58,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -98,11 +98,16 @@ def reduce_file(
             # not before the database reads: it needs no interpreter, which imports what comes after it in the meantime
             from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
             from tracediff.steps.sample import FOR_THE_PAGE
+            from tracediff.whatif.graph import record
 
             measure = (
                 reduce_host
                 if (reading.host_only or is_host_only(capture)) and sampler is None
-                else partial(reduce_capture, sampler=sampler or (FOR_THE_PAGE if reading.keep else None))
+                else partial(
+                    reduce_capture,
+                    sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
+                    recorder=record if reading.graph else None,
+                )
             )
             reduction = capture.bounded(
                 lambda: measure(

@@ -7,6 +7,7 @@ causes and how it was measured are an appendix.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -81,17 +82,18 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     chart = waterfall.build(result)
     files = file_names(path)
     if len(files) == 1:
-        return {path: _html(blocks, drawn.draw(chart, HALF).svg()).encode()}
+        return {path: page(blocks, drawn.draw(chart, HALF).svg()).encode()}
     figure = files[1]
     image = f"![Step-time waterfall, drawn]({quote(figure.name)})"
     text = document.markdown(blocks, _LONGEST, image) + "\n\n"
     return {path: text.encode(), figure: drawn.draw(chart, HALF).svg(alone=True).encode()}
 
 
-def _html(blocks: list[document.Block], drawing: str) -> str:
-    page = templates.html_environment().get_template("postmortem.html.j2")
+def page(blocks: Sequence[document.Block], drawing: str = "") -> str:
+    """Return a document as a page; `drawing`: of its figure."""
+    template = templates.html_environment().get_template("postmortem.html.j2")
     # The palette and a drawing of fixed words: the only text of the page that is not escaped.
-    return page.render(
+    return template.render(
         blocks=blocks,
         style=document.style,
         longest=_LONGEST,

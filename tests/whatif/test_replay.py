@@ -1,0 +1,177 @@
+"""Steps replayed with changes, on traces whose answer a reader works out: docs/what-if.md has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.tiny import CAPTURES, label, reduced
+from tracediff.comparison.what_if import parse_edits
+from tracediff.execution.reading import Reading
+from tracediff.execution.run import reduce_file
+from tracediff.whatif.edits import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited
+from tracediff.whatif.project import project
+from tracediff.whatif.replay import replay
+
+US = 1000
+STEPS = 8
+
+
+def loop(
+    step: Callable[[TraceBuilder, int, int], int], *, trace: TraceBuilder | None = None, tid: int = 1
+) -> TraceBuilder:
+    """Steps of a thread, one after the other. `step` adds what happens from an instant on and returns when it ends."""
+    trace = trace or TraceBuilder().process(100).device(0).thread(100, tid)
+    now = 0
+    for number in range(STEPS + 1):
+        end = step(trace, now, number)
+        trace.range(tid, label(number), now, end)
+        now = end
+    return trace
+
+
+def after(trace: TraceBuilder, folder, **edits) -> tuple[set[int], set[int]]:
+    """Step times before and after, us. Steps are alike, so each is one number."""
+    steps = project(reduced(trace, folder, graph=True), [one.edit for one in parse_edits(**edits)])
+    return set((steps.before // US).tolist()), set((steps.after // US).tolist())
+
+
+def sampled(trace: TraceBuilder, now: int, number: int) -> int:
+    """300 us: the kernel runs from 12 to 212, the thread samples from 10 to 160, waits until 220 and works until 300.
+
+    thread |launch 0-10|sample 10-160|  sync 160-220  |plan 220-300|
+    device      |12 -------- kernel -------- 212|
+    """
+    trace.api(1, "cudaLaunchKernel", now, now + 10 * US, corr=number + 1)
+    trace.kernel(number + 1, now + 12 * US, now + 212 * US, name="gemm")
+    trace.range(1, "sample", now + 10 * US, now + 160 * US)
+    trace.api(1, "cudaStreamSynchronize", now + 160 * US, now + 220 * US)
+    trace.range(1, "plan", now + 220 * US, now + 300 * US)
+    return now + 300 * US
+
+
+@pytest.mark.parametrize(
+    ("edit", "us"),
+    [
+        ({"without": ["host_work@plan"]}, 220),  # it was on the way: all of it is gained
+        ({"without": ["host_work@sample"]}, 300),  # the GPU worked meanwhile: the thread waits instead
+        ({"without": ["host_work@sample", "host_work@plan"]}, 220),
+        ({"scale": ["gemm=0.9"]}, 280),  # the wait is 20 us shorter
+        # 50 us of kernel end at 62, but the thread samples until 160. Its call for a wait that is over takes 3 us
+        ({"scale": ["gemm=0.25"]}, 243),
+        ({"scale": ["gemm=0.25"], "without": ["host_work@sample"]}, 150),  # 12 + 50 + 8 us to return + 80
+        ({"scale": ["gemm=2"]}, 500),
+        ({"scale": ["gemm=1"]}, 300),
+        ({"without": ["host_sync"]}, 240),  # nobody waits: 10 + 150 + 80, and the kernel of 200 us fits into that
+        ({"without": ["host_sync", "host_work"]}, 201),  # the GPU is never done: 200 us, and 1 us from a kernel to the next
+    ],
+)  # fmt: skip
+def test_a_wait_that_was_hidden_comes_out(tmp_path, edit, us):
+    assert after(loop(sampled), tmp_path, **edit) == ({300}, {us})
+
+
+def test_what_decides_a_step_sums_to_it(tmp_path):
+    steps = project(
+        reduced(loop(sampled), tmp_path, graph=True),
+        [one.edit for one in parse_edits(without=["host_work@plan"])],
+    )
+    assert (steps.deciding.sum(axis=2) == [steps.before, steps.after]).all()
+    # start after the launch, return of the wait, launch, plan, kernel
+    assert set(steps.deciding[0].max(axis=0).tolist()) == {0, 2 * US, 8 * US, 10 * US, 80 * US, 200 * US}
+    assert set(steps.deciding[1].max(axis=0).tolist()) == {0, 2 * US, 8 * US, 10 * US, 200 * US}
+
+
+def test_a_wait_for_the_gil_ends_when_the_holder_lets_go(tmp_path):
+    """200 us: 20 us of work, 50 us of wait for the GIL that thread 2 holds in `send`, 10 us launch, 120 us until the GPU is done."""
+
+    def step(trace: TraceBuilder, now: int, number: int) -> int:
+        trace.gil(2, "hold", now + 5 * US, now + 68 * US).range(2, "send", now + 6 * US, now + 66 * US)
+        trace.range(1, "plan", now, now + 20 * US).gil(1, "wait", now + 20 * US, now + 70 * US)
+        trace.api(1, "cudaLaunchKernel", now + 70 * US, now + 80 * US, corr=number + 1)
+        trace.kernel(number + 1, now + 85 * US, now + 195 * US)
+        trace.api(1, "cudaStreamSynchronize", now + 80 * US, now + 200 * US)
+        return now + 200 * US
+
+    trace = loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
+    assert after(trace, tmp_path, without=["gil_wait@send"]) == ({200}, {150})
+    assert after(trace, tmp_path, scale=["gil_wait=0.5"]) == ({200}, {175})
+    # the holder began after `plan` had: it lets go no sooner for the work that is gone
+    assert after(trace, tmp_path, without=["host_work@plan"]) == ({200}, {200})
+
+
+def test_kernels_launched_one_by_one_become_a_graph(tmp_path):
+    """10 kernels of 5 us, each launched by 30 us of host: 300 us, a wait of 10 us, and 40 us of work that stays."""
+
+    def step(trace: TraceBuilder, now: int, number: int) -> int:
+        for one in range(10):
+            call = now + 30 * US * one
+            trace.api(1, "cudaLaunchKernel", call + 20 * US, call + 30 * US, corr=100 * number + one + 1)
+            trace.kernel(100 * number + one + 1, call + 28 * US, call + 33 * US)
+        trace.api(1, "cudaStreamSynchronize", now + 300 * US, now + 310 * US)
+        return now + 350 * US
+
+    launch = GRAPH_LAUNCH_NS + 10 * GRAPH_NODE_NS
+    # the 20 us before the first launch stay; the kernels follow the call that launches them; the wait takes its 7 us to return
+    on_gpu = 10 * 5 * US + 9 * GRAPH_GAP_NS
+    steps = project(reduced(loop(step), tmp_path, graph=True), [one.edit for one in parse_edits(graph=True)])
+    assert set(steps.after.tolist()) == {20 * US + launch + on_gpu + 7 * US + 40 * US}
+
+
+def test_kernels_that_become_one_lose_a_launch(tmp_path):
+    """Host-bound: 40 us per kernel, of which 30 us prepare and 10 us launch. Two kernels per step."""
+
+    def step(trace: TraceBuilder, now: int, number: int) -> int:
+        for one, name in enumerate(("up", "gate")):
+            corr, call = 10 * number + one + 1, now + 40 * US * one + 30 * US
+            trace.api(1, "cudaLaunchKernel", call, call + 10 * US, corr=corr)
+            trace.kernel(corr, call + 12 * US, call + 20 * US, name=name)
+        trace.api(1, "cudaStreamSynchronize", now + 80 * US, now + 95 * US)
+        return now + 100 * US
+
+    # 30 + 10 to launch; the kernel of 16 us begins 2 us later, and the wait takes 5 us to return and 5 us follow
+    assert after(loop(step), tmp_path, fuse=["up+gate"]) == ({100}, {30 + 12 + 16 + 5 + 5})
+    assert after(loop(step), tmp_path, fuse=["up+gate=0.5"]) == ({100}, {30 + 12 + 8 + 5 + 5})
+
+
+def test_a_collective_ends_after_its_last_rank(tmp_path):
+    """Rank 1 plans 100 us before it launches; rank 0 waits in the collective. Without the planning both steps are 100 us shorter."""
+    trace = TraceBuilder()
+    for rank, plan in ((0, 0), (1, 100 * US)):
+        pid, tid = 100 + rank, 1 + rank
+        trace.process(pid).device(rank).thread(pid, tid)
+        for number in range(STEPS + 1):
+            now, corr = 250 * US * number, number + 1
+            if plan:
+                trace.range(tid, "plan", now, now + plan)
+            trace.api(tid, "cudaLaunchKernel", now + plan, now + plan + 10 * US, corr=corr)
+            trace.kernel(
+                corr,
+                now + plan + 12 * US,
+                now + 200 * US,
+                name="ncclDevKernel_AllReduce",
+                device=rank,
+                pid=pid,
+            )
+            trace.api(tid, "cudaStreamSynchronize", now + plan + 10 * US, now + 210 * US)
+            trace.range(tid, label(number), now, now + 250 * US)
+    assert after(trace, tmp_path, without=["host_work@plan"]) == ({250}, {150})
+
+
+@pytest.mark.parametrize("name", sorted(CAPTURES))
+def test_without_changes_every_event_keeps_its_time(name):
+    graph = reduce_file(CAPTURES[name], Reading(threads=1, graph=True)).events
+    assert (graph.source < graph.target).all() and (np.diff(graph.target) >= 0).all()
+    assert (replay(graph, graph.lag) == graph.time).all()
+    names = [""] * (int(graph.key.max()) + 1)
+    same = [one.edit for one in parse_edits(scale=["compute=1", "host_work=1", "gil_wait=1", "launch_api=1"])]
+    assert (replay(graph, edited(graph, names, same).lag) == graph.time).all()
+    # taking more away makes no event later
+    earlier = graph.time
+    for count in range(1, 5):
+        less = parse_edits(without=["gc", "gil_wait", "host_work", "memcpy"][:count])
+        now = replay(graph, edited(graph, names, [one.edit for one in less]).lag)
+        assert (now <= earlier).all()
+        earlier = now

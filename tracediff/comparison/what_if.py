@@ -1,0 +1,250 @@
+"""What the steps of one side would take with changes applied: the words of edits, and the replays of all runs together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import tracediff
+from tracediff.accounting.reduction import Reduction
+from tracediff.comparison.classes import with_classes
+from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
+from tracediff.errors import TracediffError
+from tracediff.execution.sides import Side, side_input, warnings_of
+from tracediff.model import Coverage, Tool
+from tracediff.model.causes import CATEGORIES, CAUSES
+from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
+from tracediff.whatif.edits import Edit, Fuse, Graph, Scale
+from tracediff.whatif.project import Steps, project
+
+_MOST_FACTOR = 100.0
+# Half the range, 80 %: measured on pairs in which the change was made (docs/what-if.md).
+_OF_STEP, _OF_GAIN, _Z = 0.015, 0.12, 1.28
+_KERNELS = ("compute", "comm")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An edit as it was given, and what it means."""
+
+    kind: WhatIfKind
+    text: str
+    edit: Edit
+
+    @property
+    def option(self) -> str:
+        """The same on the command line."""
+        return f"--{self.kind}" + (f" {self.text!r}" if self.text else "")
+
+
+def parse_edits(
+    without: Sequence[str] = (), scale: Sequence[str] = (), fuse: Sequence[str] = (), graph: bool = False
+) -> list[Asked]:
+    """Read the edits of a command. Raises `TracediffError`: bad-what-if, bad-measure, no-what-if."""
+    found = [Asked("without", text, _scale(text, text, 0.0)) for text in without]
+    for text in scale:
+        name, equals, factor = text.rpartition("=")
+        if not equals or not name.strip():
+            raise _bad(text, "a factor is missing", "--scale 'fmha*=0.5'")
+        found.append(Asked("scale", text, _scale(text, name.strip(), _factor(text, factor))))
+    for text in fuse:
+        names, equals, factor = text.rpartition("=")
+        names, by = (names, _factor(text, factor)) if equals else (text, 1.0)
+        parts = tuple(one.strip() for one in names.split("+"))
+        if len(parts) < 2 or not all(parts):
+            raise _bad(text, "two kernels or more are joined by +", "--fuse 'gemm*+gelu*'")
+        found.append(Asked("fuse", text, Fuse(parts, by)))
+    if graph:
+        found.append(Asked("graph", "", Graph()))
+    if not found:
+        raise TracediffError(
+            "no-what-if",
+            "nothing is to be different",
+            fix="--without gc, --scale 'fmha*=0.5', --fuse 'A+B' or --graph",
+            exit_code=2,
+        )
+    return found
+
+
+def _factor(text: str, factor: str) -> float:
+    try:
+        value = float(factor)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _MOST_FACTOR:
+        raise _bad(
+            text, f"{factor.strip()!r} is no factor from 0 to {_MOST_FACTOR:.0f}", "--scale 'fmha*=0.5'"
+        )
+    return value
+
+
+def _scale(text: str, name: str, factor: float) -> Scale:
+    """The edit of a cause or of kernels; without a cause of that name, of kernels with it."""
+    what, at, place = name.partition("@")
+    try:
+        measure = parse(what)
+    except TracediffError:
+        if factor == 0 or at:
+            raise
+        measure = Measure(KERNEL, kernel=what)
+    where = parse(f"idle@{place}").at if at else None
+    if measure.phase or not (measure.categories or measure.quantity == KERNEL):
+        raise _bad(text, "it is no cause and no kernel", "--without gil_wait@await_response")
+    if measure.quantity == KERNEL:
+        return Scale(_KERNELS, factor, where, measure.kernel)
+    if measure.quantity in ("unattributed", *SUMS):
+        raise _bad(text, f"of {measure.quantity} nothing can be replayed", "--without host_work@_schedule")
+    if factor not in (0, 1) and measure.quantity == "host_sync":
+        raise _bad(
+            text,
+            "a wait for the GPU ends with the GPU's work, whatever its factor",
+            f"--without {name}, or --scale of the kernels",
+        )
+    return Scale(measure.categories, factor, where)
+
+
+def _bad(text: str, why: str, example: str) -> TracediffError:
+    return TracediffError(
+        "bad-what-if",
+        f"{text!r}: {why}",
+        fix=f"for example {example}; causes: {', '.join(_CAUSES)}, kernel:NAME",
+        exit_code=2,
+    )
+
+
+_CAUSES = tuple(name for name in CATEGORIES if name != "unattributed")
+
+
+def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None = None) -> WhatIf:
+    """Replay the steps of a side. Its reductions hold graphs of events, unless nothing of a GPU was measured.
+
+    Raises `TracediffError`: what-if-no-gpu, what-if-not-captured, what-if-nothing.
+    """
+    (side,) = with_classes([side])
+    _check(side, asked)
+    parts = side.parts
+    replayed = [project(part, [one.edit for one in asked]) for part in parts]
+    steps = sum(len(one.row) for one in replayed)
+    found = [sum(one.meant[number] for one in replayed) for number in range(len(asked))]
+    for one, count in zip(asked, found, strict=True):
+        if not count:
+            raise _nothing(one, parts)
+    return WhatIf(
+        tool=Tool("tracediff", tracediff.__version__),
+        input=side_input(side),
+        options=options or {},
+        edits=[
+            WhatIfEdit(one.kind, one.text, count / steps) for one, count in zip(asked, found, strict=True)
+        ],
+        steps=steps,
+        all_steps=sum(len(part.periods) for part in parts),
+        removed_ns=sum(one.removed_ns for one in replayed) / steps,
+        phases=phases(parts, replayed),
+        coverage=Coverage(parts[0].coverage),
+        warnings=warnings_of([side]),
+    )
+
+
+def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIfPhase]:
+    """The phases that were replayed, those with the most time first. Steps at the start of a program count where there are no others."""
+    frames = []
+    for part, one in zip(parts, replayed, strict=True):
+        rows = part.periods[one.row].select("phase", "start_up")
+        deciding = {
+            f"{side}_{name}": one.deciding[number, :, column]
+            for number, side in enumerate(("b", "a"))
+            for column, name in enumerate(CATEGORIES)
+        }
+        frames.append(
+            rows.with_columns(
+                before=one.before,
+                after=one.after,
+                **{name: pl.Series(values) for name, values in deciding.items()},
+            )
+        )
+    table = pl.concat(frames)
+    table = table.filter(~pl.col("start_up") | pl.col("start_up").all().over("phase"))
+    found = []
+    means = table.group_by("phase").agg(
+        pl.len().alias("steps"),
+        pl.all().exclude("phase", "start_up", "steps").mean(),
+        total=pl.col("before").sum(),
+    )
+    for row in means.sort("total", "phase", descending=[True, False]).iter_rows(named=True):
+        before, after = float(row["before"]), float(row["after"])
+        half = range_half(before, after)
+        found.append(
+            WhatIfPhase(
+                row["phase"], row["steps"], before, after, max(after - half, 0.0), after + half,
+                *({name: row[f"{side}_{name}"] for name in CATEGORIES if row[f"{side}_{name}"]} for side in ("b", "a")),
+            )
+        )  # fmt: skip
+    return found
+
+
+def range_half(before: float, after: float) -> float:
+    """Half the 80 % range of a projected step time, ns: runs of one program differ, and a projection misses a part of what changes."""
+    return _Z * math.hypot(_OF_STEP * after, _OF_GAIN * (before - after))
+
+
+def _check(side: Side, asked: Sequence[Asked]) -> None:
+    if any(part.events is None or not len(part.events.period) for part in side.parts):
+        raise TracediffError(
+            "what-if-no-gpu",
+            f"{side.label}: no GPU work was measured, so there are no steps to replay",
+            fix="a capture with GPU kernels (nsys -t cuda), without --host-only",
+        )
+    for one in asked:
+        causes = one.edit.causes if isinstance(one.edit, Scale) else ()
+        kinds = {CAUSES[cause].needs for cause in causes if CAUSES[cause].needs}
+        for kind in sorted(kinds):
+            if not side.captured(kind):
+                raise TracediffError(
+                    "what-if-not-captured",
+                    f"{one.option}: {kind} was not captured in {side.label}, so nothing of it can be taken away",
+                    fix="capture it: nsys -t cuda,nvtx,python-gil; ranges named `Python GC` for collections",
+                )
+
+
+def _nothing(one: Asked, parts: Sequence[Reduction]) -> TracediffError:
+    """The error of an edit that is about nothing; what it could be about is named."""
+    near: list[str] = []
+    if isinstance(one.edit, Scale) and not one.edit.kernel:
+        near = _places(parts, one.edit.causes)
+    elif isinstance(one.edit, Scale | Fuse):
+        near = list(
+            dict.fromkeys(
+                name
+                for part in parts
+                for name in part.keys.filter(pl.col("kind") == 0)["short_name"].to_list()
+            )
+        )
+    said = f"; there are: {', '.join(near[:_NAMED])}" if near else ""
+    return TracediffError(
+        "what-if-nothing",
+        f"{one.option}: nothing of the kind is in the steps{said}",
+        fix="tracediff show CAPTURE lists causes, places and kernels",
+    )
+
+
+_NAMED = 8
+
+
+def _places(parts: Sequence[Reduction], causes: Sequence[str]) -> list[str]:
+    """The places with the most time of some causes."""
+    total: dict[str, int] = {}
+    for part in parts:
+        graph = part.events
+        assert graph is not None
+        mine = np.isin(graph.cause, [CATEGORIES.index(one) for one in causes])
+        length = (graph.time[graph.target] - graph.time[graph.source])[mine]
+        sums = np.bincount(graph.word[mine], length, len(graph.words))
+        for words, ns in zip(graph.words, sums.tolist(), strict=True):
+            if ns and words[0]:
+                total[words[0]] = total.get(words[0], 0) + int(ns)
+    return sorted(total, key=lambda name: -total[name])

@@ -1,0 +1,199 @@
+"""What a step would take, as text: the projected step, what decides it then, and what of the time taken away was hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from tracediff.formats.recognise import counted
+from tracediff.model.causes import CATEGORIES
+from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfPhase
+from tracediff.report import units
+from tracediff.report.causes import CAUSES
+from tracediff.report.console import print_heading, print_line, print_table, print_warnings
+from tracediff.report.document import (
+    Block,
+    Code,
+    Heading,
+    Items,
+    Number,
+    Paragraph,
+    Span,
+    Strong,
+    Table,
+    markdown,
+)
+from tracediff.report.escape import neutral
+from tracediff.report.postmortem import page
+
+_HEAD = ("phase", "steps", "before", "after", "range", "change")
+_SMALL = 0.005  # of a step: a smaller part of it is left out of the table of what decides
+_SAME = 0.02  # of what was taken away
+# What decides a step, as one group: a sentence names groups, the table their parts.
+GROUPS = {
+    "GPU work": ("compute", "comm", "memcpy"),
+    "waits on the GPU": ("launch_latency", "dependency", "graph_internal"),
+    "the host thread": ("launch_api", "host_api", "host_work"),
+    "synchronising calls": ("host_sync",), "the GIL": ("gil_wait",), "Python GC": ("gc",), "unattributed time": ("unattributed",),
+}  # fmt: skip
+
+
+def _words(edit: WhatIfEdit) -> list[Span]:
+    if edit.kind == "graph":
+        return ["kernels launched as one CUDA graph between two waits"]
+    verb = {"without": "without ", "scale": "with ", "fuse": "with one kernel for "}[edit.kind]
+    return [verb, Code(edit.text)]
+
+
+def headline(found: WhatIf) -> list[Span]:
+    """The first sentence: of the phase with the most time."""
+    phase = found.phases[0]
+    write = units.prose([phase.before_ns, phase.after_ns])
+    said: list[Span] = [f"A {_phase(phase)} would take "]
+    said += [
+        Strong(write.size(phase.after_ns)),
+        f" instead of {write.size(phase.before_ns)} (range {_range(phase)}), ",
+    ]
+    for number, edit in enumerate(found.edits):
+        said += [" and " if number else "", *_words(edit)]
+    return [*said, "."]
+
+
+def _phase(phase: WhatIfPhase) -> str:
+    return "step" if phase.phase == "step" else f"{phase.phase} step"
+
+
+def _range(phase: WhatIfPhase) -> str:
+    write = units.prose([phase.low_ns, phase.high_ns])
+    return f"{write.size(phase.low_ns)} to {write.size(phase.high_ns)}"
+
+
+def sentences(found: WhatIf) -> list[str]:
+    """What else there is to say, a sentence or two each."""
+    phase = found.phases[0]
+    said = [
+        f"{_largest(phase.deciding_after, phase.after_ns)} (before: {_groups(phase.deciding_before, phase.before_ns)})."
+    ]
+    steps = sum(one.steps for one in found.phases)
+    gained = sum(one.steps * (one.before_ns - one.after_ns) for one in found.phases) / steps
+    if found.removed_ns > 0:
+        write = units.prose([found.removed_ns, gained])
+        text = f"The changes take {write.size(found.removed_ns)} per step from threads and GPUs. Steps get {write.size(gained)} {'shorter' if gained >= 0 else 'longer'}"
+        hidden = found.removed_ns - gained > _SAME * found.removed_ns
+        said.append(
+            f"{text}: the rest was hidden behind other work, or another wait takes its place."
+            if hidden
+            else f"{text}."
+        )
+    part = "" if found.steps == found.all_steps else f" of {found.all_steps:,}"
+    said.append(
+        f"Replayed: {counted(found.steps, 'step')}{part}. Without changes the replay gives each step its measured time."
+    )
+    said.append(
+        "The range holds the step time of a program that is really changed so in 8 of 10 cases, on a host of the same speed (docs/what-if.md)."
+    )
+    return said
+
+
+def _shares(deciding: Mapping[str, float], whole: float) -> list[tuple[str, float]]:
+    sums = [
+        (name, sum(deciding.get(one, 0.0) for one in causes) / whole)
+        for name, causes in GROUPS.items()
+        if whole
+    ]
+    return sorted(sums, key=lambda one: -one[1])
+
+
+def _groups(deciding: Mapping[str, float], whole: float) -> str:
+    return ", ".join(
+        f"{name} {units.share(part)}" for name, part in _shares(deciding, whole)[:3] if part > _SMALL
+    )
+
+
+def _largest(deciding: Mapping[str, float], whole: float) -> str:
+    (first, part), *_ = _shares(deciding, whole)
+    rest = _groups(deciding, whole).partition(", ")[2]
+    return f"Then {first} decides {units.share(part)} of the step" + (f", {rest}" if rest else "")
+
+
+def _phase_table(found: WhatIf) -> Table:
+    rows: list[list[Span]] = []
+    for one in found.phases:
+        scale = units.scale_for([one.before_ns, one.after_ns, one.high_ns])
+        delta = one.after_ns - one.before_ns
+        rows.append([
+            one.phase, Number(f"{one.steps:,}"), Number(scale.time(one.before_ns)), Number(scale.time(one.after_ns)),
+            Number(f"{scale.number(one.low_ns)} to {scale.time(one.high_ns)}"), Number(f"{scale.delta(delta)} ({units.percent(delta, one.before_ns)})"),
+        ])  # fmt: skip
+    return Table([*_HEAD], rows)
+
+
+def _deciding_table(phase: WhatIfPhase) -> Table:
+    scale = units.scale_for([phase.before_ns, phase.after_ns])
+    rows: list[list[Span]] = []
+    for name in CATEGORIES:
+        times = [deciding.get(name, 0.0) for deciding in (phase.deciding_before, phase.deciding_after)]
+        if max(times) > _SMALL * phase.before_ns:
+            parts = (
+                units.share(ns, whole)
+                for ns, whole in zip(times, (phase.before_ns, phase.after_ns), strict=True)
+            )
+            rows.append(
+                [
+                    CAUSES[name].name,
+                    *(
+                        Number(one)
+                        for pair in zip(map(scale.number, times), parts, strict=True)
+                        for one in pair
+                    ),
+                ]
+            )
+    return Table(["what decides", f"before, {scale.unit}", "share", f"after, {scale.unit}", "share"], rows)
+
+
+def _deciding_title(phase: WhatIfPhase) -> str:
+    return f"What decides a {_phase(phase)}"
+
+
+def _blocks(found: WhatIf) -> list[Block]:
+    blocks: list[Block] = [
+        Heading(1, "What if"), Paragraph(headline(found)), Items([[line] for line in sentences(found)]),
+        Heading(2, "Steps"), _phase_table(found),
+    ]  # fmt: skip
+    for phase in found.phases:
+        blocks += [Heading(2, _deciding_title(phase)), _deciding_table(phase)]
+    if found.warnings:
+        blocks += [
+            Heading(2, "Warnings"),
+            Items([[Code(one.slug), f": {one.message}"] for one in found.warnings]),
+        ]
+    return blocks
+
+
+def render_what_if_markdown(report: WhatIf) -> str:
+    """Return the report."""
+    return f"{markdown(_blocks(neutral(report)))}\n"
+
+
+def render_what_if_html(report: WhatIf) -> str:
+    """Return the page."""
+    return page(_blocks(neutral(report)))
+
+
+def render_what_if_terminal(report: WhatIf, console: Console) -> None:
+    """Print the report."""
+    found = neutral(report)
+    print_line(console, ("".join(headline(found)), "bold"), indent=0)
+    for line in sentences(found):
+        print_line(console, line)
+    print_heading(console, "Steps")
+    _print(console, _phase_table(found))
+    for phase in found.phases:
+        print_heading(console, _deciding_title(phase))
+        _print(console, _deciding_table(phase))
+    print_warnings(found.warnings, [], console)
+
+
+def _print(console: Console, table: Table) -> None:
+    print_table(console, table.header, table.rows)
