@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tracediff.capture.workloads.mini_serve import Planted, Requests, main, step_times
+from tracediff.capture.workloads.mini_serve import Planted, Requests, main, serve, step_times
 from tracediff.capture.workloads.options import PLACES, Options, parse
 from tracediff.capture.workloads.ranges import Ranges, gc_ranges
 
@@ -168,3 +168,10 @@ def test_collections_are_recorded_only_when_asked(monkeypatch: pytest.MonkeyPatc
         assert len(gc.callbacks) == before + 1
         gc.collect()
     assert len(gc.callbacks) == before
+
+
+def test_what_nsys_cannot_record_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)  # as where it is not installed
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    with pytest.raises(SystemExit, match="this Python has no nvtx: pip install"):
+        serve(parse(["--dry-run"]))
