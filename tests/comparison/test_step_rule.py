@@ -65,6 +65,21 @@ def test_different_rules_are_not_comparable(names, counts, values, advice, tmp_p
     assert advice in check.message and result.verdict == "not_comparable"
 
 
+def test_a_side_without_ranges_is_to_be_recorded_with_them(tmp_path):
+    """The host waits for the last of three kernels, which cuts its steps; --step-regex could not, where nothing is labelled."""
+    bare = TraceBuilder().process(100).thread(100, 1).device(0)
+    for number in range(40):
+        begin = 1000 * number
+        for nth, name in enumerate(("gemm", "softmax", "sample")):
+            bare.api(1, "cudaLaunchKernel", begin + 20 * nth, begin + 20 * nth + 10, corr=4 * number + nth)
+            bare.kernel(4 * number + nth, begin + 100 + 100 * nth, begin + 200 + 100 * nth, name)
+        bare.api(1, "cudaStreamSynchronize", begin + 70, begin + 410, corr=4 * number + 3)
+    result, check = check_of(tmp_path, bare, loop("turn {}"))
+    assert check.baseline.startswith("inferred") and result.verdict == "not_comparable"
+    assert "record side with the same labels and nsys -t cuda,nvtx" in check.message
+    assert "--whole-capture" in check.message and "--step-regex" not in check.message
+
+
 def test_one_rule_is_comparable(tmp_path):
     _, check = check_of(tmp_path, loop("turn {}"), loop("turn {}"))
     assert (check.status, check.baseline, check.candidate) == ("ok", "range 'turn N'", "range 'turn N'")

@@ -142,7 +142,7 @@ class Describe:
         count = dict(events.iter_rows())
         place = idle_place(key, mine, m.idle.words)
         holder_place = key.where if key.cause == "gil_wait" else ""
-        longest, apis = _moments(longest_first(self._moments, key), m.sides)
+        longest, apis = _moments(longest_first(self._moments, key), m.sides, phase)
         after = one.delta >= 0
         api = (apis[after] or apis[not after]) if CAUSES[key.cause].calls else ""
         without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
@@ -341,14 +341,16 @@ def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
     return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
-def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> tuple[list[Moment], list[str]]:
-    """The longest piece on each side, the candidate's first, and the CUDA function that it lies in on both."""
+def _moments(longest: pl.DataFrame, sides: tuple[Side, Side], phase: str) -> tuple[list[Moment], list[str]]:
+    """The longest piece on each side, the candidate's first; the CUDA function that it lies in on both, where it is of the phase and alike in all runs."""
     found, apis = [], ["", ""]
     for side in (1, 0):
-        for row in longest.filter(pl.col("side") == side).head(1).iter_rows(named=True):
+        mine = longest.filter(pl.col("side") == side)
+        for row in mine.head(1).iter_rows(named=True):
             run = sides[side].runs[row["run"]].name
             found.append(Moment(SIDES[side], run, row["start"], row["end"], step=row["number"]))
-            apis[side] = row["api"]
+        called = mine.filter(pl.col("phase") == phase)["api"].unique()
+        apis[side] = called[0] if len(called) == 1 else ""
     return found, apis
 
 

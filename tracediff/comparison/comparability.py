@@ -132,6 +132,11 @@ def _step_labels(sides: tuple[Side, Side]) -> Check:
                 "a step whose label occurs once ends with its label, other steps end at the next label:"
                 " capture several steps on both"
             )
+        elif bare := [side.label for side in sides if not side.captured("nvtx")]:
+            advice = (
+                f"record {' and '.join(bare)} with the same labels and nsys -t cuda,nvtx; with the captures at hand"
+                " --whole-capture compares them without steps"
+            )
         elif 0 < len(short) <= _SHORT:
             advice = f"--step-regex {shlex.quote(short)} cuts all by one range, where all have it"
         return Check(
