@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.measuring import measured, step
+from tests.tiny import label, reduced
 from tracediff.comparison.candidates import Candidate
 from tracediff.comparison.places import Judgement, Place
 from tracediff.comparison.related import cancels, merged
+from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, FindingFacts, FindingPart, Where
 
 US = 1_000.0
@@ -54,3 +59,34 @@ def test_what_is_counted_in_the_phase_of_the_verdict_leads():
     assert [(one.phase, one.part) for one in lead.elsewhere] == [("generation", "typical"), ("mixed", "tail")]
     (lead,) = merged(rows, "context")  # in none of its own: where it explains most
     assert lead.judged.phase.steps.phase == "generation"
+
+
+def test_the_function_that_a_cause_names_is_of_its_own_phase(tmp_path):
+    """Generation steps launch a graph in 80 us, context steps a kernel in 20, or 40: of both the place is `forward`.
+
+    A step begins with its first kernel: the GPU waits for what a context step launches at the end of a generation step.
+    """
+
+    def program(launch_us: int) -> TraceBuilder:
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(25):
+            of_context = number % 2
+            call = "cudaLaunchKernel" if of_context else "cudaGraphLaunch"
+            launched = now + 1000 * (launch_us if of_context else 80)
+            trace.range(1, "forward", now, launched)
+            trace.api(1, call, now, launched, corr=number + 1)
+            trace.kernel(number + 1, launched, launched + 200_000, graph_node=None if of_context else 7)
+            trace.api(1, "cudaStreamSynchronize", launched, launched + 200_000)
+            trace.range(1, label(number, ctx=of_context, gen=4 * (1 - of_context)), now, launched + 200_000)
+            now = launched + 200_000
+        return trace
+
+    result = compare(*(
+        Side(name, [Run(f"{name}{run}", [reduced(program(launch_us), tmp_path)]) for run in range(3)])
+        for name, launch_us in (("baseline", 20), ("candidate", 40))
+    ))  # fmt: skip
+    found = [one for one in result.findings if one.cause == "launch_api"]
+    assert [(one.where.phase, one.where.range, one.where.api) for one in found] == [
+        ("generation", "forward", None)
+    ]
+    assert found[0].delta_ns == pytest.approx(20_000, rel=0.6)

@@ -106,7 +106,7 @@ class StepSequence:
     keys: list[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is equal to itself alone
 class Reduction:
     """One export.
 
