@@ -1,4 +1,4 @@
-"""What the documentation says is so: the worked example of docs/method.md, and the files that its tables name."""
+"""What the documentation says is so: the worked example of docs/method.md, the files that tables name, and sentences that are short."""
 
 from __future__ import annotations
 
