@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tracediff.accounting.kernels import (
     op_sums,
     transition_table,
 )
+from tracediff.accounting.layers import LayerRanges, layer_tables
 from tracediff.accounting.metrics import metric_tables
 from tracediff.accounting.origins import origin_table
 from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
@@ -34,6 +35,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
+from tracediff.kernels.layers import LayerSequence
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
@@ -61,12 +63,14 @@ def reduce_capture(
     only: Selection = ALL,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
+    labelled: Sequence[LayerSequence] = (),
+    collect_layers: bool = False,
 ) -> Reduction:
     """Measure one export.
 
-    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event.
-    `recorder`: the graph of their events.
-    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
+    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `labelled`: steps
+    of the same program that name the layers of steps without; `collect_layers`: keep such steps. `recorder`: the graph of their events.
+    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat, layers-unlike.
     """
     if whole_capture:
         rule = WHOLE_CAPTURE
@@ -74,7 +78,7 @@ def reduce_capture(
     else:
         _need_kernels(capture)
         rule = find_steps(capture, step_regex)
-    return _measure(capture, rule, only, sampler, recorder)
+    return _measure(capture, rule, only, sampler, recorder, labelled, collect_layers=collect_layers)
 
 
 def _measure(
@@ -83,13 +87,20 @@ def _measure(
     only: Selection,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
+    labelled: Sequence[LayerSequence] = (),
+    *,
+    collect_layers: bool = False,
 ) -> Reduction:
     """`reduce_capture` with the steps found."""
     whole_capture = rule == WHOLE_CAPTURE
     steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
     work = launches_with_work(capture)
+    ranges = LayerRanges(capture.db)
     timeline = build_timeline(
-        capture, whole_capture=whole_capture, with_streams=sampler is not None or recorder is not None
+        capture,
+        whole_capture=whole_capture,
+        with_streams=sampler is not None or recorder is not None,
+        with_nodes=ranges.any or bool(labelled),
     )
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
@@ -105,6 +116,7 @@ def _measure(
         *op_columns(kernels["kernels"], timeline.keys, len(periods)), new_kernels(timeline, swept)
     )
     sequences = common_sequences(timeline, swept, periods)
+    layers = layer_tables(capture, ranges, timeline, swept, labelled, collect=collect_layers)
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
@@ -155,6 +167,9 @@ def _measure(
         moments=idle.moments,
         keys=timeline.keys,
         sequences=sequences,
+        layers=layers.layers,
+        layer_sources=layers.layer_sources,
+        layer_sequences=layers.layer_sequences,
         collectives=collectives,
         origins=origins,
         sampled=sampled,
@@ -380,6 +395,8 @@ def reduce_host(
         periods=reduction.periods.with_columns(*no_ops),
         kernels=reduction.kernels.clear(),
         transitions=reduction.transitions.clear(),
+        layers=reduction.layers.clear(),
+        layer_sources=reduction.layer_sources.clear(),
         launch=reduction.launch.with_columns(*no_launch, *no_delay),
         apis=reduction.apis.filter(pl.col("api") != _MARK),
         sequences={phase: [] for phase in reduction.sequences},

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
+from tracediff.kernels.layers import LayerSequence
 from tracediff.model import Captured, Note
 from tracediff.trace.periods import Kept
 from tracediff.trace.steps import StepRule
@@ -147,6 +148,9 @@ class Reduction:
     active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `windows.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
+    layers     period, key, layer -> count, share_ns: `kernels` divided by layer, '' where none is known; empty where none is of the export
+    layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> kernels, ns, trusted_ns (times the confidence)
+    layer_sequences labelled steps, to name the layers of other exports; empty where nobody asked
     sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most
     sampled    some steps with their events; empty where nobody asked
     events     the graph of events that a what-if replays; None where nobody asked
@@ -198,7 +202,10 @@ class Reduction:
     active_windows: pl.DataFrame
     collectives: pl.DataFrame
     strata: pl.DataFrame
+    layers: pl.DataFrame
+    layer_sources: pl.DataFrame
     sequences: dict[str, list[StepSequence]]
+    layer_sequences: list[LayerSequence] = field(default_factory=list)
     sampled: list[SampledStep] = field(default_factory=list)
     events: EventGraph | None = None
 

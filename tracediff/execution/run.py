@@ -107,6 +107,8 @@ def reduce_file(
                     reduce_capture,
                     sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                     recorder=record if reading.graph else None,
+                    labelled=reading.labelled,
+                    collect_layers=reading.collect_layers,
                 )
             )
             reduction = capture.bounded(

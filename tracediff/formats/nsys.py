@@ -54,6 +54,7 @@ _SYSTEM_STEPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "formats/os_call": (("OSRT_API",), ()),
     "formats/off_cpu": (("SCHED_EVENTS",), ()),
     "formats/memory_event": (("CUDA_GPU_MEMORY_USAGE_EVENTS",), ()),
+    "formats/graph_node": (("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS"), ()),
     "formats/gpu_sample": (("GPU_METRICS",), ("TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE")),
     "formats/mpi_call": (
         ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"), (),

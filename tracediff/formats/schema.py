@@ -70,6 +70,12 @@ SYSTEM: dict[str, dict[str, str]] = {
     "GPU_METRICS": {"timestamp": "BIGINT", "typeId": "BIGINT", "metricId": "BIGINT", "value": "DOUBLE"},
     "TARGET_INFO_GPU_METRICS": {"typeId": "BIGINT", "metricId": "BIGINT", "metricName": "VARCHAR"},
     "TARGET_INFO_CUDA_DEVICE": {"gpuId": "BIGINT", "cudaId": "BIGINT", "pid": "BIGINT"},
+    **{  # the making of nodes has the first name since nsys 2025, where the second is of whole graphs
+        table: {
+            "start": "BIGINT", "globalTid": "BIGINT", "graphNodeId": "BIGINT", "originalGraphNodeId": "BIGINT",
+        }
+        for table in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
+    },
     **{
         table: {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "textId": "BIGINT", "size": "BIGINT"}
         for table in ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")

@@ -293,7 +293,7 @@ def _variants(sequences: Iterable[Ops]) -> list[tuple[OpKey, OpKey]]:
     for one in sequences:
         if len(one) > MAX_SEQUENCE:
             continue
-        kinds = [_kind(op) for op in one]
+        kinds = [role(op.name) for op in one]
         counts, of_kinds = Counter(one), Counter(kinds)
         alike = [(_overlap(of_kinds, theirs[3]), _overlap(counts, theirs[2])) for theirs in before]
         if alike and max(alike)[0] >= ALIKE:
@@ -307,9 +307,9 @@ def _variants(sequences: Iterable[Ops]) -> list[tuple[OpKey, OpKey]]:
     return list(found)
 
 
-def _kind(op: OpKey) -> str:
-    """The template, one for all GEMMs."""
-    return "gemm" if category(op.name) == "gemm" else normalise(op.name)
+def role(name: str) -> str:
+    """The template of a kernel, one for all GEMMs."""
+    return "gemm" if category(name) == "gemm" else normalise(name)
 
 
 # Rows of a phase.

@@ -49,6 +49,7 @@ class Unit:
     bounds: Ints  # period k = [bounds[k], bounds[k + 1])
     step: npt.NDArray[np.int32]  # step of the process (table step) of each period
     stream: npt.NDArray[np.int32] | None = None  # of each op, where it was asked for
+    node: npt.NDArray[np.int32] | None = None  # its id in the table node_id, -1 none; where it was asked for
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,10 @@ class Timeline:
     warnings: list[Note]
 
 
-def build_timeline(capture: Capture, *, whole_capture: bool = False, with_streams: bool = False) -> Timeline:
-    """Read the ops of every rank and cut their timelines into periods.
+def build_timeline(
+    capture: Capture, *, whole_capture: bool = False, with_streams: bool = False, with_nodes: bool = False
+) -> Timeline:
+    """Read the ops of every rank and cut their timelines into periods; makes the table node_id (pid, graph_node -> id).
 
     `whole_capture`: one period, from the first op to the end of the last. Needs the tables of `find_steps` otherwise.
     Raises `TracediffError`: no-kernels, no-whole-step.
@@ -104,7 +107,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
     for low, high in pairwise(_edges(ops["pid"], ops["device"])):
         mine = {name: values[low:high] for name, values in ops.items()}
         process, device = int(mine["pid"][0]), int(mine["device"][0])
-        start, end, launch, graph = mine["start_ns"], mine["end_ns"], mine["launch"], mine["graph"]
+        start, end, launch, graph = mine["start_ns"], mine["end_ns"], mine["launch"], mine["node"] >= 0
         for tid in distinct(launches.tid[launch[launch >= 0]]):
             launchers.setdefault(tid, set()).add(device)
         if whole_capture:
@@ -131,6 +134,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
                 bounds=bounds,
                 step=step,
                 stream=mine["stream"] if with_streams else None,
+                node=mine["node"] if with_nodes else None,
             )
         )
     units = _numbered([unit for unit in units if len(unit.step)])
@@ -154,6 +158,10 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_stream
 def _ops(capture: Capture, launch_ids: Ints) -> dict[str, npt.NDArray[Any]]:
     """Columns of op.sql, launch as place in `launch_ids` or -1; the ops' table is dropped."""
     db = capture.db
+    db.execute(
+        "CREATE OR REPLACE TABLE node_id AS SELECT pid, graph_node, (row_number() OVER (ORDER BY pid, graph_node) - 1)::INTEGER AS id"
+        " FROM (SELECT DISTINCT pid, graph_node FROM op_descriptor WHERE graph_node IS NOT NULL)"
+    )
     ops = {name: np.asarray(values) for name, values in db.execute(sql("trace/op")).fetchnumpy().items()}
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")

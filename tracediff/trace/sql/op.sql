@@ -2,11 +2,13 @@
 --   pid, device, stream INTEGER
 --   start_ns, end_ns    BIGINT
 --   key                 INTEGER  dense id in op_key, by name
---   graph               BOOLEAN  node of a CUDA graph
+--   node                INTEGER  id in node_id of a node of a CUDA graph, -1 none
 --   launch              BIGINT   process << 32 + correlation id as in call.sql, -2 where there is none
 SELECT
-    s.pid, s.device, s.stream, r.start_ns, r.end_ns, k.id AS key, s.node >= 0 AS graph, coalesce(r.launch, -2) AS launch
+    s.pid, s.device, s.stream, r.start_ns, r.end_ns, k.id AS key, s.node, coalesce(r.launch, -2) AS launch
 FROM op_row AS r
-JOIN (SELECT *, coalesce(graph_node, -1) AS node FROM op_descriptor) AS s USING (descriptor)
+JOIN (
+    SELECT op_descriptor.*, coalesce(node_id.id, -1) AS node FROM op_descriptor LEFT JOIN node_id USING (pid, graph_node)
+) AS s USING (descriptor)
 JOIN key_id AS k USING (key)
 ORDER BY s.pid, s.device, r.start_ns, coalesce(r.launch, -2), s.node, r.end_ns, s.stream, k.id;
