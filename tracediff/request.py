@@ -172,7 +172,19 @@ class MeasureRequest(ReadRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(MeasureRequest):
+class LayersRequest(MeasureRequest):
+    """What is reported of kernels."""
+
+    layers: PathLike | None = option(
+        None,
+        "Labelled capture of the same program: names the layers of kernels in CUDA graphs (docs/layers.md).",
+        metavar="FILE",
+        path=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(LayersRequest):
     """`tracediff compare` and `tracediff.compare`."""
 
     baseline: PathLike = field(kw_only=False)
@@ -350,7 +362,7 @@ class TimelineRequest(MeasureRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowRequest(MeasureRequest):
+class ShowRequest(LayersRequest):
     """`tracediff show`: one side."""
 
     capture: PathLike = field(kw_only=False)

@@ -15,12 +15,13 @@ from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
-from tracediff.request import BisectRequest, CompareRequest, ShowRequest, WhatIfRequest, paths, word
+from tracediff.request import BisectRequest, CompareRequest, PathLike, ShowRequest, WhatIfRequest, paths, word
 
 if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
     from tracediff.companions.result import Result
     from tracediff.comparison.measures import Measure
+    from tracediff.execution.reading import Reading
     from tracediff.history.commits import Commits
     from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
@@ -43,7 +44,7 @@ def compare_request(
     from tracediff.companions.given import additions
 
     adds = additions(request)
-    reading = request.reading(keep=keep)
+    reading = with_layers(request.reading(keep=keep), request.layers, progress)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
@@ -55,6 +56,7 @@ def compare_request(
     said = request.said(
         force=request.force,
         noise=bool(request.noise),
+        layers=bool(request.layers),
     )
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
@@ -83,11 +85,11 @@ def show_request(
     from tracediff.comparison.show import show
     from tracediff.report.phrases import with_titles
 
-    reading = request.reading(keep=keep)
+    reading = with_layers(request.reading(keep=keep), request.layers, progress)
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    options = Options(request.min_steps, extra=request.said(sides=1))
+    options = Options(request.min_steps, extra=request.said(sides=1, layers=bool(request.layers)))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
 
@@ -193,6 +195,25 @@ def history_of(
                 exit_code=2,
             )
     return found
+
+
+def with_layers(reading: Reading, capture: PathLike | None, progress: Callable[[str], None]) -> Reading:
+    """How exports are read, with the labelled steps of a capture whose layers they get.
+
+    Raises `TracediffError`: layers-none where its kernels have no layers, and those of `resolve` and `reduce_sides`.
+    """
+    if capture is None:
+        return reading
+    files = resolve(os.fspath(capture))
+    (side,) = reduce_sides([files], replace(reading, keep=False, collect_layers=True), progress)
+    labelled = tuple(one for part in side.parts for one in part.layer_sequences)
+    if not labelled:
+        raise TracediffError(
+            "layers-none",
+            f"{files.label}: none of its kernels was launched or captured in a range that is named like a layer",
+            fix="docs/layers.md says which names are known, and how to record them",
+        )
+    return replace(reading, labelled=labelled)
 
 
 def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> list[SideFiles]:

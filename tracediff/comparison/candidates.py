@@ -214,7 +214,8 @@ class Describe:
         if replaced:
             cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
         ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
-        where = msgspec.structs.replace(where, phase=phase)
+        layer = self._m.layers.main(rows) if self._m.layers else None
+        where = msgspec.structs.replace(where, phase=phase, layer=layer)
         return Candidate(
             cause,
             where,

@@ -1,12 +1,13 @@
 """Cells: the places where time goes, measured at every whole step, and their estimates.
 
-Cell 0 is the step; then the categories, the (cause, place) of idle time, the rows of the kernel table. ns per step.
+Cell 0 is the step; then the categories, the (cause, place) of idle time, the rows of the kernel table, layers and kinds of layer where they are
+known. ns per step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from tracediff.comparison import tables
 from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
 from tracediff.comparison.host_speed import host_speed
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells
+from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
@@ -39,7 +41,7 @@ class IdleKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Which cells are what: 0 is the step, then categories, idle cells, kernel rows.
+    """Which cells are what: 0 is the step, then categories, idle cells, kernel rows, layers, kinds of layer.
 
     kinds: the category of each cell, `step` of the first. sums: cells that are the sum of idle cells, for their slope.
     idle_rows: idle time of the first two sides, side, run, part, rank, period, step (row of the frame), piece (row of the words of
@@ -52,6 +54,8 @@ class Layout:
     idle_keys: list[IdleKey]
     kernels: list[int]
     idle_rows: pl.DataFrame
+    layers: list[int] = field(default_factory=list)
+    layer_kinds: list[int] = field(default_factory=list)  # in the order of their names
 
     def sums(self) -> dict[int, npt.NDArray[np.intp]]:
         """The step and the idle categories, each with the idle cells that it is made of."""
@@ -168,6 +172,7 @@ class Measured:
     idle: IdleRows
     with_gil: bool  # both sides traced it, or none
     kernels: KernelCells
+    layers: LayerCells | None  # where both sides have them
     layout: Layout
     phases: list[PhaseCells]
     whole: Estimate  # of the mean over all compared steps
@@ -197,7 +202,8 @@ def measure(
     with_gil = len({side.captured("gil") for side in every}) == 1
     idle = idle_rows(every, with_gil=with_gil)
     kernels = kernel_cells(every, frame)
-    values, layout = cell_table(frame, idle, kernels)
+    layers = layer_cells(every, frame, kernels)
+    values, layout = cell_table(frame, idle, kernels, layers)
     speed = host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
@@ -205,7 +211,7 @@ def measure(
     table = CellSums.of(values, cells + (speed is not None))
     phases = [_phase_cells(frame, table, layout, one, speed is not None) for one in frame.phases]
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layout, [one for one, _ in phases], _whole(phases, frame, layout), odd or [],
+        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in phases], _whole(phases, frame, layout), odd or [],
     )  # fmt: skip
 
 
@@ -381,7 +387,9 @@ def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layo
     )
 
 
-def cell_table(frame: Frame, idle: IdleRows, kernels: KernelCells) -> tuple[list[Values], Layout]:
+def cell_table(
+    frame: Frame, idle: IdleRows, kernels: KernelCells, layers: LayerCells | None
+) -> tuple[list[Values], Layout]:
     """What every step spends in every cell; and what the cells are."""
     kinds = ["step", *CATEGORIES]
     categories = {name: column for column, name in enumerate(kinds) if column}
@@ -408,6 +416,15 @@ def cell_table(frame: Frame, idle: IdleRows, kernels: KernelCells) -> tuple[list
             kernels.values["share_ns"].to_numpy(),
         )
     )
+    layer_first = kind_first = len(kinds)
+    if layers is not None:
+        kind_names = {name: at for at, name in enumerate(sorted(set(layers.kinds)))}
+        kind_first += len(layers.names)
+        kinds += ["compute"] * (len(layers.names) + len(kind_names))
+        kind_of = np.array([kind_names[kind] for kind in layers.kinds], np.int64)
+        spent, layer = layers.values["share_ns"].to_numpy(), layers.values["layer"].to_numpy()
+        at = frame.index.rows(layers.values)
+        values += [Values(at, layer_first + layer, spent), Values(at, kind_first + kind_of[layer], spent)]
     inside = np.flatnonzero((step >= 0) & (idle.rows["side"].to_numpy() < 2))
     located = frame.steps.select("side", "run", "part", "rank", "period")[step[inside]].with_columns(
         step=pl.Series(step[inside]),
@@ -421,8 +438,10 @@ def cell_table(frame: Frame, idle: IdleRows, kernels: KernelCells) -> tuple[list
         categories,
         list(range(first, kernel_first)),
         keys,
-        list(range(kernel_first, len(kinds))),
+        list(range(kernel_first, layer_first)),
         located,
+        list(range(layer_first, kind_first)),
+        list(range(kind_first, len(kinds))),
     )
     return values, layout
 

@@ -38,6 +38,8 @@ from tracediff.comparison.launches import (
     launches_of,
     same_work,
 )
+from tracediff.comparison.layer_rows import compared_layers
+from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.place_rows import kernel_phases, place_rows
@@ -159,7 +161,17 @@ def compare(
         launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
     )
     of_phases = kernel_phases(measured, judged)
-    kernel_rows = [(number, replace(row, phases=of_phases.get(number, []))) for number, row in kernel_rows]
+    kernel_rows = [
+        (
+            number,
+            replace(
+                row,
+                phases=of_phases.get(number, []),
+                layers=measured.layers.kinds_of(number) if measured.layers else [],
+            ),
+        )
+        for number, row in kernel_rows
+    ]
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
     remarks = insights(
@@ -189,6 +201,7 @@ def compare(
             kernel_answer(name, measured, judged, kernel_rows, launched_kernels) for name in options.kernels
         ],
         launched=launched_kernels,
+        layers=compared_layers(measured),
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
@@ -218,6 +231,7 @@ def compare(
                 asked=bool(options.extra.get("host_only")),
                 with_speed=any(one.speed is not None for one in measured.phases),
             ),
+            *layer_notes(sides),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
         system=system,

@@ -390,7 +390,7 @@ def _by_row(
 
     `shares`: (phase, op) -> the rows that the op is part of, and how much of it; an op of repeats may be in none.
     """
-    kernel, row, share = _in_rows(part, shares)
+    kernel, row, share = in_rows(part, shares, part.kernels)
     period = part.kernels["period"].to_numpy()
     code, position = grouped(period[kernel].astype(np.int64) * rows + row)
     sums = {
@@ -400,17 +400,17 @@ def _by_row(
     return pl.DataFrame({"period": code // max(rows, 1), "row": code % max(rows, 1), **sums})
 
 
-def _in_rows(
-    part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]]
+def in_rows(
+    part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]], table: pl.DataFrame
 ) -> tuple[Ints, Ints, Floats]:
-    """Each kernel of an export once for every row that it is part of: its number, the row, how much of it."""
+    """Each row of a table of an export by period and key once for every kernel row that it is part of: its number, that row, how much of it."""
     (phases, phase_of), ops = _phases(part), _op_keys(part)
     found = [shares.get((phase, op), ()) for phase in phases for op in ops]
     many = np.array([len(one) for one in found])
     row = np.array([number for one in found for number, _ in one], np.int64)
     share = np.array([value for one in found for _, value in one], np.float64)
-    period = part.kernels["period"].to_numpy()
-    kind = phase_of[period] * len(ops) + part.kernels["key"].to_numpy().astype(np.int64)
+    period = table["period"].to_numpy()
+    kind = phase_of[period] * len(ops) + table["key"].to_numpy().astype(np.int64)
     copies = many[kind]
     kernel = np.repeat(np.arange(len(kind)), copies)
     nth = np.arange(len(kernel)) - np.repeat(np.cumsum(copies) - copies, copies)
@@ -429,7 +429,7 @@ def _of_names(
     if not several.any():
         return found
     for side, run, number, part in parts_of(sides):
-        kernel, row, share = _in_rows(part, matching.candidate if side else matching.baseline)
+        kernel, row, share = in_rows(part, matching.candidate if side else matching.baseline, part.kernels)
         mine = several[row]
         kernel, row, share = kernel[mine], row[mine], share[mine]
         step = frame.index.rows(tagged(part.kernels.select("period"), side, run, number))[kernel]

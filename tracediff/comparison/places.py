@@ -31,9 +31,9 @@ SURE = LEVELS[:-1]
 
 @dataclass(frozen=True)
 class Place:
-    """One idle cell, kernel rows, or a category of the accounting. cells: columns of the estimates."""
+    """One idle cell, kernel rows, a layer, or a category of the accounting. cells: columns of the estimates."""
 
-    kind: Literal["idle", "kernels", "category"]
+    kind: Literal["idle", "kernels", "layers", "category"]
     cells: tuple[int, ...]
 
 
@@ -98,11 +98,11 @@ def places_of(measured: Measured) -> list[Place]:
     return places + [Place("category", (cell,)) for cell in layout.categories.values()]
 
 
-def judge(measured: Measured) -> Judged:
-    """Test every place in every part of every phase, corrected for their number."""
+def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
+    """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of."""
     from scipy.special import stdtrit
 
-    places = places_of(measured)
+    places = places_of(measured) if places is None else places
     sums = measured.layout.sums()
     groups = [
         list(sums.get(place.cells[0], place.cells) if place.kind == "category" else place.cells)
@@ -169,7 +169,7 @@ def _p(places: list[Place], phase: PhaseCells, part: Part) -> Floats:
     """
     there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
     if not phase.steps.steady:
-        there &= np.array([place.kind != "kernels" for place in places])
+        there &= np.array([place.kind not in ("kernels", "layers") for place in places])
     return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
 
 

@@ -36,6 +36,8 @@ from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.launches import Launches, launches_of
+from tracediff.comparison.layer_rows import shown_layers
+from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
 from tracediff.comparison.step_strip import step_strip
 from tracediff.comparison.strata import Strata, build_strata
@@ -74,7 +76,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     steps, located = frame.steps, frame.compared
     idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
-    values, layout = cell_table(frame, idle, kernels)
+    layers = layer_cells(sides, frame, kernels)
+    values, layout = cell_table(frame, idle, kernels, layers)
     sums = CellSums.of(values, len(layout.kinds))
     means = _means(frame, sums)
     known = observable(side, with_gil=True)
@@ -128,7 +131,11 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         idle=causes,
         idle_left_out=idle_left_out,
         idle_left_out_ns=idle_left_out_ns,
-        kernels=[row for _, row in kernel_list],
+        kernels=[
+            msgspec.structs.replace(row, layers=layers.kinds_of(number) if layers else [])
+            for number, row in kernel_list
+        ],
+        layers=shown_layers(side, layers, layout, means.mean),
         phases=[PhaseTimes(one.phase, one.baseline) for one in tables.phases(steps)],
         strata=_stratum_rows(strata),
         ranges=ranges,

@@ -33,6 +33,7 @@ from tracediff.model.common import (
 )
 from tracediff.model.host_time import HostTime
 from tracediff.model.insights import Insight
+from tracediff.model.layers import Layers
 from tracediff.model.limits import Limits
 from tracediff.model.pictures import CauseNode, Divergence, StepStrip
 
@@ -175,6 +176,7 @@ class Where(msgspec.Struct, frozen=True):
     phase: str | None = None
     rank: int | None = None
     os_call: str | None = None  # the OS call in which most of the change lies
+    layer: str | None = None  # the layer or kind of layer that has most of the time of the kernels
 
 
 class PhaseShare(msgspec.Struct, frozen=True):
@@ -568,6 +570,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
     per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
     phases: list[KernelTypical] = []  # those in which it has 0.1 % of the typical step
+    layers: list[str] = []  # the kinds of layer with the most of its time, where layers are known
 
 
 # Kernels that were asked for by name.
@@ -1050,6 +1053,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     kernel_ranks: list[KernelRanks] = []  # the most time first
     host: HostTime | None = None  # where a side has no GPU kernels
+    layers: Layers | None = None  # where those of both sides are known
     ncu: Section | None = None
     trtexec: Section | None = None
     latencies: Section | None = None

@@ -17,6 +17,7 @@ import msgspec
 
 from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
 from tracediff.model.host_time import HostTime
+from tracediff.model.layers import Layers
 from tracediff.model.limits import Limits
 from tracediff.model.pictures import CauseNode, StepStrip
 from tracediff.model.result import (
@@ -237,6 +238,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     system: System | None = None  # where any of it was captured
     limits: Limits | None = None  # where the part of a peak that some kernel reached is known
     host: HostTime | None = None  # where there are no GPU kernels
+    layers: Layers | None = None  # where they are known
     chosen: list[StepDiff] = []  # where single steps were asked for
     samples: list[StepSample] = []
     samples_left_out: int = 0

@@ -14,6 +14,7 @@ from tracediff.report import (
     insight_words,
     kernel_words,
     launch_words,
+    layer_words,
     limit_words,
     names,
     phase_table,
@@ -244,9 +245,12 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "kernels_title": "Kernels by their own launches"
         if launch_words.by_launch(result)
         else f"Kernels that {words.kernels_did(result)}",
-        "host": [
+        "tables": [
             (table.title, markdown([table.first(rows)], width))
-            for table in (host_words.tables(result.host, two=True) if result.host else [])
+            for table in (
+                *layer_words.tables(result.layers, two=True)[:1],
+                *host_words.tables(result.host, two=True),
+            )
         ]
         + _limits(result, rows, width),
         "kpi_rows": _kpi(result, 2 * rows),
@@ -285,14 +289,15 @@ def _kernels(result: Result, rows: int, width: int) -> list[Block]:
     if not shown:
         return []
     scale = words.matched_scale(shown)
+    layer = ("Layer",) if result.layers else ()
     sides = (f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta"))
     cells: list[list[Span]] = [
         [
-            Code(name), _match(row), *map(Number, words.matched_figures(row, scale, " → ")),
+            Code(name), _match(row), *[Code(layer_words.of_kernel(row)) for _ in layer], *map(Number, words.matched_figures(row, scale, " → ")),
         ]
         for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
     ]  # fmt: skip
-    return [Table(("Kernel", "Match", f"Count per {words.unit(result)}", *sides, "Change"), cells)]
+    return [Table(("Kernel", "Match", *layer, f"Count per {words.unit(result)}", *sides, "Change"), cells)]
 
 
 def _limits(result: Result, rows: int, width: int) -> list[tuple[str, Markdown]]:

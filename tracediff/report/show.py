@@ -15,6 +15,7 @@ from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import (
     host_words,
+    layer_words,
     limit_words,
     names,
     pictures,
@@ -67,6 +68,9 @@ def render_show_html(report: Show) -> str:
         "of_peak": limit_words.of_peak(report),
         "limit_words": limit_words,
         "host_tables": [table.first(LIMIT_ROWS) for table in host_words.tables(report.host, two=False)],
+        "layer_tables": [table.first(LIMIT_ROWS) for table in layer_words.tables(report.layers, two=False)],
+        "layer_notes": layer_words.notes(report.layers, two=False),
+        "layer_words": layer_words,
     }
     return templates.html_environment().get_template("show.html.j2").render(known)
 
@@ -84,13 +88,14 @@ def kernel_table(report: Show) -> TableOf:
     rows = [row for row in report.kernels if row.baseline]
     called = dict(zip(map(id, rows), names.kernels(rows), strict=True))
     peaks = {id(report.kernels[place]): text for place, text in limit_words.of_peak(report).items()}
+    layer = ["Layer"] if report.layers else []
     return TableOf(
         "Kernels with the most time",
-        ("Kernel", "Category", "Count per step", "{} per step", "% of the step", "Each", *["Of peak"] * bool(peaks)),
-        "npffff" + "f" * bool(peaks),
+        ("Kernel", "Category", *layer, "Count per step", "{} per step", "% of the step", "Each", *["Of peak"] * bool(peaks)),
+        "np" + "p" * len(layer) + "ffff" + "f" * bool(peaks),
         rows,
         lambda row, s: [
-            called[id(row)], row.category, units.count(row.baseline.count_per_step),
+            called[id(row)], row.category, *[layer_words.of_kernel(row) for _ in layer], units.count(row.baseline.count_per_step),
             s.number(row.baseline.ns_per_step), units.share(row.share), units.scale_for([row.baseline.mean_ns]).time(row.baseline.mean_ns),
             *[peaks.get(id(row), "-")] * bool(peaks),
         ],
@@ -106,6 +111,7 @@ def detail_tables(report: Show) -> list[TableOf]:
         table
         for table in (
             *limit_words.tables(report),
+            *layer_words.tables(report.layers, two=False),
             *host_words.tables(report.host, two=False),
             TableOf(
                 "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", [] if report.host else report.launch.apis,
@@ -298,6 +304,8 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
             print_heading(console, shown.title)
             print_fitted(console, shown)
             print_more(console, shown.left)
+        for text in layer_words.notes(report.layers, two=False) if table.field == "layers.kinds" else ():
+            print_line(console, (text, "dim"))
         if table.field == "launch.apis" and table.rows:
             print_line(console, (show_words.launches(report), "dim"))
         if table.field == "limits.rows":

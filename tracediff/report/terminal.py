@@ -14,6 +14,7 @@ from tracediff.report import (
     insight_words,
     kernel_words,
     launch_words,
+    layer_words,
     limit_words,
     names,
     phase_table,
@@ -55,6 +56,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
+    _layers(result, console, top)
     _limits(result, console, top)
     _host(result, console, top)
     _section(result.ncu, console, top)
@@ -209,16 +211,36 @@ def _kernels(result: Result, console: Console, top: int) -> None:
         return
     scale = words.matched_scale(shown)
     print_heading(console, f"Kernels that {words.kernels_did(result)} ({scale.unit} per step)")
-    header = ("kernel", "match", "count", "baseline", "candidate", "delta", "change")
-    figures = [[row.match, *words.matched_figures(row, scale, " > ")] for row in shown]
+    layer = ("layer",) if result.layers else ()
+    header = ("kernel", "match", *layer, "count", "baseline", "candidate", "delta", "change")
+    figures = [
+        [
+            row.match,
+            *[shorten(layer_words.of_kernel(row), 40) for _ in layer],
+            *words.matched_figures(row, scale, " > "),
+        ]
+        for row in shown
+    ]
     width = console.width - 2
     if console.width >= WIDE:
         width -= 2 + len(table_lines(console, header[1:], figures)[0])
     called = names.kernels(shown, width=width)
     cells = [(name, *own) for name, own in zip(called, figures, strict=True)]
-    print_table(console, header, cells, left=(0, 1))
+    print_table(console, header, cells, left=(0, 1, 2) if layer else (0, 1))
     if len(rows) > len(shown):
         print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+
+
+def _layers(result: Result, console: Console, top: int) -> None:
+    """Print kernel time by kind of layer, where layers are known."""
+    for table in layer_words.tables(result.layers, two=True):
+        if table.on_terminal:
+            shown = table.first(top)
+            print_heading(console, shown.title)
+            print_fitted(console, shown)
+            print_more(console, shown.left)
+    for text in layer_words.notes(result.layers, two=True):
+        print_line(console, (text, "dim"))
 
 
 def _limits(result: Result, console: Console, top: int) -> None:

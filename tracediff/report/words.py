@@ -219,6 +219,7 @@ def place(where: Where) -> list[tuple[str, str]]:
     parts = [
         ("range", where.range),
         ("kernel", where.kernel),
+        ("layer", where.layer),
         ("API", where.api),
         ("OS call", where.os_call),
         ("thread", where.thread),
