@@ -1,7 +1,8 @@
-"""`python -m benchmarks.layers RECORDINGS PAIRS`: layers found inside CUDA graphs, held against the structure of programs that are known.
+"""`python -m benchmarks.layers RECORDINGS PAIRS` or `--recorded DIR`: layers found inside CUDA graphs, held against the structure of programs that are known.
 
-No recording has modules labelled, so the labels are written into copies: into the eager capture of a program (to align its graphs with), or around
-the making of a graph's nodes. Where a layer begins is known from its norms. The truth of a graph is read from its own kernels in the same way.
+RECORDINGS and PAIRS have no modules labelled, so the labels are written into copies: into the eager capture of a program (to align its graphs with), or
+around the making of a graph's nodes. Where a layer begins is known from its norms. The truth of a graph is read from its own kernels in the same way.
+DIR is what benchmarks/record_layers.py recorded, with labels: what the making of a graph says is held against its alignment with the eager run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.kernels.layers import LayerSequence
 from tracediff.kernels.matching import role
 
 
@@ -192,9 +195,14 @@ def _cases(recordings: Path, pairs: Path) -> Iterator[tuple[str, Path, Program, 
 def main(arguments: Iterable[str] | None = None) -> None:
     """Print a row a pair of captures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("recordings", type=Path)
-    parser.add_argument("pairs", type=Path)
+    parser.add_argument("recordings", type=Path, nargs="?")
+    parser.add_argument("pairs", type=Path, nargs="?")
+    parser.add_argument("--recorded", type=Path)
     options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.recorded:
+        _recorded(options.recorded)
+    if not options.pairs:
+        return
     print("capture | same program | graph time with a layer | right | right kind | confidence")
     with tempfile.TemporaryDirectory() as folder:
         known: dict[Path, Reading] = {}
@@ -209,6 +217,42 @@ def main(arguments: Iterable[str] | None = None) -> None:
                 options.recordings / f"{name}.sqlite", Path(folder) / "made.sqlite", program, graphs=True
             )
             _print(f"{name} by its own graphs", True, copy, program, Reading(collect_layers=True))
+
+
+def _recorded(folder: Path) -> None:
+    """Time per layer and step: of the eager run, by the making of the graph, and aligned with either."""
+    for program in ("emulator", "hooks"):
+        read = partial(_read, folder / program)
+        eager, creation = read("eager"), read("creation")
+        found = {
+            "eager": eager, "creation": creation, "creation by eager": read("creation", *eager.layer_sequences),
+            "graph by eager": read("graph", *eager.layer_sequences), "graph by creation": read("graph", *creation.layer_sequences),
+        }  # fmt: skip
+        truth_ns = _per_step(creation)
+        for name, one in found.items():
+            graph = one.layer_sources
+            known = int(graph.filter(pl.col("source") != "")["ns"].sum()) / max(int(graph["ns"].sum()), 1)
+            mine = _per_step(one)
+            moved = sum(abs(mine.get(layer, 0.0) - ns) for layer, ns in truth_ns.items()) / 2
+            trust = float(graph["trusted_ns"].sum()) / max(int(graph["ns"].sum()), 1)
+            print(
+                f"{program}: {name} | known {known:.3f} | in other layers than by creation {moved / sum(truth_ns.values()):.3f} | {trust:.3f}"
+            )
+            print(one.layer_sources)
+
+
+def _read(program: Path, name: str, *labelled: LayerSequence) -> Reduction:
+    export = program.with_name(f"{program.name}_{name}.sqlite.xz")
+    return reduce_file(export, Reading(labelled=labelled, collect_layers=True))
+
+
+def _per_step(one: Reduction) -> dict[str, float]:
+    """Layer -> ns per step of the step that most steps are."""
+    most = max(one.layer_sequences, key=lambda sequence: sequence.steps)
+    sums: dict[str, float] = {}
+    for layer, ns in zip(most.layers, most.ns, strict=True):
+        sums[layer] = sums.get(layer, 0.0) + ns
+    return sums
 
 
 def _print(name: str, same: bool, capture: Path, program: Program, reading: Reading) -> None:

@@ -104,7 +104,7 @@ _ARGUMENT_WORDS = _words(
     -m throughput latency serve pytorch tensorrt tracediff.capture.workloads.mini_serve --streaming
     _fetch_new_requests _schedule _prepare_inputs _sample_async _update_requests _handle_responses none
     exposed hidden silu functor attention --graph --eager --piecewise --dry-run --cpu --fuse-gate-up
-    --split-kernel --sync-per-layer --h2d-overlap
+    --split-kernel --label-layers --sync-per-layer --h2d-overlap
     """
 )
 _NUMBER_OPTIONS = _words(

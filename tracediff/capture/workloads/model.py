@@ -12,6 +12,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from tracediff.capture.workloads.options import GENERATED, Options
@@ -245,26 +246,35 @@ class TorchDevice:
 
     def _layer(self, x: Any, index: int, attend: Callable[[Any, Any, Any], Any]) -> Any:
         o, f, w = self._o, self._f, self._w[index]
-        h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
-        if self._quantize is not None:
-            self._quantize(h)
-        if o.split_kernel:
-            q, k, v = f.linear(h, w["q"]), f.linear(h, w["k"]), f.linear(h, w["v"])
-        else:
-            q, k, v = f.linear(h, w["qkv"]).split(self._wide, -1)
-        rows = (x.shape[0], self._heads, HEAD_DIM)
-        attended = attend(q.view(rows), k.view(rows), v.view(rows))
-        x = x + self._reduced(f.linear(attended.reshape(x.shape[0], self._wide), w["out"]))
-        h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
-        if o.fuse_gate_up:
-            gate, up = f.linear(h, w["gate_up"]).chunk(2, -1)
-        else:
-            gate, up = f.linear(h, w["gate"]), f.linear(h, w["up"])
-        x = x + self._reduced(f.linear(self._act(gate) * up, w["down"]))
+        with self._module(f"layers.{index}.self_attn"):
+            h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
+            if self._quantize is not None:
+                self._quantize(h)
+            if o.split_kernel:
+                q, k, v = f.linear(h, w["q"]), f.linear(h, w["k"]), f.linear(h, w["v"])
+            else:
+                q, k, v = f.linear(h, w["qkv"]).split(self._wide, -1)
+            rows = (x.shape[0], self._heads, HEAD_DIM)
+            attended = attend(q.view(rows), k.view(rows), v.view(rows))
+            x = x + self._reduced(f.linear(attended.reshape(x.shape[0], self._wide), w["out"]))
+        with self._module(f"layers.{index}.mlp"):
+            h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
+            if o.fuse_gate_up:
+                gate, up = f.linear(h, w["gate_up"]).chunk(2, -1)
+            else:
+                gate, up = f.linear(h, w["gate"]), f.linear(h, w["up"])
+            x = x + self._reduced(f.linear(self._act(gate) * up, w["down"]))
         more = o.more_kernels * (index + 1) // o.layers - o.more_kernels * index // o.layers
         for _ in range(more):
             f.layer_norm(x, (o.hidden,), self._norm, self._bias)
         return x
+
+    def _module(self, name: str) -> AbstractContextManager[Any]:
+        """The range of a module, where they are asked for."""
+        if not self._o.label_layers or not self._cuda:
+            return nullcontext()
+        made: AbstractContextManager[Any] = self._torch.cuda.nvtx.range(name)
+        return made
 
     def _reduced(self, x: Any) -> Any:
         if self._dist is not None:

@@ -67,6 +67,7 @@ class Options:
     steps: int = _flag(_RUN, 120, "steps in all, warm-up included")
     arrival_every: int = _flag(_RUN, 24, "4 new requests every N steps; not with --traffic", "N")
     label_generation: int = _flag(_RUN, 3, choices=(1, 2, 3))
+    label_layers: bool = _flag(_RUN, False, "NVTX ranges around the attention and the MLP of each layer")
     tp: int = _flag(_RUN, 1, "ranks, one GPU and one process each")
     seed: int = _flag(_RUN, 7)
     dry_run: bool = _flag(_RUN, False, "no torch and no GPU: a clock plays the device")
