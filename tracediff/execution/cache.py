@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
     from tracediff.execution.reading import Reading
 
-FORMAT = 11  # of entries; counted up whenever what is kept of a reduction changes
+FORMAT = 12  # of entries; counted up whenever what is kept of a reduction changes
 MOST_BYTES = 2 * 2**30  # of all entries together
 _HASHED_WHOLE = 64 * 2**20  # larger exports are told by the file system's word, and by a sample
 _RACY_NS = 2_000_000_000  # the clock of some file systems ticks so coarsely
