@@ -90,6 +90,7 @@ def found(runs, tmp_path_factory):
         "pair": ("query", sides_of_query("SELECT count(*) AS ops FROM candidate.op")),
         "side": ("query", {**sides_of_query("SELECT count(*) AS ops FROM op"), "side": "baseline"}),
         "cut": ("query", {"capture": "main/main_0.sqlite", "sql": "FROM op", "limit": 3}),
+        "what_if": ("what_if", {"capture": "pr/pr_0.sqlite", "without": ["host_work@_schedule"]}),
         "schema": ("schema", {"table": "op"}),
     }
     answers = ask(runs, tmp_path_factory.mktemp("cache"), *questions.values())
@@ -169,6 +170,14 @@ def test_one_side_alone_is_shown(found):
     assert column(shown["idle"], "id")[0] == f"{shown['result']}.idle.0"
 
 
+def test_a_projection_leaves_what_was_not_taken_away(found):
+    """`_schedule` takes 160 us of 767, and nothing hides behind it."""
+    (phase,) = found["what_if"]["phases"]
+    assert phase["before_ns"] == pytest.approx(767_000, rel=0.01)
+    assert phase["after_ns"] == pytest.approx(607_000, rel=0.01)
+    assert phase["low_ns"] <= phase["after_ns"] <= phase["high_ns"]
+
+
 def test_sql_is_asked_of_one_capture_of_a_pair_and_of_one_side(found):
     """13 labels of three kernels a run."""
     assert [found[name]["rows"]["rows"] for name in ("query", "pair", "side")] == [[[39]], [[117]], [[117]]]
@@ -211,6 +220,7 @@ def test_answers_are_small_and_say_nothing_of_the_machine(found, runs):
         ("query", {"capture": "main", "sql": "FROM op", "side": "baseline"}, "no-such-side"),
         ("query", {"capture": "main", "sql": "FROM op", "limit": 100_000}, "bad-arguments"),
         ("history", {"store": "https://history.example/x"}, "not-a-file"),
+        ("what_if", {"capture": "pr/pr_0.sqlite"}, "no-what-if"),
         ("rm", {}, "no-such-tool"),
     ],
 )

@@ -17,6 +17,7 @@ from tracediff.model.common import Check, Note, Step
 from tracediff.model.contents import Contents, Problem
 from tracediff.model.result import LaunchSide
 from tracediff.model.show import ShowStep
+from tracediff.model.what_if import WhatIfEdit, WhatIfPhase
 from tracediff.report.escape import shorten
 
 MOST_ROWS = 100
@@ -102,6 +103,27 @@ class SchemaAsked(Struct, forbid_unknown_fields=True):
     """Tables that `query` can be asked of, or the columns of one."""
 
     table: str = ""
+
+
+class WhatIfAsked(Struct, forbid_unknown_fields=True):
+    """What a step of one capture would take if something were different: its events are replayed with the change, and so waits that were hidden surface."""
+
+    capture: _Path
+    without: Annotated[
+        list[str],
+        Meta(
+            description="Causes whose time goes, at a place or all: gc, gil_wait@await_response, kernel:NAME"
+        ),
+    ] = []
+    scale: Annotated[
+        list[str], Meta(description="NAME=FACTOR: kernels 'fmha*=0.5', or a cause host_work@_schedule=0.5")
+    ] = []
+    fuse: Annotated[
+        list[str], Meta(description="A+B[=FACTOR]: kernels that follow one another become one")
+    ] = []
+    graph: Annotated[bool, Meta(description="Kernels between two waits become one CUDA graph")] = False
+    steps: _Steps = ""
+    step_regex: _Regex = ""
 
 
 class HistoryAsked(Struct, forbid_unknown_fields=True):
@@ -193,6 +215,19 @@ class Listed(Struct):
 
     rows: Rows
     notes: list[str] = []
+
+
+class Projected(Struct):
+    """The step before and after. low_ns, high_ns: the range in which a program that is really changed so was in 8 of 10 cases."""
+
+    sentence: str
+    remarks: list[str]
+    edits: list[WhatIfEdit]
+    phases: list[WhatIfPhase]
+    removed_ns: float  # taken from threads and GPUs; what of it the step did not gain was hidden
+    steps: int
+    all_steps: int
+    warnings: list[Note]
 
 
 class HistoryFound(Struct):

@@ -25,8 +25,9 @@ from tracediff.model.contents import Problem
 from tracediff.query import reference
 from tracediff.query.tables import Tables, check, needs_measuring, sides_of
 from tracediff.report import insight_words
-from tracediff.request import CompareRequest, ShowRequest
-from tracediff.session import compare_request, history_of, show_request
+from tracediff.report import what_if as what_if_words
+from tracediff.request import CompareRequest, ShowRequest, WhatIfRequest
+from tracediff.session import compare_request, history_of, show_request, what_if_request
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
@@ -238,6 +239,15 @@ class Desk:
             a.Rows(["column", "type", "meaning"], [[one.name, one.type, one.text] for one in table.columns])
         )
 
+    def what_if(self, asked: a.WhatIfAsked) -> a.Projected:
+        """Raises also what `what_if_request` does, and still-running."""
+        found = self._given(asked.capture)
+        request = _request(
+            WhatIfRequest, capture=found[0].path, without=asked.without, scale=asked.scale, fuse=asked.fuse, graph=asked.graph,
+            steps=asked.steps or None, step_regex=asked.step_regex or None, cache=self._cache,
+        )  # fmt: skip
+        return self._job((asked, found), lambda: _what_if(request))
+
     def history(self, asked: a.HistoryAsked) -> a.HistoryFound:
         """Raises also what `history_of` does. Git is not asked: a repository can name programs to run."""
         from tracediff.history.commits import Commits
@@ -392,6 +402,14 @@ class Desk:
                 "no-such-table", f"there is no table {name[:80]}", fix=", ".join(_sizes(made))
             )
         return made.table(name)
+
+
+def _what_if(request: WhatIfRequest) -> a.Projected:
+    found = what_if_request(request)
+    return a.Projected(
+        "".join(what_if_words.headline(found)), what_if_words.sentences(found), found.edits, found.phases, found.removed_ns,
+        found.steps, found.all_steps, found.warnings[:_LARGEST],
+    )  # fmt: skip
 
 
 def _answers_with(job: Future[Any], result: str) -> bool:

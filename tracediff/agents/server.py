@@ -26,6 +26,7 @@ TOOLS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "table": (a.TableAsked, a.Listed),
     "query": (a.QueryAsked, a.Listed),
     "schema": (a.SchemaAsked, a.Listed),
+    "what_if": (a.WhatIfAsked, a.Projected),
     "history": (a.HistoryAsked, a.HistoryFound),
 }
 SKILL = "SKILL.md"
