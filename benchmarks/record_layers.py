@@ -12,6 +12,8 @@ import lzma
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +59,16 @@ def hooks(program: str, steps: int, *, label: bool) -> None:
     torch.manual_seed(1)
     layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, norm_first=True, dropout=0.0)
     model = torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False).cuda().bfloat16()
-    model.train()  # else a fused fast path runs each layer as one operator, without its modules
+    model.eval()
+    torch.backends.mha.set_fastpath_enabled(False)  # it runs each layer as one operator, without its modules
     if label:
-        for name, module in model.named_modules():
-            if name:
-                module.register_forward_pre_hook(
-                    lambda module, args, name=name: torch.cuda.nvtx.range_push(name) and None
-                )
-                module.register_forward_hook(lambda module, args, out: torch.cuda.nvtx.range_pop() and None)
+        label_modules(model, torch.cuda.nvtx)
     source = torch.randn(8, 64, 1024, device="cuda", dtype=torch.bfloat16)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         model(source), model(source)
     torch.cuda.synchronize()
-    run = lambda: model(source)  # noqa: E731
+    run: Callable[[], object] = partial(model, source)
     if program == "graph":
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -84,6 +82,24 @@ def hooks(program: str, steps: int, *, label: bool) -> None:
             torch.cuda.synchronize()
         if step == LAST:
             torch.cuda.cudart().cudaProfilerStop()
+
+
+def label_modules(model: Any, nvtx: Any) -> None:
+    """Push the name of each module around its forward. What a hook returns would replace arguments or results."""
+
+    def push(name: str) -> Callable[..., None]:
+        def hook(*arguments: object) -> None:
+            nvtx.range_push(name)
+
+        return hook
+
+    def pop(*arguments: object) -> None:
+        nvtx.range_pop()
+
+    for name, module in model.named_modules():
+        if name:
+            module.register_forward_pre_hook(push(name))
+            module.register_forward_hook(pop)
 
 
 def main() -> None:

@@ -275,7 +275,7 @@ def _table(
         {
             "period": period_key // keys + first_period,
             "key": period_key % keys,
-            "layer": pl.Series([names[at] for at in (distinct_codes % many).tolist()], dtype=pl.String),
+            "layer": pl.Series(names, dtype=pl.String).gather(distinct_codes % many),
             "count": count_by(position[:ops], size),
             "share_ns": float_sum_by(position[ops:], size, swept.piece_share),
         },

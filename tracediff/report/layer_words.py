@@ -96,8 +96,8 @@ def _side(name: str, side: LayerSide) -> str:
     ]
     said = "; ".join(how if len(known) == 1 else f"{units.share(share)} {how}" for share, how in known)
     of = f"of the {name}'s kernel time" if name else "of kernel time"
-    graphs = "" if side.of_graphs is None else f", {units.share(side.of_graphs)} of that in CUDA graphs"
-    return f"{units.share(side.attributed)} {of}{graphs} is in a known layer: {said}."
+    graphs = "" if side.of_graphs is None else f" (in CUDA graphs {units.share(side.of_graphs)})"
+    return f"{units.share(side.attributed)} {of} is in a known layer{graphs}, {said}."
 
 
 def of_kernel(row: KernelRow) -> str:
