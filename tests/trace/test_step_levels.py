@@ -308,6 +308,32 @@ def test_a_run_of_one_launch_counts_once():
     assert (cut.known, cut.ordered) == (1.0, 1.0)
 
 
+def test_drafts_may_be_parts_of_a_step():
+    """Speculative decoding: two to five drafts with a sampler and a wait each, then the main model, whose result is read otherwise."""
+    rng = random.Random(1)
+    draft, verify = "e" + LAYER * 2 + "hs<|", LAYER.replace("a", "A") * 6 + "Hr<|"
+    found = choose(launched("".join(draft * rng.randint(2, 5) + verify for _ in range(30)), named="se"), [])
+    assert found.level is not None and found.level.count > 60
+    assert found.outer is not None
+    assert (found.outer.level.count, found.outer.least, found.outer.most) == (30, 2, 5)
+
+
+def test_sampled_tokens_before_an_optimiser_may_be_parts_of_a_step():
+    """Eight rollouts of 24 tokens, each with a step of training: the last wait of a rollout is for its loss."""
+    rollout = STEP * 24 + LAYER.upper() * 8 + "wwwl<|"
+    found = choose(launched(rollout * 8, named="sew"), [])
+    assert found.level is not None and found.outer is not None
+    assert (found.level.count, found.outer.level.count) == (8 * 25, 8)
+
+
+def test_tokens_of_requests_are_no_parts():
+    """Twelve requests of 15 to 25 tokens, each with a wait of its own in its prefill."""
+    rng = random.Random(1)
+    request = "e" + LAYER * 6 + "p<|" + "hs<|"
+    found = choose(launched("".join(request + STEP * rng.randint(15, 25) for _ in range(12)), named="se"), [])
+    assert found.level is not None and found.outer is None
+
+
 def test_cycles():
     assert cycle(np.array([9, *[0, 1, 1, 1] * 8, 9])) == 4
     assert cycle(np.array([0] * 40)) == 0

@@ -12,6 +12,7 @@ from tracediff.trace.levels import (
     EVENTS,
     GRAPH,
     LAUNCH,
+    MIN_ALIKE,
     MIN_SEGMENTS,
     ONCE,
     RESULT,
@@ -34,7 +35,18 @@ _SUPPORT = 3  # kernels that run once in a step, where no wait tells it
 _ACCUMULATED = 8  # parts of a step that are alike, at most: batches whose gradients are summed
 _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
+MAYBE_PARTS = 0.7  # confidence at most, where a larger level may be the step
+_RECURRING, _PARTS = 10, 8  # such a level occurs so often, and usually holds so many of the segments at most
 _SELDOM = 0.15  # share of steps, at most, that something is done before
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A larger level that may be the step as well. least, most: segments of the chosen one in a segment of it."""
+
+    level: Found
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,7 @@ class Choice:
     refusal: str  # code, "" where a level is chosen
     found: list[Found]  # all levels that were looked at
     results: int = 0  # times that the host waits for a result, with a kernel in between
+    outer: Outer | None = None
 
 
 def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) -> Choice:
@@ -74,13 +87,42 @@ def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) 
         if 1 < results < MIN_SEGMENTS and not (choice and choice.level and choice.level.holds("optimiser")):
             return Choice(None, "few", found, results)
     if choice is not None and choice.level is not None:
-        return Choice(refined(launched, choice.level), "", found, results)
+        return Choice(refined(launched, choice.level), "", found, results, _outer(choice.level, found))
     kernels = np.unique(launched.token[launched.kernels > 0])
     if len(kernels) == 1 and not launched.graph.any():
         return Choice(None, "one-kernel", found, results)
     if not any(one.mark.event == RESULT for one in found) and 0 < results < _FEW:
         return Choice(None, "few", found, results)
     return Choice(None, choice.refusal if choice else "nothing-repeats", found, results)
+
+
+def _outer(level: Found, found: list[Found]) -> Outer | None:
+    """A larger level that may be the step: what the host waits for inside it are then parts, as drafts and sampled tokens are.
+
+    An optimiser ends it, or it recurs and holds a few segments, now more, now fewer. Requests hold many and are few.
+    """
+    if level.mark.event != RESULT or level.holds("optimiser"):
+        return None
+    larger = []
+    for one in found:
+        if (
+            one.mark.event != RESULT
+            or one.cycle
+            or one.cut.alike < MIN_ALIKE
+            or one.count > 0.6 * level.count
+        ):
+            continue
+        inside = np.diff(np.searchsorted(level.cut.start, one.cut.start))[
+            1:
+        ]  # a capture may begin within the first
+        few = one.count >= _RECURRING and inside.max() > inside.min() and np.median(inside) <= _PARTS
+        if inside.min() >= 1 and (few or one.holds("optimiser")):
+            larger.append(Outer(one, int(inside.min()), int(inside.max())))
+    return max(
+        larger,
+        key=lambda one: (one.level.holds("optimiser"), one.level.cut.alike, one.level.count),
+        default=None,
+    )
 
 
 def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[Ints]) -> Choice | None:

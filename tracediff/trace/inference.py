@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.kernels.names import normalise
 from tracediff.model import Note
-from tracediff.trace.choice import WINDOW, Choice, choose, measure
+from tracediff.trace.choice import MAYBE_PARTS, WINDOW, Choice, Outer, choose, measure
 from tracediff.trace.levels import EVENTS, RESULT, Found, Launched, same
 from tracediff.trace.segments import Flags, Ints, blocks, repeats
 
@@ -90,7 +90,10 @@ def infer_steps(capture: Capture) -> Inference:
     if choice.level is None:
         every = _choose(main, all_events=True)
         return Inference(None, "", 0.0, choice.refusal, _levels(every, names))
-    found = [(main, choice.level)]
+    first = choice.level
+    if choice.outer is not None:
+        first = replace(first, confidence=min(first.confidence, MAYBE_PARTS))
+    found = [(main, first)]
     for process in processes[1:]:
         level = measure(process.launched, choice.level.mark)
         if level is None or not level.sure:
@@ -98,7 +101,7 @@ def infer_steps(capture: Capture) -> Inference:
         if level is not None and level.mark.event == choice.level.mark.event:
             found.append((process, level))
     _fill(capture, found)
-    capture.warnings.append(_note(capture, found, names))
+    capture.warnings.append(_note(capture, found, names, choice.outer))
     confidence = min(level.confidence for _, level in found)
     return Inference(
         f"{INFERRED} (confidence {confidence:.2f})", choice.level.mark.event, confidence, "",
@@ -121,7 +124,7 @@ def _choose(process: _Process, *, all_events: bool = False) -> Choice:
     level = measure(launched, choice.level.mark)
     if level is None or not level.sure:
         return Choice(None, "unsure", choice.found, choice.results)
-    return Choice(level, "", choice.found, choice.results)
+    return Choice(level, "", choice.found, choice.results, choice.outer)
 
 
 # --- reading
@@ -290,7 +293,9 @@ _BEGINS = {
 }
 
 
-def _note(capture: Capture, found: list[tuple[_Process, Found]], names: list[str]) -> Note:
+def _note(
+    capture: Capture, found: list[tuple[_Process, Found]], names: list[str], outer: Outer | None
+) -> Note:
     parts = []
     for process, one in found:
         level = _level(one, names)
@@ -303,6 +308,13 @@ def _note(capture: Capture, found: list[tuple[_Process, Found]], names: list[str
     several = {number for process, one in found if (number := _blocks(process, one)) > 1}
     if several:
         parts.append(f"each holds {max(several)} repetitions: these may be several steps")
+    if outer is not None:
+        level = _level(outer.level, names)
+        many = " to ".join(dict.fromkeys((str(outer.least), str(outer.most))))
+        parts.append(
+            f"these may be parts of steps, {many} of them in each of {level.segments}, which begin where the host has waited for"
+            f" another result ({level.producer}): an NVTX range around each step settles it"
+        )
     unsure = any(level.mark.event not in ("result", "copy") and not level.anchored for _, level in found)
     return Note(
         "steps-inferred",
