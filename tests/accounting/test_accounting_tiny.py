@@ -38,6 +38,11 @@ def test_launch_latency_is_from_the_call_s_return(tmp_path):
     assert only(trace, tmp_path) == {"compute": 40, "launch_api": 10, "launch_latency": 40}
 
 
+def crossed(reduction) -> int:
+    """ns of gaps whose two ops are of different streams."""
+    return int(reduction.gaps["crossed_ns"].sum())
+
+
 def test_dependency_on_the_same_stream(tmp_path):
     # both launched before the GPU began; the second waits 200-300 behind the first, on its own stream
     trace = TraceBuilder().thread(100, 1).range(1, label(1), 0, 10).range(1, label(2), 20, 60)
@@ -46,6 +51,7 @@ def test_dependency_on_the_same_stream(tmp_path):
     reduction = reduced(trace, tmp_path)
     assert spent(reduction) == {"compute": 100, "dependency": 100}
     assert idle(reduction, "cause", "place") == {("dependency", STEP): 100}  # the range it was launched in
+    assert crossed(reduction) == 0
 
 
 def test_dependency_on_another_stream(tmp_path):
@@ -57,7 +63,9 @@ def test_dependency_on_another_stream(tmp_path):
     trace.api(1, "cudaLaunchKernel", 1, 5, corr=1).kernel(1, 100, 200)
     trace.api(1, "cudaMemcpyAsync", 6, 9, corr=3).memcpy(3, 220, 250)
     trace.api(1, "cudaLaunchKernel", 30, 40, corr=2).kernel(2, 300, 400, stream=8)
-    assert only(trace, tmp_path) == {"compute": 100, "memcpy": 30, "dependency": 20 + 50}
+    reduction = reduced(trace, tmp_path)
+    assert spent(reduction) == {"compute": 100, "memcpy": 30, "dependency": 20 + 50}
+    assert crossed(reduction) == 50  # the copy is of the first kernel's stream
 
 
 def test_a_call_that_returns_as_the_gap_begins_had_launched(tmp_path):

@@ -106,6 +106,28 @@ def test_a_change_of_decodes_is_not_hidden_by_prefills(base, tmp_path):
     assert outcomes == {"step:+3%": "failed", "class-2:+3%": "passed", "class-2.p50:+3%": "passed"}
 
 
+def test_tables_and_causes_are_of_the_typical_step_of_their_phase(base, tmp_path):
+    """A decode launches 10 kernels, a prefill 20, and 8 of 41 steps are prefills: 11.95 in the mean of all steps."""
+    result = compare(base, side(tmp_path, "slower", decode_us=95))
+    counts = {
+        one.phase: (one.baseline.kernels, one.candidate.calls, one.candidate.syncs)
+        for one in result.launch.phases
+    }
+    assert counts == {"step": (10, 10, 1), "class-2": (20, 20, 1)}
+    assert result.launch.baseline.kernels_per_step == pytest.approx((33 * 10 + 8 * 20) / 41)
+    (cause,) = (one for one in result.findings if one.cause == "kernel_time" and one.where.phase == "step")
+    for phase in result.phases:
+        rows = [(row, one) for row in result.kernels for one in row.phases if one.phase == phase.phase]
+        assert sum(one.baseline_ns for _, one in rows) == pytest.approx(phase.accounting.baseline["compute"])
+        assert sum(one.baseline_count for _, one in rows) == counts[phase.phase][0]
+        if phase.phase == "step":
+            ((_, gemm),) = rows
+            assert (gemm.baseline_count, gemm.candidate_count, gemm.level) == (10, 10, cause.level)
+            assert (gemm.baseline_ns, gemm.candidate_ns, gemm.delta_ns) == pytest.approx(
+                (cause.baseline_ns, cause.candidate_ns, cause.delta_ns)
+            )
+
+
 def test_what_sets_the_phases_apart_is_said(base):
     (note,) = (one for one in show(base).warnings if one.slug == "workload-classes")
     assert note.message.endswith(

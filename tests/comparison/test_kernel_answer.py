@@ -32,7 +32,7 @@ def test_one_kernel_and_several(tmp_path) -> None:
     assert (one.baseline_mean_ns, one.candidate_mean_ns) == near((200 * US, 250 * US))
     assert (one.baseline_hidden_ns, one.candidate_hidden_ns) == near((0, 0))
     assert one.text == (
-        "gemm_1 takes 50.0 us more per step (200 -> 250 us per step, +25.0 %), likely: 1 launch per step, 200 -> 250 us each."
+        "gemm_1 takes 50.0 us more per mean step (200 -> 250 us per step, +25.0 %), likely: 1 launch per step, 200 -> 250 us each."
     )
     (phase,) = one.phases
     assert (phase.phase, phase.baseline_count, phase.candidate_count) == ("generation", 1, 1)
@@ -43,7 +43,7 @@ def test_one_kernel_and_several(tmp_path) -> None:
     assert (all_of_them.baseline_count, len(all_of_them.rows)) == (3, 3)
     assert all_of_them.delta_ns == near(150 * US)
     assert all_of_them.text.startswith(
-        "gemm* (3 kernels) takes 150 us more per step (600 -> 750 us per step, +25.0 %)"
+        "gemm* (3 kernels) takes 150 us more per mean step (600 -> 750 us per step, +25.0 %)"
     )
 
 

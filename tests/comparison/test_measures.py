@@ -352,7 +352,14 @@ def test_kernels_of_a_fused_row_count_by_name(tmp_path):
         del older[side]["ns_of"]
     before_ns_of = msgspec.structs.replace(result, kernels=[msgspec.convert(older, KernelRow)])
     assert measured(parse("kernel:silu"), before_ns_of).delta == pytest.approx(20 * US)
+    (cause,) = (one for one in result.findings if one.cause == "kernel_fused")
+    (part,) = cause.parts
+    assert part.of == {
+        "gemm": pytest.approx(-200 * US),
+        "silu": pytest.approx(-30 * US),
+        "gemm_act": pytest.approx(250 * US),
+    }
     (answer,) = result.kernel_answers
-    assert answer.text == "silu is gone: 30.0 us per step in 1 launch, 30.0 us each."
+    assert answer.text == "silu is gone: 30.0 us per mean step in 1 launch, 30.0 us each."
     assert (answer.baseline_ns, answer.delta_ns) == pytest.approx((30 * US, -30 * US))
     assert answer.partly == answer.rows == [result.kernels.index(fused)]

@@ -260,6 +260,7 @@ def _kernels() -> list[m.KernelRow]:
             ci_low_ns=delta - 900.0,
             ci_high_ns=delta + 900.0,
             level=level,
+            q_value=more.pop("q_value", 0.02),
             **more,
         )
 
@@ -790,6 +791,7 @@ def large(rows: int = 3_000) -> Result:
             ci_low_ns=i - 1.0,
             ci_high_ns=i + 1.0,
             level="confirmed",
+            q_value=0.02,
         )
         for i in range(rows)
     ]

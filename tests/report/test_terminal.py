@@ -116,8 +116,12 @@ def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> N
     text = render(msgspec.structs.replace(whole, kernels=calm))
     assert "None of 8 rows changed beyond noise." in text and "Kernels that" not in text
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
-    text = render(msgspec.structs.replace(whole, kernels=calm, phases=unjudged))
+    untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
+    text = render(msgspec.structs.replace(whole, kernels=untested, phases=unjudged))
     assert "Kernels that differ most; the steps are too few to test them" in text
+    text = render(msgspec.structs.replace(whole, kernels=untested))
+    assert "not tested, as they depend on the shapes of the steps" in " ".join(text.split())
+    assert "None of 8 rows" not in text and "within noise" not in text.partition("Kernels that")[2]
     assert "Kernels that changed most" in render(
         msgspec.structs.replace(whole, kernels=[*calm, whole.kernels[0]])
     )

@@ -90,6 +90,7 @@ def idle_tables(
         insert(db, "idle_gap", {
             "gap": np.arange(first_gap, first_gap + own.size), "unit": np.full(own.size, number), "period": period,
             "start_ns": own.start, "end_ns": own.end, "previous": unit.key[own.previous], "next": unit.key[own.op],
+            "crossed": unit.stream[own.previous] != unit.stream[own.op],
         })  # fmt: skip
         for low, high in chunks(own.size, _BLOCK):
             parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)

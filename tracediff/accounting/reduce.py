@@ -99,7 +99,6 @@ def _measure(
     timeline = build_timeline(
         capture,
         whole_capture=whole_capture,
-        with_streams=sampler is not None or recorder is not None,
         with_nodes=ranges.any or bool(labelled),
     )
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)

@@ -121,11 +121,12 @@ class Reduction:
     idle_ns    period, cell (row of `cells`) -> ns, count
     kernels    period, key -> count, wall_ns, wall_square (sum of squared lengths, ns^2), share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
-    gaps       stratum, cause, under, thread, place, previous, next -> count, ns, p50_ns, p99_ns
+    gaps       stratum, cause, under, thread, place, previous, next -> count, ns, crossed_ns (of ns, where the ops before and after are of different streams),
+               p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
     ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each)
-    apis       stratum, api, kind, thread -> count, ns, squares
+    apis       period (of the first device of a rank), stratum, api, kind, thread -> count, ns, squares
     host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
                of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns

@@ -61,6 +61,7 @@ class Candidate:
     differs: bool = False  # other numbers of kernels in every step
     of_rank: RankSize | None = None  # where one rank alone changed
     key: Any = None  # candidates of all phases with this key are one cause; None: those at the same place
+    alone: tuple[FindingPart, ...] = ()  # its one row, where kernels of several names are in it
     names: frozenset[str] = frozenset()  # of all its kernels, as they are shown
     leading: frozenset[str] = frozenset()  # of those that it is named after
     follow: tuple[Place, ...] = ()  # the places that follow from the others
@@ -95,8 +96,8 @@ class Candidate:
 
     def as_parts(self, *, follows: bool = False) -> tuple[FindingPart, ...]:
         """Itself as rows of a larger cause."""
-        if self.parts:
-            return tuple(msgspec.structs.replace(one, follows=one.follows or follows) for one in self.parts)
+        if parts := self.parts or self.alone:
+            return tuple(msgspec.structs.replace(one, follows=one.follows or follows) for one in parts)
         delta, half = self.judged.delta, self.judged.half
         return (
             FindingPart(
@@ -114,6 +115,11 @@ class Describe:
         sides, layout = measured.sides, measured.layout
         self._moments = stacked(sides, "moments").sort("end", descending=True)
         self._key = dict(zip(layout.idle, layout.idle_keys, strict=True))
+        waits = stacked(sides, "gaps").filter(pl.col("cause") == "dependency").group_by("thread", "place")
+        self._crossed = {
+            (thread, place): share
+            for thread, place, share in waits.agg(pl.col("crossed_ns").sum() / pl.col("ns").sum()).iter_rows()
+        }
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
         self._ranks = measured.frame.steps["rank"].n_unique()
@@ -151,6 +157,7 @@ class Describe:
             copies=key.copy,
             baseline_without_gc=without_gc[0],
             candidate_without_gc=without_gc[1],
+            other_stream=self._crossed.get((key.thread, key.where)) if key.cause == "dependency" else None,
         )
         if one.part == "tail":
             facts = msgspec.structs.replace(facts, rare=self._rare(one, mine))
@@ -209,7 +216,8 @@ class Describe:
         first = structural[0] if structural else 0
         cause, where, facts, count, _ = described[first]
         leading = kernels.rows[rows[order[first]]]
-        parts = tuple(item[4] for item in described) if len(rows) > 1 else ()
+        parts = tuple(item[4] for item in described)
+        alone, parts = (parts, ()) if len(parts) == 1 else ((), parts)
         replaced = "" if structural else replacement(parts)
         if replaced:
             cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
@@ -224,6 +232,7 @@ class Describe:
             facts,
             count=None if replaced else count,
             parts=parts,
+            alone=alone if alone and alone[0].of else (),
             level=one.level,
             explained=one.score,
             differs=self.differs(one),
@@ -236,7 +245,7 @@ class Describe:
     ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         match = kernels.rows[row]
-        before, after = (float(count) for count in kernels.of_phase[phase][row])
+        before, after = (float(count) for count in kernels.of_phase[phase, one.part][row])
         means = [
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
@@ -263,8 +272,26 @@ class Describe:
             match=match.match,
             count_baseline=before,
             count_candidate=after,
+            of=self._of_names(row, estimated, cell),
         )
         return cause, where, facts, (before, after), part
+
+    def _of_names(self, row: int, estimated: Any, cell: int) -> dict[str, float]:
+        """What each name of a row gains, as parts of its time on each side; empty where both sides are one name."""
+        found: dict[str, float] = {}
+        match = self._m.kernels.rows[row]
+        for side, (sign, ops, total) in enumerate(
+            ((-1, match.baseline, estimated.baseline[cell]), (1, match.candidate, estimated.candidate[cell]))
+        ):
+            known = self._m.kernels.of_names.get((row, side), {})
+            own = {name: one.share_ns for name, one in known.items()} or dict.fromkeys(
+                (op.name for op in ops), 1.0
+            )
+            whole = sum(own.values()) or 1.0
+            for name, ns in own.items():
+                text = short(name, 60)
+                found[text] = found.get(text, 0.0) + sign * float(total) * ns / whole
+        return found if len(found) > 1 else {}
 
     def _of_one_rank(self, candidate: Candidate, mine: pl.DataFrame) -> Candidate:
         """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""

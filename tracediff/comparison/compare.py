@@ -122,7 +122,10 @@ def compare(
     compared = frame.compared.filter(pl.col("side") < 2)
 
     standardised = tables.StandardisedMeans(sides, frame)
-    launch = tables.launch(sides, standardised, (accounting.baseline, accounting.candidate))
+    launch = replace(
+        tables.launch(sides, standardised, (accounting.baseline, accounting.candidate)),
+        phases=tables.typical_launches(sides, standardised, frame, kernels),
+    )
     joint = tables.joint_steps(compared)
     ranks = tables.ranks(sides, compared, standardised, joint)
     system = tables.system(sides, standardised, with_gil)

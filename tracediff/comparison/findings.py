@@ -104,7 +104,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         facts=one.facts,
         part=judged.part,
         held=_held(judged, measured.sides),
-        parts=list(one.parts),
+        parts=list(one.parts or (one.alone if one.of_rank is None else ())),
         phases=list(one.elsewhere),
         host_speed_ns=judged.host_speed,
     )

@@ -46,8 +46,8 @@ class KernelCells:
     """Rows and their measurements.
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
-    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per
-    step of it. differs: phase -> whether the count of each row differs in every step; exact: and that can be no chance.
+    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase and part -> (rows, 2) ops
+    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs in every step; exact: and that can be no chance.
     """
 
     matching: Matching
@@ -57,7 +57,7 @@ class KernelCells:
     counts: Floats
     walls: Floats
     hidden: Floats
-    of_phase: dict[str, Floats]
+    of_phase: dict[tuple[str, str], Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     shapes: dict[
@@ -90,7 +90,11 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         np.round(per_step("count", frame.weight), 9),
         walls,
         walls - shares,
-        {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
+        {
+            (one.phase, part): np.round(per_step("count", weight), 9)
+            for one in frame.phases
+            for part, weight in (("typical", one.typical), ("tail", one.mean))
+        },
         {one.phase: _differs(frame, one, step, row, count, size, 1) for one in frame.phases},
         {
             one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) & _enough(frame, one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -69,8 +70,8 @@ def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]
 
 def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTypical]]:
     """Kernel row of the matching -> its typical step in each phase where it is more than a trifle."""
-    levels: dict[tuple[str, int], Evidence] = {
-        (one.phase.steps.phase, cell): one.level
+    levels: dict[tuple[str, int], tuple[Evidence, float]] = {
+        (one.phase.steps.phase, cell): (one.level, one.q)
         for one in judged.rows
         if one.place.kind == "kernels" and one.part == "typical"
         for cell in one.place.cells
@@ -78,15 +79,19 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     found: dict[int, list[KernelTypical]] = defaultdict(list)
     for phase in measured.phases:
         of, name = phase.typical.estimate, phase.steps.phase
+        counts = measured.kernels.of_phase[name, "typical"].tolist()
         for number, cell in enumerate(measured.layout.kernels):
             before, after, delta, half = (
                 float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
             )
             if max(before, after) >= MATERIAL * phase.step_ns:
-                level = levels.get((name, cell), "within_noise")
+                level, q = levels.get((name, cell), ("within_noise", math.nan))
                 found[number].append(
-                    KernelTypical(name, before, after, delta, delta - half, delta + half, level)
-                )
+                    KernelTypical(
+                        name, before, after, delta, delta - half, delta + half, level, counts[number][0], counts[number][1],
+                        None if math.isnan(q) else q,
+                    )
+                )  # fmt: skip
     return found
 
 

@@ -24,7 +24,7 @@ from tracediff.comparison.candidates import SIDES, Candidate, replacement
 from tracediff.comparison.places import FEW, LARGE, LEVELS, MATERIAL, STRICT, Judgement, joined
 from tracediff.comparison.verdict import MOVED
 from tracediff.kernels.categories import category
-from tracediff.model import ApiRow, Evidence, Launch, PhaseDelta, Shares
+from tracediff.model import Evidence, Launch, PhaseDelta, Shares
 from tracediff.model.causes import CAUSES
 from tracediff.trace.ranges import beside
 
@@ -38,7 +38,7 @@ _NAMING = ("kernel_fused", "kernel_split")
 def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Candidate]:
     """One candidate for each cause, in order. `first`: the phase of the verdict."""
     candidates = of_related_kernels(candidates)
-    candidates = with_synchronisation(candidates, launch.apis)
+    candidates = with_synchronisation(candidates, launch)
     candidates = with_consequences(candidates)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
@@ -282,23 +282,24 @@ def _follows(
 # The host.
 
 
-def with_synchronisation(candidates: list[Candidate], apis: Sequence[ApiRow]) -> list[Candidate]:
+def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """More (or fewer) synchronising calls per step expose (or hide) what the host does in their place.
 
     After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time that was hidden
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
     may run ahead of the GPU for good, so that any time of it may be hidden.
     """
-    before, after = (
-        sum(getattr(row, f"{side}_calls") for row in apis if row.kind == "sync") for side in SIDES
-    )
-    if abs(after - before) < 0.5:
-        return candidates
-    most = (
-        float("inf") if max(before, after) >= 2 * min(before, after) else _AFTER_SYNC_NS * abs(after - before)
-    )
+    typical = {one.phase: (one.baseline.syncs, one.candidate.syncs) for one in launch.phases}
+    of_all = [
+        sum(getattr(row, f"{side}_calls") for row in launch.apis if row.kind == "sync") for side in SIDES
+    ]
     out = candidates
     for phase, part in _parts_of_phases(candidates):
+        before, after = typical[phase] if part == "typical" else of_all
+        if abs(after - before) < 0.5:
+            continue
+        fewer = max(before, after) >= 2 * min(before, after)
+        most = float("inf") if fewer else _AFTER_SYNC_NS * abs(after - before)
         mine = [
             one
             for one in out

@@ -9,6 +9,7 @@ alone has no columns, and its rows no fields, of a candidate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from tracediff.accounting.intervals import Floats
 from tracediff.accounting.metrics import STATES
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
@@ -38,7 +40,9 @@ from tracediff.model import (
     HostWorkRow,
     KernelRanks,
     Launch,
+    LaunchCounts,
     LaunchSide,
+    LaunchTypical,
     MemoryRow,
     OffCpuRow,
     OsCallRow,
@@ -70,6 +74,7 @@ class StandardisedMeans:
 
     def __init__(self, sides: Sequence[Side], frame: Frame) -> None:
         self._sides = sides
+        self._frame = frame
         # steps of one stratum may count differently (see frame.py): tables that know strata only take their mean
         self._factor = (
             frame.steps.with_columns(weight=pl.Series(frame.weight))
@@ -110,6 +115,16 @@ class StandardisedMeans:
             .agg(*((pl.col(value).cast(pl.Float64) * pl.col("factor")).sum().round(9) for value in values))
             .sort("side", *by)
         )
+
+    def of_steps(
+        self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str], weight: Floats | None = None
+    ) -> pl.DataFrame:
+        """As `pivot`, of a table that knows the step of each row. `weight`: of `Frame.steps`; None: that of the mean step."""
+        step = self._frame.index.rows(table)
+        factor = np.where(step >= 0, (self._frame.weight if weight is None else weight)[step], 0.0)
+        counted = table.with_columns(pl.col(*values) * pl.Series(factor)).filter(pl.Series(factor > 0))
+        sums = counted.group_by("side", *by, maintain_order=True).agg(pl.col(*values).sum().round(9))
+        return wide(sums.sort("side", *by), by, len(self._sides))
 
     def compared(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table by exact stratum that lie in compared steps."""
@@ -260,9 +275,7 @@ def launch(
             calls, [], ["calls", "graph_launches", "kernels", "graph_kernels", *delays]
         ).to_dicts()
     }
-    calls_of = stacked(sides, "apis").rename({"count": "calls"})
-    apis = standardised.pivot(calls_of, ["api", "kind"], ["calls", "ns"]).fill_null(0.0)
-    rows = _rows(ApiRow, _by_delta(apis, "ns", "api"))
+    rows = api_rows(sides, standardised)
     found: dict[str, Any] = {}
     for number, side in enumerate(standardised.names):
         row = counts.get(number, {})
@@ -284,6 +297,39 @@ def launch(
     if len(sides) > 1:
         found["transitions"] = transitions(sides, standardised)
     return Launch(**found, apis=rows)
+
+
+def api_rows(
+    sides: Sequence[Side], standardised: StandardisedMeans, weight: Floats | None = None
+) -> list[ApiRow]:
+    """CUDA calls by function, largest change first. `weight`: of `Frame.steps`; None: that of the mean step."""
+    calls = stacked(sides, "apis").rename({"count": "calls"})
+    table = standardised.of_steps(calls, ["api", "kind"], ["calls", "ns"], weight)
+    return _rows(ApiRow, _by_delta(table.fill_null(0.0), "ns", "api"))
+
+
+def typical_launches(
+    sides: Sequence[Side], standardised: StandardisedMeans, frame: Frame, kernels: KernelCells
+) -> list[LaunchTypical]:
+    """What the typical step of each phase launches."""
+    kernel = np.array([kind != "memcpy" for kind in kernels.kinds], np.bool_)
+    found = []
+    for phase in frame.phases:
+        apis = api_rows(sides, standardised, phase.typical)
+        counts = kernels.of_phase[phase.phase, "typical"][kernel].sum(axis=0).tolist()
+
+        def calls(side: str, kind: str, name: str = "", apis: list[ApiRow] = apis) -> float:
+            rows = [one for one in apis if one.kind == kind and name in one.api]
+            return math.fsum(getattr(one, f"{side}_calls") for one in rows)
+
+        one, other = (
+            LaunchCounts(
+                many, calls(side, "launch"), calls(side, "launch", "GraphLaunch"), calls(side, "sync")
+            )
+            for side, many in zip(SIDES, counts, strict=True)
+        )
+        found.append(LaunchTypical(phase.phase, one, other, apis))
+    return found
 
 
 def transitions(sides: Sequence[Side], standardised: StandardisedMeans) -> list[TransitionRow]:

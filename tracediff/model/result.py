@@ -253,6 +253,9 @@ class FindingPart(msgspec.Struct, frozen=True):
     match: str = ""  # of kernels
     count_baseline: float | None = None
     count_candidate: float | None = None
+    of: dict[
+        str, float
+    ] = {}  # where kernels of several names are one row: what each name gains, ns; sums to delta_ns
 
 
 class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -275,6 +278,9 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
     graph_coverage: Shares | None = None  # of kernels that CUDA graphs launch, where that is what changed
+    other_stream: float | None = (
+        None  # share of the waiting time, 0 to 1, in which the op before was of another stream
+    )
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -549,10 +555,13 @@ class KernelTypical(msgspec.Struct, frozen=True):
     ci_low_ns: float
     ci_high_ns: float
     level: Evidence
+    baseline_count: float = 0.0
+    candidate_count: float = 0.0
+    q_value: float | None = None  # None: not tested
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels of both sides matched to each other; every op is in exactly one row."""
+    """Kernels of both sides matched to each other, in the mean of all compared steps; every op is in exactly one row."""
 
     match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"] = ABSENT
     confidence: float = ABSENT
@@ -662,13 +671,32 @@ class TransitionRow(msgspec.Struct, frozen=True):
     graph_per_step_candidate: float
 
 
+class LaunchCounts(msgspec.Struct, frozen=True):
+    """What a step launches, of each kind how many; calls by the step in which they began."""
+
+    kernels: float
+    calls: float  # launching calls, those of graphs among them
+    graph_launches: float
+    syncs: float  # synchronising calls
+
+
+class LaunchTypical(msgspec.Struct, frozen=True):
+    """Launches in the typical step of a phase."""
+
+    phase: str
+    baseline: LaunchCounts
+    candidate: LaunchCounts
+    apis: list[ApiRow]
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """Launch overhead of both sides, by API, and what moved between eager and graph."""
+    """Launch overhead of both sides, by API, and what moved between eager and graph; in the mean of all compared steps."""
 
     baseline: LaunchSide
     candidate: LaunchSide = ABSENT
     apis: list[ApiRow]
     transitions: list[TransitionRow] = ABSENT
+    phases: list[LaunchTypical] = []
 
 
 class Graphs(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,7 +52,15 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     environment = templates.html_environment(words.unit(result))
     figure = waterfall.build(result)
-    places = {id(row): place for place, row in enumerate(result.kernels)}
+    kernels = rows.kernels_by_phase(result)
+    places = {row: place for one in kernels for row, place in one.places.items()}
+    listed: dict[
+        int, int
+    ] = {}  # row of the result -> that which has its anchor: it may be listed in several phases
+    for one in kernels:
+        for shown in (one.beyond, one.within, one.untested):
+            for row in shown.rows:
+                listed.setdefault(places[id(row)], id(row))
     return environment.get_template("report.html.j2").render(
         r=result,
         # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
@@ -67,7 +75,9 @@ def render_html(result: Result) -> str:
         pictures=pictures.for_page(result),
         divergence=divergence,
         kernel_number=lambda row: places[id(row)],
-        kernels_listed={places[id(row)] for shown in rows.kernel_rows(result) for row in shown.rows},
+        kernels=kernels,
+        kernel_first=lambda row: id(row) in listed.values(),
+        kernels_listed=set(listed),
         kernel_notes=sections.kernel_notes(result),
         limit_tables=[table.first(rows.LIMIT) for table in limit_words.tables(result)],
         of_peak=limit_words.of_peak(result),
@@ -80,7 +90,7 @@ def render_html(result: Result) -> str:
         alone=False,
         **sections.context(result),
         **own_files(["timelines.js"], sections.styles(result)),
-        **helpers() | {"cut": rows.cut_for_page, "kernel_rows": rows.kernel_rows},
+        **helpers() | {"cut": rows.cut_for_page},
     )
 
 

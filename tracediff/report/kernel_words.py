@@ -19,8 +19,8 @@ def with_answers(result: Result) -> Result:
 
 
 def sentence(result: Result, one: KernelAnswer) -> str:
-    """Say `gemm takes 12.9 us more per step (132 -> 145 us, +9.8 %), likely: 16.2 launches, 8.17 -> 8.97 us each`."""
-    name, unit = _name(result, one), words.unit(result)
+    """Say `gemm takes 12.9 us more per mean step (132 -> 145 us, +9.8 %), likely: 16.2 launches, 8.17 -> 8.97 us each`."""
+    name, unit, mean = _name(result, one), words.unit(result), _mean_step(result)
     prose, each = (
         units.prose([one.baseline_ns, one.candidate_ns]),
         units.prose([one.baseline_mean_ns, one.candidate_mean_ns]),
@@ -29,7 +29,7 @@ def sentence(result: Result, one: KernelAnswer) -> str:
     if not one.baseline_count or not one.candidate_count:
         new = bool(one.candidate_count)
         count, ns = (one.candidate_count, one.candidate_ns) if new else (one.baseline_count, one.baseline_ns)
-        text = f"{name} is {'new' if new else 'gone'}: {prose.size(ns)} per {unit} in {_launches(count)}"
+        text = f"{name} is {'new' if new else 'gone'}: {prose.size(ns)} per {mean} in {_launches(count)}"
         return f"{text}, {each.size(one.candidate_mean_ns if new else one.baseline_mean_ns)} each."
     both = f"{_both_sizes(prose, one.baseline_ns, one.candidate_ns)} per {unit}"
     launches = (
@@ -41,8 +41,14 @@ def sentence(result: Result, one: KernelAnswer) -> str:
     if one.level == "within_noise":
         return f"{name} takes as long within noise: {both}; {took}."
     change = units.change(one.delta_ns, one.baseline_ns)
-    how = f"{prose.size(one.delta_ns)} {'more' if one.delta_ns > 0 else 'less'} per {unit}"
+    how = f"{prose.size(one.delta_ns)} {'more' if one.delta_ns > 0 else 'less'} per {mean}"
     return f"{name} takes {how} ({both}, {change}), {words.LEVELS[one.level][0]}: {took}."
+
+
+def _mean_step(result: Result) -> str:
+    """An answer counts all compared steps, rare ones too."""
+    unit = words.unit(result)
+    return f"mean {unit}" if unit == "step" else unit
 
 
 def _both_sizes(prose: units.Prose, before: float, after: float) -> str:
@@ -72,7 +78,7 @@ def notes(result: Result, one: KernelAnswer) -> list[str]:
         prose = units.prose([one.baseline_hidden_ns, one.candidate_hidden_ns])
         hidden = _both_sizes(prose, max(one.baseline_hidden_ns, 0.0), max(one.candidate_hidden_ns, 0.0))
         texts.append(
-            f"Hidden behind other GPU work: {hidden} per {words.unit(result)}; the times above are exposed."
+            f"Hidden behind other GPU work: {hidden} per {_mean_step(result)}; the times above are exposed."
         )
     else:
         texts.append("All of its time is exposed: no other GPU work runs beside it.")

@@ -33,7 +33,7 @@ from tracediff.report.escape import (
     neutral,
     shorten,
 )
-from tracediff.report.tables import kernel_order
+from tracediff.report.tables import kernels_by_phase
 from tracediff.report.templates import markdown_environment
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
@@ -244,7 +244,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "kernels": markdown(kernels, width) if kernels else Markdown(""),
         "kernels_title": "Kernels by their own launches"
         if launch_words.by_launch(result)
-        else f"Kernels that {words.kernels_did(result)}",
+        else f"Kernels that {words.kernels_did(result, kernels_by_phase(result)[0].rows)}",
         "tables": [
             (table.title, markdown([table.first(rows)], width))
             for table in (
@@ -284,8 +284,8 @@ def _kernels(result: Result, rows: int, width: int) -> list[Block]:
     """The kernels that changed, else those that differ most; by their launches where they were judged so."""
     if launch_words.by_launch(result):
         return list(launch_words.table(result, rows, width))
-    found = sorted(result.kernels, key=kernel_order)
-    shown = ([row for row in found if row.level != "within_noise"] or found)[: (rows + 1) // 2]
+    of = kernels_by_phase(result)[0]
+    shown = ([row for row in of.rows if row.level != "within_noise"] or of.rows)[: (rows + 1) // 2]
     if not shown:
         return []
     scale = words.matched_scale(shown)
@@ -297,7 +297,19 @@ def _kernels(result: Result, rows: int, width: int) -> list[Block]:
         ]
         for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
     ]  # fmt: skip
-    return [Table(("Kernel", "Match", *layer, f"Count per {words.unit(result)}", *sides, "Change"), cells)]
+    return [
+        Table(
+            (
+                "Kernel",
+                "Match",
+                *layer,
+                f"Count {words.per_step(of.phase, unit=words.unit(result))}",
+                *sides,
+                "Change",
+            ),
+            cells,
+        )
+    ]
 
 
 def _limits(result: Result, rows: int, width: int) -> list[tuple[str, Markdown]]:

@@ -518,7 +518,7 @@ def _at_most(part: float, whole: float) -> str:
 
 def _kernels(result: Result) -> list[list[Span]]:
     """One row for all kernels that did not move; none where there are none."""
-    still = [row for row in result.kernels if row.level == "within_noise"]
+    still = [row for row in result.kernels if words.tested_level(row) == "within_noise"]
     if not still:
         return []
     worst = max(max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still)

@@ -62,6 +62,7 @@ def render_show_html(report: Show) -> str:
         "timelines": timelines.build(report),
         "pictures": pictures.for_page(report),
         "kernel_number": lambda row: places[id(row)],
+        "kernel_first": lambda row: True,
         "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},
         "limit_tables": [table.first(LIMIT_ROWS) for table in limit_words.tables(report)],

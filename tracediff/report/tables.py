@@ -16,12 +16,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.model import (
     Accounting,
     FindingFacts,
     GapRow,
     KernelRow,
+    KernelSide,
+    KernelTypical,
     RangeRow,
     RankRow,
     Result,
@@ -275,12 +278,73 @@ def cut_for_page(rows: Sequence[Row], limit: int = PAGE) -> Shown[Row]:
     return cut(rows, limit)
 
 
-def kernel_rows(result: Result) -> tuple[Shown[KernelRow], Shown[KernelRow]]:
-    """Return the kernel rows beyond noise and those within it, each ordered by the size of its change and cut."""
-    rows = sorted(result.kernels, key=kernel_order)
-    beyond = [row for row in rows if row.level != "within_noise"]
-    within = [row for row in rows if row.level == "within_noise"]
-    return cut(beyond, 2 * PAGE), cut(within, PAGE)
+@dataclass(frozen=True)
+class PhaseKernels:
+    """Kernel rows, the largest change first, per typical step of a phase as causes are; phase '': per mean of all compared steps.
+
+    places: of `id(row)` the row of `Result.kernels`.
+    """
+
+    phase: str
+    rows: list[KernelRow]
+    places: dict[int, int]
+
+    @property
+    def beyond(self) -> Shown[KernelRow]:
+        """Those beyond noise."""
+        return cut([row for row in self.rows if row.level != "within_noise"], 2 * PAGE)
+
+    @property
+    def within(self) -> Shown[KernelRow]:
+        """Those that were tested and are within noise."""
+        return cut(
+            [row for row in self.rows if row.level == "within_noise" and row.q_value is not None], PAGE
+        )
+
+    @property
+    def untested(self) -> Shown[KernelRow]:
+        """Those that no test speaks of."""
+        return cut([row for row in self.rows if row.level == "within_noise" and row.q_value is None], PAGE)
+
+
+def kernels_by_phase(result: Result) -> list[PhaseKernels]:
+    """The kernels of each judged phase, that of the verdict first; where there is none, of all compared steps."""
+    order = sorted(result.phases, key=lambda one: (one.phase != result.verdict_facts.phase, -one.share))
+    found = []
+    for phase in (one.phase for one in order if one.judged):
+        mine = [
+            (place, row, one)
+            for place, row in enumerate(result.kernels)
+            for one in row.phases
+            if one.phase == phase
+        ]
+        if any(
+            one.baseline_count or one.candidate_count for *_, one in mine
+        ):  # older results do not know the counts
+            found.append(_of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
+    return found or [_of_phase("", list(enumerate(result.kernels)))]
+
+
+def _of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
+    return PhaseKernels(
+        phase, sorted((row for _, row in rows), key=kernel_order), {id(row): place for place, row in rows}
+    )
+
+
+def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:
+    def side(of: KernelSide | None, ns: float, count: float) -> KernelSide | None:
+        return replace(of, ns_per_step=ns, count_per_step=count) if of and (ns or count) else None
+
+    return replace(
+        row,
+        baseline=side(row.baseline, one.baseline_ns, one.baseline_count),
+        candidate=side(row.candidate, one.candidate_ns, one.candidate_count),
+        delta_ns=one.delta_ns,
+        ci_low_ns=one.ci_low_ns,
+        ci_high_ns=one.ci_high_ns,
+        level=one.level,
+        q_value=one.q_value,
+    )
 
 
 def _size(row: KernelRow | GapRow | RangeRow) -> float:

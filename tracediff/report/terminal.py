@@ -38,7 +38,7 @@ from tracediff.report.console import (
     table_lines,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.tables import kernel_order
+from tracediff.report.tables import kernels_by_phase
 from tracediff.report.titles import run_name
 from tracediff.report.waterfall import text_lines
 from tracediff.report.words import left_out
@@ -203,14 +203,15 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     if launch_words.by_launch(result):
         _launches(result, console, top)
         return
-    judged = any(one.judged for one in result.phases)
-    shown = [row for row in sorted(rows, key=kernel_order) if not judged or row.level != "within_noise"][:top]
+    of = kernels_by_phase(result)[0]
+    shown = [row for row in of.rows if words.tested_level(row) != "within_noise"][:top]
     if not shown:
         print_heading(console, "Kernels")
         print_line(console, f"None of {len(rows):,} rows changed beyond noise.")
         return
     scale = words.matched_scale(shown)
-    print_heading(console, f"Kernels that {words.kernels_did(result)} ({scale.unit} per step)")
+    per = words.per_step(of.phase, unit=words.unit(result))
+    print_heading(console, f"Kernels that {words.kernels_did(result, of.rows)} ({scale.unit} {per})")
     layer = ("layer",) if result.layers else ()
     header = ("kernel", "match", *layer, "count", "baseline", "candidate", "delta", "change")
     figures = [
@@ -227,8 +228,8 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     called = names.kernels(shown, width=width)
     cells = [(name, *own) for name, own in zip(called, figures, strict=True)]
     print_table(console, header, cells, left=(0, 1, 2) if layer else (0, 1))
-    if len(rows) > len(shown):
-        print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+    if len(of.rows) > len(shown):
+        print_line(console, (f"{len(of.rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 
 
 def _layers(result: Result, console: Console, top: int) -> None:

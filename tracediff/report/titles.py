@@ -15,6 +15,7 @@ OUTSIDE = "outside any range"
 _LONGEST = 30  # characters of a kernel in a sentence
 _NAMED = 3  # kernels of a side in a title
 _SPOKEN = 2  # kernels in a sentence
+_CROSSED = 0.5  # of the waiting time followed an op of another stream: that is what was waited for
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # Titles of kernels where both sides are matched in a certain way, else that of the cause.
 _MATCHED = {
@@ -154,11 +155,13 @@ def part_named(part: FindingPart) -> str:
     return _kernels(where.kernel or "") or CAUSES[part.cause].name
 
 
-def part_kind(part: FindingPart) -> str:
-    """What a row of a cause is, as rows of one kind are summed: `GEMM`, `launch calls`."""
+def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
+    """What a row of a cause is, as rows of one kind are summed, with its ns: `GEMM`, `launch calls`; each name of a row of several."""
     if ROWS[part.cause].kind == "idle":
-        return CAUSES[part.cause].name
-    return spoken(part.where.kernel or "") or CAUSES[part.cause].name
+        return [(CAUSES[part.cause].name, part.delta_ns)]
+    if part.of:
+        return [(_brief(name), ns) for name, ns in part.of.items()]
+    return [(spoken(part.where.kernel or "") or CAUSES[part.cause].name, part.delta_ns)]
 
 
 def idle_title(one: IdleCause, *, host_only: bool) -> str:
@@ -197,11 +200,11 @@ def _graphs(finding: Finding) -> str:
 
 
 def _synchronisations(finding: Finding) -> str:
-    """Of the mean step over all phases: calls are counted by function, not by place."""
+    """Of the typical step of its phase; for rare steps, of the mean over all: calls are counted by function, not by place."""
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )
-    return f"{before} -> {after} synchronisations per mean step"
+    return f"{before} -> {after} synchronisations per {'mean ' * (finding.part == 'tail')}step"
 
 
 def _shares(finding: Finding) -> str:
@@ -244,6 +247,7 @@ def _idle(
     copies: bool,
     host_only: bool,
     short: bool = False,
+    other_stream: float | None = None,
 ) -> str:
     """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in, not named where `short` and a range says enough."""
     if cause == "host_work" and place.startswith(OUTSIDE):
@@ -257,6 +261,11 @@ def _idle(
         thread=_the_thread(thread) if thread else "the host",
         place=at(place),
         holder=_holder(holder, holder_place),
+        waits="for a stream, event or peer"
+        if other_stream is None
+        else "for another stream, event or peer"
+        if other_stream >= _CROSSED
+        else "in stream order or for an event",
         launching=copying if copies else "launch overhead",
         called=f" (time in {api})"
         if api and cause in ("launch_api", "host_api")
@@ -273,6 +282,7 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
     return _idle(
         finding.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
         where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only, short=short,
+        other_stream=finding.facts.other_stream,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tracediff.model import (
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
-from tracediff.report.titles import OUTSIDE, part_kind, run_name
+from tracediff.report.titles import OUTSIDE, part_kinds, run_name
 
 
 @dataclass(frozen=True)
@@ -345,21 +345,29 @@ def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arro
     sides = (row.baseline, row.candidate)
     counts = [units.count(side.count_per_step) if side else "0" for side in sides]
     times = [scale.number(side.ns_per_step) if side else "-" for side in sides]
-    level = row.level if isinstance(row, KernelRow) else None
+    level = tested_level(row) if isinstance(row, KernelRow) else None
     delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0, level)
     return [arrow.join(dict.fromkeys(counts)), *times, delta.signed, delta.percent]
 
 
-def kernels_did(result: Result) -> str:
+def tested_level(row: KernelRow) -> Evidence | None:
+    """How sure a row is; None where it was not tested."""
+    return None if row.level == "within_noise" and row.q_value is None else row.level
+
+
+def kernels_did(result: Result, rows: Sequence[KernelRow]) -> str:
     """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
     sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
     recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
     if len(recorded) == 1:
         return f"were recorded on the {recorded[0]} only"
-    if any(row.level != "within_noise" for row in result.kernels):
+    levels = {tested_level(row) for row in rows}
+    if levels - {"within_noise", None}:
         return "changed most"
-    if any(phase.judged for phase in result.phases):
+    if "within_noise" in levels:
         return "differ most, all within noise"
+    if any(phase.judged for phase in result.phases):
+        return "differ most; not tested, as they depend on the shapes of the steps"
     return "differ most; the steps are too few to test them"
 
 
@@ -643,8 +651,8 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     """Write the parts of a finding, of one kind together, the largest first; they sum to its size."""
     sums: dict[tuple[str, bool], float] = {}
     for one in finding.parts:
-        what = (part_kind(one), one.follows)
-        sums[what] = sums.get(what, 0.0) + one.delta_ns
+        for kind, ns in part_kinds(one):
+            sums[kind, one.follows] = sums.get((kind, one.follows), 0.0) + ns
     rows = sorted(sums.items(), key=lambda row: -abs(row[1]))
     if len(rows) == 1:
         return []

@@ -121,7 +121,6 @@ class StepEvents:
         Columns: launch (number in the export, -1 none), first (of its launch), launched_ns (from its launch to it), graph.
         """
         unit, op, launches = self.unit, self._ops, self.timeline.launches
-        assert unit.stream is not None  # a capture that is sampled is read with streams
         names, key, launch, kinds = self.timeline.keys["name"], unit.key[op], unit.launch[op], unit.kind[op]
         group = np.empty(len(op), np.int64)
         for one in np.unique(key).tolist():

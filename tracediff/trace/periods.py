@@ -48,7 +48,7 @@ class Unit:
     later_node: npt.NDArray[np.bool_]  # of its graph launch: not the first op of it to start
     bounds: Ints  # period k = [bounds[k], bounds[k + 1])
     step: npt.NDArray[np.int32]  # step of the process (table step) of each period
-    stream: npt.NDArray[np.int32] | None = None  # of each op, where it was asked for
+    stream: npt.NDArray[np.int32]  # of each op
     node: npt.NDArray[np.int32] | None = None  # its id in the table node_id, -1 none; where it was asked for
 
 
@@ -65,9 +65,7 @@ class Timeline:
     warnings: list[Note]
 
 
-def build_timeline(
-    capture: Capture, *, whole_capture: bool = False, with_streams: bool = False, with_nodes: bool = False
-) -> Timeline:
+def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes: bool = False) -> Timeline:
     """Read the ops of every rank and cut their timelines into periods; makes the table node_id (pid, graph_node -> id).
 
     `whole_capture`: one period, from the first op to the end of the last. Needs the tables of `find_steps` otherwise.
@@ -133,7 +131,7 @@ def build_timeline(
                 later_node=_later_nodes(start, graph, launch),
                 bounds=bounds,
                 step=step,
-                stream=mine["stream"] if with_streams else None,
+                stream=mine["stream"],
                 node=mine["node"] if with_nodes else None,
             )
         )

@@ -1,11 +1,12 @@
--- CUDA calls by the shape of the step in which they began; a call inside a call counts as well.
---   stratum   BIGINT
+-- CUDA calls by the step in which they began; a call inside a call counts as well.
+--   period    BIGINT   of the step on the first device of its rank
+--   stratum   BIGINT   of that
 --   api       VARCHAR
 --   kind      VARCHAR  launch, sync or other, by its name
 --   thread    VARCHAR  role
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
-SELECT m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns, sum(c.ns::DOUBLE ** 2) AS squares
+SELECT m.period, m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns, sum(c.ns::DOUBLE ** 2) AS squares
 FROM cuda_call AS c
 JOIN measured AS m USING (period)
 JOIN thread_role AS t USING (tid)

@@ -6,7 +6,8 @@ CREATE OR REPLACE TABLE idle_gap (
     start_ns BIGINT,
     end_ns BIGINT,
     previous INTEGER, -- key of the op before
-    next INTEGER -- and of the op that ends the gap
+    next INTEGER, -- and of the op that ends the gap
+    crossed BOOLEAN -- these two are of different streams
 );
 
 -- idle_piece: a part of a gap with one cause; the pieces of a gap tile it. Numbers stand for names: see cause_name, role_name, place_name.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
 from tracediff.report.pictures.shapes import Drawing, Layout, cut, typeset, wrapped
+from tracediff.report.tables import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
 _SIDE, _LEFT, _EDGE = (
@@ -60,7 +61,8 @@ def dots(rows: Sequence[KernelRow]) -> list[Dot]:
 
 def draw(result: Result, layout: Layout) -> Drawing | None:
     """Lay out the plot and the list of what changed most; None without kernels."""
-    every = dots(result.launched or result.kernels)
+    of = kernels_by_phase(result)[0]
+    every = dots(result.launched or of.rows)
     if not every:
         return None
     out = Drawing(layout, TITLE)
@@ -78,7 +80,7 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
         return px * math.log(ns / low) if ns >= low else -_EDGE / 2 if not ns else 0.0
 
     out.write(
-        0, 9, f"candidate, {scale.unit} {words.per_step('', 'tail', words.unit(result))}", colour="--muted"
+        0, 9, f"candidate, {scale.unit} {words.per_step(of.phase, unit=words.unit(result))}", colour="--muted"
     )
     powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     for power in powers:
