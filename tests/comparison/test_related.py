@@ -17,7 +17,7 @@ from tracediff.comparison.related import (
     with_consequences,
     with_synchronisation,
 )
-from tracediff.model import ApiRow, FindingFacts, FindingPart, Where
+from tracediff.model import FindingFacts, FindingPart, Launch, LaunchCounts, LaunchSide, LaunchTypical, Where
 
 US = 1_000.0
 SILU, GEMM, COPY = "silu_kernel<BFloat16>", "nvjet_64x16_TNT", "direct_copy_kernel"
@@ -44,16 +44,11 @@ def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more
     return Candidate(cause, where, judged, "", facts, level=level, explained=judged.score, **more)
 
 
-def syncs(before: float, after: float) -> list[ApiRow]:
-    return [
-        ApiRow(
-            api="cudaStreamSynchronize",
-            kind="sync",
-            baseline_calls=before,
-            candidate_calls=after,
-            baseline_ns=0.0,
-        )
-    ]
+def syncs(before: float, after: float) -> Launch:
+    """So many synchronising calls in the typical step of each side."""
+    side = LaunchSide(*[0.0] * 9)
+    counts = [LaunchCounts(kernels=10, calls=10, graph_launches=0, syncs=many) for many in (before, after)]
+    return Launch(baseline=side, candidate=side, apis=[], phases=[LaunchTypical("generation", *counts, [])])
 
 
 def sizes(one: Candidate) -> dict[str, float]:
