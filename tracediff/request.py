@@ -235,6 +235,10 @@ class CompareRequest(LayersRequest):
         "Everything about the kernels in whose name NAME occurs (*: anything); repeatable.",
         metavar="NAME",
     )
+    what_if: bool = option(
+        False,
+        "Say what a step would take without each of the first causes, and without all three (docs/what-if.md).",
+    )
     force: bool = option(False, "Give a verdict even where the captures are not comparable.")
 
     def __post_init__(self) -> None:

@@ -44,7 +44,8 @@ def compare_request(
     from tracediff.companions.given import additions
 
     adds = additions(request)
-    reading = with_layers(request.reading(keep=keep), request.layers, progress)
+    reading = replace(request.reading(keep=keep), graph=request.what_if)
+    reading = with_layers(reading, request.layers, progress)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
@@ -57,10 +58,11 @@ def compare_request(
         force=request.force,
         noise=bool(request.noise),
         layers=bool(request.layers),
+        what_if=request.what_if,
     )
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
-    options = Options(request.min_steps, request.force, request.kernels(), extra=said)
+    options = Options(request.min_steps, request.force, request.kernels(), request.what_if, extra=said)
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import tracediff
 from tracediff.comparison import tables
+from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cause_tree import cause_tree
 from tracediff.comparison.cells import (
     Measured,
@@ -55,6 +56,7 @@ from tracediff.comparison.verdict import (
     phases_of,
     step_of,
 )
+from tracediff.comparison.what_if import with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
@@ -74,6 +76,7 @@ class Options:
     min_steps: int = MIN_STEPS
     force: bool = False
     kernels: tuple[str, ...] = ()  # names to tell everything of
+    what_if: bool = False  # project the candidate without its first causes
     extra: dict[str, Any] = field(default_factory=dict)  # recorded in the result: step regex, steps, ...
 
 
@@ -183,6 +186,9 @@ def compare(
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
     writer = StepWriter(*shown_as)
+    if options.what_if:
+        called = {kernel_text(one): frozenset(op.name for op in one.candidate) for one in kernels.rows}
+        findings = with_projections(findings, (sides[0], sides[1]), called)
     findings = with_moments(findings, measured, strata.steps, writer)
     drawn, selected = timelines(runs, strata.steps, strata.keys, writer, first=facts.phase)
     return Result(

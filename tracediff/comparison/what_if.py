@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -16,10 +17,10 @@ from tracediff.comparison.classes import with_classes
 from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
-from tracediff.model import Coverage, Tool
+from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
 from tracediff.model.causes import CATEGORIES, CAUSES
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
-from tracediff.whatif.edits import Edit, Fuse, Graph, Scale
+from tracediff.whatif.edits import At, Edit, Fuse, Graph, Scale
 from tracediff.whatif.project import Steps, project
 
 _MOST_FACTOR = 100.0
@@ -143,7 +144,7 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
         ],
         steps=steps,
         all_steps=sum(len(part.periods) for part in parts),
-        removed_ns=sum(one.removed_ns for one in replayed) / steps,
+        removed_ns=sum(int(one.removed.sum()) for one in replayed) / steps,
         phases=phases(parts, replayed),
         coverage=Coverage(parts[0].coverage),
         warnings=warnings_of([side]),
@@ -185,6 +186,109 @@ def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIf
             )
         )  # fmt: skip
     return found
+
+
+def level(side: Side, edit: Scale, phase: str = "") -> float:
+    """What threads and GPUs of a side take per step (of a phase) of what an edit is about, ns."""
+    taken = [project(part, [replace(edit, factor=0.0)]) for part in side.parts]
+    inside = [
+        (part.periods["phase"][one.row] == phase).to_numpy() if phase else slice(None)
+        for part, one in zip(side.parts, taken, strict=True)
+    ]
+    found = np.concatenate([one.removed[kept] for one, kept in zip(taken, inside, strict=True)])
+    return float(found.mean()) if len(found) else 0.0
+
+
+# Of the first causes of a comparison: what the candidate's step would take with each at the baseline's level.
+
+_FIRST = 3
+_SCALED = (
+    "launch_api",
+    "host_api",
+    "host_work",
+    "gc",
+    "gil_wait",
+    "graph_internal",
+    "launch_latency",
+    "dependency",
+)
+_OF_KERNELS = ("compute", "comm", "memcpy")
+
+
+def with_projections(
+    findings: list[Finding], sides: tuple[Side, Side], names: Mapping[str, frozenset[str]]
+) -> list[Finding]:
+    """The findings, with what the candidate's step would take without each of the first three slower ones, and without all of them.
+
+    names: of a finding's kernels, what they are called on the candidate. Only causes that are beyond noise, of one phase.
+    """
+    if any(part.events is None for side in sides for part in side.parts):  # no GPU work
+        return findings
+    slower = [one for one in findings if one.delta_ns > 0 and one.level != "within_noise"]
+    slower = [
+        one for one in slower if one.where.phase == slower[0].where.phase and one.part == slower[0].part
+    ][:_FIRST]
+    edits = {one.rank: _undone(one, sides, names) for one in slower}
+    known = [one for one in slower if edits[one.rank]]
+    together = [edit for one in known for edit in edits[one.rank]]
+    found = {}
+    for one in known:
+        all_of_them = _projected(sides[1], together, one) if one is known[0] and len(known) > 1 else None
+        found[one.rank] = msgspec.structs.replace(
+            one, without=_projected(sides[1], edits[one.rank], one), without_first=all_of_them
+        )
+    return [found.get(one.rank, one) for one in findings]
+
+
+def _undone(finding: Finding, sides: tuple[Side, Side], names: Mapping[str, frozenset[str]]) -> list[Scale]:
+    """The edits that take a finding, and what follows from it, to the baseline's level; none where it cannot be replayed."""
+    found = []
+    own = FindingPart(
+        finding.cause, finding.where, finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns, finding.level
+    )
+    for part in finding.parts or [own]:
+        if part.where.kernel is not None:
+            called = names.get(part.where.kernel, frozenset())
+            edit = Scale(_OF_KERNELS, 0.5, names=called)
+        else:
+            edit = Scale((part.cause,), 0.5, _exactly(part.where))
+        if edit.causes[0] not in (*_OF_KERNELS, *_SCALED) or (
+            part.where.kernel is not None and not edit.names
+        ):
+            if part.follows:
+                continue
+            return []
+        before, after = (level(side, edit, finding.where.phase or "") for side in sides)
+        found.append(replace(edit, factor=min(before / after, 1.0) if after else 1.0))
+    return [one for one in found if one.factor < 1]
+
+
+def _exactly(where: Where) -> At:
+    """The place of a finding."""
+    given = (where.range, where.thread, where.holder_thread, where.holder_range)
+    return lambda words: all(one in (None, there) for one, there in zip(given, words, strict=False))
+
+
+def _projected(side: Side, edits: Sequence[Edit], finding: Finding) -> Projected | None:
+    """The step of a finding's phase with some edits. Typical steps are those in the middle: a tenth at either end is left out."""
+    before, after = [], []
+    for part in side.parts:
+        steps = project(part, edits)
+        rows = part.periods[steps.row]
+        mine = ((rows["phase"] == finding.where.phase) & ~rows["start_up"]).to_numpy()
+        before.append(steps.before[mine])
+        after.append(steps.after[mine])
+    now, then = np.concatenate(before), np.concatenate(after)
+    if finding.part == "typical" and len(now):
+        low, high = np.quantile(now, (0.1, 0.9))
+        kept = (now >= low) & (now <= high)
+        now, then = now[kept], then[kept]
+    if not len(now):
+        return None
+    half = range_half(float(now.mean()), float(then.mean()))
+    return Projected(
+        float(now.mean()), float(then.mean()), max(float(then.mean()) - half, 0.0), float(then.mean()) + half
+    )
 
 
 def range_half(before: float, after: float) -> float:

@@ -283,6 +283,15 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     )
 
 
+class Projected(msgspec.Struct, frozen=True):
+    """The candidate's step as it was replayed, and what it would take with a cause at the baseline's level, ns; the range is that of what-if."""
+
+    step_ns: float
+    without_ns: float
+    low_ns: float
+    high_ns: float
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One cause at one place in one phase (`where.phase`), and what it explains of that phase's change, ns per step of the phase.
 
@@ -312,6 +321,8 @@ class Finding(msgspec.Struct, frozen=True):
     parts: list[FindingPart] = []
     phases: list[PhaseDelta] = []  # the same cause elsewhere
     host_speed_ns: float = 0.0
+    without: Projected | None = None  # with --what-if, of the first three causes that made a step longer
+    without_first: Projected | None = None  # of the first of them: without all three
 
 
 class Load(msgspec.Struct, frozen=True):

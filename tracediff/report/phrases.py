@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from tracediff.model import Finding, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
-from tracediff.report import show_words, words
+from tracediff.report import show_words, units, words
 from tracediff.report.causes import CAUSES
 from tracediff.report.headline import headline, lead, reason
 from tracediff.report.kernel_words import with_answers
@@ -90,6 +92,7 @@ def longest(step: int | None, cause: str) -> str:
 
 # Findings.
 
+_ALL_OF_IT = 0.8  # of a cause: where a step would gain less without it, that is said
 _DOUBTFUL = 0.8  # confidence of a match below which a finding says so
 
 
@@ -135,7 +138,22 @@ def _note(finding: Finding) -> str:
             for one in facts.os_calls
         )
         notes.append(f"Of this idle time, per step: {'; '.join(said)}.")
-    return " ".join(notes)
+    return " ".join([*notes, *_without(finding)])
+
+
+def _without(finding: Finding) -> Iterator[str]:
+    """What a step would take without the cause, and without the first three; how much of the cause that is not."""
+    for projected, what in ((finding.without, "it"), (finding.without_first, "the first causes together")):
+        if projected is None:
+            continue
+        write = units.prose([projected.step_ns, projected.without_ns])
+        yield (
+            f"Replayed without {what}: {write.size(projected.without_ns)} instead of {write.size(projected.step_ns)}"
+            f" {words.per_step(finding.where.phase or '', finding.part)} (range {write.size(projected.low_ns)} to {write.size(projected.high_ns)})."
+        )
+    gained = finding.without.step_ns - finding.without.without_ns if finding.without else finding.delta_ns
+    if gained < _ALL_OF_IT * finding.delta_ns:
+        yield "The rest of its time would be taken by waits that it hides."
 
 
 def _rare(finding: Finding) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -16,9 +16,8 @@ from tracediff.whatif.graph import CAUSE, CROSS, GIL, LAUNCH, OWN, PEER, QUEUE, 
 from tracediff.whatif.replay import DROPPED
 
 Mask = npt.NDArray[np.bool_]
-At = Callable[
-    [Collection[str]], bool
-]  # whether a place with these names (range, thread, holder, CUDA function) is meant
+# Whether a place is meant: its range, thread, GIL holder, the holder's range, CUDA function.
+At = Callable[[Sequence[str]], bool]
 
 # Of a graph launch under nsys with --cuda-graph-trace=node, measured on H200s: see docs/what-if.md.
 GRAPH_LAUNCH_NS, GRAPH_NODE_NS, GRAPH_GAP_NS = 20_000, 700, 500
@@ -32,13 +31,14 @@ _PREPARES = (CAUSE["host_work"], CAUSE["host_api"])
 class Scale:
     """Time of a cause at some places, or of some kernels, times a factor; 0 takes it away, and GPU work with its launch.
 
-    causes: keys of categories; kernel: a pattern (`*`: anything) of their names, for compute and communication.
+    causes: keys of categories; kernel: a pattern (`*`: anything) of names, or `names` themselves, of GPU work.
     """
 
     causes: tuple[str, ...]
     factor: float
     at: At | None = None
     kernel: str = ""
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,14 @@ def _waited(graph: EventGraph) -> Ints:
 def _scale(graph: EventGraph, names: Sequence[str], lag: Ints, edit: Scale) -> int:
     meant = np.isin(graph.cause, [CAUSE[one] for one in edit.causes])
     if edit.at is not None:
-        meant &= np.array([edit.at([one for one in words if one]) for words in graph.words], np.bool_)[
-            graph.word
-        ]
-    if edit.kernel:
-        meant &= (graph.op >= 0) & _named(graph, names, edit.kernel)[graph.op]
+        meant &= np.array([edit.at(words) for words in graph.words], np.bool_)[graph.word]
+    if edit.kernel or edit.names:
+        of_them = (
+            _named(graph, names, edit.kernel)
+            if edit.kernel
+            else np.isin(np.array(names), list(edit.names))[graph.key]
+        )
+        meant &= (graph.op >= 0) & of_them[graph.op]
     on_gpu = meant & (graph.kind == RUN)
     if set(edit.causes) <= set(BUSY):
         ops = np.zeros(len(graph.key) + 1, np.bool_)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Index, Intervals, Ints, covered, split, union
+from tracediff.accounting.intervals import Index, Intervals, Ints, split
 from tracediff.accounting.reduction import EventGraph, Reduction
 from tracediff.model.causes import CATEGORIES
 from tracediff.whatif.edits import Edit, edited
@@ -19,7 +19,7 @@ from tracediff.whatif.replay import critical, replay
 class Steps:
     """Steps of one export, arrays of one length. before, after: ns; deciding: ns of what decided it, (2, steps, CATEGORIES).
 
-    row: of `Reduction.periods`. meant: how many edges or ops each edit found. removed_ns: what the edits took from threads and GPU in all.
+    row: of `Reduction.periods`. meant: how many edges or ops each edit found. removed: what the edits took from threads and GPUs, ns.
     """
 
     row: Ints
@@ -27,7 +27,7 @@ class Steps:
     after: Ints
     deciding: Ints
     meant: tuple[int, ...]
-    removed_ns: int
+    removed: Ints
 
 
 def project(reduction: Reduction, edits: Sequence[Edit]) -> Steps:
@@ -44,9 +44,10 @@ def project(reduction: Reduction, edits: Sequence[Edit]) -> Steps:
     deciding = [
         _deciding(graph, lag, time)[kept] for lag, time in ((graph.lag, graph.time), (change.lag, after))
     ]
-    spans = union(graph.time[graph.start[kept]], graph.time[graph.end[kept]])
-    inside = covered(Intervals(graph.time[graph.target] - 1, graph.time[graph.target]), spans) > 0
-    removed = int(change.removed[inside].sum())
+    sums = np.concatenate(([0], np.cumsum(change.removed)))[
+        np.searchsorted(graph.target, np.arange(len(after) + 1))
+    ]
+    removed = (sums[graph.end + 1] - sums[graph.start + 1])[kept]
     return Steps(graph.period[kept], lengths[0], lengths[1], np.stack(deciding), change.meant, removed)
 
 
