@@ -100,10 +100,8 @@ def asked(case: Case, baseline: Side, candidate: Side) -> list[Asked]:
     """The edits of a case, with the factors that take the candidate to the baseline's level."""
     given: dict[str, list[str]] = {"--without": [], "--scale": [], "--fuse": []}
     words: Iterator[str] = iter(case.edits)
-    graph = False
     for word in words:
-        if word == "--graph":
-            graph = True
+        if word not in given:
             continue
         text = next(words)
         name, found, other = text.partition(_PLACEHOLDER)
@@ -114,7 +112,7 @@ def asked(case: Case, baseline: Side, candidate: Side) -> list[Asked]:
             assert isinstance(mine, Scale) and isinstance(theirs, Scale)
             text = f"{name}={min(level(baseline, theirs, case.phase) / max(level(candidate, mine, case.phase), 1), 100):.3g}"
         given[word].append(text)
-    return parse_edits(given["--without"], given["--scale"], given["--fuse"], graph)
+    return parse_edits(*given.values(), graph="--graph" in case.edits, ahead="--async" in case.edits)
 
 
 def measure(case: Case) -> Row:

@@ -410,6 +410,9 @@ class WhatIfRequest(MeasureRequest):
         (), "Make one kernel of kernels that follow one another, with the time of all, or FACTOR times that; repeatable.", metavar="A+B[=FACTOR]"
     )  # fmt: skip
     graph: bool = option(False, "Launch the kernels between two waits as one CUDA graph.")
+    ahead: bool = option(
+        False, "Await the result of a step one step later: the host runs ahead of the GPU.", name="--async"
+    )
 
     def __post_init__(self) -> None:
         baseline, candidate = self.selections()

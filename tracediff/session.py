@@ -103,7 +103,7 @@ def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] =
     without, scale, fuse = (
         [one] if isinstance(one, str) else one for one in (request.without, request.scale, request.fuse)
     )
-    asked = parse_edits(without, scale, fuse, request.graph)
+    asked = parse_edits(without, scale, fuse, request.graph, request.ahead)
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     (side,) = reduce_sides(files, replace(request.reading(), graph=True), progress)
     return what_if(side, asked, request.said(sides=1))

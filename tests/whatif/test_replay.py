@@ -73,6 +73,15 @@ def test_a_wait_that_was_hidden_comes_out(tmp_path, edit, us):
     assert after(loop(sampled), tmp_path, **edit) == ({300}, {us})
 
 
+def test_the_host_runs_a_step_ahead(tmp_path):
+    """The thread takes 10 + 150 + 80 us of its own and 3 us for a wait that is over, the GPU 200 us: 243 us."""
+    assert after(loop(sampled), tmp_path, ahead=True) == ({300}, {243})
+    assert after(loop(sampled), tmp_path, ahead=True, scale=["gemm=1.5"]) == (
+        {300},
+        {301},
+    )  # 1 us from a kernel to the next
+
+
 def test_what_decides_a_step_sums_to_it(tmp_path):
     steps = project(
         reduced(loop(sampled), tmp_path, graph=True),
@@ -164,14 +173,14 @@ def test_a_collective_ends_after_its_last_rank(tmp_path):
 def test_without_changes_every_event_keeps_its_time(name):
     graph = reduce_file(CAPTURES[name], Reading(threads=1, graph=True)).events
     assert (graph.source < graph.target).all() and (np.diff(graph.target) >= 0).all()
-    assert (replay(graph, graph.lag) == graph.time).all()
+    assert (replay(graph) == graph.time).all()
     names = [""] * (int(graph.key.max()) + 1)
     same = [one.edit for one in parse_edits(scale=["compute=1", "host_work=1", "gil_wait=1", "launch_api=1"])]
-    assert (replay(graph, edited(graph, names, same).lag) == graph.time).all()
+    assert (replay(edited(graph, names, same).graph) == graph.time).all()
     # taking more away makes no event later
     earlier = graph.time
     for count in range(1, 5):
         less = parse_edits(without=["gc", "gil_wait", "host_work", "memcpy"][:count])
-        now = replay(graph, edited(graph, names, [one.edit for one in less]).lag)
+        now = replay(edited(graph, names, [one.edit for one in less]).graph)
         assert (now <= earlier).all()
         earlier = now

@@ -20,7 +20,7 @@ from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
 from tracediff.model.causes import CATEGORIES, CAUSES
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
-from tracediff.whatif.edits import At, Edit, Fuse, Graph, Scale
+from tracediff.whatif.edits import Ahead, At, Edit, Fuse, Graph, Scale
 from tracediff.whatif.project import Steps, project
 
 _MOST_FACTOR = 100.0
@@ -44,7 +44,11 @@ class Asked:
 
 
 def parse_edits(
-    without: Sequence[str] = (), scale: Sequence[str] = (), fuse: Sequence[str] = (), graph: bool = False
+    without: Sequence[str] = (),
+    scale: Sequence[str] = (),
+    fuse: Sequence[str] = (),
+    graph: bool = False,
+    ahead: bool = False,
 ) -> list[Asked]:
     """Read the edits of a command. Raises `TracediffError`: bad-what-if, bad-measure, no-what-if."""
     found = [Asked("without", text, _scale(text, text, 0.0)) for text in without]
@@ -62,11 +66,13 @@ def parse_edits(
         found.append(Asked("fuse", text, Fuse(parts, by)))
     if graph:
         found.append(Asked("graph", "", Graph()))
+    if ahead:
+        found.append(Asked("async", "", Ahead()))
     if not found:
         raise TracediffError(
             "no-what-if",
             "nothing is to be different",
-            fix="--without gc, --scale 'fmha*=0.5', --fuse 'A+B' or --graph",
+            fix="--without gc, --scale 'fmha*=0.5', --fuse 'A+B', --graph or --async",
             exit_code=2,
         )
     return found

@@ -14,7 +14,7 @@ from tracediff.model.common import Coverage, Note, Tool
 from tracediff.model.result import SideInput
 
 WHAT_IF_VERSION = 1
-WhatIfKind = Literal["without", "scale", "fuse", "graph"]
+WhatIfKind = Literal["without", "scale", "fuse", "graph", "async"]
 
 
 class WhatIfEdit(msgspec.Struct, frozen=True):

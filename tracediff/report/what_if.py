@@ -27,6 +27,10 @@ from tracediff.report.document import (
 from tracediff.report.escape import neutral
 from tracediff.report.postmortem import page
 
+_ALONE = {
+    "graph": "with the kernels between two waits as one CUDA graph",
+    "async": "with results awaited one step later",
+}
 _HEAD = ("phase", "steps", "before", "after", "range", "change")
 _SMALL = 0.005  # of a step: a smaller part of it is left out of the table of what decides
 _SAME = 0.02  # of what was taken away
@@ -40,8 +44,8 @@ GROUPS = {
 
 
 def _words(edit: WhatIfEdit) -> list[Span]:
-    if edit.kind == "graph":
-        return ["kernels launched as one CUDA graph between two waits"]
+    if edit.kind in _ALONE:
+        return [_ALONE[edit.kind]]
     verb = {"without": "without ", "scale": "with ", "fuse": "with one kernel for "}[edit.kind]
     return [verb, Code(edit.text)]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.accounting.intervals import Ints
+from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.reduction import EventGraph
 from tracediff.model.causes import BUSY
 from tracediff.whatif.graph import CAUSE, CROSS, GIL, LAUNCH, OWN, PEER, QUEUE, RUN, WAIT
@@ -54,31 +54,42 @@ class Graph:
     """Kernels that a thread launches one by one between two waits become one CUDA graph."""
 
 
-Edit = Scale | Fuse | Graph
+@dataclass(frozen=True)
+class Ahead:
+    """Synchronising calls await what the same call awaited one step before: the host runs a step ahead of the GPU."""
+
+
+Edit = Scale | Fuse | Graph | Ahead
 
 
 @dataclass(frozen=True)
 class Edited:
-    """lag, removed: of each edge, and what of its time threads or GPUs no longer take, ns. meant: how many edges each edit found."""
+    """The graph with its edges changed. removed: of each edge, what of its time threads or GPUs no longer take, ns.
 
-    lag: Ints
+    meant: how many edges each edit found.
+    """
+
+    graph: EventGraph
     removed: Ints
     meant: tuple[int, ...]
 
 
 def edited(graph: EventGraph, names: Sequence[str], edits: Sequence[Edit]) -> Edited:
-    """The lags of a graph with all edits applied. `names`: of kernels, by the graph's `key`."""
-    lag, meant = graph.lag.copy(), []
+    """A graph with all edits applied. `names`: of kernels, by the graph's `key`."""
+    lag, source, meant = graph.lag.copy(), graph.source.copy(), []
     for edit in edits:
         if isinstance(edit, Scale):
             meant.append(_scale(graph, names, lag, edit))
         elif isinstance(edit, Fuse):
             meant.append(_fuse(graph, names, lag, edit))
-        else:
+        elif isinstance(edit, Graph):
             meant.append(_to_graphs(graph, names, lag))
+        else:
+            meant.append(_run_ahead(graph, lag, source))
     left = np.where(lag == DROPPED, 0, lag)
     gone = np.where((graph.kind == GIL) & (lag == DROPPED), _waited(graph), graph.lag - left)
-    return Edited(lag, np.where(np.isin(graph.kind, (OWN, RUN, GIL)), gone, 0), tuple(meant))
+    removed = np.where(np.isin(graph.kind, (OWN, RUN, GIL)), gone, 0)
+    return Edited(replace(graph, lag=lag, source=source), removed, tuple(meant))
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -286,3 +297,22 @@ def _one_launch(graph: EventGraph, lag: Ints, edges: list[int], ops: list[int]) 
     queue = among & (graph.kind == QUEUE) & (graph.op != ops[0])
     lag[queue] = np.minimum(lag[queue], GRAPH_GAP_NS)
     return len(ops)
+
+
+def _run_ahead(graph: EventGraph, lag: Ints, source: Index) -> int:
+    """Let each synchronising call await what the call of the same number in the step before awaited; how many do."""
+    waits = np.flatnonzero(graph.kind == WAIT)
+    waits = waits[np.argsort(graph.target[waits], kind="stable")]
+    steps = np.searchsorted(np.sort(graph.start), graph.source[waits])
+    numbers: dict[tuple[int, int], int] = {}
+    count: dict[int, int] = {}
+    for edge, step in zip(waits.tolist(), steps.tolist(), strict=True):
+        number = count[step] = count.get(step, -1) + 1
+        numbers[step, number] = edge
+    for (step, number), edge in numbers.items():
+        before = numbers.get((step - 1, number))
+        if before is None:
+            lag[edge] = DROPPED
+        else:
+            source[edge] = graph.source[before]
+    return len(waits)

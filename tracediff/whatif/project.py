@@ -38,12 +38,10 @@ def project(reduction: Reduction, edits: Sequence[Edit]) -> Steps:
     graph = reduction.events
     assert graph is not None
     change = edited(graph, reduction.keys["name"].to_list(), edits)
-    after = replay(graph, change.lag)
+    after = replay(change.graph)
     kept = _kept(reduction, graph)
     lengths = [(time[graph.end] - time[graph.start])[kept] for time in (graph.time, after)]
-    deciding = [
-        _deciding(graph, lag, time)[kept] for lag, time in ((graph.lag, graph.time), (change.lag, after))
-    ]
+    deciding = [_deciding(one, time)[kept] for one, time in ((graph, graph.time), (change.graph, after))]
     sums = np.concatenate(([0], np.cumsum(change.removed)))[
         np.searchsorted(graph.target, np.arange(len(after) + 1))
     ]
@@ -62,13 +60,13 @@ def _kept(reduction: Reduction, graph: EventGraph) -> Index:
     return np.flatnonzero(~first) if not first.all() else np.arange(len(of))
 
 
-def _deciding(graph: EventGraph, lag: Ints, time: Ints) -> Ints:
+def _deciding(graph: EventGraph, time: Ints) -> Ints:
     """How long which category of edges decided each step, ns: (steps, CATEGORIES), along the chain that ends with the last step of its stretch."""
     found = np.zeros((len(graph.period), len(CATEGORIES)), np.int64)
     for stretch in np.unique(graph.stretch).tolist():
         mine = np.flatnonzero(graph.stretch == stretch)
         first, last = (mine[np.argmin(time[graph.start[mine]])], mine[np.argmax(time[graph.end[mine]])])
-        path = critical(graph, lag, time, int(graph.start[first]), int(graph.end[last]))[::-1]
+        path = critical(graph, time, int(graph.start[first]), int(graph.end[last]))[::-1]
         edges = Intervals(time[graph.source[path]], time[graph.target[path]])
         bounds = np.unique(np.concatenate((time[graph.start[mine]], time[graph.end[mine]])))
         owner, slot, start, end = split(edges, bounds)

@@ -10,14 +10,14 @@ from tracediff.accounting.reduction import EventGraph
 DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
 
 
-def replay(graph: EventGraph, lag: Ints) -> Ints:
-    """The time of each point, ns, with these lags in place of the graph's: the latest that its edges allow.
+def replay(graph: EventGraph) -> Ints:
+    """The time of each point, ns: the latest that its edges allow.
 
     A point that nothing leads to keeps its time; so does one whose edges are all gone, from the last of their sources on.
     """
     times = graph.time.tolist()
     source, target = graph.source.tolist(), graph.target.tolist()
-    lags = lag.tolist()
+    lags = graph.lag.tolist()
     now, latest = -1, DROPPED
     for edge, point in enumerate(target):
         if point != now:
@@ -33,10 +33,10 @@ def replay(graph: EventGraph, lag: Ints) -> Ints:
     return np.array(times, np.int64)
 
 
-def critical(graph: EventGraph, lag: Ints, time: Ints, begin: int, end: int) -> Index:
+def critical(graph: EventGraph, time: Ints, begin: int, end: int) -> Index:
     """The edges that decided when point `end` came, from the last one back to point `begin` or to what came before it."""
     first = np.searchsorted(graph.target, np.arange(len(time) + 1))
-    reached = time[graph.source] + np.where(lag == DROPPED, 0, lag)
+    reached = time[graph.source] + np.where(graph.lag == DROPPED, 0, graph.lag)
     path, point, stop = [], end, int(time[begin])
     while int(time[point]) > stop or (point > begin and int(time[point]) == stop):
         low, high = int(first[point]), int(first[point + 1])
