@@ -189,6 +189,9 @@ def test_kernels_replace_others_where_some_go_and_others_come():
     assert replacement(rows) == "flash -> copy + softmax"
     assert replacement(rows[1:]) == ""  # nothing went
     assert replacement([part("flash", -450.0, 7, 0), rows[1]]) == ""  # 11 is no replacement of 450
+    again = part("softmax", -10.0, 6, 0)  # in other types
+    assert replacement([again, rows[1], rows[2]]) == ""
+    assert replacement([again, *rows]) == "flash -> copy"
 
 
 def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):

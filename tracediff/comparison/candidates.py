@@ -403,9 +403,14 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
 
 
 def replacement(parts: Sequence[FindingPart]) -> str:
-    """`a -> b + c` where kernels went and others came in their stead, the longest first; else empty."""
+    """`a -> b + c` where kernels went and others came in their stead, the longest first; else empty.
+
+    What came again under its name, with other arguments or types, replaces nothing.
+    """
     went = [one for one in parts if one.count_candidate == 0 and one.count_baseline]
     came = [one for one in parts if one.count_baseline == 0 and one.count_candidate]
+    again = {one.where.kernel for one in went} & {one.where.kernel for one in came}
+    went, came = ([one for one in side if one.where.kernel not in again] for side in (went, came))
     sizes = [sum(abs(one.delta_ns) for one in side) for side in (went, came)]
     if not min(sizes, default=0.0) or min(sizes) < _OPPOSED * max(sizes):
         return ""
