@@ -121,7 +121,7 @@ def measured(
     exact = {one.phase: np.zeros(kernels, np.bool_) for one in frame.phases}
     return Measured(
         tuple(_Side([_Run(f"run {number}") for number in range(len(runs))]) for runs in sides[:2]),  # type: ignore[arg-type]
-        frame, None, True, _Kernels(rows, exact), layout,  # type: ignore[arg-type]
+        frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
         [one for one, _ in found], cells._whole(found, frame, layout), [],
     )  # fmt: skip
 
