@@ -23,14 +23,14 @@ def tables(layers: Layers | None, *, two: bool) -> list[TableOf]:
         per_kind[row.kind] = per_kind.get(row.kind, 0) + 1
     return [
         _table(
-            TITLE,
+            f"{TITLE}, mean step",
             ("Kind of layer", "Layers"),
             layers.kinds,
             lambda row: [str(per_kind[row.kind]) if row.kind else "-"],
             "layers.kinds",
             two=two,
         ),
-        _table("Time of each layer", ("Layer",), layers.rows, lambda row: [], "layers.rows", two=two),
+        _table("Each layer, mean step", ("Layer",), layers.rows, lambda row: [], "layers.rows", two=two),
     ]
 
 
