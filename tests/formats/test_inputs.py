@@ -70,6 +70,39 @@ def test_a_folder_with_a_slash_behind_and_the_current_one(tmp_path, monkeypatch)
     assert resolve(".").label == "main"
 
 
+def test_a_pattern_is_what_it_matches(tmp_path):
+    touch(tmp_path, "base_1.sqlite", "base_1.nsys-rep", "base_2.sqlite.xz", "base_0.txt", "base_3/x.sqlite")
+    touch(tmp_path, "new_1.sqlite", "new_2/x.sqlite")
+    side = resolve(f"main={tmp_path}/base_*")
+    assert (side.label, list(runs(side))) == ("main", ["base_1.sqlite", "base_2.sqlite.xz"])
+    (note,) = side.notes  # of what it matches, not of what it leaves
+    assert note.slug == "files-not-taken" and "(base_3)" in note.message
+    assert resolve(f"{tmp_path}/new_?.sqlite").label == "new_?"
+
+
+def test_a_pattern_of_ranks_and_of_folders(tmp_path):
+    touch(
+        tmp_path,
+        "a1.rank0.sqlite",
+        "a1.rank1.sqlite",
+        "run_1/x.rank0.sqlite",
+        "run_1/x.rank1.sqlite",
+        "run_2/x.sqlite",
+    )
+    assert runs(resolve(f"{tmp_path}/a1*")) == {"a1.sqlite": ["a1.rank0.sqlite", "a1.rank1.sqlite"]}
+    found = runs(resolve(f"{tmp_path}/run_*"))
+    assert found == {"run_1": ["x.rank0.sqlite", "x.rank1.sqlite"], "run_2": ["x.sqlite"]}
+
+
+def test_a_pattern_that_matches_nothing_and_a_name_with_brackets(tmp_path):
+    touch(tmp_path, "run[1].sqlite", "run1.sqlite", "note.txt")
+    assert list(runs(resolve(f"{tmp_path}/run[1].sqlite"))) == ["run[1].sqlite"]  # it is there: it is meant
+    for pattern, slug in (("old_*", "not-a-file"), ("*.txt", "empty-folder")):
+        with pytest.raises(TracediffError) as error:
+            resolve(f"{tmp_path}/{pattern}")
+        assert error.value.slug == slug
+
+
 @pytest.mark.parametrize("export", ["a.sqlite", "a.sqlite.xz"])
 def test_a_report_beside_its_export_is_the_same_run(export, tmp_path):
     assert runs(resolve(str(touch(tmp_path, "a.nsys-rep", export, "b.nsys-rep")))) == {

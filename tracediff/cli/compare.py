@@ -45,8 +45,8 @@ def compare(request: CompareRequest, output: Output, gating: Gating, code: str |
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
     Each side is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
-    trace of torch.profiler (.json, .json.gz). A folder of these is a side with repeats. label=PATH names a side. A bundle
-    of `tracediff capture` holds both sides and stands alone.
+    trace of torch.profiler (.json, .json.gz). A folder of these is a side with repeats, and so is a quoted pattern
+    ('new_*.sqlite'). label=PATH names a side. A bundle of `tracediff capture` holds both sides and stands alone.
     """
     from tracediff.session import compare_request
 

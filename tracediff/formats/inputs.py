@@ -5,6 +5,7 @@ FOLDER OF TABLES  one run: an export of nsys as Parquet or Arrow files (parquetd
 FOLDER          one run per file (or folder of tables); files that differ only in `rank<N>` are the ranks of one run, and so are traces of
                 torch.profiler that say so themselves; beside exports of nsys, .json files are left alone
 FOLDER/…        a folder of folders: one run per subfolder
+PATTERN         with *, ? or [...]: what it matches, as if it lay in a folder of its own
 label=PATH      the same with a name for the report
 BUNDLE          alone: what `tracediff capture` left, both sides of it
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from glob import glob
 from itertools import islice
 from pathlib import Path
 
@@ -92,6 +94,9 @@ def resolve(word: str) -> SideFiles:
     companions refuse their files with.
     """
     label, path = split_label(word)
+    matched = [] if path.exists() else [one for one in map(Path, sorted(glob(str(path)))) if one.exists()]
+    if matched:
+        return _side_of(label, path, matched)
     _existing(path)
     named = _named(path)
     if is_bundle(path):
@@ -108,11 +113,18 @@ def resolve(word: str) -> SideFiles:
         if not is_export(path):
             refuse_other(path)
         return SideFiles(label, (RunFiles(path.name, (path,)),))
-    _no_bundle_inside(path)
-    runs = _runs_of_folder(path)
+    return _side_of(label, path, sorted(path.iterdir()))
+
+
+def _side_of(label: str, path: Path, entries: Sequence[Path]) -> SideFiles:
+    """The runs of a folder, or of what a pattern matches."""
+    _no_bundle_inside(path, entries)
+    runs = _runs_of(path, entries)
     if not runs:
-        raise _without_exports(path)
-    return SideFiles(label, tuple(runs), notes=(*_taken_as_ranks(path, runs), *_not_taken(path, runs)))
+        raise _without_exports(path, entries)
+    return SideFiles(
+        label, tuple(runs), notes=(*_taken_as_ranks(path, runs), *_not_taken(path, runs, entries))
+    )
 
 
 def split_label(word: str) -> tuple[str, Path]:
@@ -135,15 +147,13 @@ def _named(path: Path) -> Path:
 # Runs of a folder
 
 
-def _runs_of_folder(folder: Path) -> list[RunFiles]:
-    files = sorted(
-        path for path in folder.iterdir() if (path.is_file() or columnar.form_of(path)) and is_export(path)
-    )
+def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
+    """The runs of sorted entries of a folder, or of those that a pattern matches."""
+    files = [path for path in entries if (path.is_file() or columnar.form_of(path)) and is_export(path)]
     exports = [path for path in files if not is_trace_name(path)]
     files = _without_copies(exports) or files
     if not files:
-        subfolders = sorted(path for path in folder.iterdir() if path.is_dir())
-        found = ((sub, _runs_of_folder(sub)) for sub in subfolders)
+        found = ((sub, _runs_of(sub, sorted(sub.iterdir()))) for sub in entries if sub.is_dir())
         return [
             _one_run(sub.name, [file for run in runs for file in run.files]) for sub, runs in found if runs
         ]
@@ -210,9 +220,9 @@ def _rank_number(path: Path) -> int:
 # Folders that are no side
 
 
-def _no_bundle_inside(folder: Path) -> None:
+def _no_bundle_inside(folder: Path, entries: Sequence[Path]) -> None:
     """Refuse a folder whose runs are of both sides: the runs of a bundle, or a folder of bundles."""
-    inside = [one for one in sorted(folder.iterdir()) if one.is_dir()]
+    inside = [one for one in entries if one.is_dir()]
     around = [folder.resolve().parent] if folder.resolve().name == "runs" else []
     for bundle in filter(is_bundle, [*around, *inside]):
         try:
@@ -238,8 +248,8 @@ def _no_other_export(folder: Path) -> None:
         )
 
 
-def _without_exports(folder: Path) -> TracediffError:
-    others = {kind: files for kind, files in held(folder).items() if not kind.side}
+def _without_exports(folder: Path, entries: Sequence[Path]) -> TracediffError:
+    others = {kind: files for kind, files in _held(entries).items() if not kind.side}
     if not others:
         return TracediffError(
             "empty-folder",
@@ -256,7 +266,10 @@ def _without_exports(folder: Path) -> TracediffError:
 
 def held(folder: Path) -> dict[Kind, list[Path]]:
     """The files of a folder by kind, of its subfolders where it has none itself; what is not known is left out."""
-    entries = sorted(islice(folder.iterdir(), 10 * _MOST))
+    return _held(sorted(islice(folder.iterdir(), 10 * _MOST)))
+
+
+def _held(entries: Sequence[Path]) -> dict[Kind, list[Path]]:
     inside = (file for sub in entries if sub.is_dir() for file in _files(sub))
     return _by_kind(one for one in entries if one.is_file()) or _by_kind(inside)
 
@@ -313,12 +326,12 @@ def _taken_as_ranks(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
     ]
 
 
-def _not_taken(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
-    """Warn of exports, traces and folders of them that lie beside those that were taken.
+def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) -> list[Note]:
+    """Warn of exports, traces and folders of them that lie beside those that were taken, in the entries.
 
     A report of nsys beside an export of its name is not one of them: it is the same run.
     """
-    folder = _named(folder)
+    folder, given = _named(folder), set(entries)
     used = {file for run in runs for file in run.files}
     places = sorted({one.parent for one in used})
     stems = {(one.parent, stem(one)) for one in used}
@@ -326,6 +339,8 @@ def _not_taken(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
     for path in (path for place in places for path in sorted(place.iterdir())):
         if path in used or (path.suffix == ".nsys-rep" and (path.parent, path.stem) in stems):
             continue
+        if given.isdisjoint((path, *path.parents)):
+            continue  # a pattern does not match it
         kind = _kind(path, places)
         if kind:
             left.setdefault(kind, []).append(path.name)
