@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.measuring import framed, run
-from tracediff.comparison.cells import _known_speed
+from tracediff.comparison.cells import _known_speed, _mostly_new
 from tracediff.comparison.host_speed import host_speed
 
 NAMES = ("launch", "record", "query")
@@ -47,6 +48,15 @@ def test_a_slower_host_is_slower_in_every_call():
     """Usual: of both sides alike, so the middle of 0 and 0.2."""
     made, frame = sides_of([[step()] * 4], [[step(0.2)] * 4])
     assert host_speed(made, frame) == pytest.approx([-0.1] * 4 + [0.1] * 4)
+
+
+@pytest.mark.parametrize(
+    ("gap", "new"), [(0.0, [1, 1, 1]), (math.log(1.5), [0, 0, 1]), (-math.log(1.5), [1, 1, 0])]
+)
+def test_a_cell_is_new_where_it_grew_twofold_beyond_its_host(gap: float, new: list[int]):
+    """100 us that became 250 and 290, and 290 that became 120: twice 100 on a host 1.5 times slower is 300."""
+    means = np.array([[100.0, 100.0, 290.0], [250.0, 290.0, 120.0]])
+    assert _mostly_new(means, gap).tolist() == new
 
 
 def test_calls_count_by_their_number_within_a_step():

@@ -223,6 +223,18 @@ def test_rare_steps_carry_the_verdict_where_the_typical_step_does_not():
     assert (verdict, facts.basis, facts.carried_ns) == ("regressed", "rare", pytest.approx(40_000 * US / 24))
 
 
+@pytest.mark.parametrize(("runs", "verdict"), [(1, "inconclusive"), (2, "likely_regressed")])
+def test_rare_steps_of_a_lone_run_carry_the_verdict_from_a_quarter_of_the_step_on(runs: int, verdict: str):
+    """Every sixth step takes 600 us more: 100 of 1,000 us on average, with little scatter."""
+    one, other = (side(*[[100.0, 900.0]] * runs, steps=240) for _ in range(2))
+    for steps in other:
+        for late in steps[3::6]:
+            late["cells"][0] += 600 * US
+    found = measured(one, other, idle=1, kernels=1)
+    assert any(row.part == "tail" and row.level == "likely" for row in judge(found).rows)
+    assert verdict_of(found)[0] == verdict
+
+
 # What is no change
 
 

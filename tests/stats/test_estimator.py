@@ -151,6 +151,16 @@ def test_with_one_run_a_side_the_usual_variance_counts_more():
     assert found.df[0] == pytest.approx(33.375**2 / (30.375**2 / (PRIOR + 1) + 9 / 2))
 
 
+@pytest.mark.parametrize(("slope", "of_slope"), [(1.0, 3.2), (90.0, 18.0**2)])
+def test_with_one_run_a_side_the_usual_slope_may_be_wrong_by_half(slope: float, of_slope: float):
+    """s0 = 1, gap 0.4: 0.16 / 0.05 = 3.2 of the scatter, or (0.5 x 90 x 0.4)^2 = 18^2 of the slope, whichever is more."""
+    speed, no_steps = (np.array([0.0]), np.array([0.4])), (np.zeros(1), np.zeros(1))
+    lone = Sample((column(100), column(100)), speed, step_variance=no_steps)
+    assert estimate(lone, NONE + 1, np.array([slope])).error[0] == pytest.approx(
+        np.sqrt(2 * LONE_RUN + of_slope)
+    )
+
+
 def test_from_three_runs_on_the_steps_say_nothing():
     values = column(8, 10, 12), column(15, 17, 19)
     with_steps = Sample(values, step_variance=(np.array([1e6]), np.array([1e6])))

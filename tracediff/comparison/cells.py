@@ -6,6 +6,7 @@ known. ns per step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -253,8 +254,9 @@ def _phase_cells(
     usual = slope * np.abs(typical.means[:2, :cells]).min(axis=0)
     tail_means = (rest.means - typical.means)[:2, :cells]
     usual_tail = slope * np.abs(tail_means).min(axis=0)
-    usual[_mostly_new(typical.means[:2, :cells])] = np.nan
-    usual_tail[_mostly_new(tail_means)] = np.nan
+    gap = float(np.diff(typical.means[:2, cells])[0]) if with_speed else 0.0
+    usual[_mostly_new(typical.means[:2, :cells], gap)] = np.nan
+    usual_tail[_mostly_new(tail_means, gap)] = np.nan
     sums = layout.sums()
     for one in (usual, usual_tail):
         one[[*sums]] = 0.0  # the sum of their parts
@@ -301,10 +303,15 @@ def _phase_cells(
     return cells_of, rest
 
 
-def _mostly_new(means: Floats) -> npt.NDArray[np.bool_]:
-    """Cells of which one side has less than half of what the other has: that does not come of a slower host."""
+def _mostly_new(means: Floats, gap: float) -> npt.NDArray[np.bool_]:
+    """Cells of which one side has less than half of what the other would have on its host: that does not come of a slower host.
+
+    `gap`: log ratio of host speed, positive where the candidate's host is slower.
+    """
     one, other = np.abs(means)
-    return np.asarray(2 * np.minimum(one, other) < np.maximum(one, other))
+    return np.asarray(
+        (2 * math.exp(max(gap, 0.0)) * one < other) | (2 * math.exp(max(-gap, 0.0)) * other < one)
+    )
 
 
 def _paired(frame: Frame, sample: Sample) -> Sample:

@@ -218,7 +218,10 @@ def _decided(
             ):  # of few runs everything is likely at best
                 continue
             for basis, part in _CARRY:
-                carried = _carried(one, judged, part, sure, CARRIES if one is phases[0] else CARRIES_ALONE)
+                least = CARRIES if one is phases[0] else CARRIES_ALONE
+                if basis == "rare" and min(one.runs) == 1:
+                    least = CARRIES_LONE
+                carried = _carried(one, judged, part, sure, least)
                 if not certain and basis == "rare":
                     carried = carried or _rare_total(one)
                 if carried:

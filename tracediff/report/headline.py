@@ -619,11 +619,14 @@ def _host_speed(result: Result, phase: Phase) -> str:
     prose = units.prose([moved])
     more = "more" if moved > 0 else "less"
     assert phase.host_speed is not None
-    return (
+    text = (
         f"Short CUDA calls took {100 * abs(phase.host_speed - 1):.0f} % {more} time on the candidate's host; the"
         f" {prose.size(moved)} {per_step(result, phase.phase)} that this explains are not in the change"
         " (if the change itself loads the CPU, they belong to it)."
     )
+    if min(phase.runs.baseline, phase.runs.candidate) == 1 and abs(math.log(phase.host_speed)) > _FAR_SPEED:
+        text += " Between such hosts one run per side shows large changes only: record both sides in turns, on one machine."
+    return text
 
 
 def _speed_words(phase: Phase) -> str:

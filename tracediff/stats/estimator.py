@@ -29,6 +29,7 @@ RIDGE = 0.05  # within-side squares of host speed that the usual slope counts fo
 STEEPEST = 2.0  # a slope at most, in times of the smaller side's mean: proportional to the host is 1, up to 1.8 was seen on hosts under load
 FEW_RUNS = 2  # up to so many a side, the scatter of the steps is added
 LONE_RUN = 2.25  # with one run a side the usual variance is taken this many times
+LONE_SLOPE = 0.5  # of a slope that is the usual one, not fitted: its standard deviation, as one run a side does not show it
 SPLITS = 2_000  # permutations beyond which they are drawn at random
 
 Bools = npt.NDArray[np.bool_]
@@ -150,7 +151,11 @@ def _of_slope(sample: Sample, variance: Floats, slope: Floats) -> Floats:
     gap = float(sample.speed[1].mean() - sample.speed[0].mean())
     squares = [float(((one - one.mean()) ** 2).sum()) for one in sample.speed]
     lever = gap**2 / (squares[0] + squares[1] + RIDGE)
-    return np.asarray(np.where(slope != 0, variance * lever * _common(sample.values) ** 2, 0.0))
+    found = np.where(slope != 0, variance * lever * _common(sample.values) ** 2, 0.0)
+    if min(sample.runs) == 1 and sample.step_variance is not None:
+        # that of the step is smaller than its parts' together, which all miss in one direction where the host does
+        found = np.maximum(found, (LONE_SLOPE * RIDGE / (squares[0] + squares[1] + RIDGE) * slope * gap) ** 2)
+    return np.asarray(found)
 
 
 def _common(values: tuple[Floats, Floats]) -> Floats:
