@@ -12,6 +12,7 @@ from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import CAPTURES
 from tracediff.comparison import tables
 from tracediff.execution.sides import Side
+from tracediff.report.kernel_words import recounted
 
 BUSY = ("compute", "comm", "memcpy")
 GRAPH = ("graph_a1", "graph_a2", "graph_a3")
@@ -341,3 +342,15 @@ def test_fused_kernels_are_a_row_of_the_table(baseline, candidate, compared):
     ]
     # a generation step launches 8 GEMMs fewer, the one mixed step of 30 fuses 32 more
     assert kernels[0] - kernels[1] == pytest.approx((29 * 8 + 8 + 32) / 30)
+    counted = [
+        (one.baseline_count, one.candidate_count) for row in fused for one in row.phases if one.counted
+    ]
+    assert counted == [(16, 8)]
+
+
+def test_what_is_launched_is_told_though_its_time_is_within_noise(compared):
+    assert recounted(compared("graph_a2", "graph_fused_3")).startswith(
+        "Kernels: 2 GEMMs fused into 1 (16 -> 8 launches per generation step); their time changed by -"
+    )
+    assert recounted(compared("graph_a1", "graph_a2")) == ""
+    assert recounted(compared(GRAPH, FUSED)) == ""  # a cause says so

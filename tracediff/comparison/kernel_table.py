@@ -47,7 +47,8 @@ class KernelCells:
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase and part -> (rows, 2) ops
-    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs in every step; exact: and that can be no chance.
+    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs in every step; counted: in twenty steps a
+    side; exact: and that can be no chance.
     """
 
     matching: Matching
@@ -59,6 +60,7 @@ class KernelCells:
     hidden: Floats
     of_phase: dict[tuple[str, str], Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
+    counted: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     shapes: dict[
         tuple[str, str, str], tuple[int | None, int | None]
@@ -82,6 +84,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         return np.asarray(sums.reshape(-1, 2))
 
     walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
+    counted = {one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) for one in frame.phases}
     return KernelCells(
         matching,
         matching.rows,
@@ -96,10 +99,8 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
             for part, weight in (("typical", one.typical), ("tail", one.mean))
         },
         {one.phase: _differs(frame, one, step, row, count, size, 1) for one in frame.phases},
-        {
-            one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) & _enough(frame, one)
-            for one in frame.phases
-        },
+        counted,
+        {one.phase: counted[one.phase] & _enough(frame, one) for one in frame.phases},
         {
             (found["name"], found["grid"] or "", found["block"] or ""): (
                 found["registers"],

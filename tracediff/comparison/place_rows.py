@@ -69,7 +69,10 @@ def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]
 
 
 def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTypical]]:
-    """Kernel row of the matching -> its typical step in each phase where it is more than a trifle."""
+    """Kernel row of the matching -> its typical step in each phase where it is more than a trifle.
+
+    Launches are counted where kernels are tested: elsewhere they are a matter of the requests.
+    """
     levels: dict[tuple[str, int], tuple[Evidence, float]] = {
         (one.phase.steps.phase, cell): (one.level, one.q)
         for one in judged.rows
@@ -80,16 +83,18 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     for phase in measured.phases:
         of, name = phase.typical.estimate, phase.steps.phase
         counts = measured.kernels.of_phase[name, "typical"].tolist()
+        tested = phase.steps.judged and phase.steps.steady
         for number, cell in enumerate(measured.layout.kernels):
             before, after, delta, half = (
                 float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
             )
-            if max(before, after) >= MATERIAL * phase.step_ns:
+            counted = tested and bool(measured.kernels.counted[name][number])
+            if counted or max(before, after) >= MATERIAL * phase.step_ns:
                 level, q = levels.get((name, cell), ("within_noise", math.nan))
                 found[number].append(
                     KernelTypical(
                         name, before, after, delta, delta - half, delta + half, level, counts[number][0], counts[number][1],
-                        None if math.isnan(q) else q,
+                        None if math.isnan(q) else q, counted,
                     )
                 )  # fmt: skip
     return found

@@ -138,11 +138,14 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
     advised = result.verdict not in ("no_change", "not_comparable")
     comparable = result.verdict != "not_comparable"
     judged = any(phase.judged for phase in result.phases)
-    quiet = "Nothing changed beyond noise." if judged else "The steps are too few to test causes."
+    recounted = kernel_words.recounted(result)
+    nothing = "No time changed beyond noise." if recounted else "Nothing changed beyond noise."
+    quiet = nothing if judged else "The steps are too few to test causes."
     return {
         "headline": Markdown(f"{verdict.sign} {markdown_prose(result.headline.text or verdict.word, 700)}"),
         "causes": [_cause(result, one, page, width) for one in sure[:CAUSES]],
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
+        "recounted": recounted,
         "next": sure[0].next.rstrip(".") if sure and advised else "",
         "insight": next(iter(insight_words.sentences(result)), ""),
         "differs": next(

@@ -203,11 +203,14 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     if launch_words.by_launch(result):
         _launches(result, console, top)
         return
+    recounted = kernel_words.recounted(result)
     of = kernels_by_phase(result)[0]
     shown = [row for row in of.rows if words.tested_level(row) != "within_noise"][:top]
     if not shown:
         print_heading(console, "Kernels")
-        print_line(console, f"None of {len(rows):,} rows changed beyond noise.")
+        print_line(console, f"None of {len(rows):,} rows changed its time beyond noise.")
+        if recounted:
+            print_line(console, recounted)
         return
     scale = words.matched_scale(shown)
     per = words.per_step(of.phase, unit=words.unit(result))
@@ -230,6 +233,8 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     print_table(console, header, cells, left=(0, 1, 2) if layer else (0, 1))
     if len(of.rows) > len(shown):
         print_line(console, (f"{len(of.rows) - len(shown)} more in the HTML report and the JSON", "dim"))
+    if recounted:
+        print_line(console, recounted)
 
 
 def _layers(result: Result, console: Console, top: int) -> None:
