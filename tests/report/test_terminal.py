@@ -143,7 +143,9 @@ def test_a_number_of_launches_is_told_though_its_time_is_within_noise(match, cou
     """Two rows of one changed block: -3 and +1 us."""
     whole = sample.full()
     of = [
-        m.KernelTypical("generation", 0, 0, ns, ns - 9_000, ns + 9_000, "within_noise", *counts, counted=counted)
+        m.KernelTypical(
+            "generation", 0, 0, ns, ns - 9_000, ns + 9_000, "within_noise", *counts, counted=counted
+        )
         for ns, counted in ((-3_000, True), (1_000, False))
     ]
     gemm = m.KernelSide(["gemm"], count_per_step=8, ns_per_step=100, mean_ns=12.5)

@@ -94,7 +94,8 @@ def resolve(word: str) -> SideFiles:
     companions refuse their files with.
     """
     label, path = split_label(word)
-    matched = [] if path.exists() else [one for one in map(Path, sorted(glob(str(path)))) if one.exists()]
+    found = [] if path.exists() else sorted(glob(str(path)))  # noqa: PTH207 as a shell does, without hidden files
+    matched = [one for one in map(Path, found) if one.exists()]
     if matched:
         return _side_of(label, path, matched)
     _existing(path)
