@@ -624,7 +624,8 @@ def _host_speed(result: Result, phase: Phase) -> str:
         f" {prose.size(moved)} {per_step(result, phase.phase)} that this explains are not in the change"
         " (if the change itself loads the CPU, they belong to it)."
     )
-    if min(phase.runs.baseline, phase.runs.candidate) == 1 and abs(math.log(phase.host_speed)) > _FAR_SPEED:
+    runs = result.step.runs
+    if min(runs.baseline, runs.candidate) == 1 and abs(math.log(phase.host_speed)) > _FAR_SPEED:
         text += " Between such hosts one run per side shows large changes only: record both sides in turns, on one machine."
     return text
 
