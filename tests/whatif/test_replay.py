@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tracediff.comparison.what_if import parse_edits
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.whatif.edits import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited
+from tracediff.whatif.graph import stretches
 from tracediff.whatif.project import project
 from tracediff.whatif.replay import replay
 
@@ -167,6 +169,21 @@ def test_a_collective_ends_after_its_last_rank(tmp_path):
             trace.api(tid, "cudaStreamSynchronize", now + plan + 10 * US, now + 210 * US)
             trace.range(tid, label(number), now, now + 250 * US)
     assert after(trace, tmp_path, without=["host_work@plan"]) == ({250}, {150})
+
+
+def test_a_long_capture_is_replayed_in_stretches():
+    """1,000 ops in 100 steps: of 200 ops four stretches of 5 steps, the first at the start, the last at the end."""
+    unit = SimpleNamespace(step=np.zeros(100), start=np.arange(1000), bounds=np.arange(0, 1001, 10))
+    assert stretches([unit], 1000) == [(0, 100)]
+    assert stretches([unit], 200) == [(0, 5), (31, 36), (63, 68), (95, 100)]
+    assert stretches([unit], 1) == [(0, 1), (33, 34), (66, 67), (99, 100)]
+
+
+def test_a_stretch_is_exact_and_ends_with_its_last_step(monkeypatch):
+    monkeypatch.setattr("tracediff.whatif.graph.record.__defaults__", (400,))
+    graph = reduce_file(CAPTURES["graph_sleep"], Reading(threads=1, graph=True)).events
+    assert (replay(graph) == graph.time).all()
+    assert len(np.unique(graph.stretch)) == 4 and len(graph.period) == 4
 
 
 @pytest.mark.parametrize("name", sorted(CAPTURES))

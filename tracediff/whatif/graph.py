@@ -93,9 +93,7 @@ class _Parts:
     """Points, edges, ops and periods of all stretches, as they come."""
 
     def __init__(self) -> None:
-        self.points = 0
-        self.ops = 0
-        self.calls = 0
+        self.points = self.ops = 0
         self.words: dict[Words, int] = {}
         self._time: list[Ints] = []
         self._edges: dict[str, list[Index]] = {
@@ -224,24 +222,15 @@ class _Stretch:
         low: int,
         high: int,
     ) -> None:
-        self.parts, self.timeline, self.hosts, self.threads, self.places = (
-            parts,
-            timeline,
-            hosts,
-            threads,
-            places,
-        )
+        self.parts, self.timeline, self.hosts = parts, timeline, hosts
+        self.threads, self.places, self.number = threads, places, low
         first = timeline.units[0]
-        self.number = low
-        rows = periods.filter(
-            (pl.col("start_ns") < int(first.bounds[high])) & (pl.col("end_ns") > int(first.bounds[low]))
-        )
-        last = int(
-            first.bounds[high] - first.bounds[high - 1]
-        )  # as much again: what changes at the next step's start is seen
-        self.high = max([int(first.bounds[high]), *rows["end_ns"].to_list()]) + last
-        begun = rows["window_start"].drop_nulls().to_list()[:1]  # what launched the first step
-        self.low = min([int(first.bounds[low]), *rows["start_ns"].to_list(), *begun])
+        begun, ended = int(first.bounds[low]), int(first.bounds[high])
+        self.rows = periods.filter((pl.col("start_ns") < ended) & (pl.col("end_ns") > begun))
+        # from what launched the first step to as much again after the last one: where the step after it begins depends on that
+        launched = self.rows["window_start"].drop_nulls().to_list()[:1]
+        self.low = min([begun, *self.rows["start_ns"].to_list(), *launched])
+        self.high = max([ended, *self.rows["end_ns"].to_list()]) + ended - int(first.bounds[high - 1])
         pids = {unit.pid for unit in timeline.units}
         tids = sorted(tid for tid in timeline.launchers if tid >> 24 & 0xFFFFFF in pids and tid >= 0)
         self.host = {tid: _Host(parts, hosts, tid, self.low, self.high) for tid in tids}
@@ -592,26 +581,22 @@ class _Stretch:
     # Periods.
 
     def _periods(self, ops: dict[str, Ints]) -> None:
-        row = 0
-        for number, unit in enumerate(self.timeline.units):
-            mine = np.flatnonzero(ops["unit"] == number)
-            start = ops["start"][mine]
-            for period in range(len(unit.step)):
-                begin, stop = int(unit.bounds[period]), int(unit.bounds[period + 1])
-                if begin >= self.low and stop <= self.high:
-                    first, after = (int(np.searchsorted(start, one)) for one in (begin, stop))
-                    if first < len(mine) and start[first] == begin:
-                        last = (
-                            ops["begin"][mine[after]] if after < len(mine) and start[after] == stop else None
-                        )
-                        if last is None:  # a whole capture ends with an op, not before one
-                            ends = np.flatnonzero(ops["end"][mine] == stop)
-                            last = ops["finish"][mine[ends[0]]] if len(ends) else None
-                        if last is not None:
-                            self.parts.add_period(
-                                row + period, int(ops["begin"][mine[first]]), int(last), self.number
-                            )
-            row += len(unit.step)
+        """The points at which each step starts and ends: the start of an op, or of a whole capture the end of its last one."""
+        units = np.repeat(
+            np.arange(len(self.timeline.units)), [len(unit.step) for unit in self.timeline.units]
+        )
+        for row, begin, stop in self.rows.select("period", "start_ns", "end_ns").iter_rows():
+            mine = np.flatnonzero(ops["unit"] == units[row])
+            start, end = ops["start"][mine], ops["end"][mine]
+            first, after = np.searchsorted(start, (begin, stop)).tolist()
+            if after < len(mine) and start[after] == stop:
+                last = ops["begin"][mine[after]]
+            elif (end == stop).any():
+                last = ops["finish"][mine[np.flatnonzero(end == stop)[0]]]
+            else:
+                continue
+            if start[first] == begin:
+                self.parts.add_period(row, int(ops["begin"][mine[first]]), int(last), self.number)
 
     # Words.
 
