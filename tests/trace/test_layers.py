@@ -20,6 +20,8 @@ from tracediff.trace.layers import enclosing, kind_of, layer_of
         ("LlamaDecoderLayer_3", "LlamaDecoderLayer_3", "LlamaDecoderLayer_*"),
         ("model.norm", "model.norm", "model.norm"),
         ("lm_head", "lm_head", "lm_head"),
+        ("embed", "embed", "embed"),
+        ("transformer.wte", "transformer.wte", "transformer.wte"),
         ("layer 4, seq = 17", "layer 4", "layer *"),
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ _ARGUMENTS = re.compile(r", ?(?:seq|op_id|sizes|input_op_ids) ?= ?.*")
 _LAYER = re.compile(
     r"^[A-Za-z_]\w*(?:\.\w+)*\.\d+(?:\.\w+)*$|^(?i:layer|block)[ _.:#]*\d+\b"
     r"|(?i:(?<![a-z])(?:layer|block|attn|attention|mlp|ffn|moe|norm|layernorm|rmsnorm|embed_tokens|embedding|lm_head)[ _.:#]*(?:idx)?[ _.:#]*\d*$)"
+    r"|^(?:[A-Za-z_]\w*\.)*(?:head|embed|embeddings|wte|wpe|ln_f)$"
     r"|(?:Layer|Block|Attention|MLP|RMSNorm|LayerNorm|Embedding|MoE)(?:_\d+)?$"
 )
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])|(?<=[Ll]ayer)\d+|(?<=[Bb]lock)\d+")
