@@ -29,7 +29,13 @@ TEXTS = (
     "verdict_reason",
     "runs_advised",
 )
-_SIGNED_DICTS = ("delta", "ci_low", "ci_high", "host_speed")  # of the accounting: category -> ns
+_SIGNED_DICTS = (
+    "delta",
+    "ci_low",
+    "ci_high",
+    "host_speed",
+    "of",
+)  # of the accounting: category -> ns; of a part: kernel -> ns
 
 
 def swapped(value, name: str = ""):
