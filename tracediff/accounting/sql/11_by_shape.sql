@@ -35,6 +35,7 @@ FROM kernels AS k LEFT JOIN calls AS c USING (pid, device, stratum);
 --   cause, under, thread, place VARCHAR  see idle
 --   previous, next BIGINT  key of the op before and after
 --   count, ns      BIGINT
+--   crossed_ns     BIGINT  of gaps whose two ops are of different streams
 --   p50_ns, p99_ns DOUBLE
 CREATE TABLE accounting.gap_of_shape AS
 WITH entry AS (
@@ -42,6 +43,7 @@ WITH entry AS (
 )
 SELECT
     p.pid, p.device, p.stratum, e.cause, e.under, e.thread, e.place, before.key AS previous, after.key AS next, count(*) AS count, sum(e.ns)::BIGINT AS ns,
+    coalesce(sum(e.ns) FILTER (before.stream <> after.stream), 0)::BIGINT AS crossed_ns,
     quantile_cont(e.ns, 0.5) AS p50_ns, quantile_cont(e.ns, 0.99) AS p99_ns
 FROM entry AS e
 JOIN accounting.gap AS g USING (gap)
