@@ -76,8 +76,8 @@ class Row:
 
     @property
     def covered(self) -> bool:
-        """Whether the range holds the step that was really measured."""
-        return abs(self.projected - self.baseline) <= range_half(self.candidate, self.projected)
+        """Whether the range holds the step that was really measured, at equal host speed."""
+        return abs(self.projected - self.equal) <= range_half(self.candidate, self.projected)
 
 
 def load(pattern: str) -> Side:

@@ -105,8 +105,8 @@ def test_the_options_are_those_of_the_command(function, command, asked):
 
 
 def test_a_projection(tmp_path):
-    found = tracediff.what_if(AFTER, scale="gemm=0.5", without=["gc"] * 0)
-    words = ["what-if", AFTER, "--scale", "gemm=0.5", "--json", tmp_path / "command.json", "-q"]
+    found = tracediff.what_if(AFTER, scale="compute=0.5")
+    words = ["what-if", AFTER, "--scale", "compute=0.5", "--json", tmp_path / "command.json", "-q"]
     subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
     found.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()

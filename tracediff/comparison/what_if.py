@@ -18,14 +18,15 @@ from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
-from tracediff.model.causes import CATEGORIES, CAUSES
+from tracediff.model.causes import CATEGORIES, CAUSES, STEP
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
 from tracediff.whatif.edits import Ahead, At, Edit, Fuse, Graph, Scale
 from tracediff.whatif.project import Steps, project
 
 _MOST_FACTOR = 100.0
-# Half the range, 80 %: measured on pairs in which the change was made (docs/what-if.md).
-_OF_STEP, _OF_GAIN, _Z = 0.015, 0.12, 1.28
+# Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of
+# what the step gains, measured on pairs in which the change was made (docs/what-if.md).
+_OF_STEP, _OF_GAIN, _Z = math.sqrt(2) * STEP.relative, 0.15, 1.28
 _KERNELS = ("compute", "comm")
 
 
