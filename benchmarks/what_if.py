@@ -30,8 +30,10 @@ from tracediff.whatif.project import project
 
 CASES, PAGE = ROOT / "benchmarks/what_if.toml", ROOT / "docs/what-if.md"
 BEGIN, END = "<!-- projections: python -m benchmarks.what_if -->", "<!-- /projections -->"
+HELD, HELD_BEGIN, HELD_END = "held out: ", "<!-- held out -->", "<!-- /held out -->"
 WITHIN = 0.05
 _PLACEHOLDER = "=base"
+ROOTS = [ROOT / "fixtures"]
 _SLOW = re.compile(
     "Synchronize|Alloc|alloc|Free|GraphLaunch|Instantiate|Load|Memcpy|Wait"
 )  # calls whose time is not the host's
@@ -82,10 +84,9 @@ class Row:
 
 def load(pattern: str) -> Side:
     """The side of all files of a pattern, with the graphs of their events."""
-    place = Path(pattern)
-    files = sorted(
-        (ROOT / "fixtures" / place.parent).glob(place.name)
-    )  # an absolute pattern stands for itself
+    files = next((found for root in ROOTS if (found := sorted(root.glob(pattern)))), [])
+    if not files:
+        raise TracediffError("not-a-file", f"no recordings {pattern}", fix="--root FOLDER")
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
             if ".sqlite" in file.name:
@@ -193,11 +194,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", type=Path, nargs="?", default=CASES)
+    parser.add_argument("--root", type=Path, action="append", default=[], help="a folder with recordings")
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument(
         "--out", type=Path, nargs="?", const=PAGE, help="write into this page, docs/what-if.md"
     )
     chosen = parser.parse_args()
+    ROOTS.extend(chosen.root)
     rows = []
     for given in tomllib.loads(chosen.cases.read_text(encoding="utf-8"))["case"]:
         case = Case(**given)
@@ -209,10 +212,15 @@ def main() -> None:
             print(f"{case.name}: {error}")
             continue
         print(table(rows[-1:])[2], flush=True)
-    lines = table(rows)
-    print("\n".join(lines))
-    if chosen.out:
-        fill(chosen.out, BEGIN, END, lines)
+    held = [row for row in rows if row.case.name.startswith(HELD)]
+    for some, begin, end in (
+        ([row for row in rows if row not in held], BEGIN, END),
+        (held, HELD_BEGIN, HELD_END),
+    ):
+        lines = table(some)
+        print("\n".join(lines))
+        if chosen.out:
+            fill(chosen.out, begin, end, lines)
 
 
 if __name__ == "__main__":
