@@ -30,7 +30,7 @@ def limits(
     rows: Sequence[tuple[int, KernelRow]],
     step_ns: float,
 ) -> Limits | None:
-    """`rows`: of the result, with their numbers in the matching; `step_ns`: of the mean step. None where no part of a peak is known."""
+    """`rows`: of the result, with their numbers in the matching; `step_ns`: of the mean step. None where no rate is known."""
     if not any(len(part.work) for side in sides for part in side.parts):
         return None
     peaks = [_peak(side) for side in sides]
@@ -40,7 +40,7 @@ def limits(
     for place, (number, row) in enumerate(rows):
         both = [reached.get((number, side)) for side in range(len(sides))]
         longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
-        if longest >= _WORTH * step_ns and any(one and _of_peak(one) for one in both):
+        if longest >= _WORTH * step_ns and any(one and _rated(one) for one in both):
             found.append(LimitsRow(place, *both))
     phases = _phases(work, walls, periods, [peak for _, peak in peaks])
     if not found and not phases:
@@ -52,8 +52,8 @@ def limits(
     return Limits(gpus, found, phases)
 
 
-def _of_peak(one: Reached) -> bool:
-    return one.of_flops is not None or one.of_bandwidth is not None
+def _rated(one: Reached) -> bool:
+    return one.flop_per_s is not None or one.of_bandwidth is not None
 
 
 def _peak(side: Side) -> tuple[str, Peak | None]:

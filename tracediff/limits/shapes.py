@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -36,6 +36,11 @@ _GEMMS = {
     "aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2),
     "aten::_scaled_mm": (0, 1), "aten::_int_mm": (0, 1),
 }  # fmt: skip
+# Is_dropout, Is_causal, Is_local (off) and five more, as in flash_fwd_launch_template.h; nsys writes (bool)1, torch.profiler true
+_BOOL = r", (?:\(bool\))?"
+_FLASH_CAUSAL = re.compile(
+    rf"flash_fwd_kernel<.*>{_BOOL}\w+{_BOOL}(0|1|true|false){_BOOL}(?:0|false)(?:{_BOOL}\w+){{5}}>"
+)
 _MOST = 1 << 40  # of a dimension: products stay exact in a float's range
 
 
@@ -45,6 +50,7 @@ class Work:
 
     kind: gemm or attention. dtype: of its inputs, `float` for 32 bits, '' unknown. flop: 2 for each multiply and add. read, written: elements
     of the inputs and the output, None unknown. output: bytes of an element of the output where it is not of the inputs' type.
+    masked: of attention whose range does not say is_causal, the work with a causal mask, None unknown, where `unsure`.
     """
 
     kind: str
@@ -54,6 +60,17 @@ class Work:
     read: int | None
     written: int
     output: int | None = None
+    unsure: bool = False
+    masked: Work | None = None
+
+    def of_kernel(self, name: str) -> Work | None:
+        """The work where the kernel of this name does it; None where neither it nor the range says whether a causal mask is on."""
+        if not self.unsure:
+            return self
+        found = _FLASH_CAUSAL.search(name)
+        if found is None:
+            return None
+        return self.masked if found[1] in ("1", "true") else replace(self, unsure=False, masked=None)
 
     def moved(self, dtype: str) -> float | None:
         """Bytes, each input read once and the output written once; None unknown. `dtype`: as `math_type` says it."""
@@ -122,23 +139,29 @@ def _scaled_output(said: _Said) -> int | None:
 
 
 def _attention(causal: int, said: _Said) -> Work | None:
-    """Heads of keys and values may be fewer than those of queries. Causal with other lengths of both: which pairs are left is not known."""
-    if len(said.dims) < 3 or len(said.concrete) <= causal or said.concrete[causal] not in ("False", "True"):
+    """Heads of keys and values may be fewer than those of queries."""
+    if said.concrete:
+        told = said.concrete[causal] if len(said.concrete) > causal else ""
+        return _pairs(said, is_causal=told == "True") if told in ("False", "True") else None
+    plain = _pairs(said, is_causal=False)
+    return replace(plain, unsure=True, masked=_pairs(said, is_causal=True)) if plain else None
+
+
+def _pairs(said: _Said, *, is_causal: bool) -> Work | None:
+    """Causal with other lengths of queries and keys: which pairs are left is not known."""
+    if len(said.dims) < 3:
         return None
     query, key, value = dims = [_dims(one) for one in said.dims[:3]]
     if any(len(one) != 4 for one in dims) or key[:3] != value[:3] or query[0] != key[0] or query[3] != key[3]:
         return None
     (batch, heads, many, width), length = query, key[2]
-    is_causal = said.concrete[causal] == "True"
     if is_causal and many != length:
         return None
     pairs = many * (many + 1) // 2 if is_causal else many * length
     known = all(_strides(said, place) for place in range(3))
     read = sum(_read(said, place, one) for place, one in enumerate(dims))
     flop = 2.0 * batch * heads * pairs * (width + value[3])
-    shape = (
-        f"{batch} x {heads} heads, {many} queries, {length} keys of {width}{', causal' if is_causal else ''}"
-    )
+    shape = f"{batch} x {heads} heads, {many} {'query' if many == 1 else 'queries'}, {length} keys of {width}{', causal' if is_causal else ''}"
     return Work(
         "attention", shape, _dtype(said, 0), flop, read if known else None, batch * heads * many * value[3]
     )

@@ -118,8 +118,8 @@ def _main_kernels(found: pl.DataFrame, runs: list[Work]) -> pl.DataFrame:
     found = found.join(of_run, on="run", maintain_order="left")
     rows = []
     for work_number, name in found.select("work", "name").unique(maintain_order=True).iter_rows():
-        work, helps = distinct[work_number], bool(_HELPER.search(name))
-        if category(name) == work.kind:
+        work, helps = distinct[work_number].of_kernel(name), bool(_HELPER.search(name))
+        if work and category(name) == work.kind:
             dtype = "" if helps else math_type(work.dtype, name)
             told = ("", "", 0.0, None) if helps else (dtype, work.shape, work.flop, work.moved(dtype))
             rows.append((work_number, name, helps, work.kind, *told))

@@ -40,7 +40,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class LimitsRow(msgspec.Struct, frozen=True):
-    """A row of `kernels` (its index) that has a known part of a peak on some side."""
+    """A row of `kernels` (its index) of which the FLOP or a part of a peak are known on some side."""
 
     kernel: int
     baseline: Reached | None

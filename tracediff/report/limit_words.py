@@ -18,9 +18,13 @@ LEAD = (
     " Other kernels are not here: nothing is estimated."
 )
 _HEADS = ("Kernel", "Work", "Computes", "Of peak", "Moves", "Of bandwidth", "Of its time known")
-_MOST = 3  # remarks
+_MOST = 2  # remarks of each bound
 _NEAR = 0.6  # of a peak: as in Nsight Compute's rule SOLBottleneck
-_WORTH = 0.05  # of the step
+_WORTH = 0.02  # of the step: decode among long prefills is little of the mean one
+_UNTYPED = (
+    "The share of the compute peak is unknown where a kernel's name does not tell its data type."
+    " torch.profiler with record_shapes=True records the type."
+)
 _WHOLE = 0.9  # of a kernel's time is known: the table of kernels then says what it reached
 
 
@@ -69,39 +73,49 @@ def of_peak(report: Result | Show) -> dict[int, str]:
 
 
 def notes(report: Result | Show) -> list[str]:
-    """What kernels near a limit could still win, and where the peaks are from."""
+    """What kernels near a limit could still win, which types are unknown, and where the peaks are from."""
     if report.limits is None:
         return []
     gpus = dict.fromkeys(gpu.name for gpu in report.limits.gpus if gpu)
-    return [*_remarks(report), f"Peak rates: {' and '.join(gpus)}, by the data sheet"]
+    peaks = f"{' and '.join(gpus)}, by the data sheet" if gpus else "unknown for this GPU"
+    reached = [one for row in _rows(report) for one in _sides(row) if one]
+    unknown = any(one.flop_per_s is not None and not one.dtype for one in reached)
+    untyped = [_UNTYPED] if gpus and unknown else []
+    return [*_remarks(report), *untyped, f"Peak rates: {peaks}"]
 
 
 def _remarks(report: Result | Show) -> list[str]:
     step = report.step.mean_ns if isinstance(report, Show) else report.step.candidate_ns
-    found = []
+    found: dict[str, list[tuple[float, str]]] = {}
     for row in _rows(report):
         kernel, one = report.kernels[row.kernel], _sides(row)[-1]
         side = kernel.candidate if isinstance(report, Result) else kernel.baseline
         if one and side and one.known >= _WHOLE and side.ns_per_step >= _WORTH * step:
-            found.append((side.ns_per_step, _remark(kernel, one)))
-    return [text for _, text in sorted(found, key=lambda each: -each[0]) if text][:_MOST]
+            near = _nearer(one)
+            if near is not None and near >= _NEAR and one.least is not None:
+                bound = one.link if near == one.of_bandwidth else "compute"
+                found.setdefault(bound, []).append((side.ns_per_step, _remark(kernel, one, bound)))
+    longest = [one for each in found.values() for one in sorted(each, reverse=True)[:_MOST]]
+    return [text for _, text in sorted(longest, reverse=True)]
 
 
-def _remark(kernel: KernelRow, one: Reached) -> str:
-    near = _nearer(one)
-    if near is None or near < _NEAR or one.least is None:
-        return ""
-    what = f"{names.kernel(kernel, width=80)} reaches {_share(near)} of"
-    win = f"can win at most {_share(1 - one.least)} of its time"
-    if one.link == "host":
-        return f"{what} the bandwidth to the host: a faster copy {win}."
-    if near == one.of_bandwidth:
-        return f"{what} the memory bandwidth: it is bound by memory, and a faster kernel for the same work {win}."
-    return f"{what} the compute peak ({one.dtype}): it is bound by compute, and a faster kernel for the same work {win}."
+def _remark(kernel: KernelRow, one: Reached, bound: str) -> str:
+    near, most = (_share(part) for part in (_nearer(one), 1 - (one.least or 0)))
+    what, win = f"{names.kernel(kernel, width=80)} reaches {near} of", "can win at most"
+    if bound == "host":
+        return f"{what} the bandwidth to the host: a faster copy {win} {most} of its time."
+    faster = f"it is bound by {bound}, and a faster kernel for the same work {win}"
+    if bound == "compute":
+        return f"{what} the compute peak ({one.dtype}): {faster} {most} of its time."
+    cached = f" ({most} if the L2 cache already held part of its operands)"
+    least = _share(1 - (one.of_bandwidth or 0))
+    return f"{what} the memory bandwidth: {faster} {least} of its time{cached if least != most else ''}."
 
 
 def _nearer(one: Reached) -> float | None:
-    return max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
+    """A small part of one peak says nothing where that of the other is unknown."""
+    near = max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
+    return near if near is None or near >= _NEAR or one.bytes_per_s is not None else None
 
 
 def _cells(row: LimitsRow) -> list[str]:
