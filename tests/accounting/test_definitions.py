@@ -16,7 +16,7 @@ from tracediff.accounting.reduce import is_host_only, reduce_capture
 from tracediff.accounting.reduction import Reduction
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import frame, sql
-from tracediff.formats.scratch import scratch
+from tracediff.formats.files import scratch
 from tracediff.trace.steps import find_steps
 
 CAPTURES = sorted({*FIXTURES.rglob("*.sqlite.xz"), *FIXTURES.glob("torch/*.json.gz")})

@@ -8,7 +8,7 @@ import pytest
 
 from tracediff.accounting.intervals import EMPTY
 from tracediff.accounting.walk import HostThread
-from tracediff.trace.calls import LAUNCH, Calls
+from tracediff.trace.threads import LAUNCH, Calls
 
 TID = 7
 Spans = list[tuple[int, int]]

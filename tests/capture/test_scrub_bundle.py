@@ -17,7 +17,7 @@ from tests.capture.test_scrub import SECRETS, private_trace
 from tracediff.capture.nsys import need_nsys
 from tracediff.capture.plan import plan_from
 from tracediff.capture.runner import Runner
-from tracediff.capture.scrub_bundle import scrub_bundle
+from tracediff.capture.scrub import scrub_bundle
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import read_bundle

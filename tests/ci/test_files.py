@@ -12,7 +12,7 @@ from tests.ci.runners import ACTION_KEYS, RUNS_KEYS, STEP_KEYS, evaluate
 from tests.tiny import ROOT
 from tracediff.capture.plan import plan_from
 from tracediff.comparison.gates import read_policy
-from tracediff.formats.regular import read_toml
+from tracediff.formats.files import read_toml
 
 INIT = ROOT / "templates" / "init"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.capture.conftest import stand_ins  # noqa: F401
 from tests.capture.stand_ins import PAIRS, StandIns, manifest_of
-from tracediff.cli.adaptive import estimate
+from tracediff.cli.capture import estimate
 from tracediff.cli.main import cli
 from tracediff.comparison.sequential import Look
 from tracediff.errors import TracediffError

@@ -10,8 +10,8 @@ from tests.comparing import compare
 from tests.measuring import measured, step
 from tests.tiny import label, reduced
 from tracediff.comparison.candidates import Candidate
+from tracediff.comparison.findings import cancels, merged
 from tracediff.comparison.places import Judgement, Place
-from tracediff.comparison.related import cancels, merged
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, FindingFacts, FindingPart, Where
 

@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from tests.measuring import framed, run
-from tracediff.comparison.cells import _known_speed, _mostly_new
-from tracediff.comparison.host_speed import host_speed
+from tracediff.comparison.cells import _known_speed, _mostly_new, host_speed
 
 NAMES = ("launch", "record", "query")
 

@@ -9,9 +9,9 @@ from tests.measuring import measured, step
 from tests.serving import serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import reduced
-from tracediff.comparison import cause_tree as tree_of
-from tracediff.comparison import step_strip
-from tracediff.comparison.cause_tree import cause_tree
+from tracediff.comparison import pictures as step_strip
+from tracediff.comparison import pictures as tree_of
+from tracediff.comparison.pictures import cause_tree
 from tracediff.comparison.places import judge
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.matching import Match, OpKey

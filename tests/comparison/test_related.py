@@ -9,14 +9,14 @@ import pytest
 from tests.measuring import FIRST, measured, step
 from tracediff.comparison.candidates import Candidate, replacement
 from tracediff.comparison.cells import Measured
-from tracediff.comparison.places import judge
-from tracediff.comparison.related import (
+from tracediff.comparison.findings import (
     launched_otherwise,
     of_one_holder,
     of_related_kernels,
     with_consequences,
     with_synchronisation,
 )
+from tracediff.comparison.places import judge
 from tracediff.model import FindingFacts, FindingPart, Launch, LaunchCounts, LaunchSide, LaunchTypical, Where
 
 US = 1_000.0

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.measuring import framed, run, step
-from tracediff.comparison.strata import Strata, build_strata, mix, notes_of
+from tracediff.comparison.classes import Strata, build_strata, mix, notes_of
 from tracediff.errors import TracediffError
 
 

@@ -12,9 +12,9 @@ from fixtures.builders import two_steps
 from tests.tiny import one_gap
 from tracediff.execution import cache
 from tracediff.execution import run as runs
+from tracediff.execution.cache import pack
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 
 KEPT = Reading(threads=1, cached=True)

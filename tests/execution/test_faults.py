@@ -19,8 +19,8 @@ import pytest
 from tests.serving import serving
 from tests.tiny import ROOT
 from tracediff.execution import cache
-from tracediff.execution.stored import unpack
-from tracediff.formats import scratch
+from tracediff.execution.cache import unpack
+from tracediff.formats import files as scratch
 
 # The command line, which ends itself without a word when it comes to some place.
 KILLED = """

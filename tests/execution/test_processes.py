@@ -13,10 +13,10 @@ import pytest
 from tests.tiny import ROOT, one_gap
 from tracediff.errors import TracediffError
 from tracediff.execution import executors
+from tracediff.execution.cache import pack
 from tracediff.execution.executors import workers
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import Task, reduce_file, reduce_sides, reduce_task
-from tracediff.execution.stored import pack
 from tracediff.formats.inputs import resolve
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import CAPTURES
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
+from tracediff.execution.cache import DamagedError, pack, unpack
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.stored import DamagedError, pack, unpack
 
 
 @pytest.fixture(scope="module")

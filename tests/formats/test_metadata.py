@@ -12,8 +12,8 @@ from fixtures.builders import two_steps
 from fixtures.builders.columnar import to_folder
 from tests.formats.odd_exports import TWO_STEPS, edit, reduce, written
 from tests.tiny import spent
+from tracediff.formats.columnar import without_texts
 from tracediff.formats.contents import looked_into
-from tracediff.formats.parquet_text import without_texts
 from tracediff.formats.schema import METADATA, READ
 
 NAME_VALUE = "name TEXT, value TEXT"

@@ -9,7 +9,7 @@ import pytest
 
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import read_manifest
-from tracediff.formats.regular import MOST_TEXT, open_regular, read_regular, read_toml
+from tracediff.formats.files import MOST_TEXT, open_regular, read_regular, read_toml
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path):

@@ -94,7 +94,7 @@ def test_damaged_xz(damage, export, scratch):
 
 @pytest.fixture
 def small_bounds(monkeypatch):
-    monkeypatch.setattr("tracediff.formats.packed.ALWAYS", 1 << 20)
+    monkeypatch.setattr("tracediff.formats.files.ALWAYS", 1 << 20)
 
 
 def test_xz_that_holds_something_else_is_not_unpacked(scratch, tmp_path):

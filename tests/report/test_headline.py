@@ -10,9 +10,9 @@ from tests.report import sample
 from tracediff import model as m
 from tracediff.companions.result import Result
 from tracediff.report import words
+from tracediff.report.causes import named, spoken, title
 from tracediff.report.headline import headline, reason
 from tracediff.report.phrases import power_note, with_words
-from tracediff.report.titles import named, spoken, title
 
 US = 1_000.0
 

@@ -8,14 +8,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import reduced
 from tracediff.errors import TracediffError
-from tracediff.trace.evidence import (
-    ENOUGH,
-    NOTHING,
-    Launched,
-    judge,
-    pattern,
-    results,
-)
+from tracediff.trace.labels import ENOUGH, NOTHING, Launched, judge, pattern, results
 
 
 def ints(*values: int) -> np.ndarray:

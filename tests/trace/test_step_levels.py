@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tracediff.trace.choice import Choice, choose
-from tracediff.trace.levels import COPY, GRAPH, LAUNCH, RESULT, SYNC, Launched
+from tracediff.trace.levels import COPY, GRAPH, LAUNCH, RESULT, SYNC, Choice, Launched, choose
 from tracediff.trace.segments import blocks, cycle, repeats, segments
 
 # A step is an embedding, layers, a head and a sampler; its tokens are copied to the host (<), which waits (|).

@@ -17,9 +17,9 @@ from tracediff.accounting.sweep import Sweep
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.kernels.layers import LayerSequence, align
-from tracediff.trace.calls import distinct
 from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, kind_of, layer_of
 from tracediff.trace.periods import MEMCPY, Timeline, Unit
+from tracediff.trace.threads import distinct
 
 MOST_SEQUENCES = 64  # of one export: those of most steps are aligned, or lend their layers
 LEAST = 0.5  # confidence below which a step keeps no layer of another program's

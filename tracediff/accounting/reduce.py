@@ -21,14 +21,13 @@ from tracediff.accounting.kernels import (
     op_bags,
     op_columns,
     op_sums,
+    origin_table,
     transition_table,
 )
 from tracediff.accounting.layers import LayerRanges, layer_tables
-from tracediff.accounting.metrics import metric_tables
-from tracediff.accounting.origins import origin_table
 from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
-from tracediff.accounting.system import HostWork, OsTrace, system_tables
+from tracediff.accounting.system import HostWork, OsTrace, metric_tables, system_tables
 from tracediff.accounting.walk import Hosts, read_gil
 from tracediff.accounting.windows import host_windows
 from tracediff.errors import TracediffError

@@ -40,9 +40,8 @@ from tracediff.accounting.sweep import Gaps
 from tracediff.accounting.windows import Windows
 from tracediff.formats.database import release_memory
 from tracediff.model.causes import IDLE
-from tracediff.trace.calls import LAUNCH, OTHER, SYNC, Calls, Launches, distinct
 from tracediff.trace.periods import Unit
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import LAUNCH, OTHER, SYNC, Calls, Launches, Thread, distinct
 
 # The GIL: who waited for it, who held it around those waits, and for how long in all.
 

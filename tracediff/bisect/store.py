@@ -15,7 +15,7 @@ import msgspec
 from tracediff.capture import manifest
 from tracediff.capture.plan import Plan
 from tracediff.errors import TracediffError
-from tracediff.formats.regular import MOST_RESULT, read_regular
+from tracediff.formats.files import MOST_RESULT, read_regular
 from tracediff.model import encode
 from tracediff.model.bisect import BISECT_VERSION, Bisect
 from tracediff.report.write import write_atomically

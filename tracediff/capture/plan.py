@@ -14,7 +14,7 @@ import msgspec
 from tracediff.capture.presets import PRESETS, check_steps, preset, rank_suffix
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
-from tracediff.formats.regular import read_toml
+from tracediff.formats.files import read_toml
 from tracediff.formats.reports import PARQUET_FIRST, Form
 
 TRAFFIC_SEEDS = 1000

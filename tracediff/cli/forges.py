@@ -16,7 +16,7 @@ import httpx
 
 import tracediff
 from tracediff.errors import TracediffError
-from tracediff.formats.regular import read_regular
+from tracediff.formats.files import read_regular
 from tracediff.report.escape import shorten, visible
 
 _TRIES = 3

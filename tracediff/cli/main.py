@@ -177,8 +177,8 @@ def _terminated(number: int, frame: object) -> None:
 
 def _leave(status: int) -> None:
     """End at once: threads may be in the middle of an export, and would be waited for."""
-    if "tracediff.formats.scratch" in sys.modules:
-        sys.modules["tracediff.formats.scratch"].discard_all()
+    if "tracediff.formats.files" in sys.modules:
+        sys.modules["tracediff.formats.files"].discard_all()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

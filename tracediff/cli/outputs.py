@@ -216,7 +216,7 @@ def read_saved(path: Path) -> Report:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff.formats.regular import MOST_RESULT, read_regular
+    from tracediff.formats.files import MOST_RESULT, read_regular
 
     class Versioned(msgspec.Struct):
         format_version: int

@@ -68,7 +68,7 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
 
 
 def _bundle(source: Path, target: Path, keep_kpi: bool) -> None:
-    from tracediff.capture.scrub_bundle import scrub_bundle
+    from tracediff.capture.scrub import scrub_bundle
 
     report = scrub_bundle(source, target, keep_kpi=keep_kpi)
     say(

@@ -1,7 +1,7 @@
-"""Cells: the places where time goes, measured at every whole step, and their estimates.
+"""How fast the host of each step was, from the CUDA calls that block on nothing.
 
-Cell 0 is the step; then the categories, the (cause, place) of idle time, the rows of the kernel table, layers and kinds of layer where they are
-known. ns per step.
+The speed of a step is the mean over its calls of log(duration / that function's mean), durations being medians of the step. Functions
+that a side calls twice as often as the other would mix what changed into it and are left out.
 """
 
 from __future__ import annotations
@@ -19,15 +19,60 @@ from tracediff.accounting.grouping import sum_by
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison import tables
 from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
-from tracediff.comparison.host_speed import host_speed
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
-from tracediff.execution.sides import Side, parts_of, tagged
+from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
 from tracediff.model.causes import STEP as USUAL_STEP
 from tracediff.stats.estimator import FEW_RUNS, Estimate, Sample, estimate, paired, permuted_t, slopes, splits
 from tracediff.stats.workload import TRIMMED_VARIANCE
+
+LEAST_FUNCTIONS = 3
+_OFTEN = 2.0
+
+
+def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
+    """Log ratio of each row of `Frame.steps`, nan where it made no such call; None where too few functions can be compared."""
+    table = stacked(sides, "host_speed")
+    step = frame.index.rows(table)
+    table = table.with_columns(step=pl.Series(step)).filter(pl.col("step") >= 0)
+    compared = pl.Series(frame.weight > 0)
+    table = table.filter(compared.gather(table["step"]))
+    if not len(table):
+        return None
+    steps = [int((frame.compared["side"] == side).sum()) for side in range(2)]
+    often = table.filter(pl.col("side") < 2).group_by("api").agg(
+        *((pl.col("count").filter(pl.col("side") == side).sum() / max(steps[side], 1)).alias(f"side{side}") for side in range(2))
+    )  # fmt: skip
+    one, other = pl.col("side0"), pl.col("side1")
+    alike = often.filter((one > 0) & (other > 0) & (one < _OFTEN * other) & (other < _OFTEN * one))
+    if len(alike) < LEAST_FUNCTIONS:
+        return None
+    table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")
+    mean = (pl.col("log_ns") * pl.col("count")).sum() / pl.col("count").sum()
+    # of both sides alike: the side with more calls must not decide what a function usually takes
+    usual = (
+        table.filter(pl.col("side") < 2)
+        .group_by("api", "side", maintain_order=True)
+        .agg(usual=mean)
+        .group_by("api", maintain_order=True)
+        .agg(pl.col("usual").mean())
+    )
+    of_steps = (
+        table.join(usual, on="api", maintain_order="left")
+        .group_by("step", maintain_order=True)
+        .agg(speed=((pl.col("log_ns") - pl.col("usual")) * pl.col("count")).sum() / pl.col("count").sum())
+    )
+    found = np.full(len(frame.steps), np.nan)
+    found[of_steps["step"].to_numpy()] = of_steps["speed"].to_numpy()
+    return found
+
+
+# Cells: the places where time goes, measured at every whole step, and their estimates.
+#
+# Cell 0 is the step; then the categories, the (cause, place) of idle time, the rows of the kernel table, layers and kinds of layer where they are
+# known. ns per step.
 
 
 class IdleKey(NamedTuple):

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from tracediff.accounting.reduction import Reduction
-from tracediff.comparison.strata import Strata
+from tracediff.comparison.classes import Strata
 from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import short

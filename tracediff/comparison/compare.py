@@ -14,7 +14,6 @@ from msgspec.structs import replace
 import tracediff
 from tracediff.comparison import tables
 from tracediff.comparison.candidates import kernel_text
-from tracediff.comparison.cause_tree import cause_tree
 from tracediff.comparison.cells import (
     Measured,
     Part,
@@ -25,7 +24,7 @@ from tracediff.comparison.cells import (
     measure,
     observable,
 )
-from tracediff.comparison.classes import notes_of_classes, with_classes
+from tracediff.comparison.classes import build_strata, mix, notes_of, notes_of_classes, with_classes
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, off_path_notes
 from tracediff.comparison.frame import build_frame
@@ -43,10 +42,9 @@ from tracediff.comparison.layer_rows import compared_layers
 from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
+from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.place_rows import kernel_phases, place_rows
 from tracediff.comparison.places import Judged, judge
-from tracediff.comparison.step_strip import step_strip
-from tracediff.comparison.strata import build_strata, mix, notes_of
 from tracediff.comparison.verdict import (
     decide,
     gpu_change,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tracediff.comparison.measures import STEP, Measure, Measured, measured, parse
 from tracediff.errors import TracediffError
-from tracediff.formats.regular import read_toml
+from tracediff.formats.files import read_toml
 from tracediff.model import GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

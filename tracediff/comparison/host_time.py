@@ -12,9 +12,9 @@ import polars as pl
 from tracediff.accounting.intervals import Floats
 from tracediff.accounting.reduction import Reduction
 from tracediff.execution.sides import Side, stacked
-from tracediff.formats.recording import recording
+from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
-from tracediff.model.host_time import HostRow, HostSide, HostTime
+from tracediff.model.common import HostRow, HostSide, HostTime
 from tracediff.stats.estimator import benjamini_hochberg, trimmed_interval
 from tracediff.trace.steps import WHOLE_CAPTURE
 

@@ -25,7 +25,7 @@ from tracediff.comparison.verdict import SIDES
 from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step, Verdict
 from tracediff.model.causes import CAUSES
-from tracediff.model.insights import Insight
+from tracediff.model.common import Insight
 
 MOST = 3
 SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another

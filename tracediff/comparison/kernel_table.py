@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import Reduction, StepIndex
+from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
-from tracediff.comparison.strata import Strata
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category, is_communication
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels

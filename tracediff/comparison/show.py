@@ -17,7 +17,6 @@ import tracediff
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison import tables
 from tracediff.comparison.candidates import idle_place, longest_first
-from tracediff.comparison.cause_tree import one_side
 from tracediff.comparison.cells import (
     Layout,
     cell_table,
@@ -28,7 +27,7 @@ from tracediff.comparison.cells import (
     observable,
 )
 from tracediff.comparison.chosen import Cells, chosen_steps
-from tracediff.comparison.classes import notes_of_classes, with_classes
+from tracediff.comparison.classes import Strata, build_strata, notes_of_classes, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
@@ -39,8 +38,7 @@ from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.layer_rows import shown_layers
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
-from tracediff.comparison.step_strip import step_strip
-from tracediff.comparison.strata import Strata, build_strata
+from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.formats.selection import Pick

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.accounting.metrics import STATES
+from tracediff.accounting.system import STATES
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged

@@ -9,10 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from tracediff.accounting.reduction import Reduction, SampledStep
-from tracediff.comparison.classes import with_classes
+from tracediff.comparison.classes import Strata, build_strata, notes_of, with_classes
 from tracediff.comparison.comparability import check
 from tracediff.comparison.frame import build_frame
-from tracediff.comparison.strata import Strata, build_strata, notes_of
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tracediff.errors import TracediffError
-from tracediff.formats.regular import read_regular
+from tracediff.formats.files import read_regular
 
 SideName = Literal["baseline", "candidate"]
 SIDES: tuple[SideName, SideName] = ("baseline", "candidate")

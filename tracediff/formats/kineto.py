@@ -20,8 +20,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tracediff.errors import TracediffError
-from tracediff.formats.packed import Stream, packing, unpacked
-from tracediff.formats.regular import open_regular
+from tracediff.formats.files import Stream, open_regular, packing, unpacked
 from tracediff.model import Note
 
 PRODUCT = "torch.profiler"

@@ -13,19 +13,10 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
+from tracediff.formats.columnar import without_texts
 from tracediff.formats.database import identifier, quoted, run_sql, sql
-from tracediff.formats.metadata import load_metadata
-from tracediff.formats.schema import (
-    METADATA,
-    STAGED,
-    SYSTEM,
-    Schema,
-    inspect,
-    locked,
-    version_of,
-)
-from tracediff.formats.scratch import scratch
-from tracediff.formats.texts import mend
+from tracediff.formats.files import scratch
+from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
 from tracediff.formats.untrusted import open_export
 from tracediff.model import Note
 
@@ -351,3 +342,131 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
         f"{name} holds a value of another type than its schema says: {text}",
         fix=_AGAIN,
     )
+
+
+# Tables of an export that are small and hold what users and machines wrote: no value in them can make an export unreadable.
+#
+# A value is read as the type that the loader expects, as far as it can be: bytes that are no UTF-8 become replacement characters,
+# what is no number becomes NULL, and so does a text longer than any that is needed.
+
+
+_LONGEST_VALUE = 1024  # bytes of a text that is used, at most
+
+
+def load_metadata(
+    db: duckdb.DuckDBPyConnection, path: Path, table: str, columns: dict[str, str], schema: Schema
+) -> None:
+    """Make the table staged_TABLE with these columns (name -> BIGINT, DOUBLE or VARCHAR); empty where the export has none.
+
+    Raises what the databases raise where a file is damaged.
+    """
+    present = {column.lower(): column for column in schema.tables.get(table, frozenset())}
+    found = [column for column in columns if column.lower() in present]
+    spelled = [identifier(present[column.lower()]) for column in found]
+    rows: list[tuple[object, ...]] = []
+    if found:
+        read = _from_folder if schema.relations else _from_file
+        rows = read(db, path, table, spelled, schema)
+    name = identifier(f"staged_{table}")
+    declared = ", ".join(f"{identifier(column)} {kind}" for column, kind in columns.items())
+    db.execute(f"DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({declared})")
+    kinds = [columns[column] for column in found]
+    values = [[_read_as(kind, value) for kind, value in zip(kinds, row, strict=True)] for row in rows]
+    if values:
+        # in one statement, as text: a statement for each row, or a list as a parameter, takes a thousand times as long
+        lists = ", ".join(f"unnest(from_json(?, '[\"{kind}\"]'))" for kind in kinds)
+        db.execute(
+            f"INSERT INTO {name} ({', '.join(map(identifier, found))}) SELECT {lists}",
+            [json.dumps(column) for column in zip(*values, strict=True)],
+        )
+
+
+def _from_file(
+    db: duckdb.DuckDBPyConnection, path: Path, table: str, columns: list[str], schema: Schema
+) -> list[tuple[object, ...]]:
+    short = ", ".join(
+        f"CASE WHEN typeof({one}) IN ('integer', 'real') OR length(CAST({one} AS BLOB)) <= {_LONGEST_VALUE} THEN {one} END"
+        for one in columns
+    )
+    with closing(open_export(path)) as source:
+        source.text_factory = bytes
+        return source.execute(f"SELECT {short} FROM {identifier(table)}").fetchall()
+
+
+def _from_folder(
+    db: duckdb.DuckDBPyConnection, path: Path, table: str, columns: list[str], schema: Schema
+) -> list[tuple[object, ...]]:
+    query = f"SELECT {', '.join(columns)} FROM"
+    try:
+        return db.execute(f"{query} {schema.relation(table)}").fetchall()
+    except (duckdb.InvalidInputException, UnicodeDecodeError):
+        with scratch() as folder:
+            copy = folder / f"{table}.parquet"
+            without_texts(path / copy.name, copy)
+            return db.execute(
+                f"{query} read_parquet({quoted(str(copy))}, hive_partitioning = false)"
+            ).fetchall()
+
+
+def _read_as(kind: str, value: object) -> int | float | str | None:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if kind == "VARCHAR":
+        text = str(value) if isinstance(value, str | int | float) else None
+        return None if text is None or len(text) > _LONGEST_VALUE else text
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value) if kind == "DOUBLE" else int(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+# Tables with names that are not UTF-8: DuckDB reads none of their rows. What can be read of such a name is kept.
+#
+# The texts are read as bytes; those that are UTF-8 are themselves, of the others Python makes texts with replacement characters.
+
+
+def mend(db: duckdb.DuckDBPyConnection, path: Path, table: str, schema: Schema, folder: Path) -> int:
+    """Have `schema.relation(table)` give texts for all rows; how many different texts had bytes that are not UTF-8.
+
+    `folder` takes a copy of a table's file, to be there as long as the relation. Raises what DuckDB raises.
+    """
+    present = {column.lower(): column for column in schema.tables.get(table, frozenset())}
+    known = {
+        identifier(present[column.lower()]): kind == "VARCHAR"
+        for column, kind in STAGED[table].items()
+        if column.lower() in present
+    }
+    texts = [column for column, is_text in known.items() if is_text]
+    others = [column for column, is_text in known.items() if not is_text]
+    if schema.relations:
+        source, raw = path / f"{table}.parquet", folder / f"{table}.parquet"
+        without_texts(source, raw)
+        rows, read = schema.relation(table).replace(quoted(str(source)), quoted(str(raw))), "{}"
+    else:
+        # its scanner knows no text as bytes, so SQLite spells them
+        hexed = (f"CASE WHEN {one} IS NOT NULL THEN hex({one}) END AS {one}" for one in texts)
+        query = f"SELECT {', '.join([*others, *hexed])} FROM {identifier(table)}"
+        rows, read = f"sqlite_query('source', {quoted(query)})", "unhex({})"
+    mended, count = identifier(f"mended_{table}"), 0
+    db.execute(f"CREATE OR REPLACE TEMP TABLE {mended} (raw BLOB, said VARCHAR)")
+    for column in texts:
+        as_bytes = read.format(column)
+        odd = db.execute(
+            f"SELECT DISTINCT {as_bytes} FROM {rows} WHERE {column} IS NOT NULL AND try(decode({as_bytes})) IS NULL"
+        ).fetchall()
+        values = [(raw, raw.decode("utf-8", "replace")) for (raw,) in odd]
+        if values:
+            db.executemany(f"INSERT INTO {mended} VALUES (?, ?)", values)
+        count += len(values)
+    parts, joins = [f"t.{one}" for one in others], []
+    for number, column in enumerate(texts):
+        as_bytes = read.format(f"t.{column}")
+        parts.append(f"coalesce(try(decode({as_bytes})), m{number}.said) AS {column}")
+        joins.append(
+            f"LEFT JOIN (SELECT raw, any_value(said) AS said FROM {mended} GROUP BY raw) AS m{number} ON m{number}.raw = {as_bytes}"
+        )
+    schema.mended[table] = f"(SELECT {', '.join(parts)} FROM {rows} AS t {' '.join(joins)})"
+    return count

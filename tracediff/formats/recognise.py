@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.packed import SQLITE, packing
+from tracediff.formats.files import SQLITE, packing
 
 HEAD = 1 << 16  # bytes
 _TRACE = "tracediff compare BASELINE CANDIDATE, tracediff show FILE"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracediff.errors import TracediffError
-from tracediff.formats.packed import SQLITE
+from tracediff.formats.files import SQLITE
 from tracediff.formats.recognise import HEAD, NSYS_REPORT
 
 Form = Literal["parquet", "sqlite"]

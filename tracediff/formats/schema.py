@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier
-from tracediff.formats.packed import SQLITE
+from tracediff.formats.files import SQLITE
 from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine
 
 # table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it

@@ -16,7 +16,7 @@ from pathlib import Path
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, kineto
 from tracediff.formats.bounds import bounded
-from tracediff.formats.packed import SQLITE, unpacked
+from tracediff.formats.files import SQLITE, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
 from tracediff.formats.schema import damaged, locked, not_sqlite
 

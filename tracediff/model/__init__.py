@@ -17,6 +17,7 @@ from tracediff.model.common import (
     Coverage,
     Delta,
     Evidence,
+    Insight,
     Mix,
     Note,
     OddRun,
@@ -35,7 +36,6 @@ from tracediff.model.common import (
     Verdict,
     encode,
 )
-from tracediff.model.insights import Insight
 from tracediff.model.result import (
     FORMAT_VERSION,
     AllocationFact,

@@ -18,6 +18,8 @@ from tracediff.model.common import (
     Comparability,
     Coverage,
     Evidence,
+    HostTime,
+    Insight,
     Mix,
     Note,
     Outcome,
@@ -31,8 +33,6 @@ from tracediff.model.common import (
     Tool,
     Verdict,
 )
-from tracediff.model.host_time import HostTime
-from tracediff.model.insights import Insight
 from tracediff.model.layers import Layers
 from tracediff.model.limits import Limits
 from tracediff.model.pictures import CauseNode, Divergence, StepStrip

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
-from tracediff.model.host_time import HostTime
+from tracediff.model.common import ABSENT, Coverage, HostTime, Note, PhaseTimes, StepSample, Stratum, Tool
 from tracediff.model.layers import Layers
 from tracediff.model.limits import Limits
 from tracediff.model.pictures import CauseNode, StepStrip

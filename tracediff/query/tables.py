@@ -20,8 +20,8 @@ from tracediff.execution.reading import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.formats.database import identifier, quoted, run_sql, sql
+from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
-from tracediff.formats.scratch import scratch
 from tracediff.kernels.categories import category
 from tracediff.kernels.names import family
 from tracediff.query import guard

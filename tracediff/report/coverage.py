@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tracediff.model import Result, Stratum
 from tracediff.model.common import ABSENT
 from tracediff.report import units, words
-from tracediff.report.titles import run_name
+from tracediff.report.causes import run_name
 
 _NAMED = 2  # workloads at most; further ones are summed up
 _WORTH_A_NAME = 0.02  # of a side's step time

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.report import host_words, launch_words, units, words
-from tracediff.report.causes import CAUSES
-from tracediff.report.titles import joined, named, run_name, spoken
+from tracediff.report.causes import CAUSES, joined, named, run_name, spoken
 
 SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
 HOST_SPEED = 0.03  # a host that is so much slower or faster is named

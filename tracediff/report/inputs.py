@@ -19,11 +19,10 @@ from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.bundle import read_bundle
 from tracediff.formats.contents import Seen, looked_into
+from tracediff.formats.files import MOST_RESULT, read_regular, scratch
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
-from tracediff.formats.regular import MOST_RESULT, read_regular
 from tracediff.formats.reports import find_nsys, refuse_no_report
-from tracediff.formats.scratch import scratch
 from tracediff.kernels.categories import category
 from tracediff.model import Tool
 from tracediff.model.contents import Answer, Contents, Input, Inputs, Problem, Steps, Trace

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tracediff.model import KernelAnswer, KernelRow, KernelTypical, Result
-from tracediff.report import names, titles, units, words
+from tracediff.report import causes as titles
+from tracediff.report import names, units, words
 from tracediff.report.document import Table, TableOf
 
 NOT_RECORDED = "not recorded"

@@ -13,11 +13,10 @@ from tracediff.model import Finding, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
-from tracediff.report.causes import CAUSES
+from tracediff.report.causes import CAUSES, at, idle_title, title
 from tracediff.report.headline import headline, lead, reason
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
-from tracediff.report.titles import at, idle_title, title
 
 
 def with_words(result: Result) -> Result:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tracediff.model.show import IdleCause, Show, ShowCategory
 from tracediff.report import names, palette, units, words
-from tracediff.report.titles import idle_named
+from tracediff.report.causes import idle_named
 
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tracediff.model.causes import BUSY
 from tracediff.model.show import IdleCause, Show, StepDiff, StepPlace
 from tracediff.report import palette, units, words
+from tracediff.report.causes import idle_named, idle_title, run_name
 from tracediff.report.document import Table, TableOf
-from tracediff.report.titles import idle_named, idle_title, run_name
 
 SAME = 0.02  # of the typical step, below which a step is as long as it
 _NAMED, _ENOUGH, _LEAST = (

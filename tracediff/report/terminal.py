@@ -25,6 +25,7 @@ from tracediff.report import (
     waterfall,
     words,
 )
+from tracediff.report.causes import run_name
 from tracediff.report.console import (
     TONES,
     WIDE,
@@ -39,7 +40,6 @@ from tracediff.report.console import (
 )
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.tables import kernels_by_phase
-from tracediff.report.titles import run_name
 from tracediff.report.waterfall import text_lines
 from tracediff.report.words import left_out
 

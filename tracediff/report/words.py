@@ -22,8 +22,7 @@ from tracediff.model import (
 )
 from tracediff.model.show import Show
 from tracediff.report import units
-from tracediff.report.causes import CAUSES
-from tracediff.report.titles import OUTSIDE, part_kinds, run_name
+from tracediff.report.causes import CAUSES, OUTSIDE, part_kinds, run_name
 
 
 @dataclass(frozen=True)

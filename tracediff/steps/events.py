@@ -21,10 +21,9 @@ from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category
 from tracediff.model.causes import BUSY, IDLE
-from tracediff.trace.calls import distinct
 from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
 from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import Thread, distinct
 
 GPU_STATES = BUSY  # each hides those after it, as in the accounting
 GPU_GROUPS = ("gemm", "attention", *GPU_STATES)

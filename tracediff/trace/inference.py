@@ -14,8 +14,19 @@ from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.kernels.names import normalise
 from tracediff.model import Note
-from tracediff.trace.choice import MAYBE_PARTS, WINDOW, Choice, Outer, choose, measure
-from tracediff.trace.levels import EVENTS, RESULT, Found, Launched, same
+from tracediff.trace.levels import (
+    EVENTS,
+    MAYBE_PARTS,
+    RESULT,
+    WINDOW,
+    Choice,
+    Found,
+    Launched,
+    Outer,
+    choose,
+    measure,
+    same,
+)
 from tracediff.trace.segments import Flags, Ints, blocks, repeats
 
 INFERRED = "inferred"  # how steps were found; a confidence follows

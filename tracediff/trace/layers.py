@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from tracediff.trace.evidence import LIBRARY
+from tracediff.trace.labels import LIBRARY
 
 NO_LAYER = ""  # of what was launched in none, or in one that is not known
 TENSORRT = "TensorRT"  # the domain in which every range but those of a whole inference is a layer

@@ -21,7 +21,7 @@ from tracediff.formats.database import frame, release_memory, sql
 from tracediff.formats.selection import Selection
 from tracediff.kernels.categories import is_communication
 from tracediff.model import Note
-from tracediff.trace.calls import Calls, Launches, distinct, read_calls
+from tracediff.trace.threads import Calls, Launches, distinct, read_calls
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,9 +16,18 @@ from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.model import Note
-from tracediff.trace.evidence import Family, Mark, families
 from tracediff.trace.inference import INFERRED, Inference, Level, infer_steps
-from tracediff.trace.labels import PRESETS, RE2, SOURCES, USERS, StepLabels, from_regex
+from tracediff.trace.labels import (
+    PRESETS,
+    RE2,
+    SOURCES,
+    USERS,
+    Family,
+    Mark,
+    StepLabels,
+    families,
+    from_regex,
+)
 
 _MOST = 0.5  # ops launched inside a known label that occurs once, for it to be the step of the capture
 _SHOWN = 3  # families and levels that a refusal names

@@ -28,10 +28,9 @@ from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.reduction import EventGraph
 from tracediff.accounting.walk import NO_STATE, STATES, Hosts
 from tracediff.model.causes import BUSY, CATEGORIES
-from tracediff.trace.calls import SYNC
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import SYNC, Thread
 
 OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, CROSS, PEER, JOIN = range(9)
 CAUSE = {name: number for number, name in enumerate(CATEGORIES)}

@@ -24,7 +24,7 @@ from tracediff.companions.ncu.metrics import (
 )
 from tracediff.companions.ncu.report_file import MAGIC, read_report
 from tracediff.errors import TracediffError
-from tracediff.formats.regular import open_regular
+from tracediff.formats.files import open_regular
 from tracediff.formats.selection import own_label
 
 _CELL = 1 << 26  # characters of one cell: instances of a metric can be many

@@ -11,9 +11,9 @@ from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
+from tracediff.report.causes import OUTSIDE, part_named
 from tracediff.report.escape import shorten
 from tracediff.report.pictures.shapes import Drawing, Layout, cut, fitting, room, spread, wrapped
-from tracediff.report.titles import OUTSIDE, part_named
 
 TITLE = "Causes of the step time"
 _ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category

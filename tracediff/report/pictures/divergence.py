@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
+from tracediff.report.causes import OUTSIDE
 from tracediff.report.pictures.shapes import Drawing, Layout, cut, path_of, spread, wrapped
-from tracediff.report.titles import OUTSIDE
 from tracediff.report.waterfall import nice_ticks
 
 TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
