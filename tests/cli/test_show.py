@@ -93,7 +93,7 @@ def test_one_kernel_in_every_format(run, good, tmp_path) -> None:
     code, out, _ = run("compare", good, "slow.sqlite", "--kernel", "gemm_1", *files_of)
     assert code == 0
     sentence = json.loads((tmp_path / "a.json").read_text())["kernel_answers"][0]["text"]
-    assert sentence.startswith("gemm_1 takes 50.0 us more per step (200 -> 250 us per step, +25.0 %)")
+    assert sentence.startswith("gemm_1 takes 50.0 us more per mean step (200 -> 250 us per step, +25.0 %)")
     assert " ".join(out.split()).startswith(sentence)
     assert sentence.partition("(")[0] in (tmp_path / "a.md").read_text().replace("\\", "")
     assert "<h3>gemm_1 takes 50.0" in (tmp_path / "a.html").read_text()

@@ -14,8 +14,8 @@ GIL_STATES = {"Waiting for GIL": "gil_wait", "Holding GIL": "gil_hold"}
 
 
 def mask_numbers(text: str) -> str:
-    """Replace every run of digits by N: `step 12 of 40` -> `step N of N`."""
-    return re.sub(r"\d+", "N", text)
+    """Replace every run of digits by N: `step 12 of 40` -> `step N of N`; of PyTorch's operators the name alone."""
+    return re.sub(r"\d+", "N", re.sub(r"(?s), (seq|op_id) = [0-9]+(, .*)?\Z", "", text))
 
 
 def process_of(thread: int) -> int:

@@ -25,6 +25,9 @@ from tracediff.trace.steps import find_steps
         ("10-20", "N-N"),
         ("-5", "-N"),
         ("already N", "already N"),
+        ("aten::mm, op_id = 7, sizes = [[16, 8], [8, 4]], input_op_ids = [(5,0), (6,0)]", "aten::mm"),
+        ("autograd::engine::X, seq = 12", "autograd::engine::X"),
+        ("load, seq = next", "load, seq = next"),
         ("\u0663\u0664 requests", "N requests"),  # digits of other scripts are digits
     ],
 )

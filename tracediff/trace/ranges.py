@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+_OPERANDS = re.compile(
+    r", (?:seq|op_id) = [0-9]+(?:, .*)?\Z", re.DOTALL
+)  # `aten::mm, op_id = 7, sizes = [[16, 16], ...`
 
 # All generations of a step label are one place.
 STEP_PLACE = "[Executor] _forward_step"
@@ -17,8 +20,8 @@ OUTSIDE = "outside any range"
 
 
 def mask(text: str) -> str:
-    """`layer 12: 0x7f3a` -> `layer N: N`."""
-    return _NUMBER.sub("N", text)
+    """`layer 12: 0x7f3a` -> `layer N: N`; of an operator that PyTorch's `emit_nvtx` labels, its name alone."""
+    return _NUMBER.sub("N", _OPERANDS.sub("", text))
 
 
 class Places:

@@ -1,4 +1,5 @@
 -- place: what a range is called with its numbers masked, so that step 31 of one run meets step 44 of another.
+-- Of an operator that PyTorch's emit_nvtx labels (`aten::mm, op_id = 7, sizes = ...`) it is the name alone.
 --   label BIGINT
 --   place VARCHAR
 CREATE TABLE accounting.place AS
@@ -6,7 +7,7 @@ SELECT
     label,
     CASE
         WHEN label IN (SELECT label FROM step_text) AND contains(text, '_forward_step') THEN '[Executor] _forward_step'
-        ELSE regexp_replace(text, '0x[0-9a-fA-F]+|\p{Nd}+(?:\.\p{Nd}+)?', 'N', 'g')
+        ELSE regexp_replace(regexp_replace(text, ', (?:seq|op_id) = [0-9]+(?:, .*)?$', '', 's'), '0x[0-9a-fA-F]+|\p{Nd}+(?:\.\p{Nd}+)?', 'N', 'g')
     END AS place
 FROM range_text;
 
