@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tracediff.kernels.layers import LayerSequence, align
-from tracediff.trace.layers import enclosing, kind_of
+from tracediff.trace.layers import enclosing, numbered
 
 NAMES = ("embed", "norm", "attend", "norm", "act")
 
@@ -20,7 +20,7 @@ def sequence(layers: int = 2, ns: int = 100) -> LayerSequence:
 
 
 def found(names, references, ns=100):
-    return align(names, [ns] * len(names), references, enclosing, kind_of)
+    return align(names, [ns] * len(names), references, enclosing, numbered)
 
 
 def test_repeated_layers_are_told_apart_by_their_order():
@@ -39,6 +39,16 @@ def test_a_kernel_that_replaces_another_belongs_to_the_layer_around_it():
     assert aligned.matched == [at != 2 for at in range(9)]
     # 8 of 9 kernels have a counterpart on either side; of attend, which both have, the labelled step has one more: 8 of 9 again, squared
     assert aligned.confidence == pytest.approx(8 / 9 * 8 / 9 * (8 / 9) ** 2)
+
+
+def test_a_module_of_every_layer_may_be_fused_away():
+    """Neither layer lacks more than its keys: of the labelled step's time 6 of 8 have a counterpart, of the other's all."""
+    parts = [("norm", "norm"), ("scan", "attn.q"), ("pack", "attn.k"), ("attend", "attn")]
+    ops = [(name, f"layers.{layer}.{part}") for layer in range(2) for name, part in parts]
+    one = LayerSequence(3, *zip(*ops, strict=True), (100,) * 8)
+    aligned = found([name for name in one.names if name != "pack"], [one])
+    assert aligned.layers == [layer for _, layer in ops if not layer.endswith("k")]
+    assert aligned.confidence == pytest.approx(6 / 8)
 
 
 def test_another_program_is_not_believed():

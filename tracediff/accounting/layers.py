@@ -17,7 +17,7 @@ from tracediff.accounting.sweep import Sweep
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.kernels.layers import LayerSequence, align
-from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, kind_of, layer_of
+from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, layer_of, numbered
 from tracediff.trace.periods import MEMCPY, Timeline, Unit
 from tracediff.trace.threads import distinct
 
@@ -238,7 +238,7 @@ def _aligned(
             alike.setdefault(steps.key[at].tobytes(), []).append(at)
     for same in sorted(alike.values(), key=len, reverse=True)[:MOST_SEQUENCES]:
         ops = [texts[key] for key in steps.key[same[0]].tolist()]
-        found = align(ops, steps.ns[same[0]].tolist(), references, enclosing, kind_of)
+        found = align(ops, steps.ns[same[0]].tolist(), references, enclosing, numbered)
         if found is None:
             continue
         for name in found.layers:

@@ -33,7 +33,7 @@ class Aligned:
     """The layer of each op of a step, '' none; which of them have a counterpart.
 
     confidence: 0 to 1, a product: the parts of the kernel time of both steps that have a counterpart; the squares of the same of kernels that
-    both have (a step that has more of them does other work); and of layers that differ in their numbers, the part with a counterpart.
+    both have (a step that has more of them does other work); and of the numbered layers, the part with a counterpart.
     """
 
     layers: list[str]
@@ -46,11 +46,11 @@ def align(
     ns: Sequence[int],
     references: Sequence[LayerSequence],
     enclosing: Enclosing,
-    kind_of: Callable[[str], str],
+    numbered: Callable[[str], str],
 ) -> Aligned | None:
     """The step with the layers of the reference that is most like it; None where there is none to align with.
 
-    `kind_of`: what layers that differ in their numbers share.
+    `numbered`: the numbered layer that a layer is in, '' none.
     """
     if not references or not 0 < len(names) <= MAX_SEQUENCE:
         return None
@@ -77,7 +77,7 @@ def align(
     confidence *= (
         _agreement(kinds, ns, matched, set(theirs)) * _agreement(theirs, best.ns, used, set(kinds))
     ) ** 2
-    confidence *= _repeated(best.layers, used, kind_of)
+    confidence *= _numbered(best.layers, used, numbered)
     known = [at for at, found in enumerate(matched) if found]
     for before, after in pairwise(known):
         if after - before > 1:
@@ -98,13 +98,12 @@ def _agreement(kinds: Sequence[str], ns: Sequence[int], matched: Sequence[bool],
     return _share([ns[at] for at in both], [matched[at] for at in both])
 
 
-def _repeated(layers: Sequence[str], used: Sequence[bool], kind_of: Callable[[str], str]) -> float:
-    """Of the layers of one kind that has several, the part with a counterpart, where it is least: a model of another depth lacks some."""
-    members: dict[str, set[str]] = {}
-    for layer in filter(None, layers):
-        members.setdefault(kind_of(layer), set()).add(layer)
-    there = {layer for layer, found in zip(layers, used, strict=True) if found}
-    return min((len(each & there) / len(each) for each in members.values() if len(each) > 1), default=1.0)
+def _numbered(layers: Sequence[str], used: Sequence[bool], numbered: Callable[[str], str]) -> float:
+    """Of the numbered layers, the part of which half the ops or more have a counterpart: a model of another depth lacks some."""
+    numbers = [numbered(layer) for layer in layers]
+    ops = Counter(filter(None, numbers))
+    there = Counter(number for number, found in zip(numbers, used, strict=True) if found)
+    return sum(2 * there[number] >= many for number, many in ops.items()) / len(ops) if ops else 1.0
 
 
 def _template(name: str) -> str:

@@ -50,6 +50,12 @@ def kind_of(layer: str) -> str:
     return _NUMBER.sub("*", layer)
 
 
+def numbered(layer: str) -> str:
+    """The layer up to its first number: `model.layers.3.mlp` -> `model.layers.3`; NO_LAYER where it has none."""
+    number = _NUMBER.search(layer)
+    return layer[: number.end()] if number else NO_LAYER
+
+
 def enclosing(one: str, other: str) -> str:
     """The layer that two neighbours are both of: the same one, or the module around them if it has a number; else NO_LAYER."""
     if one == other:
