@@ -336,7 +336,7 @@ class _Diff:
             if not spent[cell] and not usual[cell]:
                 continue
             here = mine if spent[cell] else rows
-            longest = longest_first(moments, key).head(1).to_dicts()
+            longest = self._longest(one, key, moments)
             holder = key.where if key.cause == "gil_wait" else ""
             found.append(
                 StepPlace(
@@ -351,22 +351,26 @@ class _Diff:
                     thread=key.thread,
                     holder_thread=key.holder,
                     holder_range=holder,
-                    api=longest[0]["api"] if longest and CAUSES[key.cause].calls else "",
+                    api=longest["api"] if longest and CAUSES[key.cause].calls else "",
                     copies=key.copy,
-                    longest=self._moment(one, key, moments),
+                    longest=self._moment(one, longest),
                 )
             )
         return found
 
-    def _moment(self, one: dict[str, Any], key: IdleKey, moments: pl.DataFrame) -> Moment | None:
+    @staticmethod
+    def _longest(one: dict[str, Any], key: IdleKey, moments: pl.DataFrame) -> dict[str, Any] | None:
+        """The longest piece of the run, where it lies in this step; another step's piece may lie in another call."""
         inside = moments.filter(
             pl.col("start") >= one["start_ns"], pl.col("end") <= one["start_ns"] + one["ns"]
         )
-        found = longest_first(inside, key).head(1).to_dicts()
-        if not found:
+        return next(iter(longest_first(inside, key).head(1).to_dicts()), None)
+
+    def _moment(self, one: dict[str, Any], piece: dict[str, Any] | None) -> Moment | None:
+        if piece is None:
             return None
         name = self._side.runs[one["run"]].name
-        return Moment("baseline", name, found[0]["start"], found[0]["end"], step=one["place"])
+        return Moment("baseline", name, piece["start"], piece["end"], step=one["place"])
 
     def _busy(self, row: int, typical: Ints, spent: Floats, usual: Floats) -> list[StepPlace]:
         """GPU work by the name of the kernels: in other batches the same kernels run with other grids."""
