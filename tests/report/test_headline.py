@@ -619,11 +619,11 @@ def test_an_inconclusive_result_names_a_large_estimate_and_the_runs_that_make_it
     large = finding("host_work", 99.2, level="within_noise", held=odd, **SCHEDULE)
     one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [noisy, NOISY], [large])
     assert reason(one) == (
-        "The largest estimate is host work in _schedule: +99.2 us per generation step, in 1 of 5 runs: pr_r3."
+        "The largest estimate within noise is host work in _schedule: +99.2 us per generation step, in 1 of 5 runs: pr_r3."
     )
     rare = finding("host_work", 120.0, level="within_noise", part="tail", **SCHEDULE)
     assert reason(msgspec.structs.replace(one, findings=[large, rare])).startswith(
-        "The largest estimate of the typical step is host work in _schedule: +99.2 us"
+        "The largest estimate of the typical step within noise is host work in _schedule: +99.2 us"
     )
     small = finding("host_work", 19.0, level="within_noise", held=odd, **SCHEDULE)
     assert reason(msgspec.structs.replace(one, findings=[small])) == ""

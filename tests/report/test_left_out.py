@@ -101,10 +101,10 @@ def test_what_the_raw_means_differ_by() -> None:
 
     assert note(1.32, 2.35, 0) == (
         "The raw means differ by +3.67 ms; 1.32 ms of that comes from a different mix of requests, "
-        "2.35 ms from slower steps."
+        "2.35 ms from first uses of kernels and steps of the same kind."
     )
     assert note(-1, 3, 1) == (
-        "The raw means differ by +3.00 ms: slower steps add 3.00 ms, a different mix of requests takes 1.00 ms off, "
+        "The raw means differ by +3.00 ms: first uses of kernels and steps of the same kind add 3.00 ms, a different mix of requests takes 1.00 ms off, "
         "steps that were not compared add 1.00 ms."
     )
     assert note(0.09, 3, 0) == ""  # less than 1 % of the mean

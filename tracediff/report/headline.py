@@ -604,7 +604,7 @@ def _estimate(result: Result) -> str:
     rare = [row for row in _rows(result, phase.phase, "tail") if row.level == "within_noise"]
     larger = any(abs(row.delta_ns) > abs(one.delta_ns) for row in rare)
     text = (
-        f"The largest estimate{' of the typical step' if larger else ''} is {_named(one, prose)}:"
+        f"The largest estimate{' of the typical step' if larger else ''} within noise is {_named(one, prose)}:"
         f" {prose.signed(one.delta_ns)} {per_step(result, phase.phase)}"
     )
     return f"{text}{f', {runs}' if runs else ''}."

@@ -40,7 +40,7 @@ def sentence(result: Result, one: KernelAnswer) -> str:
     )
     took = f"{launches}, {_both_sizes(each, one.baseline_mean_ns, one.candidate_mean_ns)} each"
     if one.level == "within_noise":
-        return f"{name} takes as long within noise: {both}; {took}."
+        return f"The change of {name} is within noise: {both}; {took}."
     change = units.change(one.delta_ns, one.baseline_ns)
     how = f"{prose.size(one.delta_ns)} {'more' if one.delta_ns > 0 else 'less'} per {mean}"
     return f"{name} takes {how} ({both}, {change}), {words.LEVELS[one.level][0]}: {took}."

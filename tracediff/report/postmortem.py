@@ -639,9 +639,10 @@ def _queries(result: Result) -> list[Block]:
 def _measured(result: Result) -> list[Block]:
     steps = result.step.steps
     compared = [stratum for stratum in result.strata if stratum.compared]
+    speed = " and at equal host speed" if any(phase.host_speed is not None for phase in result.phases) else ""
     items: list[list[Span]] = [
         [
-            "Steps are compared within their phase, at equal workload and at equal host speed: "
+            f"Steps are compared within their phase, at equal workload{speed}: "
             f"{len(compared)} of {len(result.strata)} workloads were compared, {units.pair(steps.baseline, steps.candidate)} steps."
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
