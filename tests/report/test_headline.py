@@ -605,6 +605,19 @@ def test_all_sentences_are_filled_in() -> None:
     assert told.findings[0].next.startswith("profile the host code")
 
 
+def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None:
+    """Of 300 us the step gains 200, so waits take 100; a cause that went was not replayed."""
+    grown = finding("memcpy", 300.0, without=m.Projected(1_300 * US, 1_100 * US, 1_000 * US, 1_200 * US))
+    gone = finding("memcpy", -300.0)
+    one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION], [grown, gone])
+    first, second = with_words(one).findings
+    assert first.note == (
+        "Replayed without it: 1.10 ms instead of 1.30 ms per generation step (range 1.00 ms to 1.20 ms)."
+        " Waits that the cause hides now would take the rest of its time."
+    )
+    assert second.note == ""
+
+
 def test_an_inconclusive_result_says_once_what_it_could_have_shown() -> None:
     noisy = phase("generation", delta(1_000.0, -9.0, 22.0), "inconclusive")
     one = result("inconclusive", m.VerdictFacts("scatter", "generation"), [noisy], [])

@@ -150,9 +150,9 @@ def _without(finding: Finding) -> Iterator[str]:
             f"Replayed without {what}: {write.size(projected.without_ns)} instead of {write.size(projected.step_ns)}"
             f" {words.per_step(finding.where.phase or '', finding.part)} (range {write.size(projected.low_ns)} to {write.size(projected.high_ns)})."
         )
-    gained = finding.without.step_ns - finding.without.without_ns if finding.without else finding.delta_ns
-    if gained < _ALL_OF_IT * finding.delta_ns:
-        yield "The rest of its time would be taken by waits that it hides."
+    alone = finding.without
+    if alone is not None and alone.step_ns - alone.without_ns < _ALL_OF_IT * finding.delta_ns:
+        yield "Waits that the cause hides now would take the rest of its time."
 
 
 def _rare(finding: Finding) -> str:
