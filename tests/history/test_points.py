@@ -12,6 +12,7 @@ from tests.serving import run_of
 from tracediff.execution.sides import Side
 from tracediff.history.analysis import analyse
 from tracediff.history.points import Point, machine_id, of_result, of_show
+from tracediff.model import Shares
 
 WHEN = {"commit": "1234567", "time": "2026-01-01T12:00:00+00:00"}
 
@@ -75,6 +76,14 @@ def test_the_report_of_one_capture_has_values_alone(tmp_path):
     assert values(point)["host_work"] == (100_000, None, None)
     assert values(point)["kernels"] == (3, None, None)
     assert point.configuration["report"] == "show"
+
+
+def test_a_slower_phase_does_not_make_another_program(result):
+    """All steps are of one phase. Whatever part of the time it takes, the points stay in one segment."""
+    (phase,) = result.phases
+    fast = msgspec.structs.replace(phase, time_share=Shares(0.05, 0.05))
+    other = of_result(msgspec.structs.replace(result, phases=[fast]), **WHEN)
+    assert other.program == of_result(result, **WHEN).program and other.program.phases == ("generation",)
 
 
 def test_what_names_machine_and_program(result):

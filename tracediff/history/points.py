@@ -16,7 +16,7 @@ from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 
 _MOST = 80  # places, and kernels, of a point: those with the most time
-_MAIN = 0.1  # of the time: the phases that make a program what it is
+_MAIN = 0.1  # of the steps, as a share of the time changes with a slowdown: the phases that make a program what it is
 _SIDE = 1.96  # standard errors from the middle of an interval to its end
 _LONGEST = 200  # characters of a name
 # What a check says of the machine, and of how it was recorded. Both sides of a comparable result agree in them.
@@ -87,7 +87,7 @@ def of_result(result: Result, *, commit: str, time: str, program: str = "", pinn
     checks = {check.name: check for check in result.comparability.checks}
     comparable = result.verdict != "not_comparable"
     runs = result.inputs.candidate.runs
-    shares = {one.phase: one.time_share.candidate for one in result.phases if one.typical and one.time_share}
+    shares = {one.phase: one.share for one in result.phases if one.typical}
     return Point(
         commit=commit,
         time=time,
