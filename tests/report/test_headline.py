@@ -593,6 +593,11 @@ def test_what_these_runs_can_detect() -> None:
     )
 
 
+def test_two_runs_do_not_say_how_many_are_enough() -> None:
+    two = msgspec.structs.replace(sample.full().step, runs=m.Pair(2, 2), runs_advised=5)
+    assert power_note(two).endswith(" Record 5 runs per side: only they tell how many show 2 %.")
+
+
 def test_all_sentences_are_filled_in() -> None:
     one = result(
         "regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [finding("host_work", 88.6, share=0.96, **SCHEDULE)]

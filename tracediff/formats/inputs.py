@@ -104,7 +104,7 @@ def resolve(word: str) -> SideFiles:
         raise TracediffError(
             "bundle-as-side",
             f"{path.name or path} is a capture bundle: it holds both sides",
-            fix="compare it alone, or name folders of one side's exports",
+            fix=f"compare it alone, or name the runs of one side: '{path.name}/runs/*-candidate-*'",
             exit_code=2,
         )
     if columnar.form_of(path):

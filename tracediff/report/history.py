@@ -168,12 +168,14 @@ def headline(history: History) -> str:
 def name(segment: Segment) -> str:
     """A segment by its program and machine."""
     gpu = segment.machine.get("gpu", "?")
+    gpu = "no known GPU" if gpu == "?" else gpu
     count = segment.machine.get("gpu_count", "1")
     gpus = gpu if count in ("1", "?") else f"{count} x {gpu}"
     driver = segment.machine.get("driver", "?")
+    driver = "" if driver == "?" else f", driver {driver}"
     program = f"{segment.program.name}, " if segment.program.name else ""
     phases = ", ".join(segment.program.phases)
-    return f"{program}{gpus}, driver {driver}; {segment.program.steps} steps ({phases})"
+    return f"{program}{gpus}{driver}; {segment.program.steps} steps ({phases})"
 
 
 def differences(history: History) -> list[str]:

@@ -55,6 +55,8 @@ def power_note(step: Step) -> str:
     text = f"The smallest change these runs can detect is {percent} (80 % power)."
     if more is None:
         return text
+    if min(step.runs.baseline, step.runs.candidate) < _FEW:
+        return f"{text} Record {more} runs per side: only they tell how many show 2 %."
     return f"{text} For 2 % record {more if more <= 50 else 'more than 50'} runs per side."
 
 
@@ -91,6 +93,7 @@ def longest(step: int | None, cause: str) -> str:
 
 # Findings.
 
+_FEW = 3  # runs a side: with fewer it is not known how far runs differ, and what is advised is a first number
 _ALL_OF_IT = 0.8  # of a cause: where a step would gain less without it, that is said
 _DOUBTFUL = 0.8  # confidence of a match below which a finding says so
 

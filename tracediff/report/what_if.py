@@ -37,7 +37,7 @@ _SAME = 0.02  # of what was taken away
 # What decides a step, as one group: a sentence names groups, the table their parts.
 GROUPS = {
     "GPU work": ("compute", "comm", "memcpy"),
-    "waits on the GPU": ("launch_latency", "dependency", "graph_internal"),
+    "gaps on the GPU": ("launch_latency", "dependency", "graph_internal"),
     "the host thread": ("launch_api", "host_api", "host_work"),
     "synchronising calls": ("host_sync",), "the GIL": ("gil_wait",), "Python GC": ("gc",), "unattributed time": ("unattributed",),
 }  # fmt: skip
@@ -83,7 +83,8 @@ def sentences(found: WhatIf) -> list[str]:
     gained = sum(one.steps * (one.before_ns - one.after_ns) for one in found.phases) / steps
     if found.removed_ns > 0:
         write = units.prose([found.removed_ns, gained])
-        text = f"The changes take {write.size(found.removed_ns)} per step from threads and GPUs. Steps get {write.size(gained)} {'shorter' if gained >= 0 else 'longer'}"
+        mean = ", in the mean of all phases" if len(found.phases) > 1 else ""
+        text = f"The changes take {write.size(found.removed_ns)} per step from threads and GPUs{mean}. Steps get {write.size(gained)} {'shorter' if gained >= 0 else 'longer'}"
         hidden = found.removed_ns - gained > _SAME * found.removed_ns
         said.append(
             f"{text}: the rest was hidden behind other work, or another wait takes its place."
