@@ -170,7 +170,10 @@ def test_a_call_of_one_side_alone(tmp_path):
     ("kinds", "said"),
     [
         (("runtime",), "CUPTI gave none of the work"),
-        (("nvtx",), "No CUDA calls were recorded either: capture with nsys profile -t cuda,nvtx"),
+        (
+            ("nvtx",),
+            "No CUDA calls were recorded either. Where the program uses a GPU, capture with nsys profile -t cuda,nvtx",
+        ),
     ],
 )
 def test_why_kernels_may_be_missing(kinds: tuple[str, ...], said: str, tmp_path):

@@ -192,4 +192,4 @@ def _why(parts: Sequence[Reduction]) -> str:
     if any(part.coverage["cuda_api"] == "captured" for part in parts):
         reasons = "; ".join(one.not_inside for one in by)
         return f"CUDA calls were recorded, but none that launches work: {reasons}"
-    return f"No CUDA calls were recorded either: {'; '.join(one.gpu_work for one in by)}"
+    return f"No CUDA calls were recorded either. Where the program uses a GPU, {'; '.join(one.gpu_work for one in by)}"
