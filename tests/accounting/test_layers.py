@@ -7,7 +7,6 @@ import pytest
 
 from fixtures.builders import SCHEMAS, TraceBuilder
 from tests.tiny import label, reduced
-from tracediff.errors import TracediffError
 
 STEPS = 4  # three of them are whole
 SECONDS = {"attn": 100, "mlp": 60}  # ns of each kernel
@@ -123,11 +122,13 @@ def test_graphs_are_aligned_with_a_labelled_capture(source, tmp_path):
     assert reduction.layer_sources["trusted_ns"].sum() == 3 * 370
 
 
-def test_another_program_is_refused(tmp_path):
+def test_another_program_lends_no_layers(tmp_path):
     labelled = reduced(eager(names=("scan", "gate")), tmp_path, collect_layers=True).layer_sequences
-    with pytest.raises(TracediffError) as error:
-        reduced(graph(creation=False), tmp_path, labelled=tuple(labelled))
-    assert error.value.slug == "layers-unlike"
+    reduction = reduced(graph(creation=False), tmp_path, labelled=tuple(labelled))
+    assert reduction.layers.is_empty()
+    # the embedding alone has a counterpart: 50 of 370 ns of either step; no layer has
+    assert sources(reduction) == {(True, ""): (15, 3 * 370)}
+    assert reduction.layer_sources["trusted_ns"].sum() == 0
 
 
 def test_layers_divide_the_kernels_and_change_nothing_else(tmp_path):

@@ -71,6 +71,21 @@ def test_layers_of_one_side_alone_are_not_compared(tmp_path):
     assert "layers-one-side" in {note.slug for note in result.warnings}
 
 
+def test_a_side_that_is_not_like_the_labelled_capture_has_no_layers(tmp_path):
+    sides = [
+        written(graph(creation=False, names=names), tmp_path, names[0])
+        for names in (("attn", "mlp"), ("scan", "gate"))
+    ]
+    labelled = written(eager(), tmp_path, "eager")
+    result = api.compare(*sides, layers=labelled, min_steps=1, cache=False).result
+    assert result.layers is None
+    (text,) = (note.message for note in result.warnings if note.slug == "layers-one-side")
+    assert "scan.sqlite: its steps are not those of the capture with layers (confidence 0.00" in text
+    with pytest.raises(TracediffError) as error:
+        api.compare(sides[1], sides[1], layers=labelled, min_steps=1, cache=False)
+    assert error.value.slug == "layers-unlike"
+
+
 def test_a_capture_without_layers_lends_none(tmp_path):
     plain = written(eager(labelled=False), tmp_path, "plain")
     with pytest.raises(TracediffError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import duckdb
@@ -14,7 +14,6 @@ import polars as pl
 from tracediff.accounting.grouping import count_by, float_sum_by, grouped, sum_by
 from tracediff.accounting.intervals import Index, Ints, innermost
 from tracediff.accounting.sweep import Sweep
-from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.kernels.layers import LayerSequence, align
 from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, layer_of, numbered
@@ -102,7 +101,7 @@ def layer_tables(
 ) -> LayerTables:
     """Name the layer of every op of whole periods. `references`: labelled steps of the same program; `collect`: the sequences of this one.
 
-    Raises `TracediffError`: layers-unlike.
+    Where no step is like a reference, the sources alone say so, with the confidence.
     """
     nothing = LayerTables(pl.DataFrame(schema=_TABLE), pl.DataFrame(schema=_SOURCES), [])
     if not ranges.any and not references:
@@ -127,21 +126,9 @@ def layer_tables(
         sources.append(_sources(unit, one.inside, source, trust))
         first += len(unit.step)
     found = pl.concat(sources).group_by("graph", "source").agg(pl.all().sum()).sort("graph", "source")
-    known = bool(found.filter(pl.col("source") != SOURCES[NOT_KNOWN])["count"].sum())
-    if not known:
-        if references:
-            raise _unlike(capture.name, found)
-        return nothing
+    if not found.filter(pl.col("source") != SOURCES[NOT_KNOWN])["count"].sum():
+        return replace(nothing, layer_sources=found) if references else nothing
     return LayerTables(pl.concat(tables), found, sequences.most())
-
-
-def _unlike(name: str, sources: pl.DataFrame) -> TracediffError:
-    best = float(sources["trusted_ns"].sum()) / max(int(sources["ns"].sum()), 1)
-    return TracediffError(
-        "layers-unlike",
-        f"{name}: its steps are not those of the capture with layers (confidence {best:.2f}; {LEAST:.2f} is needed)",
-        fix="--layers FILE is a labelled capture of the same program, with the same model",
-    )
 
 
 def _of_nodes(db: duckdb.DuckDBPyConnection, ranges: LayerRanges) -> npt.NDArray[np.int32]:

@@ -69,7 +69,7 @@ def reduce_capture(
 
     `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `labelled`: steps
     of the same program that name the layers of steps without; `collect_layers`: keep such steps. `recorder`: the graph of their events.
-    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat, layers-unlike.
+    Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
         rule = WHOLE_CAPTURE

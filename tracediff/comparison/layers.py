@@ -11,8 +11,10 @@ import polars as pl
 
 from tracediff.accounting.grouping import float_sum_by, grouped
 from tracediff.accounting.layers import ALIGNED, BETWEEN, NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
+from tracediff.accounting.layers import LEAST as LEAST_LIKE
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells, in_rows
+from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
 from tracediff.model.layers import LayerSide
@@ -68,7 +70,17 @@ def _summed(ns: dict[str, float], *, kinds: bool) -> list[tuple[str, float]]:
 
 
 def layer_cells(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> LayerCells | None:
-    """The layers of all sides; None where those of one are not known."""
+    """The layers of all sides; None where those of one are not known.
+
+    Raises `TracediffError`: layers-unlike where a labelled capture was given, and no export is like it.
+    """
+    unlike = _unlike(sides)
+    if unlike and len(unlike) == len([part for side in sides for part in side.parts]):
+        raise TracediffError(
+            "layers-unlike",
+            unlike[0],
+            fix="--layers FILE is a labelled capture of the same program, with the same model",
+        )
     if not all(map(_known, sides)):
         return None
     parts = parts_of(sides)
@@ -123,11 +135,29 @@ def layer_side(side: Side) -> LayerSide:
     )
 
 
+def _unlike(sides: Sequence[Side]) -> list[str]:
+    """Of each export that was aligned with a labelled capture in vain, what to say; the most confident first."""
+    best = [
+        (
+            float(part.layer_sources["trusted_ns"].sum()) / max(float(part.layer_sources["ns"].sum()), 1.0),
+            part.name,
+        )
+        for side in sides
+        for part in side.parts
+        if part.layers.is_empty() and len(part.layer_sources)
+    ]
+    return [
+        f"{name}: its steps are not those of the capture with layers (confidence {trust:.2f}; {LEAST_LIKE:.2f} is needed)"
+        for trust, name in sorted(best, key=lambda one: -one[0])
+    ]
+
+
 def layer_notes(sides: Sequence[Side]) -> list[Note]:
     """That one side alone has layers, so that no table is made of them."""
     known = [_known(side) for side in sides]
     if all(known) or not any(known):
         return []
-    without = sides[known.index(False)].label
-    text = f"{without} has no known layers, the other side has: time by layer is not compared. --layers FILE names them by a labelled capture"
+    without = sides[known.index(False)]
+    why = next(iter(_unlike([without])), "--layers FILE names them by a labelled capture")
+    text = f"{without.label} has no known layers, the other side has: time by layer is not compared. {why}"
     return [Note("layers-one-side", text)]
