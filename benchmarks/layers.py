@@ -130,7 +130,7 @@ def _grouped(rows: Sequence[tuple[object, ...]], *, graphs: bool) -> Iterator[li
 
 @dataclass(frozen=True)
 class Score:
-    """Shares of graph kernel time with a layer; of the time of layers that are right, and right up to their number; confidence of the alignment."""
+    """Shares of the time of graphs with a layer; of the time of layers that are right, and right up to their number; confidence of the alignment."""
 
     attributed: float
     right: float

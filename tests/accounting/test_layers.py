@@ -85,6 +85,18 @@ def test_an_op_has_the_layer_under_which_it_was_launched(tmp_path):
     assert sources(reduction) == {(False, ""): (3, 150), (False, "range"): (12, 960)}
 
 
+def test_copies_are_part_of_the_time_that_layers_are_shares_of(tmp_path):
+    trace = eager()
+    for step in range(STEPS):  # 30 ns outside any module, after the kernels
+        corr, at = 100 * step + 90, 2000 * step + 1300
+        trace.api(1, "cudaMemcpyAsync", 2000 * step + 900, 2000 * step + 910, corr=corr).memcpy(
+            corr, at, at + 30
+        )
+    reduction = reduced(trace, tmp_path)
+    assert of_step(reduction) == {**EACH, "": 80.0}
+    assert sources(reduction) == {(False, ""): (6, 240), (False, "range"): (12, 960)}
+
+
 @pytest.mark.parametrize("schema", [name for name in SCHEMAS if name != "2019"])
 @pytest.mark.parametrize("copies", [1, 2])
 def test_a_node_has_the_layer_in_which_its_original_was_made(schema, copies, tmp_path):

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import count_by, float_sum_by, grouped, sum_by
+from tracediff.accounting.grouping import count_by, float_sum_by, grouped
 from tracediff.accounting.intervals import Index, Ints, innermost
 from tracediff.accounting.sweep import Sweep
 from tracediff.formats.capture import Capture
 from tracediff.kernels.layers import LayerSequence, align
 from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, layer_of, numbered
-from tracediff.trace.periods import MEMCPY, Timeline, Unit
+from tracediff.trace.periods import Timeline, Unit
 from tracediff.trace.threads import distinct
 
 MOST_SEQUENCES = 64  # of one export: those of most steps are aligned, or lend their layers
@@ -32,7 +32,7 @@ _SOURCES = {
     "graph": pl.Boolean,
     "source": pl.String,
     "count": pl.Int64,
-    "ns": pl.Int64,
+    "ns": pl.Float64,
     "trusted_ns": pl.Float64,
 }
 
@@ -123,7 +123,7 @@ def layer_tables(
             if collect:
                 sequences.add(steps, layer, names)
         tables.append(_table(unit, one, layer, names, first))
-        sources.append(_sources(unit, one.inside, source, trust))
+        sources.append(_sources(unit, one, source, trust))
         first += len(unit.step)
     found = pl.concat(sources).group_by("graph", "source").agg(pl.all().sum()).sort("graph", "source")
     if not found.filter(pl.col("source") != SOURCES[NOT_KNOWN])["count"].sum():
@@ -271,22 +271,19 @@ def _table(
 
 
 def _sources(
-    unit: Unit, inside: slice, source: npt.NDArray[np.int8], trust: npt.NDArray[np.float64]
+    unit: Unit, swept: Sweep, source: npt.NDArray[np.int8], trust: npt.NDArray[np.float64]
 ) -> pl.DataFrame:
-    """graph, source -> kernels, their ns, and ns times the confidence in their layer; copies do not count."""
+    """graph, source -> kernels and copies, their share_ns, and that times the confidence in their layer."""
     assert unit.node is not None
-    kernel = np.flatnonzero(unit.kind[inside] != MEMCPY)
-    ns = (unit.end - unit.start)[inside][kernel]
-    code, position = grouped(
-        (unit.node[inside][kernel] >= 0) * len(SOURCES) + source[kernel].astype(np.int64)
-    )
+    share = float_sum_by(swept.piece_op, len(unit.key), swept.piece_share)[swept.inside]
+    code, position = grouped((unit.node[swept.inside] >= 0) * len(SOURCES) + source.astype(np.int64))
     return pl.DataFrame(
         {
             "graph": code >= len(SOURCES),
             "source": pl.Series([SOURCES[at] for at in (code % len(SOURCES)).tolist()], dtype=pl.String),
             "count": count_by(position, len(code)),
-            "ns": sum_by(position, len(code), ns),
-            "trusted_ns": float_sum_by(position, len(code), ns * trust[kernel]),
+            "ns": float_sum_by(position, len(code), share),
+            "trusted_ns": float_sum_by(position, len(code), share * trust),
         },
         schema=_SOURCES,
     )

@@ -150,7 +150,7 @@ class Reduction:
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     layers     period, key, layer -> count, share_ns: `kernels` divided by layer, '' where none is known; empty where none is of the export
-    layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> kernels, ns, trusted_ns (times the confidence)
+    layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> count, ns (share_ns), trusted_ns (times the confidence)
     layer_sequences labelled steps, to name the layers of other exports; empty where nobody asked
     sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most
     sampled    some steps with their events; empty where nobody asked

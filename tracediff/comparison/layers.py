@@ -20,7 +20,7 @@ from tracediff.model import Note
 from tracediff.model.layers import LayerSide
 from tracediff.trace.layers import NO_LAYER, kind_of
 
-LEAST = 0.2  # of a side's kernel time: with less of it in layers, they are not what the program is made of
+LEAST = 0.2  # of a side's GPU time: with less of it in layers, they are not what the program is made of
 _OF_ROW, _MOST_OF_ROW = (
     0.05,
     3,

@@ -25,9 +25,9 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerSide(msgspec.Struct, frozen=True, kw_only=True):
-    """How the layers of one side are known: shares of its kernel time, 0 to 1.
+    """How the layers of one side are known: shares of its GPU time, 0 to 1.
 
-    attributed: in a layer. of_graphs: of the kernels that CUDA graphs launched; None without such. confidence: that of the alignment with a labelled
+    attributed: in a layer. of_graphs: of what CUDA graphs launched; None without such. confidence: that of the alignment with a labelled
     capture (docs/layers.md); None where nothing was aligned.
     """
 

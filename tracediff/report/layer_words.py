@@ -1,4 +1,4 @@
-"""Kernel time by layer of the model, as tables and a sentence for every output."""
+"""GPU time by layer of the model, as tables and a sentence for every output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _table(
     columns = (
         ("Baseline, {}", "Candidate, {}", "Change, {}", "Certainty")
         if two
-        else ("{} per step", "% of kernel time")
+        else ("{} per step", "% of GPU time")
     )
     return TableOf(
         title,
@@ -95,7 +95,7 @@ def _side(name: str, side: LayerSide) -> str:
         if share
     ]
     said = "; ".join(how if len(known) == 1 else f"{units.share(share)} {how}" for share, how in known)
-    of = f"of the {name}'s kernel time" if name else "of kernel time"
+    of = f"of the {name}'s GPU time" if name else "of GPU time"
     graphs = "" if side.of_graphs is None else f" (in CUDA graphs {units.share(side.of_graphs)})"
     return f"{units.share(side.attributed)} {of} is in a known layer{graphs}, {said}."
 
