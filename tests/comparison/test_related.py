@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,16 @@ from tracediff.comparison.findings import (
     with_synchronisation,
 )
 from tracediff.comparison.places import judge
-from tracediff.model import FindingFacts, FindingPart, Launch, LaunchCounts, LaunchSide, LaunchTypical, Where
+from tracediff.model import (
+    ApiRow,
+    FindingFacts,
+    FindingPart,
+    Launch,
+    LaunchCounts,
+    LaunchSide,
+    LaunchTypical,
+    Where,
+)
 
 US = 1_000.0
 SILU, GEMM, COPY = "silu_kernel<BFloat16>", "nvjet_64x16_TNT", "direct_copy_kernel"
@@ -44,11 +54,28 @@ def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more
     return Candidate(cause, where, judged, "", facts, level=level, explained=judged.score, **more)
 
 
-def syncs(before: float, after: float) -> Launch:
-    """So many synchronising calls in the typical step of each side."""
+def of_typical(*counts: LaunchCounts, apis: Sequence[ApiRow] = ()) -> Launch:
     side = LaunchSide(*[0.0] * 9)
+    return Launch(
+        baseline=side, candidate=side, apis=[], phases=[LaunchTypical("generation", *counts, list(apis))]
+    )
+
+
+def syncs(before: float, after: float, **calls: tuple[float, float]) -> Launch:
+    """So many synchronising calls in the typical step of each side; `calls`: of each function."""
     counts = [LaunchCounts(kernels=10, calls=10, graph_launches=0, syncs=many) for many in (before, after)]
-    return Launch(baseline=side, candidate=side, apis=[], phases=[LaunchTypical("generation", *counts, [])])
+    rows = [
+        ApiRow(api=api, kind="sync", baseline_calls=one, candidate_calls=other, baseline_ns=0)
+        for api, (one, other) in calls.items()
+    ]
+    return of_typical(*counts, apis=rows)
+
+
+def launches(more: float) -> Launch:
+    """The typical step of the candidate calls so many launches more."""
+    return of_typical(
+        *(LaunchCounts(kernels=10, calls=many, graph_launches=0, syncs=0) for many in (10, 10 + more))
+    )
 
 
 def sizes(one: Candidate) -> dict[str, float]:
@@ -74,6 +101,35 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
     first, *others = with_synchronisation(rows, syncs(9, 8))
     assert first.judged.delta == pytest.approx(-50 * US) and len(others) == 3
     assert with_synchronisation(rows, syncs(9, 9)) == rows
+
+
+def test_calls_are_counted_of_the_function_that_is_named():
+    """12 cudaDeviceSynchronize come to one cudaEventSynchronize elsewhere: 0 -> 12 in forward, not 1 -> 13."""
+    (wait,) = places([0], [110])
+    counts = syncs(1, 13, cudaDeviceSynchronize=(0, 12), cudaEventSynchronize=(1, 1))
+    for api in ("cudaDeviceSynchronize", None):
+        (one,) = with_synchronisation(
+            [candidate(wait, "host_sync", where=Where(range="forward", api=api))], counts
+        )
+        assert (one.count, one.where.api) == ((0, 12), "cudaDeviceSynchronize")
+    # 8 more of the function, and 8 more waits here: the one of before is elsewhere
+    here = candidate(
+        wait, "host_sync", where=Where(range="forward", api="cudaStreamSynchronize"), count=(0, 8)
+    )
+    (one,) = with_synchronisation([here], syncs(1, 9, cudaStreamSynchronize=(1, 9)))
+    assert one.count == (0, 8)
+    other = candidate(wait, "host_sync", where=Where(range="sample", api="cudaEventSynchronize"))
+    assert with_synchronisation([other], counts) == [other]
+
+
+def test_nodes_of_a_graph_save_less_than_launches():
+    """24 nodes fewer in one graph launch explain 24 us of launch calls at most: 20 us follow, 120 us do not."""
+    gemm, little, much = places([150, 40, 400], [60, 20, 280])
+    fewer = kernels(gemm, GEMM, (36, 12), cause="kernel_removed", level="exact")
+    (one,) = with_consequences([fewer, candidate(little, "launch_api")], launches(0))
+    assert one.judged.delta == pytest.approx(-110 * US)
+    assert len(with_consequences([fewer, candidate(much, "launch_api")], launches(0))) == 2
+    assert len(with_consequences([fewer, candidate(much, "launch_api")], launches(-24))) == 1
 
 
 def test_waits_for_one_holder_are_one_cause():
@@ -140,12 +196,12 @@ def test_more_kernels_bring_their_launch_calls():
         candidate(calls, "launch_api"),
         candidate(away, "host_work", where=Where(range="_schedule", thread="executor")),
     ]
-    first, other = with_consequences(rows)
+    first, other = with_consequences(rows, launches(8))
     assert first.where.kernel == COPY and first.judged.delta == pytest.approx(60 * US)
     assert sizes(first) == {"kernel_added": 20, "launch_api": 40}
     assert other.where.range == "_schedule"
     # fewer kernels do not bring more launch calls
-    assert len(with_consequences([kernels(more, COPY, (16, 8), level="exact"), rows[1]])) == 2
+    assert len(with_consequences([kernels(more, COPY, (16, 8), level="exact"), rows[1]], launches(8))) == 2
 
 
 def test_a_copy_is_where_its_call_is():
@@ -154,7 +210,7 @@ def test_a_copy_is_where_its_call_is():
         kernels(copy, "[memcpy HtoD]", (0, 1), cause="memcpy", level="exact"),
         candidate(calls, "launch_api", where=Where(range="_prepare_inputs"), facts=FindingFacts(copies=True)),
     ]
-    (one,) = with_consequences(rows)
+    (one,) = with_consequences(rows, launches(8))
     assert one.where.range == "_prepare_inputs" and one.judged.delta == pytest.approx(52 * US)
 
 
@@ -162,7 +218,7 @@ def test_a_cause_is_not_surer_than_most_of_it():
     """2 us of counted kernels and 270 us of launch calls that may be noise."""
     more, calls = places([10, 60], [12, 330])
     rows = [kernels(more, COPY, (8, 24), level="exact"), candidate(calls, "launch_api", level="within_noise")]
-    (one,) = with_consequences(rows)
+    (one,) = with_consequences(rows, launches(16))
     assert one.level == "likely"
 
 
@@ -238,7 +294,7 @@ def test_what_the_host_explains_of_a_cause_is_what_it_explains_of_its_parts():
     found = measured(side(0.0, 150, 400), side(0.3, 128, 300), idle=2, kernels=1, speed=True)
     calls, gemm = judged(found, 2)
     rows = [kernels(gemm, GEMM, (16, 8), cause="kernel_fused", level="exact"), candidate(calls, "launch_api")]
-    (one,) = with_consequences(rows)
+    (one,) = with_consequences(rows, launches(8))
     assert gemm.host_speed == 0 and calls.host_speed > 10 * US
     assert (
         one.judged.delta

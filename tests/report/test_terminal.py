@@ -115,7 +115,10 @@ def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> N
     whole = sample.full()
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
-    assert "None of 8 rows changed its time beyond noise." in text and "Kernels that" not in text
+    assert (
+        "None of 8 rows changed its time beyond noise when all are tested" in text
+        and "Kernels that" not in text
+    )
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
     text = render(msgspec.structs.replace(whole, kernels=untested, phases=unjudged))
@@ -152,9 +155,16 @@ def test_a_number_of_launches_is_told_though_its_time_is_within_noise(match, cou
     row = msgspec.structs.replace(
         whole.kernels[0], match=match, level="within_noise", block=4, baseline=gemm, candidate=gemm
     )
-    rows = [msgspec.structs.replace(row, phases=[one]) for one in of]
+    silu = m.KernelSide(["silu"], count_per_step=8, ns_per_step=100, mean_ns=12.5)
+    beside = msgspec.structs.replace(row, baseline=silu, candidate=silu)
+    rows = [
+        msgspec.structs.replace(one, phases=[phase]) for one, phase in zip((row, beside), of, strict=True)
+    ]
     text = " ".join(render(msgspec.structs.replace(whole, kernels=rows, phases=whole.phases[1:])).split())
-    assert f"Kernels: {said}; their time changed by -2.00 us per step, within noise." in text
+    together = "together with silu, which changed beside them, their time changed by -2.00 us per step"
+    assert f"Kernels: {said}; {together}, within noise." in text
+    text = " ".join(render(msgspec.structs.replace(whole, kernels=rows[:1], phases=whole.phases[1:])).split())
+    assert f"Kernels: {said}; their time changed by -3.00 us per step, within noise." in text
 
 
 def test_kernels_of_one_side_alone_are_not_said_to_have_changed() -> None:

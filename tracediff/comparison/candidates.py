@@ -185,14 +185,16 @@ class Describe:
         """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
         frame, cell = self._m.frame, one.place.cells[0]
         typical = one.phase.typical.estimate
-        usual = float(max(typical.baseline[cell], typical.candidate[cell]))
-        far = usual + max(10_000.0, 0.5 * usual, 0.02 * one.phase.step_ns)
+        usual = np.array([typical.baseline[cell], typical.candidate[cell]])
+        far = np.maximum(max(10_000.0, 0.02 * one.phase.step_ns), 0.5 * usual)
         side = frame.steps["side"].to_numpy()
         rest = one.phase.steps.rest > 0
-        spent = mine.group_by("step").agg(pl.col("ns").sum()).filter(pl.col("ns") > far)
-        spent = spent.filter(pl.Series(rest[spent["step"].to_numpy()]))
-        far = max(far, usual + _STOPS * _half_in_longer(spent["ns"].to_numpy() - usual))
-        steps = spent.filter(pl.col("ns") > far)["step"].to_numpy()
+        spent = mine.group_by("step").agg(pl.col("ns").sum())
+        steps = spent["step"].to_numpy()
+        more = spent["ns"].to_numpy() - usual[side[steps]]  # than the typical step of its own side
+        inside = rest[steps] & (more > far[side[steps]])
+        steps, more = steps[inside], more[inside]
+        steps = steps[more > _STOPS * _half_in_longer(more)]
         runs = one.phase.runs
         some = [float((rest[steps] & (side[steps] == at)).sum()) / runs[at] for at in (0, 1)]
         if not any(some):

@@ -43,6 +43,7 @@ from tracediff.execution.sides import Side
 from tracediff.kernels.categories import category
 from tracediff.model import (
     AllocationFact,
+    ApiRow,
     Evidence,
     Finding,
     FindingEvidence,
@@ -71,6 +72,7 @@ from tracediff.trace.ranges import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
 _LAUNCH_NS = 20_000  # an eager launch costs the host 5 to 20 us
+_IN_GRAPH_NS = 1_000  # what each node adds to the launch of its graph
 _NODE_NS = 5_000  # between two nodes of a graph
 _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
 _NAMING = ("kernel_fused", "kernel_split")
@@ -80,7 +82,7 @@ def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Can
     """One candidate for each cause, in order. `first`: the phase of the verdict."""
     candidates = of_related_kernels(candidates)
     candidates = with_synchronisation(candidates, launch)
-    candidates = with_consequences(candidates)
+    candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
     return sorted(merged(candidates, first), key=order)
@@ -253,9 +255,10 @@ def _belongs(lone: Candidate, block: Candidate) -> bool:
     return category((lone.where.kernel or "").split(" + ")[0]) in kinds
 
 
-def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
+def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most."""
     out = candidates
+    calls_more = {one.phase: abs(one.candidate.calls - one.baseline.calls) for one in launch.phases}
     for phase in sorted({one.phase for one in candidates}):
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, "typical")]
         own = [
@@ -266,7 +269,10 @@ def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
         if not own:
             continue
         change = sum(_more(one) for one in own)
-        ops = sum(_before(one) for one in mine if one.where.kernel)
+        eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
+        most = _LAUNCH_NS * eager + _IN_GRAPH_NS * (abs(change) - eager)
+        if not any(_before(one) for one in mine if one.where.kernel):
+            most = 0.0
         copies = any(one.cause == "memcpy" for one in own)
         launching = {one.where.range for one in mine if one.cause == "launch_api"}
         followers = [
@@ -275,7 +281,7 @@ def with_consequences(candidates: list[Candidate]) -> list[Candidate]:
             if one not in own
             and one.moved
             and one.of_rank is None
-            and _follows(one, change, ops, launching, copies=copies)
+            and _follows(one, change, most, launching, copies=copies)
         ]
         main = min(own, key=order)
         calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
@@ -303,7 +309,7 @@ def _before(one: Candidate) -> float:
 
 
 def _follows(
-    one: Candidate, change: float, ops: float, launching: AbstractSet[str | None], *, copies: bool
+    one: Candidate, change: float, most: float, launching: AbstractSet[str | None], *, copies: bool
 ) -> bool:
     delta = one.judged.delta
     between_nodes = one.cause == "graph_internal"
@@ -317,7 +323,7 @@ def _follows(
         return abs(delta) <= _NODE_NS * abs(change)
     place = one.where.range or ""
     near = any(one in launching for one in beside(place) or [place])
-    return ops > 0 and abs(delta) <= _LAUNCH_NS * abs(change) and near
+    return abs(delta) <= most and near
 
 
 # The host.
@@ -330,13 +336,15 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
     may run ahead of the GPU for good, so that any time of it may be hidden.
     """
-    typical = {one.phase: (one.baseline.syncs, one.candidate.syncs) for one in launch.phases}
+    typical = {one.phase: one for one in launch.phases}
     of_all = [
         sum(getattr(row, f"{side}_calls") for row in launch.apis if row.kind == "sync") for side in SIDES
     ]
     out = candidates
     for phase, part in _parts_of_phases(candidates):
-        before, after = typical[phase] if part == "typical" else of_all
+        whole = typical[phase]
+        before, after = (whole.baseline.syncs, whole.candidate.syncs) if part == "typical" else of_all
+        calls = _sync_calls(whole.apis if part == "typical" else launch.apis)
         if abs(after - before) < 0.5:
             continue
         fewer = max(before, after) >= 2 * min(before, after)
@@ -347,6 +355,12 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             if (one.phase, one.judged.part) == (phase, part) and one.moved and one.of_rank is None
         ]
         syncs = [one for one in mine if one.cause == "host_sync" and one.judged.delta * (after - before) > 0]
+        # a place whose function is called as often as before has no other number of them
+        syncs = [
+            one
+            for one in syncs
+            if (one.where.api or "") not in calls or _changed_calls(calls, one.where.api, after - before)
+        ]
         if not syncs:
             continue
         main = min(syncs, key=order)
@@ -359,9 +373,31 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             and one.judged.delta * main.judged.delta > 0
             and abs(one.judged.delta) <= most
         ]
-        counted = replace(main, count=(before, after), facts=main.with_facts(counted_calls=True))
+        changed = [api for api in calls if _changed_calls(calls, api, after - before)]
+        api = main.where.api or (changed[0] if len(changed) == 1 else None)
+        count = calls.get(api or "", (before, after))
+        # calls are counted by function, not by place: the waits of the place are its calls where as many came or went
+        if main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < 0.5:
+            count = main.count
+        counted = replace(
+            main,
+            count=count,
+            where=msgspec.structs.replace(main.where, api=api),
+            facts=main.with_facts(counted_calls=True),
+        )
         out = _gather([counted if one is main else one for one in out], counted, followers=followers)
     return out
+
+
+def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:
+    """Calls per step of each synchronising function on both sides."""
+    return {row.api: (row.baseline_calls, row.candidate_calls) for row in rows if row.kind == "sync"}
+
+
+def _changed_calls(calls: dict[str, tuple[float, float]], api: str | None, change: float) -> bool:
+    """Whether the function is called more (or less) often, as all of them together are."""
+    before, after = calls[api or ""]
+    return abs(after - before) >= 0.5 and (after - before) * change > 0
 
 
 def of_one_holder(candidates: list[Candidate]) -> list[Candidate]:
@@ -407,7 +443,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
         together = sum(one.judged.delta for one in group)
         if not group or any(abs(one.judged.delta) > abs(together) for one in sure if one not in group):
             continue
-        main = min(group, key=order)
+        main = max(group, key=lambda one: abs(one.judged.delta))
         marked = replace(main, facts=main.with_facts(graph_coverage=Shares(before, after)), key="graphs")
         out = _gather(
             [marked if one is main else one for one in out], marked, [one for one in group if one is not main]

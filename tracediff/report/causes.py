@@ -304,7 +304,7 @@ def _graphs(finding: Finding) -> str:
 
 
 def _synchronisations(finding: Finding) -> str:
-    """Of the typical step of its phase; for rare steps, of the mean over all: calls are counted by function, not by place."""
+    """Of the typical step of its phase; for rare steps, of the mean over all."""
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )

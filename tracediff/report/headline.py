@@ -767,10 +767,14 @@ def _mostly_doubtful(finding: Finding) -> bool:
 def _named(finding: Finding, prose: units.Prose) -> str:
     """A cause in a sentence: with what follows from it, or of kernels that replace others what got faster and what slower."""
     text = named(finding)
-    if abs(_follows(finding)) > 0.1 * abs(finding.delta_ns):
+    if _with_consequence(finding):
         return f"{text} and {_consequence(finding)}"
     net = _net(finding, prose)
     return f"{text} ({net})" if net else text
+
+
+def _with_consequence(finding: Finding) -> bool:
+    return abs(_follows(finding)) > 0.1 * abs(finding.delta_ns)
 
 
 def _consequence(finding: Finding) -> str:
@@ -787,9 +791,13 @@ def _consequence(finding: Finding) -> str:
 
 
 def _plural(finding: Finding) -> bool:
+    if _with_consequence(finding) or finding.facts.counted_calls:
+        return True
     several = ("kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
-    slower = finding.cause == "kernel_time" and finding.facts.match != "replaced"  # `slower add kernels`
-    return bool(_follows(finding)) or slower or finding.cause in several
+    slower = finding.cause == "kernel_time" and finding.facts.match != "replaced"  # `slower kernels add`
+    one = finding.cause == f"kernel_{finding.facts.match}" and finding.facts.match in ("added", "removed")
+    alone = one and len({part.where.kernel for part in finding.parts if not part.follows}) < 2
+    return slower or (finding.cause in several and not alone)  # `the new kernel adds`
 
 
 def _net(finding: Finding, prose: units.Prose) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
+from tracediff.kernels.names import short
 from tracediff.model import KernelAnswer, KernelRow, KernelTypical, Result
 from tracediff.report import causes as titles
 from tracediff.report import names, units, words
@@ -186,7 +189,8 @@ def recounted(result: Result) -> str:
     else:
         return ""
     blocks = {row.block for row, _ in moved} - {-1}
-    delta = sum(one.delta_ns for row, one in rows if one.counted or row.block in blocks)
+    beside = [(row, one) for row, one in rows if not one.counted and row.block in blocks]
+    delta = math.fsum(one.delta_ns for _, one in moved + beside)
     per = words.per_step(phase.phase if len(result.phases) > 1 else "", unit=words.unit(result))
     said = [
         f"{_changed(row, one)} ({units.count(one.baseline_count)} -> {units.count(one.candidate_count)} launches {per})"
@@ -195,15 +199,25 @@ def recounted(result: Result) -> str:
     if len(moved) > _SAID:
         said.append(f"{len(moved) - _SAID} more rows")
     time = units.prose([delta]).signed(delta)
-    return f"Kernels: {', '.join(said)}; their time changed by {time} {per}, within noise."
+    others = titles.joined(list(dict.fromkeys(_names(row)[0] or _names(row)[1] for row, _ in beside)))
+    of = f"together with {others}, which changed beside them, " if others else ""
+    return f"Kernels: {', '.join(said)}; {of}their time changed by {time} {per}, within noise."
+
+
+def _names(row: KernelRow) -> tuple[str, str]:
+    """The kernels of a row on both sides as a sentence names them; empty of none."""
+    before, after = (
+        titles.joined(list(dict.fromkeys(titles.spoken(short(name, 60)) for name in side.names)))
+        if side
+        else ""
+        for side in (row.baseline, row.candidate)
+    )
+    return before, after
 
 
 def _changed(row: KernelRow, one: KernelTypical) -> str:
     """`2 GEMMs fused into 1`, `mul and silu fused into triton_silu`, `GEMM launched less often`."""
-    before, after = (
-        titles.joined(list(dict.fromkeys(map(titles.spoken, side.names)))) if side else ""
-        for side in (row.baseline, row.candidate)
-    )
+    before, after = _names(row)
     if row.match in _MATCHED:
         return _MATCHED[row.match].format(before=before, after=after)
     if row.match not in ("fused", "split"):

@@ -163,10 +163,11 @@ def _rare(finding: Finding) -> str:
     rare = finding.facts.rare
     if rare is None:
         return ""
+    runs = len(finding.evidence.runs_baseline_ns) or 1, len(finding.evidence.runs_candidate_ns) or 1
     return (
-        f"{rare.baseline_steps:.3g} of about {rare.baseline_of:.0f} steps per run have it on the baseline,"
-        f" {rare.candidate_steps:.3g} of {rare.candidate_of:.0f} on the candidate; the typical step changes by"
-        f" {rare.typical_delta_ns / 1e3:+.1f} us."
+        f"Steps that have it: {rare.baseline_steps * runs[0]:,.0f} of {rare.baseline_of * runs[0]:,.0f} on the baseline,"
+        f" {rare.candidate_steps * runs[1]:,.0f} of {rare.candidate_of * runs[1]:,.0f} on the candidate;"
+        f" the typical step changes by {rare.typical_delta_ns / 1e3:+.1f} us."
     )
 
 

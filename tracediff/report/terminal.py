@@ -208,7 +208,9 @@ def _kernels(result: Result, console: Console, top: int) -> None:
     shown = [row for row in of.rows if words.tested_level(row) != "within_noise"][:top]
     if not shown:
         print_heading(console, "Kernels")
-        print_line(console, f"None of {len(rows):,} rows changed its time beyond noise.")
+        print_line(
+            console, f"None of {len(rows):,} rows changed its time beyond noise when all are tested together."
+        )
         if recounted:
             print_line(console, recounted)
         return
