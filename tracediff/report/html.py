@@ -85,7 +85,7 @@ def render_html(result: Result) -> str:
         host_tables=[table.first(rows.LIMIT) for table in host_words.tables(result.host, two=True)],
         host_note=host_words.note(result),
         layer_tables=[table.first(rows.LIMIT) for table in layer_words.tables(result.layers, two=True)],
-        layer_notes=layer_words.notes(result.layers, two=True),
+        layer_notes=layer_words.notes(result.layers, result),
         layer_words=layer_words,
         alone=False,
         **sections.context(result),

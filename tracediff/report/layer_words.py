@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracediff.model import KernelRow
+from tracediff.model import KernelRow, Result
 from tracediff.model.layers import LayerRow, Layers, LayerSide
 from tracediff.report import units, words
 from tracediff.report.document import TableOf
@@ -53,7 +53,7 @@ def _table(
             scale.number(row.baseline_ns),
             scale.number(row.candidate_ns),
             f"{scale.signed(row.delta_ns)} ± {half}",
-            words.LEVELS[row.level][0],
+            words.LEVELS[level][0] if (level := words.tested_level(row)) else "not tested",
         ]
 
     columns = (
@@ -73,13 +73,17 @@ def _table(
     )
 
 
-def notes(layers: Layers | None, *, two: bool) -> list[str]:
-    """How the layers of each side are known."""
+def notes(layers: Layers | None, result: Result | None = None) -> list[str]:
+    """What the rows of a comparison say (`result`), and how the layers of each side are known."""
     if layers is None:
         return []
+    if result is None:
+        return [_side("", layers.baseline)]
+    judged = "within noise: judged with all rows tested at once, or under 0.1 % of the step"
     return [
-        _side("baseline" if two else "", layers.baseline),
-        *([_side("candidate", layers.candidate)] if two else []),
+        f"± {words.interval_name(result)}; {judged}.",
+        _side("baseline", layers.baseline),
+        _side("candidate", layers.candidate),
     ]
 
 

@@ -70,7 +70,7 @@ def render_show_html(report: Show) -> str:
         "limit_words": limit_words,
         "host_tables": [table.first(LIMIT_ROWS) for table in host_words.tables(report.host, two=False)],
         "layer_tables": [table.first(LIMIT_ROWS) for table in layer_words.tables(report.layers, two=False)],
-        "layer_notes": layer_words.notes(report.layers, two=False),
+        "layer_notes": layer_words.notes(report.layers),
         "layer_words": layer_words,
     }
     return templates.html_environment().get_template("show.html.j2").render(known)
@@ -305,7 +305,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
             print_heading(console, shown.title)
             print_fitted(console, shown)
             print_more(console, shown.left)
-        for text in layer_words.notes(report.layers, two=False) if table.field == "layers.kinds" else ():
+        for text in layer_words.notes(report.layers) if table.field == "layers.kinds" else ():
             print_line(console, (text, "dim"))
         if table.field == "launch.apis" and table.rows:
             print_line(console, (show_words.launches(report), "dim"))

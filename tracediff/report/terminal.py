@@ -247,7 +247,7 @@ def _layers(result: Result, console: Console, top: int) -> None:
             print_heading(console, shown.title)
             print_fitted(console, shown)
             print_more(console, shown.left)
-    for text in layer_words.notes(result.layers, two=True):
+    for text in layer_words.notes(result.layers, result):
         print_line(console, (text, "dim"))
 
 

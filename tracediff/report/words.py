@@ -20,6 +20,7 @@ from tracediff.model import (
     Where,
     causes,
 )
+from tracediff.model.layers import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES, OUTSIDE, part_kinds, run_name
@@ -349,7 +350,7 @@ def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arro
     return [arrow.join(dict.fromkeys(counts)), *times, delta.signed, delta.percent]
 
 
-def tested_level(row: KernelRow) -> Evidence | None:
+def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
     """How sure a row is; None where it was not tested."""
     return None if row.level == "within_noise" and row.q_value is None else row.level
 
