@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.builders import TraceBuilder
 from tests.serving import serving, step_ns
-from tests.tiny import reduced
+from tests.tiny import label, reduced
 from tracediff.comparison.compare import Options, compare
 from tracediff.comparison.what_if import parse_edits, range_half, what_if
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
+from tracediff.model.what_if import WhatIfPhase
+from tracediff.report import what_if as words
 from tracediff.report.phrases import with_words
 from tracediff.whatif.edits import Fuse, Graph, Scale
 
@@ -42,14 +45,97 @@ def test_each_cause_and_all_of_them_at_the_baselines_level(tmp_path):
     # the first three: _schedule and two of three kernels
     assert first.without_first.without_ns == pytest.approx(base + 100 * US, abs=4 * US)
     assert all(one.without_first is None for one in others)
+    ranks = [one.rank for one in (first, *others)]
+    assert first.without_first.causes == ranks == [1, 2, 3] and first.without.causes == [1]
     assert (
-        "Replayed without it: " in first.note and "Replayed without the first causes together: " in first.note
+        "Replayed without it: " in first.note
+        and "Replayed without causes 1, 2 and 3 together: " in first.note
     )
     assert all(one.without is None for one in compare(before, after).findings)
 
 
+def kernels(folder, name: str, **us: int) -> Side:
+    """Three runs of steps that launch kernels (their times in us) together, 12 us after their start; meanwhile `sample` takes 300 us."""
+    runs = []
+    for number in range(3):
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for step in range(21):
+            trace.api(1, "cudaGraphLaunch", now, now + 10 * US, corr=step + 1)
+            trace.range(1, "sample", now + 10 * US, now + 310 * US)
+            at = now + 12 * US
+            for node, (kernel, length) in enumerate(us.items()):
+                trace.kernel(step + 1, at, at + length * US, name=kernel, graph_node=node + 1)
+                at += length * US
+            end = max(at, now + 310 * US) + number
+            trace.api(1, "cudaStreamSynchronize", now + 310 * US, end)
+            trace.range(1, label(step), now, end)
+            now = end
+        place = folder / f"{name}{number}"
+        place.mkdir()
+        runs.append(Run(f"{name}{number}", [reduced(trace, place, graph=True)]))
+    return Side(name, runs)
+
+
+@pytest.mark.parametrize(
+    ("after", "delta"),
+    [
+        ({"fmha": 250}, 150),  # replaced
+        ({"fmha": 120, "merge": 90}, 110),  # split
+        ({"softmax": 100, "fill": 80}, 80),  # added
+    ],
+)
+def test_kernels_go_to_the_baselines_level(tmp_path, after, delta):
+    """The baseline takes 100 us for `softmax` between two GEMMs of 200; that much is left of what stands in its place."""
+    before = kernels(tmp_path, "before", gemm=200, softmax=100, out=200)
+    candidate = kernels(tmp_path, "candidate", gemm=200, **after, out=200)
+    first = compare(before, candidate, Options(what_if=True)).findings[0]
+    assert first.delta_ns == pytest.approx(delta * US, abs=US)
+    assert first.without.step_ns - first.without.without_ns == pytest.approx(delta * US, abs=US)
+
+
+def test_work_that_only_came_out_of_hiding_is_not_undone(tmp_path):
+    """`sample` goes on for 110 us after the kernel, once that is 300 us shorter; it takes as long as before."""
+    before, after = kernels(tmp_path, "before", gemm=490), kernels(tmp_path, "after", gemm=190)
+    found = compare(before, after, Options(what_if=True)).findings
+    grown = [one for one in found if one.cause == "host_work" and one.delta_ns > 0]
+    assert [(one.where.range, one.level) for one in grown] == [("sample", "confirmed")]
+    assert grown[0].without is None
+
+
 def test_the_range_grows_with_the_gain():
     assert range_half(1000, 1000) < range_half(1500, 1000) < range_half(2000, 1000)
+
+
+def test_a_step_is_not_shorter_than_the_gpu_work_that_stays(tmp_path):
+    """5,000 us of host work go. 15 % of that is more than the 607 us that are left, but 600 us of these are kernels."""
+    (phase,) = what_if(
+        side(tmp_path, "runs", schedule_us=5_000), parse_edits(without=["host_work@_schedule"])
+    ).phases
+    assert phase.after_ns - range_half(phase.before_ns, phase.after_ns) < 0
+    assert phase.low_ns == pytest.approx(min(600 * US, 607 * US * (1 - 1.28 * 0.035)), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("after_us", "headline", "remark"),
+    [
+        (
+            1_790,
+            "A generation step would take 1.79 ms, as now",
+            "It stays about as long: this time was hidden",
+        ),
+        (1_900, "would take 1.90 ms instead of 1.79 ms", "It gets 110 us longer: this time was hidden"),
+        (1_000, "would take 1.00 ms instead of 1.79 ms", "It gets 790 us shorter."),
+        (1_400, "would take 1.40 ms instead of 1.79 ms", "It gets 390 us shorter: the rest was hidden"),
+    ],
+)
+def test_words_are_of_the_phase_with_the_most_time(tmp_path, after_us, headline, remark):
+    """The other phase loses 5 ms of its 10; nothing of that is said of this one."""
+    found = what_if(side(tmp_path, "runs"), parse_edits(scale=["gemm=0.5"]))
+    first = WhatIfPhase("generation", 90, 1_790 * US, after_us * US, 900 * US, 2_000 * US, 790 * US, {}, {})
+    other = WhatIfPhase("mixed", 10, 10_000 * US, 5_000 * US, 900 * US, 2_000 * US, 5_000 * US, {}, {})
+    found.phases = [first, other]
+    assert headline in "".join(words.headline(found))
+    assert any(remark in one and "790 us per generation step" in one for one in words.sentences(found))
 
 
 def test_a_projection_of_runs_together(tmp_path):
@@ -59,7 +145,7 @@ def test_a_projection_of_runs_together(tmp_path):
     assert phase.before_ns == pytest.approx(step_ns(), abs=US)
     assert phase.after_ns == pytest.approx(step_ns(kernel_us=100), abs=US)
     assert phase.low_ns < phase.after_ns < phase.high_ns
-    assert found.removed_ns == pytest.approx(300 * US, abs=US)
+    assert phase.removed_ns == pytest.approx(300 * US, abs=US)
     assert sum(phase.deciding_after.values()) == pytest.approx(phase.after_ns)
 
 

@@ -612,7 +612,7 @@ def test_all_sentences_are_filled_in() -> None:
 
 def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None:
     """Of 300 us the step gains 200, so waits take 100; a cause that went was not replayed."""
-    grown = finding("memcpy", 300.0, without=m.Projected(1_300 * US, 1_100 * US, 1_000 * US, 1_200 * US))
+    grown = finding("memcpy", 300.0, without=m.Projected(1_300 * US, 1_100 * US, 1_000 * US, 1_200 * US, [1]))
     gone = finding("memcpy", -300.0)
     one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION], [grown, gone])
     first, second = with_words(one).findings

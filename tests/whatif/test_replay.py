@@ -13,6 +13,7 @@ from tests.tiny import CAPTURES, label, reduced
 from tracediff.comparison.what_if import parse_edits
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.model.causes import CATEGORIES
 from tracediff.whatif.edits import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited
 from tracediff.whatif.graph import stretches
 from tracediff.whatif.project import project
@@ -129,6 +130,8 @@ def test_kernels_launched_one_by_one_become_a_graph(tmp_path):
     on_gpu = 10 * 5 * US + 9 * GRAPH_GAP_NS
     steps = project(reduced(loop(step), tmp_path, graph=True), [one.edit for one in parse_edits(graph=True)])
     assert set(steps.after.tolist()) == {20 * US + launch + on_gpu + 7 * US + 40 * US}
+    decided = dict(zip(CATEGORIES, steps.deciding[1].T.tolist(), strict=True))
+    assert set(decided["graph_internal"]) == {9 * GRAPH_GAP_NS} and set(decided["dependency"]) == {0}
 
 
 def test_kernels_that_become_one_lose_a_launch(tmp_path):

@@ -230,7 +230,6 @@ class Projected(Struct):
     remarks: list[str]
     edits: list[WhatIfEdit]
     phases: list[WhatIfPhase]
-    removed_ns: float  # taken from threads and GPUs; what of it the step did not gain was hidden
     steps: int
     all_steps: int
     warnings: list[Note]

@@ -408,7 +408,7 @@ class Desk:
 def _what_if(request: WhatIfRequest) -> a.Projected:
     found = what_if_request(request)
     return a.Projected(
-        "".join(what_if_words.headline(found)), what_if_words.sentences(found), found.edits, found.phases, found.removed_ns,
+        "".join(what_if_words.headline(found)), what_if_words.sentences(found), found.edits, found.phases,
         found.steps, found.all_steps, found.warnings[:_LARGEST],
     )  # fmt: skip
 

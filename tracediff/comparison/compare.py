@@ -54,7 +54,7 @@ from tracediff.comparison.verdict import (
     phases_of,
     step_of,
 )
-from tracediff.comparison.what_if import with_projections
+from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
@@ -185,7 +185,13 @@ def compare(
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
     writer = StepWriter(*shown_as)
     if options.what_if:
-        called = {kernel_text(one): frozenset(op.name for op in one.candidate) for one in kernels.rows}
+        called: Names = {}
+        for match in kernels.rows:  # of several rows with one text, all
+            known = called.get(kernel_text(match), (frozenset(), frozenset()))
+            called[kernel_text(match)] = (
+                known[0].union(op.name for op in match.baseline),
+                known[1].union(op.name for op in match.candidate),
+            )
         findings = with_projections(findings, (sides[0], sides[1]), called)
     findings = with_moments(findings, measured, strata.steps, writer)
     drawn, selected = timelines(runs, strata.steps, strata.keys, writer, first=facts.phase)

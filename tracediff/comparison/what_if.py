@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
-from tracediff.model.causes import CATEGORIES, CAUSES, STEP
+from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
 from tracediff.whatif.edits import Ahead, At, Edit, Fuse, Graph, Scale
 from tracediff.whatif.project import Steps, project
@@ -151,7 +151,6 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
         ],
         steps=steps,
         all_steps=sum(len(part.periods) for part in parts),
-        removed_ns=sum(int(one.removed.sum()) for one in replayed) / steps,
         phases=phases(parts, replayed),
         coverage=Coverage(parts[0].coverage),
         warnings=warnings_of([side]),
@@ -172,6 +171,7 @@ def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIf
             rows.with_columns(
                 before=one.before,
                 after=one.after,
+                removed=one.removed,
                 **{name: pl.Series(values) for name, values in deciding.items()},
             )
         )
@@ -185,10 +185,10 @@ def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIf
     )
     for row in means.sort("total", "phase", descending=[True, False]).iter_rows(named=True):
         before, after = float(row["before"]), float(row["after"])
-        half = range_half(before, after)
+        low, high = _range(before, after, sum(row[f"a_{name}"] for name in BUSY))
         found.append(
             WhatIfPhase(
-                row["phase"], row["steps"], before, after, max(after - half, 0.0), after + half,
+                row["phase"], row["steps"], before, after, low, high, row["removed"],
                 *({name: row[f"{side}_{name}"] for name in CATEGORIES if row[f"{side}_{name}"]} for side in ("b", "a")),
             )
         )  # fmt: skip
@@ -209,6 +209,10 @@ def level(side: Side, edit: Scale, phase: str = "") -> float:
 # Of the first causes of a comparison: what the candidate's step would take with each at the baseline's level.
 
 _FIRST = 3
+# Of a cause's time: where the baseline's level takes away less, threads and GPUs do not do more, but what they did came out of hiding.
+_UNDONE = 0.25
+# Of the kernels of a finding: their names on the baseline, and on the candidate.
+Names = dict[str, tuple[frozenset[str], frozenset[str]]]
 _SCALED = (
     "launch_api",
     "host_api",
@@ -222,12 +226,10 @@ _SCALED = (
 _OF_KERNELS = ("compute", "comm", "memcpy")
 
 
-def with_projections(
-    findings: list[Finding], sides: tuple[Side, Side], names: Mapping[str, frozenset[str]]
-) -> list[Finding]:
+def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: Names) -> list[Finding]:
     """The findings, with what the candidate's step would take without each of the first three slower ones, and without all of them.
 
-    names: of a finding's kernels, what they are called on the candidate. Only causes that are beyond noise, of one phase.
+    Only causes that are beyond noise, of one phase, and that can be undone.
     """
     if any(part.events is None for side in sides for part in side.parts):  # no GPU work
         return findings
@@ -240,34 +242,44 @@ def with_projections(
     together = [edit for one in known for edit in edits[one.rank]]
     found = {}
     for one in known:
-        all_of_them = _projected(sides[1], together, one) if one is known[0] and len(known) > 1 else None
+        all_of_them = _projected(sides[1], together, known) if one is known[0] and len(known) > 1 else None
         found[one.rank] = msgspec.structs.replace(
-            one, without=_projected(sides[1], edits[one.rank], one), without_first=all_of_them
+            one, without=_projected(sides[1], edits[one.rank], [one]), without_first=all_of_them
         )
     return [found.get(one.rank, one) for one in findings]
 
 
-def _undone(finding: Finding, sides: tuple[Side, Side], names: Mapping[str, frozenset[str]]) -> list[Scale]:
+def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Scale]:
     """The edits that take a finding, and what follows from it, to the baseline's level; none where it cannot be replayed."""
-    found = []
     own = FindingPart(
         finding.cause, finding.where, finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns, finding.level
     )
-    for part in finding.parts or [own]:
+    parts, phase = finding.parts or [own], finding.where.phase or ""
+    found, undone = [], 0.0
+    kernels = [part for part in parts if part.where.kernel is not None]
+    if kernels:
+        called = [names.get(part.where.kernel or "", (frozenset(), frozenset())) for part in kernels]
+        theirs, mine = (frozenset().union(*(one[number] for one in called)) for number in (0, 1))
+        edit = Scale(_OF_KERNELS, 0.5, names=mine)
+        before, after = (level(side, edit, phase) for side in sides)
+        if not mine or not after:
+            return []
+        undone = sum(part.delta_ns for part in kernels)
+        # other kernels may be called the same on either side: these stay
+        left = max(after - undone, 0.0) if theirs or before else 0.0
+        found.append(replace(edit, factor=left / after))
+    for part in parts:
         if part.where.kernel is not None:
-            called = names.get(part.where.kernel, frozenset())
-            edit = Scale(_OF_KERNELS, 0.5, names=called)
-        else:
-            edit = Scale((part.cause,), 0.5, _exactly(part.where))
-        if edit.causes[0] not in (*_OF_KERNELS, *_SCALED) or (
-            part.where.kernel is not None and not edit.names
-        ):
+            continue
+        if part.cause not in (*_OF_KERNELS, *_SCALED):
             if part.follows:
                 continue
             return []
-        before, after = (level(side, edit, finding.where.phase or "") for side in sides)
+        edit = Scale((part.cause,), 0.5, _exactly(part.where))
+        before, after = (level(side, edit, phase) for side in sides)
+        undone += max(after - before, 0.0)
         found.append(replace(edit, factor=min(before / after, 1.0) if after else 1.0))
-    return [one for one in found if one.factor < 1]
+    return [one for one in found if one.factor < 1] if undone >= _UNDONE * finding.delta_ns else []
 
 
 def _exactly(where: Where) -> At:
@@ -276,26 +288,31 @@ def _exactly(where: Where) -> At:
     return lambda words: all(one in (None, there) for one, there in zip(given, words, strict=False))
 
 
-def _projected(side: Side, edits: Sequence[Edit], finding: Finding) -> Projected | None:
-    """The step of a finding's phase with some edits. Typical steps are those in the middle: a tenth at either end is left out."""
-    before, after = [], []
+def _projected(side: Side, edits: Sequence[Edit], undone: Sequence[Finding]) -> Projected | None:
+    """The step with the edits that undo some findings of one phase. Typical steps are those in the middle: a tenth at either end is left out."""
+    finding, before, after, busy = undone[0], [], [], []
     for part in side.parts:
         steps = project(part, edits)
         rows = part.periods[steps.row]
         mine = ((rows["phase"] == finding.where.phase) & ~rows["start_up"]).to_numpy()
         before.append(steps.before[mine])
         after.append(steps.after[mine])
-    now, then = np.concatenate(before), np.concatenate(after)
+        busy.append(steps.deciding[1, mine][:, : len(BUSY)].sum(axis=1))
+    now, then, gpu = map(np.concatenate, (before, after, busy))
     if finding.part == "typical" and len(now):
         low, high = np.quantile(now, (0.1, 0.9))
         kept = (now >= low) & (now <= high)
-        now, then = now[kept], then[kept]
+        now, then, gpu = now[kept], then[kept], gpu[kept]
     if not len(now):
         return None
-    half = range_half(float(now.mean()), float(then.mean()))
-    return Projected(
-        float(now.mean()), float(then.mean()), max(float(then.mean()) - half, 0.0), float(then.mean()) + half
-    )
+    means = float(now.mean()), float(then.mean())
+    return Projected(*means, *_range(*means, float(gpu.mean())), [one.rank for one in undone])
+
+
+def _range(before: float, after: float, busy: float) -> tuple[float, float]:
+    """The range of a projected step, ns. GPU work that decides the step (busy) stays: only the scatter of runs goes below it."""
+    half = range_half(before, after)
+    return max(after - half, min(busy, after - range_half(after, after))), after + half
 
 
 def range_half(before: float, after: float) -> float:

@@ -284,12 +284,13 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Projected(msgspec.Struct, frozen=True):
-    """The candidate's step as it was replayed, and what it would take with a cause at the baseline's level, ns; the range is that of what-if."""
+    """The candidate's step as it was replayed, and what it would take with causes (their ranks) at the baseline's level, ns; the range is that of what-if."""
 
     step_ns: float
     without_ns: float
     low_ns: float
     high_ns: float
+    causes: list[int] = []
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -322,7 +323,7 @@ class Finding(msgspec.Struct, frozen=True):
     phases: list[PhaseDelta] = []  # the same cause elsewhere
     host_speed_ns: float = 0.0
     without: Projected | None = None  # with --what-if, of the first three causes that made a step longer
-    without_first: Projected | None = None  # of the first of them: without all three
+    without_first: Projected | None = None  # of the first that can be undone: without all of them
 
 
 class Load(msgspec.Struct, frozen=True):

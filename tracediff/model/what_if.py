@@ -26,7 +26,10 @@ class WhatIfEdit(msgspec.Struct, frozen=True):
 
 
 class WhatIfPhase(msgspec.Struct, frozen=True):
-    """Steps of one phase before and after. The range holds the step time of a program that was really changed in 8 of 10 cases."""
+    """Steps of one phase before and after. The range holds the step time of a program that was really changed in 8 of 10 cases.
+
+    removed_ns: time that the edits took from threads and GPUs; what of it the step did not gain was hidden.
+    """
 
     phase: str
     steps: int
@@ -34,12 +37,13 @@ class WhatIfPhase(msgspec.Struct, frozen=True):
     after_ns: float
     low_ns: float
     high_ns: float
+    removed_ns: float
     deciding_before: dict[str, float]
     deciding_after: dict[str, float]
 
 
 class WhatIf(msgspec.Struct, kw_only=True):
-    """The object. removed_ns: time that the edits took from threads and GPUs; what of it the step did not gain was hidden."""
+    """The object."""
 
     format_version: int = WHAT_IF_VERSION
     kind: Literal["what-if"] = "what-if"
@@ -49,7 +53,6 @@ class WhatIf(msgspec.Struct, kw_only=True):
     edits: list[WhatIfEdit]
     steps: int  # that were replayed
     all_steps: int
-    removed_ns: float
     phases: list[WhatIfPhase]
     coverage: Coverage
     warnings: list[Note] = []

@@ -145,13 +145,17 @@ def _note(finding: Finding) -> str:
 
 def _without(finding: Finding) -> Iterator[str]:
     """What a step would take without the cause, and without the first three; how much of the cause that is not."""
-    for projected, what in ((finding.without, "it"), (finding.without_first, "the first causes together")):
+    for projected in (finding.without, finding.without_first):
         if projected is None:
             continue
-        write = units.prose([projected.step_ns, projected.without_ns])
+        *most, last = map(str, projected.causes)
+        what = f"causes {', '.join(most)} and {last} together" if most else "it"
+        write = units.prose([projected.step_ns, projected.without_ns, projected.high_ns])
+        now, then = write.size(projected.step_ns), write.size(projected.without_ns)
+        step = words.per_step(finding.where.phase or "", finding.part)
         yield (
-            f"Replayed without {what}: {write.size(projected.without_ns)} instead of {write.size(projected.step_ns)}"
-            f" {words.per_step(finding.where.phase or '', finding.part)} (range {write.size(projected.low_ns)} to {write.size(projected.high_ns)})."
+            f"Replayed without {what}: {then} {f'{step}, as now' if now == then else f'instead of {now} {step}'}"
+            f" (range {write.size(projected.low_ns)} to {write.size(projected.high_ns)})."
         )
     alone = finding.without
     if alone is not None and alone.step_ns - alone.without_ns < _ALL_OF_IT * finding.delta_ns:

@@ -53,12 +53,12 @@ def _words(edit: WhatIfEdit) -> list[Span]:
 def headline(found: WhatIf) -> list[Span]:
     """The first sentence: of the phase with the most time."""
     phase = found.phases[0]
-    write = units.prose([phase.before_ns, phase.after_ns])
-    said: list[Span] = [f"A {_phase(phase)} would take "]
-    said += [
-        Strong(write.size(phase.after_ns)),
-        f" instead of {write.size(phase.before_ns)} (range {_range(phase)}), ",
-    ]
+    write = units.prose([phase.before_ns, phase.after_ns, phase.high_ns])
+    now, then = write.size(phase.before_ns), write.size(phase.after_ns)
+    said: list[Span] = [
+        f"A {_phase(phase)} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
+        f" (range {write.size(phase.low_ns)} to {write.size(phase.high_ns)}), ",
+    ]  # fmt: skip
     for number, edit in enumerate(found.edits):
         said += [" and " if number else "", *_words(edit)]
     return [*said, "."]
@@ -68,29 +68,25 @@ def _phase(phase: WhatIfPhase) -> str:
     return "step" if phase.phase == "step" else f"{phase.phase} step"
 
 
-def _range(phase: WhatIfPhase) -> str:
-    write = units.prose([phase.low_ns, phase.high_ns])
-    return f"{write.size(phase.low_ns)} to {write.size(phase.high_ns)}"
-
-
 def sentences(found: WhatIf) -> list[str]:
     """What else there is to say, a sentence or two each."""
     phase = found.phases[0]
     said = [
         f"{_largest(phase.deciding_after, phase.after_ns)} (before: {_groups(phase.deciding_before, phase.before_ns)})."
     ]
-    steps = sum(one.steps for one in found.phases)
-    gained = sum(one.steps * (one.before_ns - one.after_ns) for one in found.phases) / steps
-    if found.removed_ns > 0:
-        write = units.prose([found.removed_ns, gained])
-        mean = ", in the mean of all phases" if len(found.phases) > 1 else ""
-        text = f"The changes take {write.size(found.removed_ns)} per step from threads and GPUs{mean}. Steps get {write.size(gained)} {'shorter' if gained >= 0 else 'longer'}"
-        hidden = found.removed_ns - gained > _SAME * found.removed_ns
-        said.append(
-            f"{text}: the rest was hidden behind other work, or another wait takes its place."
-            if hidden
-            else f"{text}."
-        )
+    gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
+    if removed > 0:
+        write = units.prose([removed, gained])
+        text = f"The changes take {write.size(removed)} per {_phase(phase)} from threads and GPUs. It "
+        alike = abs(gained) < _SMALL * phase.before_ns
+        if alike:
+            text += "stays about as long"
+        else:
+            text += f"gets {write.size(abs(gained))} {'shorter' if gained > 0 else 'longer'}"
+        if removed - gained > _SAME * removed:
+            rest = "this time" if alike or gained <= 0 else "the rest"
+            text += f": {rest} was hidden behind other work, or another wait takes its place"
+        said.append(f"{text}.")
     part = "" if found.steps == found.all_steps else f" of {found.all_steps:,}"
     said.append(
         f"Replayed: {counted(found.steps, 'step')}{part}. Without changes the replay gives each step its measured time."

@@ -16,6 +16,7 @@ from tracediff.whatif.graph import CAUSE, CROSS, GIL, LAUNCH, OWN, PEER, QUEUE, 
 from tracediff.whatif.replay import DROPPED
 
 Mask = npt.NDArray[np.bool_]
+Causes = npt.NDArray[np.int8]
 # Whether a place is meant: its range, thread, GIL holder, the holder's range, CUDA function.
 At = Callable[[Sequence[str]], bool]
 
@@ -76,20 +77,20 @@ class Edited:
 
 def edited(graph: EventGraph, names: Sequence[str], edits: Sequence[Edit]) -> Edited:
     """A graph with all edits applied. `names`: of kernels, by the graph's `key`."""
-    lag, source, meant = graph.lag.copy(), graph.source.copy(), []
+    lag, source, cause, meant = graph.lag.copy(), graph.source.copy(), graph.cause.copy(), []
     for edit in edits:
         if isinstance(edit, Scale):
             meant.append(_scale(graph, names, lag, edit))
         elif isinstance(edit, Fuse):
             meant.append(_fuse(graph, names, lag, edit))
         elif isinstance(edit, Graph):
-            meant.append(_to_graphs(graph, names, lag))
+            meant.append(_to_graphs(graph, names, lag, cause))
         else:
             meant.append(_run_ahead(graph, lag, source))
     left = np.where(lag == DROPPED, 0, lag)
     gone = np.where((graph.kind == GIL) & (lag == DROPPED), _waited(graph), graph.lag - left)
     removed = np.where(np.isin(graph.kind, (OWN, RUN, GIL)), gone, 0)
-    return Edited(replace(graph, lag=lag, source=source), removed, tuple(meant))
+    return Edited(replace(graph, lag=lag, source=source, cause=cause), removed, tuple(meant))
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -236,8 +237,10 @@ def _unused_host(graph: EventGraph, lag: Ints, gone: Mask) -> None:
             before = int(ending[graph.source[before]])
 
 
-def _to_graphs(graph: EventGraph, names: Sequence[str], lag: Ints, least: int = _FEWEST) -> int:
-    """Kernels that a thread launches between two waits, copies or step starts become one launch; how many do."""
+def _to_graphs(
+    graph: EventGraph, names: Sequence[str], lag: Ints, cause: Causes, least: int = _FEWEST
+) -> int:
+    """Kernels that a thread launches between two waits, copies or step starts become one launch; how many do. What they wait for is in the graph."""
     ops_of: dict[int, list[int]] = {}
     run = graph.kind == RUN
     for call, op in zip(graph.call[run].tolist(), graph.op[run].tolist(), strict=True):
@@ -265,7 +268,7 @@ def _to_graphs(graph: EventGraph, names: Sequence[str], lag: Ints, least: int = 
                 or (alone and mine[0] in starts)
             )
             if ends:
-                total += _one_launch(graph, lag, group[:last], ops) if len(ops) >= least else 0
+                total += _one_launch(graph, lag, cause, group[:last], ops) if len(ops) >= least else 0
                 group, ops, last = [], [], 0
             if edge is not None and (alone or ops):
                 group.append(edge)
@@ -280,7 +283,7 @@ def _copies(name: str) -> bool:
     return "memcpy" in name.lower() and "device-to-device" not in name.lower()
 
 
-def _one_launch(graph: EventGraph, lag: Ints, edges: list[int], ops: list[int]) -> int:
+def _one_launch(graph: EventGraph, lag: Ints, cause: Causes, edges: list[int], ops: list[int]) -> int:
     took = GRAPH_LAUNCH_NS + GRAPH_NODE_NS * len(ops)
     keeps = np.array(edges)[graph.cause[edges] != CAUSE["gc"]]
     lag[keeps] = 0
@@ -296,6 +299,7 @@ def _one_launch(graph: EventGraph, lag: Ints, edges: list[int], ops: list[int]) 
     )
     queue = among & (graph.kind == QUEUE) & (graph.op != ops[0])
     lag[queue] = np.minimum(lag[queue], GRAPH_GAP_NS)
+    cause[among & np.isin(graph.kind, (QUEUE, CROSS)) & (graph.op != ops[0])] = CAUSE["graph_internal"]
     return len(ops)
 
 
