@@ -148,7 +148,7 @@ def _without(finding: Finding) -> Iterator[str]:
     for projected in (finding.without, finding.without_first):
         if projected is None:
             continue
-        *most, last = map(str, projected.causes)
+        *most, last = map(str, projected.causes or [finding.rank])
         what = f"causes {', '.join(most)} and {last} together" if most else "it"
         write = units.prose([projected.step_ns, projected.without_ns, projected.high_ns])
         now, then = write.size(projected.step_ns), write.size(projected.without_ns)
