@@ -485,6 +485,16 @@ def test_rare_steps_that_cost_as_much_are_in_the_first_sentence() -> None:
     assert "Rare steps add +45.0 us per mean step: Python GC in _schedule." in reason(one)
 
 
+def test_rare_steps_are_counted_in_all_runs() -> None:
+    """One of 118 steps in one of three runs, 12 and 13 of 118 in two."""
+    rare = finding("gc", 50.0, part="tail", facts=m.FindingFacts(rare=m.RareFact(1 / 3, 12.5, 118, 118, 0)))
+    evidence = m.FindingEvidence("", [], runs_baseline_ns=[0, 0, 1], runs_candidate_ns=[9, 9])
+    rare = msgspec.structs.replace(rare, evidence=evidence)
+    one = result("regressed", m.VerdictFacts("rare", "generation"), [GENERATION, NOISY], [rare])
+    note = with_words(one).findings[0].note
+    assert note.startswith("Steps that have it: 1 of 354 on the baseline, 25 of 236 on the candidate;")
+
+
 def test_of_a_cause_that_is_unsure_for_what_follows_the_certain_part_is_named() -> None:
     """-22 + 20 us of kernels are counted; -26 us of launches may be noise."""
     both = fused("generation", -2.0, -22.0, 20.0, -26.0, "within_noise")
