@@ -6,6 +6,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY tracediff /src/tracediff
 COPY templates /src/templates
 COPY fixtures/demo /src/fixtures/demo
+COPY fixtures/bundles/gc5 /src/fixtures/bundles/gc5
 COPY fixtures/bundles/hog300 /src/fixtures/bundles/hog300
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /src
 

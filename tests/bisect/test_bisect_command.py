@@ -182,6 +182,7 @@ def test_a_limit_that_bad_keeps(nsys: StandIn) -> None:
     assert "by more than 50.0 us per step" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_it_and_a_larger_one_goes_on(nsys: StandIn) -> None:
     hashes = history([*5 * ["base"], *5 * ["slow"]])
     first = bisect(hashes[0], "main", "--budget", 1e-6, status=4)
@@ -201,6 +202,7 @@ def test_a_spent_budget_ends_it_and_a_larger_one_goes_on(nsys: StandIn) -> None:
     )
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_the_same_command_goes_on(nsys: StandIn) -> None:
     """In the 10th run, once: in the probe after both ends."""
     interrupt = (
@@ -266,6 +268,7 @@ def test_good_has_to_build(nsys: StandIn) -> None:
     assert refused.value.slug == "bisect-end-broken"
 
 
+@pytest.mark.slow
 def test_a_misspelt_place_says_which_there_are_and_its_runs_serve_the_right_one(nsys: StandIn) -> None:
     hashes = history([*2 * ["base"], "slow"])
     with pytest.raises(TracediffError, match=r"did you mean '_schedule'\?") as refused:

@@ -205,7 +205,8 @@ def test_the_cause_is_found_without_labels(unlabelled, compared):
     # not the means of all: that of labelled steps holds the one with contexts as well
     (step,) = (one.typical for one in inferred.phases if one.phase == "step")
     (generation,) = (one.typical for one in labelled.phases if one.phase == "generation")
-    assert step.delta_ns == pytest.approx(generation.delta_ns, rel=0.01)
+    # what the host's speed explains is estimated on each cut by itself
+    assert step.delta_ns == pytest.approx(generation.delta_ns, rel=0.02)
     assert inferred.verdict == labelled.verdict
     assert {check.status for check in inferred.comparability.checks if check.name == "step_labels"} == {"ok"}
     assert [row.compared for row in inferred.strata if row.phase == "irregular"] == [False]
