@@ -128,7 +128,8 @@ def test_commits_that_cannot_be_measured_are_skipped_and_named(nsys: StandIn) ->
         5: "checkout-build-failed", 4: "capture-exit-code", 7: "not-comparable",
     }  # fmt: skip
     assert skipped[hashes[5]]["message"].endswith("ended with exit code 2: no such header")
-    assert 0 < skipped[hashes[5]]["seconds"] < found["probes"][0]["seconds"]  # of a build that breaks at once
+    # a build that breaks at once takes time, less than a commit that was measured
+    assert 0 < skipped[hashes[5]]["seconds"] < max(one["seconds"] for one in found["probes"])
 
 
 @pytest.mark.slow
