@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -72,7 +72,7 @@ def sentences(found: WhatIf) -> list[str]:
     """What else there is to say, a sentence or two each."""
     phase = found.phases[0]
     said = [
-        f"{_largest(phase.deciding_after, phase.after_ns)} (before: {_groups(phase.deciding_before, phase.before_ns)})."
+        f"{_largest(phase.deciding_after, phase.after_ns)} (before: {_groups(_shares(phase.deciding_before, phase.before_ns)[:3])})."
     ]
     gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
     if removed > 0:
@@ -106,15 +106,13 @@ def _shares(deciding: Mapping[str, float], whole: float) -> list[tuple[str, floa
     return sorted(sums, key=lambda one: -one[1])
 
 
-def _groups(deciding: Mapping[str, float], whole: float) -> str:
-    return ", ".join(
-        f"{name} {units.share(part)}" for name, part in _shares(deciding, whole)[:3] if part > _SMALL
-    )
+def _groups(shares: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {units.share(part)}" for name, part in shares if part > _SMALL)
 
 
 def _largest(deciding: Mapping[str, float], whole: float) -> str:
-    (first, part), *_ = _shares(deciding, whole)
-    rest = _groups(deciding, whole).partition(", ")[2]
+    (first, part), *others = _shares(deciding, whole)[:3]
+    rest = _groups(others)
     return f"Then {first} decides {units.share(part)} of the step" + (f", {rest}" if rest else "")
 
 
