@@ -28,7 +28,7 @@ from tracediff.cli.compare import compare
 from tracediff.cli.query import query
 from tracediff.cli.show import show as show_command
 from tracediff.cli.what_if import what_if as what_if_command
-from tracediff.companions.result import Result, decode
+from tracediff.companions.model import Result, decode
 from tracediff.model.show import Show
 from tracediff.report.tables import names
 from tracediff.request import CompareRequest, OpenRequest, ShowRequest, WhatIfRequest

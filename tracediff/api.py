@@ -17,7 +17,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 import polars as pl
 
-from tracediff.companions.result import Result
+from tracediff.companions.model import Result
 from tracediff.errors import TracediffError
 from tracediff.model import Verdict, encode
 from tracediff.model.show import Show
@@ -82,7 +82,7 @@ class Comparison(_Tables):
     result: Result
 
     def __init__(self, result: Result) -> None:
-        """`result`: as `compare` makes it, or as `tracediff.companions.result.decode` reads what `to_json` wrote."""
+        """`result`: as `compare` makes it, or as `tracediff.companions.model.decode` reads what `to_json` wrote."""
         super().__init__(result)
 
     @property

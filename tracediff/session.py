@@ -15,11 +15,20 @@ from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
-from tracediff.request import BisectRequest, CompareRequest, PathLike, ShowRequest, WhatIfRequest, paths, word
+from tracediff.request import (
+    BisectRequest,
+    CompareRequest,
+    LatencyOptions,
+    PathLike,
+    ShowRequest,
+    WhatIfRequest,
+    paths,
+    word,
+)
 
 if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
-    from tracediff.companions.result import Result
+    from tracediff.companions.model import Result
     from tracediff.comparison.measures import Measure
     from tracediff.execution.reading import Reading
     from tracediff.history.commits import Commits
@@ -39,18 +48,17 @@ def compare_request(
     """Find the files, read them, compare the sides.
 
     `keep`: with the events of some steps, to draw. `progress` gets each file's name before it is read, `warn` what was left out.
-    Raises `TracediffError`: those of `additions`, `resolve_pair`, `reduce_sides` and `compare`.
+    Raises `TracediffError`: ncu-one-side, trtexec-one-side, latencies-one-side, kpi-one-side, and those of the readers of such files,
+    `resolve_pair`, `reduce_sides` and `compare`.
     """
-    from tracediff.companions.given import additions
-
-    adds = additions(request)
+    adds = _additions(request)
     reading = replace(request.reading(keep=keep), graph=request.what_if)
     reading = with_layers(reading, request.layers, progress)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
-    from tracediff.companions.result import complete
+    from tracediff.companions.model import complete
     from tracediff.comparison.compare import Options, compare
     from tracediff.report.phrases import with_words
 
@@ -73,6 +81,57 @@ def compare_request(
 
         result = with_bundle_kpi(result, bundle, warn)
     return result
+
+
+def _additions(request: CompareRequest) -> list[Callable[[Result], Result]]:
+    """Read what was given beside the traces now, and return what adds a section each to a result."""
+    from msgspec.structs import replace
+
+    adds: list[Callable[[Result], Result]] = []
+    profiles = word(request.ncu_baseline), word(request.ncu_candidate)
+    if _on_both(profiles, "ncu", "a profile of Nsight Compute was given", "--ncu-{}"):
+        from tracediff.companions.ncu.compare import compare_ncu
+        from tracediff.companions.ncu.read import read as read_profile
+
+        before, after = (read_profile(Path(file)) for file in profiles if file)
+        adds.append(lambda result: replace(result, ncu=compare_ncu(before, after, result.kernels)))
+    engines = word(request.trtexec_baseline), word(request.trtexec_candidate)
+    if _on_both(engines, "trtexec", "files of trtexec were given", "--trtexec-{}"):
+        from tracediff.companions.trtexec.compare import compare_trtexec
+        from tracediff.companions.trtexec.read import read as read_engine
+
+        trtexec = compare_trtexec(*(read_engine(file) for file in engines if file))
+        adds.append(lambda result: replace(result, trtexec=trtexec))
+    options = request.latencies()
+    if _on_both((options.baseline, options.candidate), "latencies", "latencies were given", "--latencies-{}"):
+        from tracediff.companions.latencies.compare import beside, compare_files
+
+        latencies = compare_files(options, ("baseline", "candidate"))
+        adds.append(lambda result: replace(result, latencies=beside(latencies, result)))
+    elif options != LatencyOptions(prefix=options.prefix):
+        raise _one_side("latencies", "options on latencies were given and no latencies", "--latencies-{}")
+    reports = paths(request.baseline_kpi), paths(request.candidate_kpi)
+    if _on_both(reports, "kpi", "a benchmark report was given", "--{}-kpi", exit_code=1):
+        from tracediff.companions.bench.compare import compare_kpi
+        from tracediff.companions.bench.read import read as read_report
+
+        one, other = ([read_report(path) for path in side] for side in reports)
+        adds.append(lambda result: replace(
+            result, kpi=compare_kpi(one, other, (result.step.baseline_ns, result.step.candidate_ns))
+        ))  # fmt: skip
+    return adds
+
+
+def _on_both(files: Sequence[object], kind: str, what: str, option: str, exit_code: int = 2) -> bool:
+    """Whether something was given on both sides, or nothing; raises KIND-one-side for one side alone."""
+    if any(files) and not all(files):
+        raise _one_side(kind, f"{what} for one side only", option, exit_code)
+    return all(files)
+
+
+def _one_side(kind: str, what: str, option: str, exit_code: int = 2) -> TracediffError:
+    fix = f"give {option.format('baseline')} and {option.format('candidate')}"
+    return TracediffError(f"{kind}-one-side", what, fix=fix, exit_code=exit_code)
 
 
 def show_request(

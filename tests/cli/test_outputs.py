@@ -14,7 +14,7 @@ import pytest
 from tests.cli.checks import files
 from tests.report import sample
 from tests.serving import serving
-from tracediff.companions.result import Result, decode
+from tracediff.companions.model import Result, decode
 from tracediff.model import encode
 from tracediff.report.tables import file_names
 

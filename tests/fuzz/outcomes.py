@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.companions.result import decode
+from tracediff.companions.model import decode
 from tracediff.errors import TracediffError
 from tracediff.model import Result
 

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tracediff import model as m
-from tracediff.companions.bench.model import Kpi, KpiRow
-from tracediff.companions.result import Result
+from tracediff.companions.model import Kpi, KpiRow, Result
 
 SCRIPT = "<script>alert(1)</script>"
 PIPE = "a|b"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.report import sample
-from tracediff.companions.result import decode
+from tracediff.companions.model import decode
 from tracediff.errors import TracediffError
 from tracediff.model import GateOutcome, Gates, Headline, Outcome, Result, Severity, encode
 from tracediff.report import templates

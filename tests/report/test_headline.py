@@ -8,7 +8,7 @@ import msgspec
 
 from tests.report import sample
 from tracediff import model as m
-from tracediff.companions.result import Result
+from tracediff.companions.model import Result
 from tracediff.report import words
 from tracediff.report.causes import named, spoken, title
 from tracediff.report.headline import headline, reason

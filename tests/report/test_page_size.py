@@ -10,7 +10,7 @@ import pytest
 from fixtures.builders import wide
 from tests.comparing import compare
 from tests.steps.test_timelines import result_of
-from tracediff.companions.result import decode
+from tracediff.companions.model import decode
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side

@@ -13,7 +13,7 @@ import pytest
 
 from tests.report import sample
 from tracediff.cli.schema import build_schema
-from tracediff.companions.result import Result
+from tracediff.companions.model import Result
 from tracediff.model import FORMAT_VERSION, encode
 from tracediff.report import tables
 

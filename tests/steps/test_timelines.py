@@ -13,7 +13,7 @@ from tests.comparing import compare
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
-from tracediff.companions.result import decode
+from tracediff.companions.model import decode
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side

@@ -36,7 +36,7 @@ def demo(html: Path, overwrite: bool, pair: str, quiet: bool) -> None:
     from tracediff.cli.compare import finish
     from tracediff.cli.outputs import Output, check
     from tracediff.companions.bench.compare import with_bundle_kpi
-    from tracediff.companions.result import complete
+    from tracediff.companions.model import complete
     from tracediff.comparison.compare import compare
     from tracediff.comparison.gates import Policy
     from tracediff.execution.reading import Reading

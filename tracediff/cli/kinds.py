@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tracediff.companions.latencies.model import LatencyReport
-    from tracediff.companions.ncu.model import NcuReport
-    from tracediff.companions.trtexec.model import TrtexecReport
+    from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
     from tracediff.history.model import History
     from tracediff.model import Result
     from tracediff.model.bisect import Bisect
@@ -45,13 +43,14 @@ class Kind(NamedTuple):
 
 # A comparison of steps is the kind that says none. It has formats of several files too: see cli/outputs.py.
 COMPARISON = Kind(
-    "", "companions.result:Result", "compares steps", "", "docs/result.md",
+    "", "companions.model:Result", "compares steps", "", "docs/result.md",
     {
         "html": "report.html:render_html", "md": "report.markdown:render_markdown",
         "junit": "report.junit:render_junit", "benchmark-json": "report.benchmark:render_benchmark",
     },
     "report.terminal:render_terminal", tables=True,
 )  # fmt: skip
+_COMPANION = {"html": "companions.words:render_html", "md": "companions.words:render_markdown"}
 ALONE = (
     Kind(
         "show", "model.show:Show", "is the report of one capture", "one capture", "docs/result.md",
@@ -59,22 +58,19 @@ ALONE = (
         "report.show:render_show_terminal", tables=True,
     ),
     Kind(
-        "ncu", "companions.ncu.model:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
-        {"html": "companions.ncu.render:render_ncu_html", "md": "companions.ncu.render:render_ncu_markdown"},
-        "companions.ncu.render:render_ncu_terminal",
+        "ncu", "companions.model:NcuReport", "compares kernels by their counters", "counters", "docs/ncu.md",
+        _COMPANION,
+        "companions.words:render_terminal",
     ),
     Kind(
-        "trtexec", "companions.trtexec.model:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
-        {"html": "companions.trtexec.render:render_trtexec_html", "md": "companions.trtexec.render:render_trtexec_markdown"},
-        "companions.trtexec.render:render_trtexec_terminal",
+        "trtexec", "companions.model:TrtexecReport", "compares engines by trtexec", "trtexec", "docs/trtexec.md",
+        _COMPANION,
+        "companions.words:render_terminal",
     ),
     Kind(
-        "latencies", "companions.latencies.model:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
-        {
-            "html": "companions.latencies.render:render_latencies_html",
-            "md": "companions.latencies.render:render_latencies_markdown",
-        },
-        "companions.latencies.render:render_latencies_terminal", cut=False,
+        "latencies", "companions.model:LatencyReport", "compares latencies", "latencies", "docs/latencies.md",
+        _COMPANION,
+        "companions.words:render_terminal", cut=False,
     ),
     Kind(
         "what-if", "model.what_if:WhatIf", "says what a step would take", "what a step would take", "docs/what-if.md",

@@ -36,7 +36,7 @@ def latencies(request: LatenciesRequest, output: Output) -> None:
     """
     import tracediff
     from tracediff.companions.latencies.compare import compare_files
-    from tracediff.companions.latencies.model import LatencyReport
+    from tracediff.companions.model import LatencyReport
     from tracediff.model import Tool
 
     check(output, BY_NAME["latencies"])

@@ -35,8 +35,8 @@ def ncu(baseline: str, candidate: str, output: Output) -> None:
     with the option of ncu that collects it. label=FILE names a side.
     """
     import tracediff
+    from tracediff.companions.model import NcuReport
     from tracediff.companions.ncu.compare import compare_ncu
-    from tracediff.companions.ncu.model import NcuReport
     from tracediff.companions.ncu.read import read_named
     from tracediff.model import Tool
 

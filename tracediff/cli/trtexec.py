@@ -36,8 +36,8 @@ def trtexec(baseline: str, candidate: str, output: Output) -> None:
     between them. Files are known by what they hold: log, --exportTimes, --exportProfile, --exportLayerInfo. label=PATH names a side.
     """
     import tracediff
+    from tracediff.companions.model import TrtexecReport
     from tracediff.companions.trtexec.compare import compare_trtexec
-    from tracediff.companions.trtexec.model import TrtexecReport
     from tracediff.companions.trtexec.read import read
     from tracediff.model import Tool
 

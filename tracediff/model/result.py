@@ -1074,7 +1074,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     response_path: list[ResponseStage]
     strata: list[Stratum]
     ranks: list[RankRow]  # in order of ranks; reports show outliers first
-    kpi: Section | None  # of companions, like `ncu`, `trtexec`, `latencies`: companions/result.py
+    kpi: Section | None  # of companions, like `ncu`, `trtexec`, `latencies`: companions/model.py
     comparability: Comparability
     coverage: Coverage
     warnings: list[Note]

@@ -17,8 +17,8 @@ from tracediff.companions.bench.compare import (
     show_kpi,
     with_bundle_kpi,
 )
-from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
+from tracediff.companions.model import Kpi, KpiRow
 from tracediff.formats.bundle import Bundle, BundleRun
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"

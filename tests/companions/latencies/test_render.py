@@ -14,14 +14,10 @@ from tests.companions.latencies.test_compare import noisy, run
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
+from tracediff.companions import words as companion
 from tracediff.companions.latencies import render as words
 from tracediff.companions.latencies.compare import compare_latencies
-from tracediff.companions.latencies.model import LatencyReport
-from tracediff.companions.latencies.render import (
-    render_latencies_html,
-    render_latencies_markdown,
-    render_latencies_terminal,
-)
+from tracediff.companions.model import LatencyReport
 from tracediff.model import Tool, encode
 from tracediff.report.html import render_html
 
@@ -34,7 +30,7 @@ def report(name: str = "before", factor: float = 1.1, runs: int = 5) -> LatencyR
 
 def terminal(one: LatencyReport, width=160) -> str:
     out = io.StringIO()
-    render_latencies_terminal(one, Console(file=out, width=width, color_system=None))
+    companion.render_terminal(one, Console(file=out, width=width, color_system=None))
     return out.getvalue()
 
 
@@ -55,7 +51,7 @@ def test_what_did_not_pass_is_said_first():
     assert words.doubts(quiet) == ""
     single = report(runs=1)
     assert words.doubts(single.latencies) == "2 of 12 checks of the measurement did not pass: outliers, runs"
-    head = render_latencies_html(single).partition("</header>")[0]
+    head = companion.render_html(single).partition("</header>")[0]
     assert "2 of 12 checks of the measurement did not pass: outliers, runs" in head
 
 
@@ -72,7 +68,7 @@ def test_rows_as_text():
 
 
 def test_markdown_is_a_table_with_the_checks_below():
-    text = render_latencies_markdown(report(runs=1))
+    text = companion.render_markdown(report(runs=1))
     tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     kinds = [token.type for token in tokens]
     assert kinds.count("table_open") == 1 and kinds.count("tr_open") == 6
@@ -92,7 +88,7 @@ def test_curves_are_their_quantiles():
 
 
 def test_the_page_says_what_was_checked():
-    page = render_latencies_html(report())
+    page = companion.render_html(report())
     for text in (
         "Regressed",
         "Was it measured well?",
@@ -123,13 +119,13 @@ def test_in_the_report_of_a_comparison():
 )
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
-    one, other = map(tags, (render_latencies_html(report(one)) for one in (name, tame)))
+    one, other = map(tags, (companion.render_html(report(one)) for one in (name, tame)))
     assert one == other
     assert "\x1b" not in terminal(report(name)) and "\u202e" not in terminal(report(name))
     shown = (
         MarkdownIt("commonmark", {"html": True})
         .enable("table")
-        .parse(render_latencies_markdown(report(name)))
+        .parse(companion.render_markdown(report(name)))
     )
     assert [token.content for token in shown if token.type == "html_block"] == []
 
@@ -138,7 +134,7 @@ def test_names_are_harmless(name):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_in_a_browser(tmp_path, width, scheme):
     path = tmp_path / "page.html"
-    path.write_text(render_latencies_html(report(sample.SCRIPT)), encoding="utf-8")
+    path.write_text(companion.render_html(report(sample.SCRIPT)), encoding="utf-8")
     with launched() as browser:
         one = Watched(browser, path)
         assert one.page.locator("#latencies tbody tr").first.is_visible()

@@ -14,11 +14,11 @@ from tests.companions.ncu.test_compare import FAST, LESS
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
 from tests.report.tags import tags
+from tracediff.companions import words as companion
+from tracediff.companions.model import NcuReport
 from tracediff.companions.ncu import render as words
 from tracediff.companions.ncu.compare import compare_ncu
 from tracediff.companions.ncu.metrics import BY_KEY
-from tracediff.companions.ncu.model import NcuReport
-from tracediff.companions.ncu.render import render_ncu_html, render_ncu_markdown, render_ncu_terminal
 from tracediff.model import Tool, encode
 from tracediff.report.html import render_html
 
@@ -40,7 +40,7 @@ def report(*names: str) -> NcuReport:
 
 def terminal(one: NcuReport, width=160) -> str:
     out = io.StringIO()
-    render_ncu_terminal(one, Console(file=out, width=width, color_system=None))
+    companion.render_terminal(one, Console(file=out, width=width, color_system=None))
     return out.getvalue()
 
 
@@ -90,13 +90,15 @@ def test_the_terminal():
 
 
 def test_markdown_is_one_table_and_folded_figures():
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(render_ncu_markdown(report()))
+    tokens = (
+        MarkdownIt("commonmark", {"html": True}).enable("table").parse(companion.render_markdown(report()))
+    )
     assert [token.type for token in tokens].count("table_open") == 2
-    assert "achieved occupancy" in render_ncu_markdown(report())
+    assert "achieved occupancy" in companion.render_markdown(report())
 
 
 def test_the_page_says_what_the_numbers_are():
-    page = render_ncu_html(report())
+    page = companion.render_html(report())
     for text in (
         "4.0 x faster",
         "grid 132 → 1,056 blocks",
@@ -138,11 +140,15 @@ def test_in_the_report_of_a_comparison_rows_link_both_ways():
 )
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
-    pages = [render_ncu_html(report(one)) for one in (name, tame)]
+    pages = [companion.render_html(report(one)) for one in (name, tame)]
     assert tags(pages[0]) == tags(pages[1])
     text = terminal(report(name))
     assert "\x1b" not in text and "\u202e" not in text
-    shown = MarkdownIt("commonmark", {"html": True}).enable("table").parse(render_ncu_markdown(report(name)))
+    shown = (
+        MarkdownIt("commonmark", {"html": True})
+        .enable("table")
+        .parse(companion.render_markdown(report(name)))
+    )
     html = [token.content for token in shown if token.type == "html_block"]
     assert all("alert" not in one for one in html)
 
@@ -152,7 +158,7 @@ def test_names_are_harmless(name):
 def test_the_page_in_a_browser(tmp_path, width, scheme):
     path = tmp_path / "page.html"
     names = ("quantize<1>(int)", "quantize<2>(int)", sample.SCRIPT)
-    path.write_text(render_ncu_html(report(*names)), encoding="utf-8")
+    path.write_text(companion.render_html(report(*names)), encoding="utf-8")
     with launched() as browser:
         one = Watched(browser, path)
         assert one.page.locator("#ncu tbody tr").first.is_visible()
@@ -167,7 +173,7 @@ def test_a_side_that_is_added_up_says_what_a_launch_has():
 
     found = compare_ncu(*_gemms(2, 90, 169))
     one = NcuReport(tool=Tool("tracediff", "0"), ncu=found)
-    for text in (render_ncu_html(one), render_ncu_markdown(one), terminal(one)):
+    for text in (companion.render_html(one), companion.render_markdown(one), terminal(one)):
         assert "12 % a launch" in text.replace("\u202f", " ").replace("\u00a0", " ")
         assert "does not add up" in text
     (row,) = found.rows

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from tracediff.companions.model import NcuKernel
 from tracediff.companions.ncu.compare import classes
-from tracediff.companions.ncu.model import NcuKernel
 from tracediff.companions.ncu.reasons import bound, factors, limits, reasons
 
 from .counters import SLOW, STALLS

@@ -14,15 +14,11 @@ from fixtures.builders import trtexec as made
 from tests.report import sample
 from tests.report.browser import check_looks, launched
 from tests.report.tags import tags
+from tracediff.companions import words as companion
+from tracediff.companions.model import TrtexecReport
 from tracediff.companions.trtexec import render as words
 from tracediff.companions.trtexec.compare import compare_trtexec
-from tracediff.companions.trtexec.model import TrtexecReport
 from tracediff.companions.trtexec.read import read
-from tracediff.companions.trtexec.render import (
-    render_trtexec_html,
-    render_trtexec_markdown,
-    render_trtexec_terminal,
-)
 from tracediff.model import Tool, encode
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
@@ -57,7 +53,7 @@ def hostile(name: str, tmp_path) -> TrtexecReport:
 
 def terminal(one: TrtexecReport, width=160, top=10) -> str:
     out = io.StringIO()
-    render_trtexec_terminal(one, Console(file=out, width=width, color_system=None), top=top)
+    companion.render_terminal(one, Console(file=out, width=width, color_system=None), top=top)
     return out.getvalue()
 
 
@@ -92,13 +88,13 @@ def test_more_throughput_is_better():
 
 
 def test_markdown():
-    text = render_trtexec_markdown(report())
+    text = companion.render_markdown(report())
     assert [token.type for token in markdown(text)].count("table_open") == 4
     assert "2 layers became 1, 410 -> 300 us" in text and "| GPU compute time | 810.0 us | 610.0 us" in text
 
 
 def test_the_page():
-    page = render_trtexec_html(report())
+    page = companion.render_html(report())
     for text in (
         "Likely improved",
         "810 → 610\u00a0µs per query",
@@ -143,13 +139,13 @@ def test_names_are_harmless(name, tmp_path):
     one = hostile(name, tmp_path / "hostile")
     assert one.trtexec.rows
     tame = hostile("".join(char if char.isalnum() else "x" for char in name), tmp_path / "tame")
-    pages = [render_trtexec_html(one), render_trtexec_html(tame)]
+    pages = [companion.render_html(one), companion.render_html(tame)]
     assert max(map(len, pages)) < 400_000
     # cells have other tags where a name is long, or decoded: none that a tame page does not have
     assert set(tags(pages[0])) <= {*tags(pages[1]), ("small", ())}
     text = terminal(one)
     assert "\x1b" not in text and "\u202e" not in text and len(text) < 40_000
-    shown = render_trtexec_markdown(one)
+    shown = companion.render_markdown(one)
     assert len(shown) < 60_000
     html = [token.content for token in markdown(shown) if token.type == "html_block"]
     assert all("alert" not in block for block in html)
@@ -159,6 +155,6 @@ def test_names_are_harmless(name, tmp_path):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_in_a_browser(tmp_path, width, scheme):
     path = tmp_path / "page.html"
-    path.write_text(render_trtexec_html(report()), encoding="utf-8")
+    path.write_text(companion.render_html(report()), encoding="utf-8")
     with launched() as browser:
         check_looks(browser, path, width, scheme)

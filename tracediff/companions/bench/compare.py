@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tracediff.companions.bench.model import Kpi, KpiRow
 from tracediff.companions.bench.read import KpiReport, Metric, read
+from tracediff.companions.model import Kpi, KpiRow
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 from tracediff.model.show import ShowFigure, ShowKpi
 from tracediff.stats.estimator import trimmed_interval
 
 if TYPE_CHECKING:
-    from tracediff.companions.result import Result
+    from tracediff.companions.model import Result
     from tracediff.formats.bundle import Bundle, BundleRun
 
 

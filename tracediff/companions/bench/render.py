@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from tracediff.companions.bench.model import Kpi, KpiRow
+from tracediff.companions.model import Kpi, KpiRow
 from tracediff.report import units
 from tracediff.report.console import print_heading, print_line, print_table
 from tracediff.report.document import Block, Number, Paragraph, Span, Table

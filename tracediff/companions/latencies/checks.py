@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from tracediff.companions.figures import time
 from tracediff.companions.latencies.read import LatencyFile, quantity
 from tracediff.companions.verdict import related
+from tracediff.companions.words import time
 from tracediff.model import Check
 from tracediff.stats.estimator import Floats
 

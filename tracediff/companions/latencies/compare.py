@@ -9,7 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.companions.bench.compare import profiling_cost
-from tracediff.companions.figures import both, signed, time
 from tracediff.companions.latencies.checks import (
     Run,
     check_columns,
@@ -17,7 +16,8 @@ from tracediff.companions.latencies.checks import (
     find_warm_up,
     outlying,
 )
-from tracediff.companions.latencies.model import (
+from tracediff.companions.latencies.read import LatencyFile, read_side
+from tracediff.companions.model import (
     Latencies,
     LatencyOutlier,
     LatencyRow,
@@ -25,7 +25,6 @@ from tracediff.companions.latencies.model import (
     LatencySide,
     LatencyTraced,
 )
-from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.companions.verdict import (
     Figures,
     compare_runs,
@@ -36,6 +35,7 @@ from tracediff.companions.verdict import (
     step_of,
     variance_of_mean,
 )
+from tracediff.companions.words import both, signed, time
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY

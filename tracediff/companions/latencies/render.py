@@ -7,18 +7,16 @@ from dataclasses import astuple, dataclass
 from markupsafe import Markup
 from rich.console import Console
 
-from tracediff.companions.latencies.model import (
+from tracediff.companions.model import (
     Latencies,
-    LatencyReport,
     LatencyRow,
     LatencyRun,
     LatencySide,
 )
-from tracediff.companions.pages import render_html, render_markdown
 from tracediff.report import units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import shorten
 from tracediff.report.pictures import distribution
 from tracediff.report.pictures.shapes import HALF_NARROW, Layout
 
@@ -191,9 +189,8 @@ def tail_left_out(found: Latencies) -> bool:
     )
 
 
-def render_latencies_terminal(report: LatencyReport, console: Console) -> None:
+def print_report(found: Latencies, console: Console, top: int) -> None:
     """Print the report of `tracediff latencies`."""
-    found = neutral(report).latencies
     _verdict(found, console, indent=0)
     _rest(found, console)
 
@@ -271,13 +268,3 @@ def document(found: Latencies) -> list[Block]:
         Paragraph([f"{facts(found)}."]),
         *([Items([[note] for note in notes[:_NOTES]])] if notes else []),
     ]
-
-
-def render_latencies_markdown(report: LatencyReport) -> str:
-    """Return the report of `tracediff latencies`."""
-    return render_markdown(report)
-
-
-def render_latencies_html(report: LatencyReport) -> str:
-    """Return the page."""
-    return render_html(report, render_latencies_markdown(report))

@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from tracediff.companions import figures as text
+from tracediff.companions import words as text
+from tracediff.companions.model import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, METRICS, Launch, Profile
-from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
 from tracediff.companions.ncu.pairing import Kernel, Pairing, in_all, pair, regrouped, related, undecided
 from tracediff.companions.ncu.reasons import CLEAR_CHANGE, bound, factors, limits, reasons
 from tracediff.kernels.categories import category

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from tracediff.companions import figures as text
+from tracediff.companions import words as text
 from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match, OpKey, PhaseOps, match_kernels, normalise
 from tracediff.model import KernelRow

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tracediff.companions.figures import both, clock, count, points, size, times
-from tracediff.companions.ncu.model import NcuKernel, NcuReason
+from tracediff.companions.model import NcuKernel, NcuReason
+from tracediff.companions.words import both, clock, count, points, size, times
 
 Bound = Literal["compute", "memory", "compute_and_memory", "latency"]
 Values = Mapping[str, float]

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tracediff.companions import figures as text
-from tracediff.companions.ncu import reasons
+from tracediff.companions import words as text
+from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY
-from tracediff.companions.ncu.model import Ncu, NcuKernel, NcuReport, NcuRow, NcuSide
 from tracediff.companions.ncu.reasons import bound as bound_of
 from tracediff.companions.ncu.reasons import limits
-from tracediff.companions.pages import render_html, render_markdown
 from tracediff.report import names, units
 from tracediff.report.console import print_heading, print_line, print_table
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import shorten
 from tracediff.report.tables import LIMIT
 
 STYLE = "ncu.css"
 _COLOURS = {"slower": "red", "faster": "green", "added": "yellow", "removed": "yellow"}
-_PRINTED, _UNFOLDED = 2, 10  # rows whose figures are on the terminal, and in Markdown
+_PRINTED, UNFOLDED = 2, 10  # rows whose figures are on the terminal, and in Markdown
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -413,9 +411,8 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
     return found
 
 
-def render_ncu_terminal(report: NcuReport, console: Console, top: int = 10) -> None:
+def print_report(ncu: Ncu, console: Console, top: int) -> None:
     """Print the report of `tracediff ncu`."""
-    ncu = neutral(report).ncu
     print_line(console, (headline(ncu), "bold"), indent=0)
     print_line(console, (file_line("baseline", ncu.baseline), "dim"))
     print_line(console, (file_line("candidate", ncu.candidate), "dim"))
@@ -460,17 +457,9 @@ def _print_figures(row: NcuRow, console: Console) -> None:
         print_line(console, (f"ratio of durations = {factors(row)}", "dim"))
 
 
-def render_ncu_markdown(report: NcuReport, top: int = 10) -> str:
-    """Return the report of `tracediff ncu`."""
-    return render_markdown(report, top=top, detailed=_UNFOLDED)
-
-
-def render_ncu_html(report: NcuReport) -> str:
-    """Return the page."""
-    changed = [row for row in neutral(report).ncu.rows if row.change in TONES]
-    tones = {"faster": "good", "slower": "bad"}
-    changes = {row.change for row in changed}
-    return render_html(
-        report, render_ncu_markdown(report), best=next(iter(changed), None), rules=reasons, kernel_rows=0,
-        tone="unsure" if len(changes) == 2 else tones[changes.pop()] if changes else "neutral",
-    )  # fmt: skip
+def tone(ncu: Ncu) -> str:
+    """The tone of the whole: good or bad where all clear changes are, unsure where they differ."""
+    changes = {row.change for row in ncu.rows if row.change in TONES}
+    if len(changes) == 2:
+        return "unsure"
+    return {"faster": "good", "slower": "bad"}[changes.pop()] if changes else "neutral"

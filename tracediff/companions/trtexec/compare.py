@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracediff.companions import figures as text
+from tracediff.companions import words as text
+from tracediff.companions.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.layers import Engine, assumed, compare_layers, engine_of, groups
-from tracediff.companions.trtexec.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times
 from tracediff.companions.verdict import compare_runs, levels, variance_of_mean
 from tracediff.model import Note, Verdict

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tracediff.companions import figures as text
-from tracediff.companions.trtexec.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
+from tracediff.companions import words as text
+from tracediff.companions.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
 from tracediff.companions.verdict import compare_runs, levels
 from tracediff.kernels.myelin import decode, layer_set

@@ -7,23 +7,21 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tracediff.companions.pages import render_html, render_markdown
-from tracediff.companions.trtexec.compare import NAMES
-from tracediff.companions.trtexec.model import (
+from tracediff.companions.model import (
     Trtexec,
     TrtexecChange,
     TrtexecFigure,
     TrtexecGroup,
     TrtexecLayers,
-    TrtexecReport,
     TrtexecRow,
     TrtexecSide,
 )
+from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import units
 from tracediff.report.console import TONES, print_heading, print_line, print_table, print_warnings
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import shorten
 from tracediff.report.words import LEVELS, VERDICTS
 
 STYLE = "ncu.css"
@@ -226,9 +224,8 @@ _TAILED = {"GPU compute time", "latency"}  # figures whose percentiles are print
 _COLOURS = {"slower": "red", "faster": "green"}
 
 
-def render_trtexec_terminal(report: TrtexecReport, console: Console, top: int = 10) -> None:
+def print_report(trtexec: Trtexec, console: Console, top: int) -> None:
     """Print the report of `tracediff trtexec`."""
-    trtexec = neutral(report).trtexec
     verdict = VERDICTS[trtexec.verdict]
     print_line(console, (headline(trtexec), f"bold {TONES[verdict.tone]}"), indent=0)
     _print(trtexec, console, top)
@@ -297,13 +294,3 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
             for one in found[:top]
         ]
         print_table(console, ("", "layers", "baseline", "candidate", "delta"), lines)
-
-
-def render_trtexec_markdown(report: TrtexecReport, top: int = 10) -> str:
-    """Return the report of `tracediff trtexec`."""
-    return render_markdown(report, top=top)
-
-
-def render_trtexec_html(report: TrtexecReport) -> str:
-    """Return the page."""
-    return render_html(report, render_trtexec_markdown(report))
