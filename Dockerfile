@@ -4,6 +4,7 @@
 FROM python:3.12-slim AS wheel
 COPY pyproject.toml README.md LICENSE /src/
 COPY tracediff /src/tracediff
+COPY tracediff_emulator /src/tracediff_emulator
 COPY templates /src/templates
 COPY fixtures/demo /src/fixtures/demo
 COPY fixtures/bundles/gc5 /src/fixtures/bundles/gc5

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FIRST, LAST, STEPS = 20, 60, 70
-_SERVE = [sys.executable, "-m", "tracediff.capture.workloads.mini_serve", "--steps", str(STEPS)]
+_SERVE = [sys.executable, "-m", "tracediff_emulator", "--steps", str(STEPS)]
 _HOOKS = [sys.executable, __file__, "--steps", str(STEPS)]
 # name -> command, and whether all of the program is recorded: the capture of graphs comes before the steps
 RUNS = {

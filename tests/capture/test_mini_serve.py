@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tracediff.capture.workloads.mini_serve import Planted, Requests, main, serve, step_times
-from tracediff.capture.workloads.options import PLACES, Options, parse
-from tracediff.capture.workloads.ranges import Ranges, gc_ranges
+from tracediff_emulator.options import PLACES, Options, parse
+from tracediff_emulator.ranges import Ranges, gc_ranges
+from tracediff_emulator.serve import Planted, Requests, main, serve, step_times
 
 ROOT = Path(__file__).parents[2]
 LABEL = re.compile(r"step(?:\s+(\d+))?:\s+(\d+) ctx reqs,(?:\s+(\d+) ctx tokens,)?\s+(\d+) gen reqs")
@@ -27,7 +27,7 @@ def run(*flags: str, window: str | None = None, gc: bool = False) -> dict[str, A
     if gc:
         env["TLLM_PROFILE_RECORD_GC"] = "1"
     done = subprocess.run(
-        [sys.executable, "-m", "tracediff.capture.workloads.mini_serve", "--dry-run", *flags],
+        [sys.executable, "-m", "tracediff_emulator", "--dry-run", *flags],
         env=env, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert "an emulator" in done.stderr

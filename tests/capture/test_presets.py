@@ -71,7 +71,7 @@ def test_trtllm_bench(name: str, sub: str, files: list[str], stand_ins: StandIns
 
 def test_the_emulator_writes_its_step_times_in_every_run() -> None:
     kind = preset("emulator")
-    command = ["python", "-m", "tracediff.capture.workloads.mini_serve", "--graph"]
+    command = ["python", "-m", "tracediff_emulator", "--graph"]
     assert with_reports(kind, command, "RUN") == [*command, "--report", "RUN/emulator.json"]
     assert with_reports(kind, [*command, "--report=mine"], "RUN") == [*command, "--report=mine"]
     assert additions(kind, None) == {"TLLM_PROFILE_RECORD_GC": "1", "TLLM_PROFILE_START_STOP": "20-50"}

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.nsys, pytest.mark.slow, pytest.mark.skipif(bool(WHY_NO
 
 
 def plan(folder: Path, planted: str, always: str = "") -> Path:
-    program = f"{PYTHON} -m tracediff.capture.workloads.mini_serve --dry-run --steps 60 --report {{run}}/emulator.json {always}"
+    program = f"{PYTHON} -m tracediff_emulator --dry-run --steps 60 --report {{run}}/emulator.json {always}"
     path = folder / "plan.toml"
     path.write_text(
         f'repeats = 2\ncontrols = 1\nkpi = "emulator.json"\nmin_free_gib = 0\ntimeout_s = 120\n'

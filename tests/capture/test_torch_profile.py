@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.capture.workloads.options import parse
-from tracediff.capture.workloads.ranges import Ranges, TorchProfile, file_of_rank, gc_ranges
+from tracediff_emulator.options import parse
+from tracediff_emulator.ranges import Ranges, TorchProfile, file_of_rank, gc_ranges
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.capture.test_mini_serve import ROOT
-from tracediff.capture.workloads.mini_serve import Executor
-from tracediff.capture.workloads.model import ClockDevice
-from tracediff.capture.workloads.options import SEED_VARIABLE, Options, parse
-from tracediff.capture.workloads.ranges import Ranges
-from tracediff.capture.workloads.traffic import Request, Traffic, drawn, read, write
+from tracediff_emulator.model import ClockDevice
+from tracediff_emulator.options import SEED_VARIABLE, Options, parse
+from tracediff_emulator.ranges import Ranges
+from tracediff_emulator.serve import Executor
+from tracediff_emulator.traffic import Request, Traffic, drawn, read, write
 
 LABEL = re.compile(r"step (\d+): (\d+) ctx reqs, (\d+) ctx tokens, (\d+) gen reqs")
 STEPS = 2000
@@ -107,7 +107,7 @@ def test_where_the_seed_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(*flags: str) -> dict[str, Any]:
     """Run the emulator with traffic on its clock; the report."""
     done = subprocess.run(
-        [sys.executable, "-m", "tracediff.capture.workloads.mini_serve", "--dry-run", "--traffic", *flags],
+        [sys.executable, "-m", "tracediff_emulator", "--dry-run", "--traffic", *flags],
         env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     report: dict[str, Any] = json.loads(done.stdout)

@@ -39,7 +39,14 @@ def test_it_copies_all_that_the_package_is_built_from() -> None:
     ]
     assert all((ROOT / source).exists() for source in sources)
     packed = re.findall(r'^"([\w/]+)" = "tracediff/_', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert packed and {*packed, "tracediff", "pyproject.toml", "README.md", "LICENSE"} == set(sources)
+    assert packed and {
+        *packed,
+        "tracediff",
+        "tracediff_emulator",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+    } == set(sources)
 
 
 @pytest.mark.slow

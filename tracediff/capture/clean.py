@@ -101,7 +101,7 @@ _ARGUMENT = re.compile(r"PROCESS_\d+:ARGUMENT_(\d+)")
 _PROGRAMS = re.compile(r"python(\d(\.\d+)?)?|trtllm-(bench|serve|llmapi-launch)|mpirun|srun|nsys|bash|sh|env")
 _ARGUMENT_WORDS = _words(
     """
-    -m throughput latency serve pytorch tensorrt tracediff.capture.workloads.mini_serve --streaming
+    -m throughput latency serve pytorch tensorrt tracediff_emulator tracediff.capture.workloads.mini_serve --streaming
     _fetch_new_requests _schedule _prepare_inputs _sample_async _update_requests _handle_responses none
     exposed hidden silu functor attention --graph --eager --piecewise --dry-run --cpu --fuse-gate-up
     --split-kernel --label-layers --sync-per-layer --h2d-overlap

@@ -10,9 +10,8 @@ from urllib.parse import urljoin
 
 from tracediff.capture import machine
 from tracediff.capture.nsys import TRACES, Features, Nsys
-from tracediff.capture.plan import RUN, TRAFFIC_SEED, Plan, Slot
+from tracediff.capture.plan import RUN, SEED_VARIABLE, TRAFFIC_SEED, Plan, Slot
 from tracediff.capture.presets import FUNCTIONS, LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
-from tracediff.capture.workloads.options import SEED_VARIABLE
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ RUN = "{run}"
 """In a command, a client or an environment value: the folder of the run."""
 TRAFFIC_SEED = "{traffic_seed}"
 """In the same places: the seed of the run's requests, with `same_traffic`."""
+SEED_VARIABLE = "TRACEDIFF_TRAFFIC_SEED"
+"""What tells a program that seed."""
 
 _Words = tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...]
 _Count = Annotated[int, msgspec.Meta(ge=0)]

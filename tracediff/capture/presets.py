@@ -55,7 +55,7 @@ _TRTLLM: dict[str, Any] = {
     "env": {"TLLM_PROFILE_RECORD_GC": "1", "TLLM_LLMAPI_ENABLE_NVTX": "1"},
 }
 _LEGACY: dict[str, Any] = {"default_steps": "100-150", "range_end": "repeat[]"}
-_EMULATOR = "tracediff.capture.workloads.mini_serve"
+_EMULATOR = "tracediff_emulator"
 _JSON, _LOG = ("--report_json", "report.json"), ("--iteration_log", "iterations.log")
 # vllm-project/vllm vllm/config/profiler.py: a window of engine iterations after start_profile
 _VLLM_WINDOW = (
@@ -73,7 +73,7 @@ _ROWS = (
     Preset("any", capture_range=False, fork=False),
     # a program that calls torch.cuda.profiler.start() and stop() itself
     Preset("torch"),
-    # python -m tracediff.capture.workloads.mini_serve
+    # python -m tracediff_emulator
     Preset("emulator", "TLLM_PROFILE_START_STOP", "20-50", env={"TLLM_PROFILE_RECORD_GC": "1"}, fork=False,
            program=_EMULATOR, reports=(("--report", "emulator.json"),)),
     Preset("trtllm-bench-throughput", program="trtllm-bench", subcommand="throughput", reports=(_JSON, _LOG), **_TRTLLM),

@@ -123,7 +123,7 @@ Examples:
 
 \b
 Try it without a GPU (the host is real, a clock plays the GPU; pip install 'nvtx<=0.2.10'):
-  E='python -m tracediff.capture.workloads.mini_serve --dry-run --steps 60'
+  E='python -m tracediff_emulator --dry-run --steps 60'
   tracediff capture -n 2 --baseline "$E" --candidate "$E --gil-hog-us 3000" -o first
 
 \b

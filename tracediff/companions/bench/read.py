@@ -5,7 +5,7 @@
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
     cpp-iteration-log   log lines `{"Active Request Count":...}` of the C++ runtime; no times in them
-    emulator            `--report FILE` of the emulator in `tracediff.capture.workloads`
+    emulator            `--report FILE` of the emulator in `tracediff_emulator`
 
 Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
 """
@@ -144,7 +144,7 @@ def _read(file: BinaryIO, path: Path) -> KpiReport | None:
     return report
 
 
-# JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff.capture.workloads`.
+# JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff_emulator`.
 
 MAX_VALUE_BYTES = 64 << 20  # a longer list of single requests' values is not looked at
 _MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tracediff.capture.workloads.traffic import Request, drawn, read, write
+from tracediff_emulator.traffic import Request, drawn, read, write
 
 GENERATED = 128
 """Tokens a request may generate: the cache holds context + GENERATED."""
@@ -160,7 +160,7 @@ class Options:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="mini_serve",
+        prog="tracediff_emulator",
         description="An emulator of a TensorRT-LLM serving loop: random weights, no requests, no network. "
         "Each flag of the two groups `planted` plants one cause for a slower (or faster) step.",
     )

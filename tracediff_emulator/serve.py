@@ -9,7 +9,7 @@ one length arrive every 24 steps; `--traffic` has them arrive and differ as they
     TLLM_PROFILE_START_STOP=20-50 TLLM_PROFILE_RECORD_GC=1 \
     nsys profile -o OUT -t cuda,nvtx,python-gil -c cudaProfilerApi --capture-range-end=stop \
       --cuda-graph-trace=node --sample=none --cpuctxsw=none \
-      python -m tracediff.capture.workloads.mini_serve --graph --work-us 95 --work-in _schedule
+      python -m tracediff_emulator --graph --work-us 95 --work-in _schedule
 
 The JSON report on stdout holds the host's own step times inside and outside the profiled steps, and what each
 planted cause really took a step.
@@ -35,10 +35,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracediff.capture.workloads.model import Device, make_device
-from tracediff.capture.workloads.options import GENERATED, Options, parse
-from tracediff.capture.workloads.ranges import Ranges, gc_ranges
-from tracediff.capture.workloads.traffic import Traffic
+from tracediff_emulator.model import Device, make_device
+from tracediff_emulator.options import GENERATED, Options, parse
+from tracediff_emulator.ranges import Ranges, gc_ranges
+from tracediff_emulator.traffic import Traffic
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -431,7 +431,3 @@ def main(argv: list[str] | None = None) -> None:
         partial = target.with_name(target.name + ".part")
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(target)
-
-
-if __name__ == "__main__":
-    main()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from tracediff.capture.workloads.options import GENERATED, Options
-from tracediff.capture.workloads.ranges import TorchProfile, file_of_rank
+from tracediff_emulator.options import GENERATED, Options
+from tracediff_emulator.ranges import TorchProfile, file_of_rank
 
 HEAD_DIM = 128
 VOCABULARY = 32_000
@@ -221,7 +221,7 @@ class TorchDevice:
 
     def _activation(self) -> Callable[[Any], Any]:
         if self._o.replace_kernel == "silu":
-            module = importlib.import_module("tracediff.capture.workloads.triton_silu")
+            module = importlib.import_module("tracediff_emulator.triton_silu")
             silu: Callable[[Any], Any] = module.silu
             return silu
         if self._o.replace_kernel == "functor":
