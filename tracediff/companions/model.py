@@ -56,9 +56,8 @@ class NcuKernel(msgspec.Struct, frozen=True):
     duration_min_ns: float | None = None  # over the launches
     duration_max_ns: float | None = None
     bound: Literal["compute", "memory", "compute_and_memory", "latency"] | None = None
-    limited_by: list[
-        str
-    ] = []  # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
+    # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
+    limited_by: list[str] = []
     stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
     instructions: dict[str, float] = {}  # class of SASS instructions -> warp instructions a launch
     # Of a side that is added up, what does not add up: what a launch has (of one kernel the mean over its launches, of
@@ -137,7 +136,6 @@ class TrtexecRun(msgspec.Struct, frozen=True):
     name: str
     files: list[str]  # log | times | profile | layer info
     iterations: int | None = None  # measured, without those to warm up
-    warmups: int | None = None  # that the file of times held as well, and that were left out
     profiled_iterations: int | None = None
 
 
@@ -189,7 +187,6 @@ class TrtexecLayers(msgspec.Struct, frozen=True):
     precisions: list[str]
     tactics: list[str]
     time_ns: float | None = None
-    median_ns: float | None = None  # of a single layer
 
 
 class TrtexecRow(msgspec.Struct, frozen=True):

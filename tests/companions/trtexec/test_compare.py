@@ -195,15 +195,6 @@ def test_a_log_of_another_run_is_told(tmp_path):
     assert figure(found, "throughput").baseline["mean"] == pytest.approx(10 / 9.95e-3)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"), [({"throughput": 900.0}, "throughput"), ({"queries": 11}, "11 queries in the log, 10 in the times")]
-)  # fmt: skip
-def test_throughput_and_counts_are_compared_as_well(change, told, tmp_path):
-    log = made.log(made.SUMMARY["fp32"], **({"throughput": 1005.03} | change))
-    found = compare(run(tmp_path / "one", made.COMPUTE["fp32"], log), SAMPLE[1])
-    assert told in next(note.message for note in found.warnings if note.slug == "trtexec-log-differs")
-
-
 def test_the_sample_and_its_log_agree(sample):
     assert "trtexec-log-differs" not in slugs(sample)
 
@@ -214,27 +205,12 @@ def test_warm_ups_of_old_versions_are_left_out_by_the_log(tmp_path):
     one = run(tmp_path / "one", values, log, first=197.0, end_to_end=True)
     found = compare(one, SAMPLE[1])
     assert figure(found, "gpu_compute").baseline["mean"] == pytest.approx(810e3)
-    assert (found.baseline.runs[0].iterations, found.baseline.runs[0].warmups) == (10, 3)
+    assert found.baseline.runs[0].iterations == 10
     assert not {"trtexec-log-differs", "trtexec-warmups"} & slugs(found)
     # without it they cannot be told apart: (15 + 8.1) / 13
     found = compare(run(tmp_path / "alone", values, end_to_end=True), SAMPLE[1])
     assert figure(found, "gpu_compute").baseline["mean"] == pytest.approx(23.1e6 / 13)
     assert "trtexec-warmups" in slugs(found)
-
-
-def test_an_implicit_batch_is_several_queries(tmp_path):
-    log = made.log(made.SUMMARY["fp32"], throughput=4 * 1005.03, queries=40, options={"Batch": "4"})
-    found = compare(run(tmp_path / "one", made.COMPUTE["fp32"], log), SAMPLE[1])
-    assert "trtexec-log-differs" not in slugs(found)
-    assert figure(found, "throughput").baseline["mean"] == pytest.approx(4020.12)
-
-
-def test_time_stamps_that_are_too_coarse_for_the_enqueue_time_are_told(tmp_path):
-    # from 10,000 ms on six digits are steps of 0.1 ms, as long as the enqueue time
-    one = run(tmp_path / "one", made.COMPUTE["fp32"], first=20_000.0)
-    found = compare(one, SAMPLE[1])
-    assert "trtexec-rounded" in slugs(found) and figure(found, "enqueue").baseline == {}
-    assert "trtexec-rounded" not in slugs(compare(run(tmp_path / "two", made.COMPUTE["fp32"]), SAMPLE[1]))
 
 
 def test_logs_that_differ_in_more_than_the_engine(tmp_path):

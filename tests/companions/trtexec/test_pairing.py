@@ -6,14 +6,17 @@ import random
 
 import pytest
 
-from tracediff.companions.trtexec.layers import Layer, pair
+from tracediff.companions.trtexec.layers import pair
+from tracediff.companions.trtexec.read import LayerInfo
 
 
-def named(*names: str) -> list[Layer]:
-    return [Layer(name) for name in names]
+def named(*names: str) -> list[LayerInfo]:
+    return [LayerInfo(name) for name in names]
 
 
-def said(baseline: list[Layer], candidate: list[Layer]) -> set[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def said(
+    baseline: list[LayerInfo], candidate: list[LayerInfo]
+) -> set[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     return {
         (
             one.match,
@@ -54,7 +57,9 @@ def test_a_reformat_is_no_part_of_the_layer_that_it_feeds():
         ("fused", ("a", "b"), ("a + b",)),
         ("added", (), (reformat,)),
     }
-    assert Layer(reformat).reformat and Layer("x", "Reformat").reformat and not Layer("a").reformat
+    assert (
+        LayerInfo(reformat).reformat and LayerInfo("x", "Reformat").reformat and not LayerInfo("a").reformat
+    )
 
 
 def test_a_region_of_myelin_takes_the_layers_between_its_ends():
@@ -68,17 +73,19 @@ def test_a_region_of_myelin_takes_the_layers_between_its_ends():
 
 
 def test_metadata_links_what_names_do_not_say():
-    before = [Layer("/q/MatMul", onnx=("/q/MatMul",)), Layer("/s/Softmax", onnx=("/s/Softmax",))]
-    after = [Layer("_gemm_mha_v2_myl0_4", "kgen", ("/q/MatMul", "/s/Softmax"))]
+    before = [LayerInfo("/q/MatMul", onnx=("/q/MatMul",)), LayerInfo("/s/Softmax", onnx=("/s/Softmax",))]
+    after = [LayerInfo("_gemm_mha_v2_myl0_4", "kgen", onnx=("/q/MatMul", "/s/Softmax"))]
     assert said(before, after) == {("fused", ("/q/MatMul", "/s/Softmax"), ("_gemm_mha_v2_myl0_4",))}
     # of two kernels with one name, each meets the one of its own layers
     kernels = [
-        [Layer(f"__myl_Add_myl1_{number}", "kgen", (onnx,)) for number, onnx in enumerate(order)]
+        [LayerInfo(f"__myl_Add_myl1_{number}", "kgen", onnx=(onnx,)) for number, onnx in enumerate(order)]
         for order in (("/x", "/y"), ("/y", "/x"))
     ]
     found = {
         (kernels[0][one.baseline[0]].onnx, kernels[1][one.candidate[0]].onnx)
-        for one in pair(kernels[0], [Layer(f"{one.name}9", one.type, one.onnx) for one in kernels[1]])
+        for one in pair(
+            kernels[0], [LayerInfo(f"{one.name}9", one.type, onnx=one.onnx) for one in kernels[1]]
+        )
     }
     assert found == {(("/x",), ("/x",)), (("/y",), ("/y",))}
 
@@ -106,7 +113,7 @@ PARTS = ("a", "b", "c", "d", "e", "f", "(Unnamed Layer* 3) [Shuffle]", "__myl_Ad
 def test_every_layer_is_in_one_pairing_and_order_does_not_matter(seed):
     rng = random.Random(seed)
 
-    def engine() -> list[Layer]:
+    def engine() -> list[LayerInfo]:
         parts = rng.sample(PARTS, rng.randint(1, len(PARTS)))
         names = []
         while parts:
@@ -129,6 +136,6 @@ def test_every_layer_is_in_one_pairing_and_order_does_not_matter(seed):
 
 
 def test_ten_thousand_layers_take_no_time():
-    before = [Layer(f"/block{number}/Conv") for number in range(10_000)]
-    after = [Layer(f"/block{number}/Conv + /block{number + 1}/Conv") for number in range(0, 10_000, 2)]
+    before = [LayerInfo(f"/block{number}/Conv") for number in range(10_000)]
+    after = [LayerInfo(f"/block{number}/Conv + /block{number + 1}/Conv") for number in range(0, 10_000, 2)]
     assert len(pair(before, after)) == 5_000

@@ -22,8 +22,7 @@ from tracediff.companions.trtexec.read import (
 from tracediff.errors import TracediffError
 from tracediff.formats.inputs import resolve
 
-FILES = {"times.json": "trtexec-times", "profile.json": "trtexec-profile", "layers.json": "trtexec-layers",
-         "log.txt": "trtexec-log"}  # fmt: skip
+FILES = {"times.json": "times", "profile.json": "profile", "layers.json": "layer info", "log.txt": "log"}  # fmt: skip
 
 
 def refused(slug: str, call, *arguments) -> str:
@@ -50,13 +49,13 @@ def test_the_sample_is_what_the_builder_writes():
 def test_files_are_known_by_what_they_hold(name, kind, tmp_path):
     data = (made.ROOT / "fp32" / name).read_bytes()
     assert kind_of(put(tmp_path, data, "anything.bin")) == kind
-    assert recognise(data[:200]) == kind and recognise(data.decode()[:200]) == kind
+    assert recognise(data[:200]) == kind
     assert recognise(b"\xef\xbb\xbf" + data) == kind
 
 
 @pytest.mark.parametrize(
     "head",
-    [b"", b"[]", b"{}", "text", None, 7, b"\x00\xff" * 50, b'[{"name": "a", "dimensions": "1x3"}]', b'{"traceEvents": []}',
+    [b"", b"[]", b"{}", b"text", b"\x00\xff" * 50, b'[{"name": "a", "dimensions": "1x3"}]', b'{"traceEvents": []}',
      b'{"layers": []}', b"SQLite format 3\x00", b'[ { "countdown" : 1 } ]'],
 )  # fmt: skip
 def test_other_files_are_not(head):
@@ -68,22 +67,8 @@ def test_times_of_8_and_10(tmp_path):
     assert found.values["gpu_compute"] == pytest.approx([0.8e6, 0.9e6])
     assert found.values["latency"] == pytest.approx([0.87e6, 0.97e6])
     assert found.values["h2d"] == pytest.approx([0.05e6] * 2)
-    assert found.values["enqueue"] == pytest.approx([0.1e6] * 2)
     assert found.start == pytest.approx([200e6, 202e6]) and not found.with_warmups
-    assert found.rounding == pytest.approx(1e3)  # 202.97 is written to 0.001 ms
     assert read_times(put(tmp_path, made.times([0.8], end_to_end=True))).with_warmups
-
-
-def test_times_of_7_have_other_keys_and_no_enqueue(tmp_path):
-    row = {"startInMs": 1, "endInMs": 2, "startComputeMs": 2, "endComputeMs": 5, "startOutMs": 5, "endOutMs": 6,
-           "inMs": 1, "computeMs": 3, "outMs": 1, "latencyMs": 5, "endToEndMs": 5}  # fmt: skip
-    found = read_times(put(tmp_path, json.dumps([row])))
-    assert {name: one.tolist() for name, one in found.values.items()} == {
-        "gpu_compute": [3e6],
-        "latency": [5e6],
-        "h2d": [1e6],
-        "d2h": [1e6],
-    }
 
 
 def test_the_order_of_iterations_in_the_file_does_not_matter(tmp_path):
@@ -97,7 +82,7 @@ def test_the_order_of_iterations_in_the_file_does_not_matter(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [({"computeMs": -1.0}, "iteration 1: computeMs is -1"), ({"computeMs": None}, "iteration 1 has no finite computeMs"),
-     ({"endEnqMs": 0.0}, "iteration 1: endEnqMs - startEnqMs is -201"), ({"latencyMs": 1e999}, "no finite latencyMs")],
+     ({"latencyMs": 1e999}, "no finite latencyMs")],
 )  # fmt: skip
 def test_iterations_that_cannot_be(change, told, tmp_path):
     rows = json.loads(made.times([0.8, 0.9]))
@@ -108,21 +93,17 @@ def test_iterations_that_cannot_be(change, told, tmp_path):
 
 def test_a_profile_is_a_query(tmp_path):
     count, layers = read_profile(put(tmp_path, made.profile(50, [("a", 30.0), ("b + c", 10.0)])))
-    assert count == 50 and [(one.name, one.mean, one.median) for one in layers] == [
-        ("a", pytest.approx(30e3), pytest.approx(30e3)),
-        ("b + c", pytest.approx(10e3), pytest.approx(10e3)),
-    ]
-    # without medians, as before 8.4; a layer in a loop of four passes takes all of them per query
+    assert count == 50 and layers == (("a", pytest.approx(30e3)), ("b + c", pytest.approx(10e3)))
+    # a layer in a loop of four passes takes all of them per query
     text = '[ { "count" : 10 }\n, { "name" : "loop", "timeMs" : 8, "averageMs" : 0.2, "percentage" : 100 } ]'
-    assert read_profile(put(tmp_path, text))[1][0].mean == pytest.approx(0.8e6)
-    assert read_profile(put(tmp_path, text))[1][0].median is None
+    assert read_profile(put(tmp_path, text))[1][0][1] == pytest.approx(0.8e6)
 
 
 def test_what_trtexec_writes_where_nothing_took_time_is_no_json_but_read(tmp_path):
     text = made.profile(50, [("a", 0.0)])
     assert '"percentage" : nan' in text
-    assert read_profile(put(tmp_path, text))[1][0].mean == 0
-    assert read_profile(put(tmp_path, text.replace(" nan", " -nan(ind)")))[1][0].mean == 0
+    assert read_profile(put(tmp_path, text))[1][0][1] == 0
+    assert read_profile(put(tmp_path, text.replace(" nan", " -nan(ind)")))[1][0][1] == 0
     refused("trtexec-bad-number", read_profile, put(tmp_path, text.replace('"timeMs" : 0', '"timeMs" : -4')))
     text = text.replace('"timeMs" : 0, "averageMs" : 0', '"timeMs" : nan, "averageMs" : nan')
     refused("trtexec-bad-number", read_profile, put(tmp_path, text))
@@ -131,7 +112,7 @@ def test_what_trtexec_writes_where_nothing_took_time_is_no_json_but_read(tmp_pat
 
 def test_names_in_no_encoding_are_read(tmp_path):
     data = made.profile(1, [("n\udcff", 1.0)]).encode(errors="surrogateescape")
-    assert read_profile(put(tmp_path, data))[1][0].name == "n\ufffd"
+    assert read_profile(put(tmp_path, data))[1][0][0] == "n\ufffd"
 
 
 def test_layer_info_in_detail_and_by_name(tmp_path):
@@ -175,7 +156,7 @@ def test_a_log(tmp_path):
     found = read_log(put(tmp_path, made.log(made.SUMMARY["fp32"], throughput=1005.03)))
     assert found is not None
     assert (found.version, found.device, found.throughput) == ("10.3.0", "NVIDIA H200", 1005.03)
-    assert (found.queries, found.warmups, found.profiled) == (10, 100, False)
+    assert (found.queries, found.profiled) == (10, False)
     assert found.figures["gpu_compute"] == pytest.approx(
         {"min": 0.79e6, "max": 0.88e6, "mean": 0.81e6, "median": 0.80e6, "p90": 0.82e6, "p95": 0.88e6, "p99": 0.88e6}
     )  # fmt: skip
@@ -191,9 +172,9 @@ def test_a_log(tmp_path):
 
 def test_logs_of_windows_and_of_another_console(tmp_path):
     text = made.log(made.SUMMARY["fp32"], throughput=1.0)
-    for data in (text.encode("utf-16"), text.replace("\n", "\r\n").encode(), b"\xef\xbb\xbf" + text.encode()):
+    for data in (text.replace("\n", "\r\n").encode(), b"\xef\xbb\xbf" + text.encode()):
         path = put(tmp_path, data)
-        assert kind_of(path) == "trtexec-log"
+        assert kind_of(path) == "log"
         assert read_log(path).figures["d2h"]["mean"] == pytest.approx(20e3)
     bare = text.replace(made.STAMP, "")
     assert read_log(put(tmp_path, bare)).figures["d2h"]["mean"] == pytest.approx(20e3)
@@ -239,7 +220,7 @@ def test_a_truncated_file_is_damaged(name, tmp_path):
     ("text", "slug"),
     [('[ { "count" : 4 } ]', "trtexec-empty"), ('{"Layers": [], "Bindings": []}', "trtexec-empty"),
      ('[ { "count" : "many" } ]', "trtexec-damaged"), ('{"Layers": [7]}', "trtexec-damaged"),
-     ('{"Layers": [' + "[" * 100_000, "trtexec-damaged"), ('[ { "startEnqMs" : {} } ]', "trtexec-damaged"),
+     ('{"Layers": [' + "[" * 100_000, "trtexec-damaged"), ('[ { "startEnqMs" : 1, "computeMs" : {} } ]', "trtexec-damaged"),
      ("[]", "trtexec-unknown-file"), ("{}", "trtexec-unknown-file"), ("", "trtexec-unknown-file")],
 )  # fmt: skip
 def test_empty_and_odd_files(text, slug, tmp_path):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,27 +18,13 @@ from tracediff.kernels.myelin import decode, layer_set
 from tracediff.model import Evidence
 
 _FOREIGN = re.compile(r"ForeignNode\[(.*)\]", re.DOTALL)
-_REFORMAT = "reformat "
-_NAMELESS = "unnamed "
 _ASSUMED, _LEAST_NS = 0.02, 1_000.0  # what GPU time may differ by from run to run: a part of it, and at least
 _OF_HOST, _HOST_NS = 0.375, 10_000.0  # the same of host time
 _CUT = 60  # characters of a type in a sentence
-_WHATS = ("type", "precision", "tactic", "format")
 _Key: TypeAlias = tuple[bool, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What is known of a layer before it is paired. `onnx`: the layers of the network in it, where metadata tells."""
-
-    name: str
-    type: str = ""
-    onnx: tuple[str, ...] = ()
-
-    @property
-    def reformat(self) -> bool:
-        """Whether the layer only changes the layout of a tensor."""
-        return self.type == "Reformat" or any(part.startswith(_REFORMAT) for part in layer_set(self.name))
+_Kind = TypeVar("_Kind")
+_Value = TypeVar("_Value")
+_Node: TypeAlias = tuple[int, int]  # side, number of the layer
 
 
 @dataclass(frozen=True)
@@ -56,20 +42,17 @@ class Engine:
     """The layers of one side in the order of its files. `times`: (runs, layers), ns per query, nan where not profiled."""
 
     layers: list[LayerInfo]
-    keys: list[Layer]
     times: Floats
-    medians: list[float | None]
     left_out: int  # runs whose layers are others
-    unprofiled: int  # layers of the layer info that no profile has
 
     @property
-    def means(self) -> Floats:
-        """Mean over the runs of each layer; nan where no run has it."""
-        return self.times.mean(axis=0) if len(self.times) else np.full(len(self.layers), np.nan)
+    def profiled(self) -> bool:
+        """Whether there is a profile."""
+        return len(self.times) > 0
 
-    def time(self, numbers: Sequence[int]) -> float | None:
-        """Return the sum of the layers that were profiled; None where none was."""
-        known = self.means[list(numbers)]
+    def time(self, numbers: Iterable[int]) -> float | None:
+        """Return the sum of the layers that were profiled, means over the runs; None where none was."""
+        known = self.times[:, list(numbers)].mean(axis=0) if self.profiled else np.empty(0)
         known = known[~np.isnan(known)]
         return float(known.sum()) if len(known) else None
 
@@ -80,45 +63,33 @@ def engine_of(runs: Sequence[Run]) -> Engine | None:
     Runs whose profile has other layers than the first are left out: they are of another engine.
     """
     infos = next((run.layers for run in runs if run.layers is not None), ())
-    profiles = [run.profile for run in runs if run.profile is not None]
+    profiles = [_by_name(run.profile) for run in runs if run.profile is not None]
     if not infos and not profiles:
         return None
-    named = [_numbered(layer.name for layer in profile) for profile in profiles]
-    same = [position for position, names in enumerate(named) if sorted(names) == sorted(named[0])]
-    of_infos = dict(zip(_numbered(info.name for info in infos), infos, strict=True))
-    names = list(dict.fromkeys([*(named[0] if named else ()), *of_infos]))
-    times = np.full((len(same), len(names)), np.nan)
-    place = {name: number for number, name in enumerate(names)}
-    medians: list[list[float]] = [[] for _ in names]
-    for row, position in enumerate(same):
-        for name, layer in zip(named[position], profiles[position], strict=True):
-            times[row, place[name]] = layer.mean
-            if layer.median is not None:
-                medians[place[name]].append(layer.median)
-    layers = [of_infos.get(name, LayerInfo(name[0])) for name in names]
+    same = [profile for profile in profiles if profile.keys() == profiles[0].keys()]
+    of_infos = _by_name((info.name, info) for info in infos)
+    names = list(dict.fromkeys([*(profiles[0] if profiles else ()), *of_infos]))
+    times = [[profile.get(name, np.nan) for name in names] for profile in same]
     return Engine(
-        layers,
-        [Layer(one.name, one.type, one.onnx) for one in layers],
-        times,
-        [sum(one) / len(one) if len(one) == len(same) else None for one in medians] if same else [None] * len(names),
+        [of_infos.get(name, LayerInfo(name[0])) for name in names],
+        np.array(times, np.float64).reshape(len(same), len(names)),
         len(profiles) - len(same),
-        len(names) - len(named[0]) if named else 0,
-    )  # fmt: skip
+    )
 
 
-def _numbered(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Tell layers of one name apart by their order."""
-    seen: dict[str, int] = defaultdict(int)
-    found = []
-    for name in names:
-        found.append((name, seen[name]))
+def _by_name(rows: Iterable[tuple[str, _Value]]) -> dict[tuple[str, int], _Value]:
+    """Rows by name; those of one name are told apart by their order."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for name, value in rows:
+        found[name, seen[name]] = value
         seen[name] += 1
     return found
 
 
 def compare_layers(baseline: Engine, candidate: Engine) -> list[TrtexecRow]:
     """Return a row for each pairing, the largest change first."""
-    pairings = pair(baseline.keys, candidate.keys)
+    pairings = pair(baseline.layers, candidate.layers)
     totals = [engine.time(range(len(engine.layers))) or 0.0 for engine in (baseline, candidate)]
     sure = _levels(pairings, baseline, candidate, max(totals))
     rows = [_row(pairing, level, baseline, candidate) for pairing, level in zip(pairings, sure, strict=True)]
@@ -131,18 +102,18 @@ def _rank(row: TrtexecRow) -> tuple[float, float, list[str]]:
 
 
 def _row(pairing: Pairing, level: Evidence | None, baseline: Engine, candidate: Engine) -> TrtexecRow:
-    one = _side(baseline, pairing.baseline)
-    other = _side(candidate, pairing.candidate)
-    delta = _delta(pairing, baseline, candidate)
-    changes: list[TrtexecChange] = []
-    if len(pairing.baseline) == len(pairing.candidate) == 1:
-        changes = _changes(baseline.layers[pairing.baseline[0]], candidate.layers[pairing.candidate[0]])
-    layers = [baseline.keys[number] for number in pairing.baseline]
-    layers += [candidate.keys[number] for number in pairing.candidate]
+    ones = [baseline.layers[number] for number in pairing.baseline]
+    others = [candidate.layers[number] for number in pairing.candidate]
+    before, after = baseline.time(pairing.baseline), candidate.time(pairing.candidate)
+    # a layer that the profile leaves out, though there is one, did not run
+    timed = baseline.profiled and candidate.profiled and (before is not None or after is not None)
+    delta = (after or 0.0) - (before or 0.0) if timed else None
+    one, other = _side(ones, before), _side(others, after)
+    changes = _changes(ones[0], others[0]) if len(ones) == len(others) == 1 else []
     return TrtexecRow(
         match=pairing.match,  # type: ignore[arg-type]
         confidence=pairing.confidence,
-        reformat=all(layer.reformat for layer in layers),
+        reformat=all(layer.reformat for layer in (*ones, *others)),
         baseline=one,
         candidate=other,
         delta_ns=delta,
@@ -152,31 +123,15 @@ def _row(pairing: Pairing, level: Evidence | None, baseline: Engine, candidate: 
     )
 
 
-def _delta(pairing: Pairing, baseline: Engine, candidate: Engine) -> float | None:
-    before, after = baseline.time(pairing.baseline), candidate.time(pairing.candidate)
-    if pairing.match == "added":
-        return after if len(baseline.times) else None
-    if pairing.match == "removed":
-        return -before if before is not None and len(candidate.times) else None
-    if before is None and after is None:
+def _side(layers: Sequence[LayerInfo], time_ns: float | None) -> TrtexecLayers | None:
+    if not layers:
         return None
-    # a layer that the profile leaves out, though there is one, did not run
-    if (before is None and not len(baseline.times)) or (after is None and not len(candidate.times)):
-        return None
-    return (after or 0.0) - (before or 0.0)
-
-
-def _side(engine: Engine, numbers: Sequence[int]) -> TrtexecLayers | None:
-    if not numbers:
-        return None
-    layers = [engine.layers[number] for number in numbers]
     return TrtexecLayers(
         names=[layer.name for layer in layers],
         types=_each(layers, lambda layer: layer.type),
         precisions=_each(layers, lambda layer: layer.precision),
         tactics=_each(layers, lambda layer: layer.tactic),
-        time_ns=engine.time(numbers),
-        median_ns=engine.medians[numbers[0]] if len(numbers) == 1 else None,
+        time_ns=time_ns,
     )
 
 
@@ -185,7 +140,7 @@ def _each(layers: Sequence[LayerInfo], get: Callable[[LayerInfo], str]) -> list[
 
 
 def _changes(before: LayerInfo, after: LayerInfo) -> list[TrtexecChange]:
-    values = [
+    one, other = (
         {
             "type": layer.subtype or layer.type,
             "precision": " -> ".join(filter(None, dict.fromkeys((layer.precision, layer.output_precision)))),
@@ -193,41 +148,36 @@ def _changes(before: LayerInfo, after: LayerInfo) -> list[TrtexecChange]:
             "format": layer.format,
         }
         for layer in (before, after)
-    ]
-    found = [
-        TrtexecChange(what, values[0][what], values[1][what])  # type: ignore[arg-type]
-        for what in _WHATS
-        if values[0][what] and values[1][what] and values[0][what] != values[1][what]
-    ]
-    # the layout names the precision as well
-    precision = any(change.what == "precision" for change in found)
-    return [change for change in found if change.what != "format" or not precision]
+    )
+    differ = [what for what in one if one[what] and other[what] and one[what] != other[what]]
+    if "precision" in differ and "format" in differ:
+        differ.remove("format")  # the layout names the precision as well
+    return [TrtexecChange(what, one[what], other[what]) for what in differ]  # type: ignore[arg-type]
 
 
 def _sentence(
     pairing: Pairing, one: TrtexecLayers | None, other: TrtexecLayers | None, changes: list[TrtexecChange]
 ) -> str:
     """Say what became of the layers, without their names."""
-    times = [side.time_ns if side else None for side in (one, other)]
     if one is None or other is None:
         side, where = (other, "candidate") if one is None else (one, "baseline")
         took = f": {text.time(side.time_ns)}" if side and side.time_ns is not None else ""
         return f"only in the {where}{took}"
-    counts = len(pairing.baseline), len(pairing.candidate)
-    head = f"{counts[0]} layer{'s' * (counts[0] > 1)} became {counts[1]}" if counts != (1, 1) else ""
+    parts = []
+    counts = len(one.names), len(other.names)
     if pairing.match == "similar":
-        head = "joined with other parts"
-    parts = [head] if head else []
+        parts.append("joined with other parts")
+    elif counts != (1, 1):
+        parts.append(f"{counts[0]} layer{'s' * (counts[0] > 1)} became {counts[1]}")
     if changes:
         named = [f"other {change.what}" if change.what in ("tactic", "format") else
                  f"{change.what} {change.before[:_CUT]} -> {change.after[:_CUT]}" for change in changes]  # fmt: skip
         parts.append(", ".join(named))
-    if times[0] is not None and times[1] is not None:
-        percent = (
-            f" ({100 * (times[1] - times[0]) / times[0]:+.1f} %)" if times[0] and times[0] != times[1] else ""
-        )
-        same = "" if parts or times[0] != times[1] else "the same: "
-        parts.append(same + text.both(text.time(times[0]), text.time(times[1])) + percent)
+    before, after = one.time_ns, other.time_ns
+    if before is not None and after is not None:
+        same = "the same: " if before == after and not parts else ""
+        by = text.part(after - before, before) if before != after else ""
+        parts.append(same + text.both(text.time(before), text.time(after)) + by)
     return ", ".join(parts) or "the same"
 
 
@@ -235,16 +185,16 @@ def _levels(
     pairings: Sequence[Pairing], baseline: Engine, candidate: Engine, total_ns: float
 ) -> list[Evidence | None]:
     """How far each delta can be believed; None where a side has no time."""
-    if not pairings or not len(baseline.times) or not len(candidate.times):
+    if not pairings or not baseline.profiled or not candidate.profiled:
         return [None] * len(pairings)
-    runs = [
+    one, other = (
         np.stack([np.nansum(times[:, list(numbers)], axis=1) for numbers in columns], axis=1)
         for times, columns in (
             (baseline.times, [one.baseline for one in pairings]),
             (candidate.times, [one.candidate for one in pairings]),
         )
-    ]
-    return list(levels(compare_runs(runs[0], runs[1], assumed(runs[0], runs[1])), total_ns))
+    )
+    return list(levels(compare_runs(one, other, assumed(one, other)), total_ns))
 
 
 def assumed(baseline: Floats, candidate: Floats, *, host: bool | Sequence[bool] = False) -> Floats:
@@ -256,119 +206,113 @@ def assumed(baseline: Floats, candidate: Floats, *, host: bool | Sequence[bool] 
 
 def groups(baseline: Engine, candidate: Engine) -> list[TrtexecGroup]:
     """Return the sums of all layers by type and by precision, the most time first."""
-    found = []
-    kinds: tuple[tuple[str, Callable[[LayerInfo], str]], ...] = (
-        ("type", lambda layer: layer.type),
-        ("precision", lambda layer: layer.precision),
-    )
-    for kind, get in kinds:
-        numbers = [_by(engine, get) for engine in (baseline, candidate)]
-        if not any(name for side in numbers for name in side):
+    found: list[TrtexecGroup] = []
+    for kind in ("type", "precision"):
+        one, other = (
+            _gathered((getattr(layer, kind), number) for number, layer in enumerate(engine.layers))
+            for engine in (baseline, candidate)
+        )
+        if not any({*one, *other}):
             continue
         rows = []
-        for name in dict.fromkeys([*numbers[0], *numbers[1]]):
-            mine = [side.get(name, []) for side in numbers]
-            times = [
-                None if not len(engine.times) else engine.time(of) or 0.0
-                for engine, of in zip((baseline, candidate), mine, strict=True)
-            ]
-            delta = None if times[0] is None or times[1] is None else times[1] - times[0]
-            rows.append(TrtexecGroup(kind, name, len(mine[0]), len(mine[1]), times[0], times[1], delta))  # type: ignore[arg-type]
+        for name in {**one, **other}:
+            before = (baseline.time(one[name]) or 0.0) if baseline.profiled else None
+            after = (candidate.time(other[name]) or 0.0) if candidate.profiled else None
+            delta = None if before is None or after is None else after - before
+            rows.append(TrtexecGroup(kind, name, len(one[name]), len(other[name]), before, after, delta))
         found += sorted(
             rows, key=lambda row: (-max(row.baseline_ns or 0.0, row.candidate_ns or 0.0), row.name)
         )
     return found
 
 
-def _by(engine: Engine, get: Callable[[LayerInfo], str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for number, layer in enumerate(engine.layers):
-        found[get(layer)].append(number)
+def _gathered(pairs: Iterable[tuple[_Kind, _Value]]) -> dict[_Kind, list[_Value]]:
+    """Key -> its values, in their order; of other keys none."""
+    found: dict[_Kind, list[_Value]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
     return found
 
 
 # Layers of one engine to those of another, by what their names say they are made of.
 
 
-def pair(baseline: Sequence[Layer], candidate: Sequence[Layer]) -> list[Pairing]:
+def pair(baseline: Sequence[LayerInfo], candidate: Sequence[LayerInfo]) -> list[Pairing]:
     """Pair the layers of two engines; every layer is in exactly one pairing."""
-    sides = list(baseline), list(candidate)
-    left = list(range(len(sides[0]))), list(range(len(sides[1])))
-    found: list[Pairing] = []
+    sides = baseline, candidate
+    left = list(range(len(baseline))), list(range(len(candidate)))
     # The type is no part of the key: that it changed is to be said of the layer.
-    keys: list[list[_Key]] = [[(layer.reformat, (layer.name,)) for layer in side] for side in sides]
-    found += _equal(keys, left, "exact", 1.0)
-    for onnx in (True, False):  # several kernels of Myelin bear one name: those of the same layers first
-        keys = [[_key(layer, onnx) for layer in side] for side in sides]
-        found += _equal(keys, left, "normalised", 0.95)
+    found = _equal(sides, left, lambda layer: (layer.reformat, (layer.name,)), "exact", 1.0)
+    # several kernels of Myelin bear one name: those of the same layers of the network first
+    found += _equal(sides, left, lambda layer: _key(layer, layer.onnx), "normalised", 0.95)
+    found += _equal(sides, left, lambda layer: _key(layer, ()), "normalised", 0.95)
     found += _linked(sides, left)
     found += [Pairing("removed", 0.8, (one,), ()) for one in left[0]]
     found += [Pairing("added", 0.8, (), (one,)) for one in left[1]]
     return found
 
 
-def _key(layer: Layer, onnx: bool) -> _Key:
+def _key(layer: LayerInfo, onnx: Sequence[str]) -> _Key:
     named = tuple(sorted(layer_set(layer.name)))
-    return layer.reformat, (*named, "", *sorted(layer.onnx)) if named and onnx else named
+    return layer.reformat, (*named, "", *sorted(onnx)) if named else ()
 
 
 def _equal(
-    keys: Sequence[Sequence[_Key]],
+    sides: tuple[Sequence[LayerInfo], Sequence[LayerInfo]],
     left: tuple[list[int], list[int]],
+    key: Callable[[LayerInfo], _Key],
     match: str,
     confidence: float,
 ) -> list[Pairing]:
-    """Pair layers of the same key in their order; less sure where one side has more of them."""
-    groups: list[dict[_Key, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for side, group in enumerate(groups):
-        for number in left[side]:
-            if keys[side][number][1]:
-                group[keys[side][number]].append(number)
+    """Pair layers of the same key in their order, and take them out of `left`; less sure where one side has more of them."""
+    groups = [
+        _gathered((of, number) for number in numbers if (of := key(side[number]))[1])
+        for side, numbers in zip(sides, left, strict=True)
+    ]
     found = []
-    for key, ones in groups[0].items():
-        others = groups[1].get(key, [])
+    for of, ones in groups[0].items():
+        others = groups[1].get(of, [])
         sure = confidence if len(ones) == len(others) else min(confidence, 0.6)
         found += [Pairing(match, sure, (a,), (b,)) for a, b in zip(ones, others, strict=False)]
-    for side in (0, 1):
-        gone = {number for one in found for number in (one.candidate if side else one.baseline)}
-        left[side][:] = [number for number in left[side] if number not in gone]
+    left[0][:] = sorted({*left[0]} - {number for one in found for number in one.baseline})
+    left[1][:] = sorted({*left[1]} - {number for one in found for number in one.candidate})
     return found
 
 
-def _linked(sides: tuple[list[Layer], list[Layer]], left: tuple[list[int], list[int]]) -> list[Pairing]:
+def _linked(
+    sides: tuple[Sequence[LayerInfo], Sequence[LayerInfo]], left: tuple[list[int], list[int]]
+) -> list[Pairing]:
     """Group what is left by the network layers that both sides name; take the groups out of `left`."""
     parts = [
         {number: _parts(side[number]) for number in numbers if not side[number].reformat}
         for side, numbers in zip(sides, left, strict=True)
     ]
     by_range = [_within(sides[side], parts[side], parts[1 - side]) for side in (0, 1)]
-    parent: dict[tuple[int, int], tuple[int, int]] = {}
+    owners = _gathered(
+        (name, (side, number))
+        for side in (0, 1)
+        for number, of in parts[side].items()
+        for name in of | by_range[side].get(number, set())
+    )
+    parent: dict[_Node, _Node] = {}
 
-    def root(node: tuple[int, int]) -> tuple[int, int]:
+    def root(node: _Node) -> _Node:
         while parent.setdefault(node, node) != node:
             parent[node] = node = parent[parent[node]]
         return node
 
-    owners: dict[str, list[list[tuple[int, int]]]] = defaultdict(lambda: [[], []])
-    for side in (0, 1):
-        for number, of in parts[side].items():
-            for name in of | by_range[side].get(number, set()):
-                owners[name][side].append((side, number))
-    for ones, others in owners.values():
-        if ones and others:
-            for node in [*ones, *others]:
-                parent[root(node)] = root(ones[0])
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for node in sorted(parent):
-        groups[root(node)].append(node)
+    for nodes in owners.values():
+        if len({side for side, _ in nodes}) == 2:
+            for node in nodes:
+                parent[root(node)] = root(nodes[0])
     found = []
-    for nodes in groups.values():
-        numbers = [[number for of, number in nodes if of == side] for side in (0, 1)]
+    for nodes in _gathered((root(node), node) for node in sorted(parent)).values():
+        numbers = [tuple(number for of, number in nodes if of == side) for side in (0, 1)]
         names = [set[str]().union(*(parts[side][number] for number in numbers[side])) for side in (0, 1)]
         ranged = any(number in by_range[of] for of, number in nodes)
         sure = 0.6 if ranged else 0.5 + 0.45 * len(names[0] & names[1]) / len(names[0] | names[1])
         tier = _tier(len(numbers[0]), len(numbers[1]))
-        found.append(Pairing(tier, round(sure, 2), tuple(numbers[0]), tuple(numbers[1])))
+        found.append(Pairing(tier, round(sure, 2), numbers[0], numbers[1]))
     for side in (0, 1):
         left[side][:] = [number for number in left[side] if (side, number) not in parent]
     return found
@@ -380,13 +324,13 @@ def _tier(before: int, after: int) -> str:
     return "fused" if after == 1 else "split" if before == 1 else "regrouped"
 
 
-def _parts(layer: Layer) -> set[str]:
+def _parts(layer: LayerInfo) -> set[str]:
     """Network layers of a name and of its metadata; not what numbers alone tell apart, nor a Myelin kernel's own name."""
     found = set(layer.onnx)
     for part in layer_set(layer.name):
         if ends := _ends(part):
             found |= set(ends)
-        elif not part.startswith(_NAMELESS) and decode(part) is None:
+        elif not part.startswith("unnamed ") and decode(part) is None:
             found.add(part)
     return found
 
@@ -398,7 +342,7 @@ def _ends(part: str) -> tuple[str, ...]:
 
 
 def _within(
-    side: Sequence[Layer], mine: dict[int, set[str]], theirs: dict[int, set[str]]
+    side: Sequence[LayerInfo], mine: dict[int, set[str]], theirs: dict[int, set[str]]
 ) -> dict[int, set[str]]:
     """For each {ForeignNode[a...b]} of a side: what the other side runs between a and b, in the order of its file."""
     found: dict[int, set[str]] = {}

@@ -19,22 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.errors import TracediffError
+from tracediff.formats.recognise import HEAD
 from tracediff.formats.selection import own_label
+from tracediff.kernels.myelin import layer_set
 
 Floats = npt.NDArray[np.float64]
-HEAD = 1 << 16  # bytes by which a file is recognised
+MS = 1e6  # ns
 MOST = 1e12  # ms (and queries a second): no figure is so large
 LAYERS = 100_000  # of an engine
 LARGEST = 256 << 20  # bytes of a JSON file
 OBJECTS = 1_000_000  # in a JSON file: iterations, or layers and their tensors
-OPTIONS = (
-    "--exportTimes=times.json --exportProfile=profile.json --exportLayerInfo=layers.json --separateProfileRun"
-    " --profilingVerbosity=detailed > log.txt"
+CAPTURE = (
+    "trtexec --loadEngine=ENGINE --exportTimes=times.json --exportProfile=profile.json --exportLayerInfo=layers.json"
+    " --separateProfileRun --profilingVerbosity=detailed > log.txt"
 )
-CAPTURE = f"trtexec --loadEngine=ENGINE {OPTIONS}"
-_KINDS = {
-    "trtexec-log": "log", "trtexec-times": "times", "trtexec-profile": "profile", "trtexec-layers": "layer info"
-}  # fmt: skip
 _FIXES = {
     "trtexec-no-file": "check the path",
     "trtexec-nothing": CAPTURE,
@@ -49,52 +47,38 @@ _FIXES = {
     "trtexec-log-twice": "a log for each run, in a folder for each",
 }
 _SHAPES = (
-    ("trtexec-times", re.compile(r'\s*\[\s*\{\s*"start(?:Enq|H2d|In|Compute)Ms"\s*:')),
-    ("trtexec-profile", re.compile(r'\s*\[\s*\{\s*"count"\s*:')),
-    ("trtexec-profile", re.compile(r'\s*\[\s*\{\s*"name"\s*:\s*"[^"\\]{0,8000}"\s*,\s*"timeMs"\s*:')),
-    ("trtexec-layers", re.compile(r'\s*\{\s*"(?:Layers|Bindings)"\s*:\s*\[')),
-    ("trtexec-log", re.compile(r"[\s\S]*?(?:&&&& RUNNING TensorRT\.trtexec|=== Performance summary ===)")),
+    ("times", re.compile(r'\s*\[\s*\{\s*"start(?:Enq|H2d|In|Compute)Ms"\s*:')),
+    ("profile", re.compile(r'\s*\[\s*\{\s*"count"\s*:')),
+    ("profile", re.compile(r'\s*\[\s*\{\s*"name"\s*:\s*"[^"\\]{0,8000}"\s*,\s*"timeMs"\s*:')),
+    ("layer info", re.compile(r'\s*\{\s*"(?:Layers|Bindings)"\s*:\s*\[')),
+    ("log", re.compile(r"[\s\S]*?(?:&&&& RUNNING TensorRT\.trtexec|=== Performance summary ===)")),
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Log:
     """What trtexec printed. Times in ns; a figure is min, max, mean, median, p90, ... by metric."""
 
-    version: str  # 10.3.0, '' where it is not in the file
-    device: str  # GPU model
-    options: dict[str, str]  # name as printed -> value, of those that change what is measured
-    profiled: bool  # the layer profiler ran while the latencies were measured
-    figures: dict[str, dict[str, float]]
-    throughput: float | None  # queries a second
-    queries: int | None  # measured, and before them to warm up
-    warmups: int | None
-    unstable: float | None  # % coefficient of variation of the GPU compute time, where trtexec warns of it
+    version: str = ""  # 10.3.0, '' where it is not in the file
+    device: str = ""  # GPU model
+    options: dict[str, str] = field(default_factory=dict)  # as printed, of those that change what is measured
+    profiled: bool = False  # the layer profiler ran while the latencies were measured
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    throughput: float | None = None  # queries a second
+    queries: int | None = None  # measured
+    unstable: float | None = (
+        None  # % coefficient of variation of the GPU compute time, where trtexec warns of it
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """One value an iteration, ns, in order of their start; `enqueue` is None where the file has none (7.x)."""
+    """One value an iteration, ns."""
 
-    values: dict[str, Floats]  # gpu_compute, latency, enqueue, h2d, d2h
+    values: dict[str, Floats]  # gpu_compute, latency, h2d, d2h
     start: Floats  # of the copy of the inputs
     end: Floats  # of the copy of the outputs
-    rounding: float  # ns that the last digit of the largest time stamp stands for
     with_warmups: bool  # written by a version that exports the warm-ups as well (with `endToEndMs`)
-
-    def after(self, warmups: int) -> Times:
-        """Without the first iterations."""
-        values = {name: one[warmups:] for name, one in self.values.items()}
-        return replace(self, values=values, start=self.start[warmups:], end=self.end[warmups:])
-
-
-@dataclass(frozen=True)
-class Profiled:
-    """A layer of the profile; ns per query."""
-
-    name: str
-    mean: float
-    median: float | None
 
 
 @dataclass(frozen=True)
@@ -110,6 +94,11 @@ class LayerInfo:
     tactic: str = ""
     onnx: tuple[str, ...] = ()  # ONNX layers, from Metadata (10.x)
 
+    @property
+    def reformat(self) -> bool:
+        """Whether the layer only changes the layout of a tensor."""
+        return self.type == "Reformat" or any(part.startswith("reformat ") for part in layer_set(self.name))
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -118,7 +107,7 @@ class Run:
     name: str
     log: Log | None = None
     times: Times | None = None
-    profile: tuple[Profiled, ...] | None = None
+    profile: tuple[tuple[str, float], ...] | None = None  # layer, ns per query
     iterations: int | None = None  # of the profile
     layers: tuple[LayerInfo, ...] | None = None
     files: tuple[str, ...] = ()  # 'log', 'times', ... that are there
@@ -130,24 +119,13 @@ class Side:
     """One side of a comparison."""
 
     label: str
-    runs: tuple[Run, ...] = field(default=())
+    runs: tuple[Run, ...]
 
 
-def recognise(head: object) -> str | None:
-    """Name what a file is by its first bytes (or text): trtexec-log, -times, -profile, -layers; None where it is none."""
-    if isinstance(head, bytes | bytearray):
-        head = text_of(bytes(head))
-    if not isinstance(head, str):
-        return None
-    head = head.removeprefix("\ufeff")
-    return next((kind for kind, shape in _SHAPES if shape.match(head)), None)
-
-
-def text_of(data: bytes) -> str:
-    """Decode: UTF-8, or UTF-16 as PowerShell redirects it."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data[: len(data) // 2 * 2].decode("utf-16", "replace")
-    return data.decode("utf-8", "replace")
+def recognise(head: bytes) -> str | None:
+    """Name what a file is by its first bytes: log, times, profile, layer info; None where it is none."""
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    return next((kind for kind, shape in _SHAPES if shape.match(text)), None)
 
 
 def kind_of(path: Path) -> str | None:
@@ -168,46 +146,41 @@ def read(word: str) -> Side:
     of `read_log`, `read_times`, `read_profile`, `read_layers`.
     """
     label, rest = own_label(word)
-    side = _read(rest)
-    return side if label is None else replace(side, label=label)
+    path = Path(rest)
+    if path.is_dir():
+        name = path.resolve().name
+        runs = _of_folder(path)
+        if not runs:
+            raise _error("trtexec-nothing", f"{name}: no file of trtexec in this folder")
+        return Side(label or name, tuple(runs))
+    paths = [path] if path.exists() else [Path(one) for one in rest.split(",") if one]
+    if not paths:
+        raise _error("trtexec-no-file", "no file was named")
+    name = paths[0].name + (f" + {len(paths) - 1}" if len(paths) > 1 else "")
+    return Side(label or name, (_run(name, {one: _known(one) for one in paths}),))
 
 
 def _error(slug: str, what: str, fix: str = "") -> TracediffError:
     return TracediffError(slug, what, fix=fix or _FIXES[slug])
 
 
-def _read(word: str) -> Side:
-    path = Path(word)
+def _known(path: Path) -> str:
     if path.is_dir():
-        name = path.resolve().name
-        runs = _of_folder(path)
-        if not runs:
-            raise _error("trtexec-nothing", f"{name}: no file of trtexec in this folder")
-        return Side(name, tuple(runs))
-    paths = [path] if path.exists() else [Path(one) for one in word.split(",") if one]
-    kinds = {}
-    for one in paths:
-        if one.is_dir():
-            what = f"{one}: a folder, and folders cannot be listed with commas"
-            fix = "name a folder alone (a folder of folders is a side of several runs), or files with commas"
-            raise _error("trtexec-no-file", what, fix)
-        if not one.is_file():
-            raise _error("trtexec-no-file", f"{one}: there is no such file or folder")
-        kind = kind_of(one)
-        if kind is None:
-            what = f"{one.name} is neither a log of trtexec nor a file of its --export options"
-            raise _error("trtexec-unknown-file", what)
-        kinds[one] = kind
-    if not kinds:
-        raise _error("trtexec-no-file", "no file was named")
-    label = paths[0].name + (f" + {len(paths) - 1}" if len(paths) > 1 else "")
-    return Side(label, (_run(label, kinds),))
+        what = f"{path}: a folder, and folders cannot be listed with commas"
+        fix = "name a folder alone (a folder of folders is a side of several runs), or files with commas"
+        raise _error("trtexec-no-file", what, fix)
+    if not path.is_file():
+        raise _error("trtexec-no-file", f"{path}: there is no such file or folder")
+    kind = kind_of(path)
+    if kind is None:
+        what = f"{path.name} is neither a log of trtexec nor a file of its --export options"
+        raise _error("trtexec-unknown-file", what)
+    return kind
 
 
 def _of_folder(folder: Path) -> list[Run]:
     try:
-        mine = _kinds_in(folder)
-        if mine:
+        if mine := _kinds_in(folder):
             return [_run(folder.resolve().name, mine)]
         inside = [(one.name, _kinds_in(one)) for one in sorted(folder.iterdir()) if one.is_dir()]
     except OSError as error:
@@ -221,58 +194,49 @@ def _kinds_in(folder: Path) -> dict[Path, str]:
 
 def _run(name: str, kinds: Mapping[Path, str]) -> Run:
     run, seen = Run(name), dict[str, Path]()
-    skipped: list[Path] = []
+    skipped: list[str] = []
     for path, kind in kinds.items():
-        if kind == "trtexec-log" and (log := read_log(path)) is None:
-            skipped.append(path)
+        if kind == "log" and (log := read_log(path)) is None:
+            skipped.append(path.name)
             continue
         if kind in seen:
-            both = f"{seen[kind].name} and {path.name} are both a {_KINDS[kind]} of trtexec"
+            both = f"{seen[kind].name} and {path.name} are both a {kind} of trtexec"
             raise _error("trtexec-two-of-a-kind", f"{name}: {both}: which one belongs to the run?")
         seen[kind] = path
-        if kind == "trtexec-log":
+        if kind == "log":
             run = replace(run, log=log)
-        elif kind == "trtexec-times":
+        elif kind == "times":
             run = replace(run, times=read_times(path))
-        elif kind == "trtexec-profile":
+        elif kind == "profile":
             count, layers = read_profile(path)
             run = replace(run, profile=layers, iterations=count)
         else:
             run = replace(run, layers=read_layers(path))
     if not seen:
         what = "has no performance summary: the engine was built, not run, or the log is cut short"
-        raise _error("trtexec-no-summary", f"{skipped[0].name} {what}")
-    files = tuple(word for kind, word in _KINDS.items() if kind in seen)
-    return replace(run, files=files, skipped=tuple(path.name for path in skipped))
+        raise _error("trtexec-no-summary", f"{skipped[0]} {what}")
+    files = tuple(kind for kind in ("log", "times", "profile", "layer info") if kind in seen)
+    return replace(run, files=files, skipped=tuple(skipped))
 
 
 # The three JSON files of trtexec: --exportTimes, --exportProfile, --exportLayerInfo.
 
-MS = 1e6  # ns
-_DIGITS = 6  # significant ones that an ostream writes
 _NO_NUMBER = re.compile(rb'("\s*:\s*)[-+]?(?:nan|inf)(?:\(ind\))?(?=\s*[,}])', re.IGNORECASE)
 _ONNX = re.compile(r"\[ONNX Layer: ([^\]\x1e\x1f]+)\]")
 _PRECISION = re.compile(
-    r"\b(?P<FP4>FP4|E2M1)\b|\b(?P<FP8>FP8|E4M3)\b|\b(?P<BF16>BF16|BFloat16)\b|\b(?P<FP16>FP16|Half)\b|"
-    r"\b(?P<FP32>FP32|Float)\b|\b(?P<FP64>FP64|Double)\b|\b(?P<INT4>INT4)\b|\b(?P<INT8>INT8)\b|\b(?P<UINT8>UINT8)\b|"
-    r"\b(?P<INT32>INT32)\b|\b(?P<INT64>INT64)\b|\b(?P<BOOL>BOOL)\b",
+    r"\b(?:(?P<FP4>FP4|E2M1)|(?P<FP8>FP8|E4M3)|(?P<BF16>BF16|BFloat16)|(?P<FP16>FP16|Half)|(?P<FP32>FP32|Float)|"
+    r"(?P<FP64>FP64|Double)|(?P<INT4>INT4)|(?P<INT8>INT8)|(?P<UINT8>UINT8)|(?P<INT32>INT32)|(?P<INT64>INT64)|(?P<BOOL>BOOL))\b",
     re.IGNORECASE,
 )
 _Read = TypeVar("_Read")
 
 
 class _Iteration(msgspec.Struct, gc=False):
-    startEnqMs: float | None = None  # noqa: N815
-    endEnqMs: float | None = None  # noqa: N815
     startH2dMs: float | None = None  # noqa: N815
-    startInMs: float | None = None  # noqa: N815
     endD2hMs: float | None = None  # noqa: N815
-    endOutMs: float | None = None  # noqa: N815
     h2dMs: float | None = None  # noqa: N815
-    inMs: float | None = None  # noqa: N815
     computeMs: float | None = None  # noqa: N815
     d2hMs: float | None = None  # noqa: N815
-    outMs: float | None = None  # noqa: N815
     latencyMs: float | None = None  # noqa: N815
     endToEndMs: float | None = None  # noqa: N815
 
@@ -282,7 +246,6 @@ class _Entry(msgspec.Struct, gc=False):
     name: str | None = None
     timeMs: float | None = None  # noqa: N815
     averageMs: float | None = None  # noqa: N815
-    medianMs: float | None = None  # noqa: N815
 
 
 class _Tensor(msgspec.Struct):
@@ -305,9 +268,7 @@ class _Layers(msgspec.Struct):
     layers: list[str | _Layer] = msgspec.field(name="Layers", default=[])
 
 
-_DURATIONS = {
-    "gpu_compute": ("computeMs",), "latency": ("latencyMs",), "h2d": ("h2dMs", "inMs"), "d2h": ("d2hMs", "outMs"),
-}  # fmt: skip
+_DURATIONS = {"gpu_compute": "computeMs", "latency": "latencyMs", "h2d": "h2dMs", "d2h": "d2hMs"}
 
 
 def read_times(path: Path) -> Times:
@@ -315,65 +276,51 @@ def read_times(path: Path) -> Times:
     rows = _decoded(path, list[_Iteration])
     if not rows:
         raise _error("trtexec-empty", f"{path.name} holds no iteration")
-    stamps = _column(path, rows, "startH2dMs", "startInMs"), _column(path, rows, "endD2hMs", "endOutMs")
-    values = {metric: _column(path, rows, *names) for metric, names in _DURATIONS.items()}
+    start, end = (_column(path, rows, name) for name in ("startH2dMs", "endD2hMs"))
+    values = {metric: _column(path, rows, name) for metric, name in _DURATIONS.items()}
     for metric, one in values.items():
-        _at_least_zero(path, one, _DURATIONS[metric][0])
-    largest = max(float(np.abs(one).max()) for one in stamps)
-    if any(row.startEnqMs is not None for row in rows):
-        start, end = (_column(path, rows, name) for name in ("startEnqMs", "endEnqMs"))
-        _at_least_zero(path, end - start, "endEnqMs - startEnqMs")
-        values["enqueue"] = end - start
-        largest = max(largest, float(np.abs(end).max()))
+        if one.min() < 0:
+            at = int(one.argmin())
+            raise _bad(path, f"iteration {at}: {_DURATIONS[metric]} is {one[at] / MS:g}")
     # The order of the file is that of the starts, up to rounding: with ties broken by the other columns, none of it matters.
-    order = np.lexsort([*values.values(), stamps[1], stamps[0]])
+    order = np.lexsort([*values.values(), end, start])
     return Times(
-        {name: MS * one[order] for name, one in values.items()},
-        MS * stamps[0][order],
-        MS * stamps[1][order],
-        MS * 10.0 ** (math.floor(math.log10(largest)) + 1 - _DIGITS) if largest > 0 else 0.0,
+        {name: one[order] for name, one in values.items()},
+        start[order],
+        end[order],
         any(row.endToEndMs is not None for row in rows),
     )
 
 
-def _column(path: Path, rows: list[_Iteration], *names: str) -> Floats:
-    """The column under the first of its names that a row has; every row needs a finite number."""
-    found = np.array(
-        [next((one for name in names if (one := getattr(row, name)) is not None), np.nan) for row in rows],
-        np.float64,
-    )
+def _column(path: Path, rows: list[_Iteration], name: str) -> Floats:
+    """A column in ns; every row needs a finite number."""
+    found = np.array([getattr(row, name) for row in rows], np.float64)
     (bad,) = np.nonzero(~(np.abs(found) < MOST))
     if len(bad):
-        raise _bad(path, f"iteration {bad[0]} has no finite {names[0]}")
-    return found
+        raise _bad(path, f"iteration {bad[0]} has no finite {name}")
+    return MS * found
 
 
-def _at_least_zero(path: Path, values: Floats, name: str) -> None:
-    (bad,) = np.nonzero(values < 0)
-    if len(bad):
-        raise _bad(path, f"iteration {bad[0]}: {name} is {values[bad[0]]:g}")
-
-
-def read_profile(path: Path) -> tuple[int | None, tuple[Profiled, ...]]:
-    """Read `--exportProfile`: how often the engine ran, and its layers, ns per query.
+def read_profile(path: Path) -> tuple[int | None, tuple[tuple[str, float], ...]]:
+    """Read `--exportProfile`: how often the engine ran, and its layers by name, ns per query.
 
     Times per query are the layer's sum over the count: a layer of a loop runs more often than the engine, and its own
     average is that of one pass. Raises `TracediffError`: trtexec-large, -damaged, -empty, -bad-number.
     """
     entries = _decoded(path, list[_Entry])
     count = next((entry.count for entry in entries if entry.count is not None), None)
-    layers = [entry for entry in entries if entry.name is not None]
     if count is not None and count <= 0:
         raise _bad(path, f"its count of iterations is {count}")
-    _check_layers(path, layers)
     found = []
-    for entry in layers:
-        mean = entry.timeMs / count if entry.timeMs is not None and count else entry.averageMs
-        median = entry.medianMs
-        for what, value in (("time", math.nan if mean is None else mean), ("median", median)):
-            if value is not None and not 0 <= value < MOST:
-                raise _bad(path, f"layer {(entry.name or '')[:60]!r}: its {what} is {value:g}")
-        found.append(Profiled(entry.name or "", MS * (mean or 0.0), None if median is None else MS * median))
+    for entry in entries:
+        if entry.name is not None:
+            mean = entry.timeMs / count if entry.timeMs is not None and count else entry.averageMs
+            if mean is None or not 0 <= mean < MOST:
+                raise _bad(
+                    path, f"layer {entry.name[:60]!r}: its time is {math.nan if mean is None else mean:g}"
+                )
+            found.append((entry.name, MS * mean))
+    _check_layers(path, found)
     return count, tuple(found)
 
 
@@ -385,28 +332,23 @@ def read_layers(path: Path) -> tuple[LayerInfo, ...]:
 
 
 def _info(layer: _Layer) -> LayerInfo:
-    ends = [
-        (tensors[0].format or tensors[0].datatype) if tensors else ""
+    before, after = (
+        (tensors[0].format or tensors[0].datatype).strip() if tensors else ""
         for tensors in (layer.inputs, layer.outputs)
-    ]
-    formats = [one.strip() for one in ends]
-    value = f"{layer.tactic_value:#x}" if isinstance(layer.tactic_value, int) else layer.tactic_value
-    tactic = " ".join(filter(None, (layer.tactic_name, value if _says(value) else "")))
+    )
+    tactic = f"{layer.tactic_value:#x}" if isinstance(layer.tactic_value, int) else layer.tactic_value
+    if not tactic.removeprefix("0x").strip("0"):
+        tactic = ""  # 0 is that of layers without a choice
     return LayerInfo(
-        layer.name,
-        layer.parameter_type or layer.layer_type,
-        layer.layer_type,
-        precision(formats[0]) or precision(formats[1]),
-        precision(formats[1]),
-        " -> ".join(filter(None, dict.fromkeys(formats))),
-        tactic,
-        tuple(dict.fromkeys(_ONNX.findall(layer.metadata))),
-    )  # fmt: skip
-
-
-def _says(tactic: str) -> bool:
-    """Whether a tactic's number tells one: 0 is that of layers without a choice."""
-    return bool(tactic.removeprefix("0x").strip("0"))
+        name=layer.name,
+        type=layer.parameter_type or layer.layer_type,
+        subtype=layer.layer_type,
+        precision=precision(before) or precision(after),
+        output_precision=precision(after),
+        format=" -> ".join(filter(None, dict.fromkeys((before, after)))),
+        tactic=" ".join(filter(None, (layer.tactic_name, tactic))),
+        onnx=tuple(dict.fromkeys(_ONNX.findall(layer.metadata))),
+    )
 
 
 def precision(text: str) -> str:
@@ -425,7 +367,7 @@ def _check_layers(path: Path, layers: Sequence[object]) -> None:
 def _decoded(path: Path, kind: type[_Read]) -> _Read:
     try:
         size = path.stat().st_size
-        data = b"" if size > LARGEST else path.read_bytes()
+        data = b"" if size > LARGEST else path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise _error("trtexec-no-file", f"{path.name}: {error.strerror or error}") from error
     if size > LARGEST:
@@ -435,16 +377,12 @@ def _decoded(path: Path, kind: type[_Read]) -> _Read:
         what = f"{path.name} holds more than {OBJECTS:,} iterations, layers or tensors"
         raise _error("trtexec-large", what)
     try:
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        first = error
-    try:
         # names of layers may be in any encoding, and 0 / 0 is written as it is
-        text = text_of(data).removeprefix("\ufeff").encode()
+        text = data.decode("utf-8", "replace").encode()
         return msgspec.json.decode(_NO_NUMBER.sub(rb"\1null", text), type=kind)
-    except (msgspec.MsgspecError, RecursionError):
-        what = f"{path.name} begins like a file of trtexec, but cannot be read: {first}"
-        raise _error("trtexec-damaged", what) from first
+    except (msgspec.MsgspecError, RecursionError) as error:
+        what = f"{path.name} begins like a file of trtexec, but cannot be read: {error}"
+        raise _error("trtexec-damaged", what) from error
 
 
 def _bad(path: Path, why: str) -> TracediffError:
@@ -459,10 +397,7 @@ _STATUS = re.compile(r"&&&& (\w+) TensorRT\.trtexec(?: \[TensorRT v(\d{4,6})\])?
 _FIGURE = re.compile(r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (?=min = )(.*)")
 _VALUE = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%\)) = (\S+) ms")
 _THROUGHPUT = re.compile(r"Throughput: (\S+) qps")
-_COUNTS = {
-    "warmups": re.compile(r"Warmup completed (\d{1,18})\d* queries over "),
-    "queries": re.compile(r"Timing trace has (\d{1,18})\d* queries over "),
-}
+_QUERIES = re.compile(r"Timing trace has (\d{1,18})\d* queries over ")
 _UNSTABLE = re.compile(r"\* GPU compute time is unstable, with coefficient of variance = (\d+(?:\.\d+)?)%")
 _SECTION = re.compile(r"=== (.{1,60}) ===\Z")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z() -]{0,40}?) ?: (.{1,400})\Z")
@@ -486,31 +421,78 @@ def read_log(path: Path) -> Log | None:
 
     Raises `TracediffError`: trtexec-no-file, trtexec-failed, trtexec-log-twice, trtexec-bad-number.
     """
-    found = _Reader(path.name)
+    log = Log()
+    section = status = version = ""
+    profiler = together = False  # layers are profiled, and with the latencies
     try:
         for line in _lines(path):
-            found.line(line)
+            if found := _STATUS.match(line):
+                status, version = found[1], version or found[2] or ""
+            elif found := _SECTION.match(line):
+                section = found[1]
+            elif found := _THROUGHPUT.match(line):
+                _once(path, log.throughput is None)
+                log.throughput = _number(path, found[1], "the throughput")
+            elif found := _FIGURE.match(line):
+                _once(path, _METRICS[found[1]] not in log.figures)
+                log.figures[_METRICS[found[1]]] = {
+                    f"p{percent}" if percent else word: MS * _number(path, value, f"{found[1]}, {word}")
+                    for word, percent, value in _VALUE.findall(found[2])
+                }
+            elif found := _QUERIES.match(line):
+                log.queries = int(found[1])
+            elif found := _UNSTABLE.match(line):
+                log.unstable = float(found[1])
+            elif found := _OPTION.match(line):
+                name, value = found[1].strip(), found[2].strip()
+                together |= section == "Inference Options" and (name, value) == (
+                    "Separate profiling",
+                    "Disabled",
+                )
+                profiler |= section == "Reporting Options" and (
+                    (name, value) == ("Profile", "Enabled") or name == "Export profile to JSON file"
+                )
+                _keep_option(log, section, name, value)
     except OSError as error:
         raise _error("trtexec-no-file", f"{path.name}: {error.strerror or error}") from error
-    if found.status == "FAILED":
+    if status == "FAILED":
         raise _error("trtexec-failed", f"{path.name}: trtexec failed, by its own last line")
-    if found.throughput is None and not found.figures:
-        return None
-    return Log(
-        version_text(found.version), found.device, found.options, found.profiler and found.together, found.figures,
-        found.throughput, found.counts.get("queries"), found.counts.get("warmups"), found.unstable,
-    )  # fmt: skip
+    log.version, log.profiled = version_text(version), profiler and together
+    return log if log.throughput is not None or log.figures else None
+
+
+def _keep_option(log: Log, section: str, name: str, value: str) -> None:
+    if name == "Selected Device":
+        log.device = log.device or value
+    elif name in _WANTED.get(section, ()):
+        name = _RENAMED.get(name, name)
+        before = log.options.get(name, value)
+        log.options[name] = value if before == value else f"{before}, {value}"
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        wide = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
-    with path.open(encoding="utf-16" if wide else "utf-8", errors="replace") as text:
+    """Yield the lines without time stamps."""
+    with path.open(encoding="utf-8-sig", errors="replace") as text:
         begun = True
         while line := text.readline(_LINE):
             if begun:
-                yield line
+                yield _STAMP.sub("", line.strip(), count=1)
             begun = line.endswith("\n")  # the rest of a long line is no line
+
+
+def _number(path: Path, text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < MOST:
+        raise _bad(path, f"{what} is {text[:40]!r}")
+    return value
+
+
+def _once(path: Path, first: bool) -> None:
+    if not first:
+        raise _error("trtexec-log-twice", f"{path.name} holds more than one performance summary")
 
 
 def version_text(number: str) -> str:
@@ -519,64 +501,3 @@ def version_text(number: str) -> str:
         return ""
     value, major = int(number), 10_000 if len(number) >= 6 else 1_000
     return f"{value // major}.{value % major // 100}.{value % 100}"
-
-
-class _Reader:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.section = self.version = self.device = self.status = ""
-        self.options: dict[str, str] = {}
-        self.profiler = self.together = False  # layers are profiled, and with the latencies
-        self.figures: dict[str, dict[str, float]] = {}
-        self.throughput: float | None = None
-        self.counts: dict[str, int] = {}
-        self.unstable: float | None = None
-
-    def line(self, raw: str) -> None:
-        text = raw.strip().removeprefix("\ufeff")
-        text = text[m.end() :] if (m := _STAMP.match(text)) else text
-        if found := _STATUS.match(text):
-            self.status, self.version = found[1], self.version or found[2] or ""
-        elif found := _SECTION.match(text):
-            self.section = found[1]
-        elif found := _THROUGHPUT.match(text):
-            self._once(self.throughput is None)
-            self.throughput = self._number(found[1], "the throughput")
-        elif found := _FIGURE.match(text):
-            metric = _METRICS[found[1]]
-            self._once(metric not in self.figures)
-            self.figures[metric] = {
-                f"p{percent}" if percent else word: 1e6 * self._number(value, f"{found[1]}, {word}")
-                for word, percent, value in _VALUE.findall(found[2])
-            }
-        elif counts := {name: int(found[1]) for name, one in _COUNTS.items() if (found := one.match(text))}:
-            self.counts |= counts
-        elif found := _UNSTABLE.match(text):
-            self.unstable = float(found[1])
-        elif found := _OPTION.match(text):
-            self._option(found[1].strip(), found[2].strip())
-
-    def _option(self, name: str, value: str) -> None:
-        if name == "Selected Device" and not self.device:
-            self.device = value
-        elif name in _WANTED.get(self.section, ()):
-            name = _RENAMED.get(name, name)
-            before = self.options.get(name)
-            self.options[name] = value if before is None or before == value else f"{before}, {value}"
-        elif self.section == "Inference Options" and name == "Separate profiling":
-            self.together = value == "Disabled"
-        elif self.section == "Reporting Options":
-            self.profiler |= (name == "Profile" and value == "Enabled") or name == "Export profile to JSON file"  # fmt: skip
-
-    def _number(self, text: str, what: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 <= value < MOST:
-            raise _error("trtexec-bad-number", f"{self.name}: {what} is {text[:40]!r}")
-        return value
-
-    def _once(self, first: bool) -> None:
-        if not first:
-            raise _error("trtexec-log-twice", f"{self.name} holds more than one performance summary")

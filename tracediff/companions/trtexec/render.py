@@ -20,7 +20,7 @@ from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import units
-from tracediff.report.console import TONES, print_heading, print_line, print_table, print_warnings
+from tracediff.report.console import TONES, print_heading, print_line, print_more, print_table, print_warnings
 from tracediff.report.escape import shorten
 from tracediff.report.words import LEVELS, VERDICTS
 
@@ -36,14 +36,13 @@ _NAMED = 3  # layers of a side that a label names
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of a table: both sides, the difference and its percentage as text; `delta` is raw, `slower` its direction."""
+    """A line of a table: both sides, the difference and its percentage as text."""
 
     label: str
     before: str
     after: str
     difference: str
     change: str
-    delta: float | None
     tone: str  # slower | faster | noise | untested
     level: Evidence | None = None
 
@@ -55,13 +54,13 @@ def gist(trtexec: Trtexec) -> str:
 
 def means(trtexec: Trtexec) -> list[Figure]:
     """The mean of every figure."""
-    return [_figure(one, "mean", NAMES[one.metric]) for one in trtexec.figures]
+    return [_figure(one, "mean") for one in trtexec.figures]
 
 
 def spread(trtexec: Trtexec) -> list[Figure]:
     """Median, percentiles, minimum and maximum of the figures that have them."""
     return [
-        _figure(one, key, f"{NAMES[one.metric]}, {key}")
+        _figure(one, key)
         for one in trtexec.figures
         for key in sorted({*one.baseline, *one.candidate} - {"mean"}, key=_order)
     ]
@@ -73,7 +72,7 @@ def _order(key: str) -> tuple[int, float]:
     return 1, float(key[1:])
 
 
-def _figure(one: TrtexecFigure, key: str, label: str) -> Figure:
+def _figure(one: TrtexecFigure, key: str) -> Figure:
     before, after, delta = (side.get(key) for side in (one.baseline, one.candidate, one.delta))
     rate = one.metric == "throughput"
     scale = units.scale_for([before, after])
@@ -81,15 +80,18 @@ def _figure(one: TrtexecFigure, key: str, label: str) -> Figure:
     def write(value: float | None) -> str:
         return NONE if value is None else f"{value:,.1f} /s" if rate else scale.time(value)
 
-    difference = "" if delta is None else f"{delta:+,.1f} /s" if rate else scale.delta(delta)
+    difference = (
+        "" if delta is None else "0" if not delta else f"{delta:+,.1f} /s" if rate else scale.delta(delta)
+    )
     level = one.level if key == "mean" else None
-    worse = None if not delta else (delta < 0) == rate
-    tone = "noise" if worse is None or level == "within_noise" else "slower" if worse else "faster"
-    return Figure(
-        label, write(before), write(after), "0" if delta == 0 else difference,
-        "" if delta is None or not before else units.percent(delta, before), delta, tone if level else
-        "noise" if not delta else "untested", level,
-    )  # fmt: skip
+    tone = "untested"
+    if not delta or level == "within_noise":
+        tone = "noise"
+    elif level:
+        tone = "faster" if (delta > 0) == rate else "slower"
+    label = NAMES[one.metric] + ("" if key == "mean" else f", {key}")
+    percent = "" if delta is None or not before else units.percent(delta, before)
+    return Figure(label, write(before), write(after), difference, percent, tone, level)
 
 
 def level(one: Figure | TrtexecRow) -> str:
@@ -134,9 +136,9 @@ def notable(trtexec: Trtexec) -> list[TrtexecRow]:
     ]
 
 
-def changed(trtexec: Trtexec, what: str = "") -> list[tuple[TrtexecRow, TrtexecChange]]:
+def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
     """Layers of which the layer info says something else."""
-    return [(row, one) for row in trtexec.rows for one in row.changes if what in ("", one.what)]
+    return [(row, one) for row in trtexec.rows for one in row.changes]
 
 
 def headline(trtexec: Trtexec) -> str:
@@ -156,17 +158,14 @@ def layers_line(trtexec: Trtexec) -> str:
     if not trtexec.rows:
         return ""
     one, other = trtexec.baseline, trtexec.candidate
-    counts: Counter[str] = Counter(row.match for row in trtexec.rows if row.match in _NOTABLE)
+    counts = Counter[str](row.match for row in trtexec.rows)
     parts = [
         f"{one.layers:,} -> {other.layers:,} layers",
         f"of them {one.reformats:,} -> {other.reformats:,} reformats",
     ]
     parts += [f"{counts[match]} {MATCHES[match]}" for match in _NOTABLE if counts[match]]
-    parts += [
-        f"{count} with another {what}"
-        for what in ("tactic", "precision", "type")
-        if (count := len(changed(trtexec, what)))
-    ]
+    whats = Counter(change.what for _, change in changed(trtexec))
+    parts += [f"{whats[what]} with another {what}" for what in ("tactic", "precision", "type") if whats[what]]
     return ", ".join(parts)
 
 
@@ -206,17 +205,14 @@ def group(one: TrtexecGroup) -> str:
 
 def side_line(word: str, side: TrtexecSide) -> str:
     """What a side's files are."""
-    runs = f"{len(side.runs)} run{'s' if len(side.runs) != 1 else ''}"
     counts = [run.iterations for run in side.runs if run.iterations is not None]
     parts = [
-        runs if len(side.runs) > 1 else "",
-        f"{', '.join(dict.fromkeys(file for run in side.runs for file in run.files))}",
+        f"{len(side.runs)} runs" if len(side.runs) > 1 else "",
+        ", ".join(dict.fromkeys(file for run in side.runs for file in run.files)),
         f"{sum(counts):,} iterations" if counts else "",
         f"TensorRT {side.version}" if side.version else "",
         side.device,
     ]
-    left = sum(run.warmups or 0 for run in side.runs)
-    parts.append(f"{left:,} warm-ups left out" if left else "")
     return f"{word}: {side.label} ({'; '.join(filter(None, parts))})"
 
 
@@ -272,25 +268,18 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
                 print_line(console, (f"{change.what}: ", "dim"), f"{before} -> {after}", indent=5, hang=2)
         if said := meaning(row):
             print_line(console, (said, "dim"), indent=5, hang=2)
-    if len(rows) > top:
-        print_line(
-            console, (f"{len(rows) - top} more: in the HTML report and the JSON, or with --top", "dim")
-        )
+    print_more(console, len(rows) - top)
     if not rows:
         print_line(console, "No layer changed beyond noise, and none is another.")
     unit = scale(trtexec)
     for kind in ("type", "precision"):
-        found = groups(trtexec, kind)
-        if not found:
-            continue
-        print_heading(console, f"Layers by {kind} ({unit.unit} per query)")
-        lines = [
-            (
-                group(one),
-                f"{one.baseline_layers} -> {one.candidate_layers}",
-                *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
-                "" if one.delta_ns is None else unit.signed(one.delta_ns),
-            )
-            for one in found[:top]
-        ]
-        print_table(console, ("", "layers", "baseline", "candidate", "delta"), lines)
+        if found := groups(trtexec, kind):
+            print_heading(console, f"Layers by {kind} ({unit.unit} per query)")
+            lines = [
+                (
+                    group(one), f"{one.baseline_layers} -> {one.candidate_layers}", *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
+                    "" if one.delta_ns is None else unit.signed(one.delta_ns),
+                )
+                for one in found[:top]
+            ]  # fmt: skip
+            print_table(console, ("", "layers", "baseline", "candidate", "delta"), lines)
