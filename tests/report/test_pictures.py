@@ -14,8 +14,8 @@ from tests.steps.test_timelines import result_of
 from tracediff.model import Result
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
 from tracediff.report import pictures
+from tracediff.report.drawing import NARROW, SIZE, WIDE, Axis, Rect, Text, fitting, spread, wrapped
 from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip
-from tracediff.report.pictures.shapes import NARROW, SIZE, WIDE, Rect, Text, fitting, spread, wrapped
 
 PAIRS = ("graph, gc", "two ranks")
 BAD = "<script>alert(1)</script>"
@@ -84,18 +84,18 @@ def column(ns: int, parts: list[int], start: int = 0, steps: int = 1) -> StripCo
 
 
 def test_a_column_of_unlike_steps_is_logarithmic_and_holds_both():
-    near = step_strip.height([column(1000, [1000]), column(2000, [2000])])
-    assert not near.log and near.of(2000) == pytest.approx(2 * near.of(1000))
-    far = step_strip.height([column(1_000_000, [1_000_000]), column(100_000_000, [100_000_000])])
-    assert far.log and far.of(100_000_000) <= step_strip._HIGH
-    assert far.of(1_000_000) > 10  # one can see it
-    assert far.ticks() == [1e6, 3e6, 1e7, 3e7, 1e8]
+    near = step_strip.heights([column(1000, [1000]), column(2000, [2000])])
+    assert not near.log and near.at(2000) == pytest.approx(2 * near.at(1000), abs=0.02)
+    far = step_strip.heights([column(1_000_000, [1_000_000]), column(100_000_000, [100_000_000])])
+    assert far.log and far.at(100_000_000) <= step_strip._HIGH
+    assert far.at(1_000_000) > 10  # one can see it
+    assert far.ticks(6) == [1e6, 3e6, 1e7, 3e7, 1e8]
 
 
 def test_layers_are_stacked():
     """Two categories, half of the step each, in a column 76 px high over a line at 118: the second to 42, the first to 80."""
     strip = StepStrip(0, 0, 0, ["compute", "gc"], [column(1000, [500, 500])], [])
-    of_ns = step_strip.Height(0.0, 1000.0, log=False)
+    of_ns = Axis(0.0, 1000.0, 0.0, 76.0)
     found = dict(step_strip._layers(strip, [(10.0, strip.baseline[0])], of_ns, 5.0, 118.0))
     assert found == {"gc": "M10.0 118V42H15.0V118z", "compute": "M10.0 118V80H15.0V118z"}
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 
 import msgspec
@@ -10,8 +11,7 @@ import tracediff.model as m
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
 from tracediff.report import figures, palette, units, waterfall
-from tracediff.report.pictures import waterfall as drawn
-from tracediff.report.pictures.shapes import HALF
+from tracediff.report.drawing import HALF, Line, axis_of, log_ticks
 
 RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
 
@@ -143,8 +143,8 @@ def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
 
 def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
     figure = waterfall.build(sample.full())
-    svg = drawn.draw(figure, HALF).svg()
-    assert svg == drawn.draw(waterfall.build(sample.full()), HALF).svg()
+    svg = waterfall.draw(figure, HALF).svg()
+    assert svg == waterfall.draw(waterfall.build(sample.full()), HALF).svg()
     root = ElementTree.fromstring(svg)
     assert root.tag == "svg"
     assert root.get("aria-label") == "Step-time waterfall"
@@ -168,7 +168,7 @@ def test_svg_with_an_unknown_category_does_not_read_markup() -> None:
         candidate=values[1],
         delta={key: values[1][key] - values[0][key] for key in values[0]},
     )
-    svg = drawn.draw(waterfall.build(msgspec.structs.replace(result, accounting=accounting)), HALF).svg()
+    svg = waterfall.draw(waterfall.build(msgspec.structs.replace(result, accounting=accounting)), HALF).svg()
     texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
     assert odd in texts
 
@@ -188,20 +188,28 @@ def test_stacks_fill_the_step() -> None:
 def test_a_strip_shows_every_run() -> None:
     result = sample.full()
     strip = figures.phase_strip(result, result.phases[1])
-    assert strip is not None
-    assert [row.side for row in strip.rows] == ["baseline"] * 5 + ["candidate"] * 5
-    assert sum(len(row.dots) for row in strip.rows) == 290
-    assert all(strip.axis.left <= x <= 900 for row in strip.rows for x, _ in row.dots)
+    assert strip is not None and strip.left_out == 0
+    dots = [one for one in strip.drawing.shapes if isinstance(one, Line) and one.round]
+    assert [one.colour for one in dots] == ["--base-dot"] * 5 + ["--cand-dot"] * 5
+    places = [float(x) for one in dots for x in re.findall(r"M([\d.]+) ", one.path)]
+    assert len(places) == 290 and min(places) >= 150 and max(places) <= 590 - 12
 
 
 def test_axis_of_equal_and_of_wild_values() -> None:
-    same = figures.axis([5.0, 5.0], 0, 100)
-    assert same.x(5.0) == 50
-    wild = figures.axis([1e3, 1e9], 0, 100)
+    assert axis_of([5.0, 5.0], 0, 100).at(5.0) == 50
+    wild = axis_of([1e3, 1e9], 0, 100)
     assert wild.log
-    assert 0 <= wild.x(1e3) < wild.x(1e6) < wild.x(1e9) <= 100
-    assert not figures.axis([0.0, 1e9], 0, 100).log
-    assert not figures.axis([1e-13, 1e6], 0, 100).log  # the rest of a sum of floats
+    assert 0 <= wild.at(1e3) < wild.at(1e6) < wild.at(1e9) <= 100
+    assert not axis_of([0.0, 1e9], 0, 100).log
+    assert not axis_of([1e-13, 1e6], 0, 100).log  # the rest of a sum of floats
+
+
+def test_marks_of_an_axis_by_powers_are_no_more_than_asked_for() -> None:
+    assert log_ticks(0.9, 12.0, 6) == [1, 2, 5, 10]
+    assert log_ticks(0.9, 120.0, 6) == [1, 3, 10, 30, 100]
+    assert log_ticks(0.9, 1.2e5, 6) == [1, 10, 100, 1e3, 1e4, 1e5]
+    assert log_ticks(0.9, 1.2e7, 4) == [1, 100, 1e4, 1e6]
+    assert log_ticks(1.1, 1.9, 4) == []
 
 
 def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:

@@ -1,7 +1,4 @@
-"""Small figures as data: stacked categories, step times of every run, values of a finding in every run.
-
-Positions are in the units of the figure's own viewBox; the templates draw them.
-"""
+"""Small figures of the page: stacked categories, every run on a line, who waits for whom."""
 
 from __future__ import annotations
 
@@ -10,19 +7,20 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracediff.model import PhaseTimes, Result
+from markupsafe import Markup
+
+from tracediff.model import Finding, PhaseTimes, Result
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import palette, units
 from tracediff.report.causes import CauseWords
-from tracediff.report.waterfall import nice_ticks
+from tracediff.report.drawing import Drawing, Layout, axis_of, dots_of, draw_times
+from tracediff.report.escape import shorten
 
 _MOST_DOTS = 240  # of one run in one figure
 _MOST_RUNS = 40  # rows of one figure
 _LEAST_FOR_A_BOX = 8  # values of a run
-_TICK = 44  # units that a tick's number needs
-_LEAST_NS = 1.0  # what is left of a sum that should be zero has no decade
-_LOG_FROM = 12  # a range wider than this factor gets a logarithmic axis
+_ROW = 15.0  # of a run
 
 
 @dataclass(frozen=True)
@@ -60,146 +58,88 @@ def stacks(result: Result) -> list[Stack]:
     return out
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A mapping of times to positions, with its ticks as (position, text)."""
-
-    low: float
-    high: float
-    left: float
-    width: float
-    log: bool
-    ticks: list[tuple[float, str]]
-    unit: str  # as typography has it
-
-    def x(self, ns: float) -> float:
-        """Return the position of a time."""
-        return round(self.left + self.width * _place(ns, self.low, self.high, self.log), 2)
-
-
-def _place(ns: float, low: float, high: float, log: bool) -> float:
-    if high <= low:
-        return 0.5
-    if log:
-        return math.log(max(ns, low) / low) / math.log(high / low)
-    return (ns - low) / (high - low)
-
-
-def axis(values: Sequence[float], left: float, width: float, log_from: float = _LOG_FROM) -> Axis:
-    """Choose an axis that holds all values: logarithmic where they spread over more than a decade, or a factor of `log_from`."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    log = low >= _LEAST_NS and high / low > log_from
-    if log:
-        low, high = low / 1.1, high * 1.1
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
-        if high / low > 1_000:
-            marks = [10.0**power for power in powers]
-        marks = [mark for mark in marks if low <= mark <= high]
-        if len(marks) * _TICK > width:  # powers of ten, as many as have room
-            marks = [mark for mark in marks if math.isclose(math.log10(mark) % 1, 0.0, abs_tol=1e-9)]
-            marks = marks[:: math.ceil(len(marks) * _TICK / width)]
-    else:
-        room = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
-        low, high = low - room, high + room
-        marks = nice_ticks(low, high)
-    scale = units.scale_for(values)
-    empty = Axis(low, high, left, width, log, [], units.symbol(scale))
-    ticks = [(empty.x(mark), f"{mark / scale.factor:,.6g}") for mark in marks if low <= mark <= high]
-    return Axis(low, high, left, width, log, ticks, units.symbol(scale))
-
-
-@dataclass(frozen=True)
-class StripRow:
-    """One run's values."""
-
-    side: str
-    label: str
-    y: float
-    mean: float | None
-    dots: list[tuple[float, float]]
-    box: tuple[float, float] | None = None  # middle half of the values: where it begins, and its width
+# Strips: the values of every run on one axis, a line of dots a run.
 
 
 @dataclass(frozen=True)
 class Strip:
-    """All runs' values on one axis."""
+    """A drawing, and how many values it leaves out."""
 
-    axis: Axis
-    rows: list[StripRow]
-    height: float
-    left_out: int
+    drawing: Drawing
+    left_out: int = 0
+
+    @property
+    def svg(self) -> Markup:
+        """For the page."""
+        return Markup(self.drawing.svg())
 
 
-def phase_strip(result: Result | Show, phase: PhaseTimes, width: float = 900.0) -> Strip | None:
+_Run = tuple[str, str, float | None, Sequence[float]]  # side, label, mean, values
+
+
+def phase_strip(result: Result | Show, phase: PhaseTimes) -> Strip | None:
     """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
-    groups: list[tuple[str, str, float, list[int]]] = []
+    groups: list[_Run] = []
     for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):
         if not values:
             continue
+        own = [one for one in result.samples if one.side == side and one.phase == phase.phase]
         # a run without steps of the phase has no mean; with fewer samples than steps any run may be without
-        own = sorted({one.run for one in result.samples if one.side == side and one.phase == phase.phase})
-        runs = own if len(own) == len(values.run_means_ns) else range(len(values.run_means_ns))
+        sampled = sorted({one.run for one in own})
+        runs = sampled if len(sampled) == len(values.run_means_ns) else range(len(values.run_means_ns))
         for run, mean in zip(runs, values.run_means_ns, strict=True):
-            periods = [
-                sample.period_ns
-                for sample in result.samples
-                if sample.side == side and sample.run == run and sample.phase == phase.phase
-            ]
+            periods = [one.period_ns for one in own if one.run == run]
             groups.append((side, _run_label(result, side, run), mean, periods))
-    return strip_of(groups, width)
-
-
-def strip_of(groups: list[tuple[str, str, float, list[int]]], width: float = 900.0) -> Strip | None:
-    """Plot runs of step times: side, label, mean and the steps of each, ns."""
-    left, row_height, top = 150.0, 15.0, 4.0
     if not groups:
         return None
-    shown = groups[:_MOST_RUNS]
-    left_out = sum(len(periods) for *_, periods in groups[_MOST_RUNS:])
-    everything = [mean for _, _, mean, _ in shown] + [float(p) for *_, periods in shown for p in periods]
-    scale = axis(everything, left, width - left - 12)
-    rows, y, last = [], top, ""
-    for side, label, mean, periods in shown:
-        y += 6.0 if last and last != side else 0.0
-        stride = max(1, math.ceil(len(periods) / _MOST_DOTS))
-        left_out += len(periods) - len(periods[::stride])
-        middle = y + row_height / 2
-        spread = 0.75 if len(periods) > 8 else 0.0
-        dots = [
-            (scale.x(period), round(middle + ((number * 7) % 11 - 5) * spread, 2))
-            for number, period in enumerate(periods[::stride])
-        ]
-        rows.append(StripRow(side, label, middle, scale.x(mean), dots, _box(scale, periods)))
-        y, last = y + row_height, side
-    return Strip(scale, rows, y + 22.0, left_out)
+    shown = [
+        (side, label, mean, values[:: max(1, math.ceil(len(values) / _MOST_DOTS))])
+        for side, label, mean, values in groups[:_MOST_RUNS]
+    ]
+    left_out = sum(len(values) for *_, values in groups) - sum(len(values) for *_, values in shown)
+    title = f"Step times of every run, phase {phase.phase}"
+    return Strip(_draw(title, shown, Layout("strip", 590.0), 150.0), left_out)
 
 
-def _box(scale: Axis, values: Sequence[float]) -> tuple[float, float] | None:
-    if len(values) < _LEAST_FOR_A_BOX:
+def run_strip(finding: Finding) -> Strip | None:
+    """Plot the time of a cause in every run: baseline above, candidate below; None where there is nothing."""
+    before, after = finding.evidence.runs_baseline_ns, finding.evidence.runs_candidate_ns
+    if not before and not after:
         return None
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return scale.x(low), round(scale.x(high) - scale.x(low), 2)
+    groups: list[_Run] = [("baseline", "baseline", None, before), ("candidate", "candidate", None, after)]
+    return Strip(_draw(f"Every run of finding {finding.rank}", groups, Layout("strip", 340.0), 62.0))
+
+
+def _draw(title: str, groups: Sequence[_Run], layout: Layout, left: float) -> Drawing:
+    """Plot values on one axis, of many with the middle half of each run as a box."""
+    out = Drawing(layout, title)
+    everything = [one for _, _, mean, values in groups for one in (*values, *([mean] if mean else []))]
+    x = axis_of(everything, left, layout.width - 12)
+    sides = dict.fromkeys(side for side, *_ in groups)
+    out.height = 4 + _ROW * len(groups) + 6 * (len(sides) - 1) + 22
+    draw_times(out, x, units.scale_for(everything), out.height - 20, top=2)
+    y, last = 4 + _ROW / 2, groups[0][0]
+    for side, label, mean, values in groups:
+        y += 6 * (side != last)
+        colour = f"--{side[:4]}-dot"
+        if len(values) >= _LEAST_FOR_A_BOX:
+            low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+            out.rect(x.at(low), y - 6, x.at(high) - x.at(low), 12, colour, 0.16)
+        out.write(left - 8, y, shorten(label, 24), "end", "--muted")
+        spread = 0.75 if len(values) > 8 else 0.0
+        dots = [(x.at(one), y + (number * 7 % 11 - 5) * spread) for number, one in enumerate(values)]
+        if mean is None:
+            out.line(dots_of(dots), colour, 6.4, round=True, opacity=0.8)
+        else:
+            out.line(dots_of(dots), colour, 4.4, round=True, opacity=0.55)
+            out.line(f"M{x.at(mean):g} {y - 7:g}v14", colour, 2.4)
+        y, last = y + _ROW, side
+    return out
 
 
 def _run_label(result: Result | Show, side: str, run: int) -> str:
-    if isinstance(result, Show):
-        runs = result.input.runs
-    else:
-        runs = (result.inputs.baseline if side == "baseline" else result.inputs.candidate).runs
+    runs = result.input.runs if isinstance(result, Show) else getattr(result.inputs, side).runs
     return runs[run].name if run < len(runs) else f"run {run + 1}"
-
-
-def run_strip(before: Sequence[float], after: Sequence[float], width: float = 340.0) -> Strip | None:
-    """Plot one value a run: baseline above, candidate below; None where there is nothing."""
-    if not before and not after:
-        return None
-    scale = axis([*before, *after], 62.0, width - 74.0)
-    rows = [
-        StripRow(side, side, y, None, [(scale.x(value), y) for value in values])
-        for side, values, y in (("baseline", before, 9.0), ("candidate", after, 25.0))
-    ]
-    return Strip(scale, rows, 50.0, 0)
 
 
 # The GIL matrix: who waits for whom, summed over the holder's ranges.
@@ -236,23 +176,18 @@ def gil_grid(result: Result | Show) -> Grid:
             if value is not None and value is not ABSENT:
                 cell[side] = (cell[side] or 0.0) + value
     size = {pair: max(value or 0.0 for value in cell) for pair, cell in sums.items()}
-    waiters = _largest({pair[0] for pair in sums}, size, 0)
-    holders = _largest({pair[1] for pair in sums}, size, 1)
     longest = max(size.values(), default=0.0) or 1.0
-    rows: list[tuple[str, list[Cell | None]]] = []
-    for waiter in waiters:
-        cells: list[Cell | None] = []
-        for holder in holders:
-            pair = (waiter, holder)
-            if pair not in sums:
-                cells.append(None)
-                continue
-            baseline, candidate = sums[pair]
-            cells.append(Cell(baseline, candidate, _DARKEST * size[pair] / longest))
-        rows.append((waiter, cells))
+    cells = {
+        pair: Cell(baseline, candidate, _DARKEST * size[pair] / longest)
+        for pair, (baseline, candidate) in sums.items()
+    }
+    waiters, holders = (_largest(size, part) for part in (0, 1))
+    rows = [(waiter, [cells.get((waiter, holder)) for holder in holders]) for waiter in waiters]
     return Grid(waiters, holders, rows, units.scale_for(size.values()))
 
 
-def _largest(names: set[str], size: dict[tuple[str, str], float], part: int) -> list[str]:
-    total = {name: sum(ns for pair, ns in size.items() if pair[part] == name) for name in names}
-    return sorted(names, key=lambda name: (-total[name], name))[:_MOST]
+def _largest(size: dict[tuple[str, str], float], part: int) -> list[str]:
+    total: dict[str, float] = {}
+    for pair, ns in size.items():
+        total[pair[part]] = total.get(pair[part], 0.0) + ns
+    return sorted(total, key=lambda name: (-total[name], name))[:_MOST]

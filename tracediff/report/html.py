@@ -37,12 +37,11 @@ from tracediff.report import (
     words,
 )
 from tracediff.report import tables as rows
+from tracediff.report.drawing import HALF, HALF_NARROW
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.figures import gil_grid
 from tracediff.report.markdown import render_markdown
 from tracediff.report.pictures import divergence
-from tracediff.report.pictures import waterfall as drawn
-from tracediff.report.pictures.shapes import HALF, HALF_NARROW
 
 _LONGEST_NAME = 600
 
@@ -64,7 +63,7 @@ def render_html(result: Result) -> str:
     return environment.get_template("report.html.j2").render(
         r=result,
         # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
-        svg=Markup("".join(drawn.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
+        svg=Markup("".join(waterfall.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         head=words.headline(result),

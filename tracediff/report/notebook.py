@@ -14,10 +14,9 @@ from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report import phase_table, show_words, step_words, units, waterfall, words
 from tracediff.report.document import Table
+from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers
-from tracediff.report.pictures import waterfall as drawn
-from tracediff.report.pictures.shapes import HALF
 from tracediff.report.templates import html_environment
 
 CAUSES = 5
@@ -27,7 +26,7 @@ def comparison_html(result: Result) -> str:
     """The first sentence, phases, waterfall and causes of a comparison."""
     result = neutral(result)
     figure = waterfall.build(result)
-    picture = base64.b64encode(drawn.draw(figure, HALF).svg(alone=True).encode()).decode()
+    picture = base64.b64encode(waterfall.draw(figure, HALF).svg(alone=True).encode()).decode()
     causes, unsure = words.by_certainty(result)
     scale = words.finding_scale(causes[:CAUSES])
     verdict = words.VERDICTS[result.verdict]

@@ -40,9 +40,8 @@ from tracediff.report.document import (
     Strong,
     Table,
 )
+from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.pictures import waterfall as drawn
-from tracediff.report.pictures.shapes import HALF
 from tracediff.report.words import left_out
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
@@ -82,11 +81,11 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     chart = waterfall.build(result)
     files = file_names(path)
     if len(files) == 1:
-        return {path: page(blocks, drawn.draw(chart, HALF).svg()).encode()}
+        return {path: page(blocks, waterfall.draw(chart, HALF).svg()).encode()}
     figure = files[1]
     image = f"![Step-time waterfall, drawn]({quote(figure.name)})"
     text = document.markdown(blocks, _LONGEST, image) + "\n\n"
-    return {path: text.encode(), figure: drawn.draw(chart, HALF).svg(alone=True).encode()}
+    return {path: text.encode(), figure: waterfall.draw(chart, HALF).svg(alone=True).encode()}
 
 
 def page(blocks: Sequence[document.Block], drawing: str = "") -> str:

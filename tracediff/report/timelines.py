@@ -17,8 +17,8 @@ from tracediff.model import Crop, CropSide, Finding, Result, Stratum, Timeline, 
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units
+from tracediff.report.drawing import nice_ticks
 from tracediff.report.escape import shorten
-from tracediff.report.waterfall import nice_ticks
 from tracediff.steps.sample import merge
 
 WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them

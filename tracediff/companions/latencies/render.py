@@ -16,9 +16,9 @@ from tracediff.companions.model import (
 from tracediff.report import units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
+from tracediff.report.drawing import HALF_NARROW, Layout
 from tracediff.report.escape import shorten
 from tracediff.report.pictures import distribution
-from tracediff.report.pictures.shapes import HALF_NARROW, Layout
 
 STYLE = "latencies.css"
 _NOTES = 20  # of a post-mortem

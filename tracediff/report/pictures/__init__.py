@@ -13,9 +13,10 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
+from tracediff.report import waterfall
+from tracediff.report.drawing import HALF, NARROW, WIDE, Drawing, Layout
 from tracediff.report.escape import markdown_prose, neutral
-from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip, waterfall
-from tracediff.report.pictures.shapes import HALF, NARROW, WIDE, Drawing, Layout
+from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip
 
 # In the order of the page and of the index.
 _OF_BOTH: dict[str, Callable[[Any, Layout], Drawing | None]] = {
@@ -39,28 +40,37 @@ class Picture:
     svg: Markup
 
 
+def _drawings(report: Result | Show, layout: Layout) -> dict[str, Drawing]:
+    """The pictures that there is data for, in their order."""
+    drawings = {
+        name: draw(report, layout)
+        for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items()
+    }
+    return {name: one for name, one in drawings.items() if one is not None}
+
+
 def for_page(report: Result | Show) -> dict[str, Picture]:
     """The pictures that there are, by name and in their order. `report`: made neutral."""
-    found = {}
-    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
-        drawings = [one for one in (draw(report, WIDE), draw(report, NARROW)) if one is not None]
-        if drawings:
-            found[name] = Picture(name, drawings[0].title, Markup("".join(one.svg() for one in drawings)))
-    return found
+    narrow = _drawings(report, NARROW)
+    return {
+        name: Picture(name, one.title, Markup(one.svg() + narrow[name].svg()))
+        for name, one in _drawings(report, WIDE).items()
+    }
 
 
 def files(report: Result | Show) -> dict[str, bytes]:
     """Every picture as a file: name -> SVG, of one that there is no data for none; and an index, as Markdown."""
     report = neutral(report)
-    drawings: dict[str, Drawing | None] = {}
+    drawings: dict[str, Drawing] = {}
     if isinstance(report, Result):
-        drawings["waterfall"] = waterfall.of_result(report, HALF)
-    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
-        drawings[name] = draw(report, WIDE)
-    known = {name: one for name, one in drawings.items() if one is not None}
+        drawings["waterfall"] = waterfall.draw(waterfall.build(report), HALF)
+    drawings |= _drawings(report, WIDE)
     index = [
         f"## {one.title}\n\n![{one.title}]({name}.svg)\n\n{markdown_prose(one.description)}\n"
-        for name, one in known.items()
+        for name, one in drawings.items()
     ]
-    texts = {INDEX: "\n".join(index), **{f"{name}.svg": one.svg(alone=True) for name, one in known.items()}}
+    texts = {
+        INDEX: "\n".join(index),
+        **{f"{name}.svg": one.svg(alone=True) for name, one in drawings.items()},
+    }
     return {name: text.encode() for name, text in texts.items()}

@@ -12,17 +12,15 @@ from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
 from tracediff.report.causes import OUTSIDE, part_named
+from tracediff.report.drawing import Change, Drawing, Layout, fitting, room
 from tracediff.report.escape import shorten
-from tracediff.report.pictures.shapes import Drawing, Layout, cut, fitting, room, spread, wrapped
 
 TITLE = "Causes of the step time"
 _ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category
 _NAMED = 3  # numbered parts
 STEPS = ("step", "typical")  # kinds of the root
-_LEAST, _NOTABLE = (
-    0.02,
-    0.1,
-)  # of the largest change: what changed less is drawn as unchanged, is not named where it may be noise
+# Of the largest change: what changed less is drawn as unchanged; is not named where it may be noise.
+_LEAST, _NOTABLE = 0.02, 0.1
 _FAINT, _STRONG = 0.14, 0.5  # of the colour of a change; letters stay readable on it
 _WORDS = {"busy": "GPU busy", "idle": "GPU idle", "gemm": "GEMM", "moe": "MoE"}
 
@@ -139,25 +137,29 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
     out = Drawing(layout, TITLE)
     most = max((abs(tree[number].delta_ns) for number in top), default=0.0) if two else 0.0
     ink = _Ink(tree, top, layout.width / step_ns, most, units.scale_for([step_ns]))
+    ranks = f", mean of {len(report.ranks)} ranks" if len(report.ranks) > 1 else ""
     y = 0.0
     for side in ("baseline", "candidate")[: 1 + two]:
-        if two:
-            out.write(0, y + 9, side, bold=True)
+        out.write(0, y + 9, side * two, bold=True)
         size = ink.times.time(getattr(tree[0], f"{side}_ns"))
-        ranks = f", mean of {len(report.ranks)} ranks" if len(report.ranks) > 1 else ""
-        out.write(76 if two else 0, y + 9, f"{size} {per_step(report)}{ranks}", colour="--muted")
-        y += 20
-        deepest = 0
-        for cell in cells(tree, side):
-            if cell.depth >= 0 and cell.width * ink.per_ns >= 0.4:
-                deepest = max(deepest, cell.depth)
-                _draw_cell(out, cell, ink, y)
-        y += (deepest + 1) * _ROW
-        y = _marks(out, [one for one in cells(tree, side) if one.number in top], top, ink.per_ns, y) + 8
-    y = _list(out, top, ink, y)
-    y = _legend(out, y) if two else y
+        out.write(76 * two, y + 9, f"{size} {per_step(report)}{ranks}", colour="--muted")
+        y = _draw_side(out, cells(tree, side), ink, y + 20) + 8
+    y = _list(out, ink, y)
+    if two:
+        colours = (
+            ("--slower", _STRONG, "slower"),
+            ("--faster", _STRONG, "faster"),
+            ("--rule", 1.0, "unchanged"),
+        )
+        x, y = out.legend(((*one, False) for one in colours), 0, y)
+        how = "paler: within noise"
+        if layout.narrow:
+            x, y = 0.0, y + 18
+        else:
+            how += "; framed: a listed cause. Widths are time, both sides on one scale."
+        y = out.paragraph(x, y, how, "--muted", most=1) + 1
     out.height = round(y + 4, 1)
-    out.description = _description(top, ink)
+    out.description = _description(ink)
     return out
 
 
@@ -186,6 +188,12 @@ class _Ink:
             both += f", {self.times.delta(node.host_speed_ns)} of it host speed"
         return both + (", within noise" if node.level == "within_noise" and node.delta_ns else "")
 
+    def row(self, number: int) -> Change:
+        """A named part in the list."""
+        node = self.tree[number]
+        colour = "--ink" if node.delta_ns is ABSENT else "--slower" if node.delta_ns > 0 else "--faster"
+        return Change(said(self.tree, number), self.change(node), colour, f": {self.sizes(node)}")
+
     def fill(self, number: int) -> tuple[str, float]:
         """Of both sides the colour of the change, of one side that of the category."""
         node = self.tree[number]
@@ -196,29 +204,43 @@ class _Ink:
         return (palette.variable(node.key), 0.25) if node.kind == "category" else ("--rule", 1.0)
 
 
+def _draw_side(out: Drawing, found: list[Cell], ink: _Ink, top: float) -> float:
+    shown = [one for one in found if one.depth >= 0 and one.width * ink.per_ns >= 0.4]
+    for cell in shown:
+        _draw_cell(out, cell, ink, top)
+    y = top + (max((one.depth for one in shown), default=0) + 1) * _ROW
+    named = [one for one in found if one.number in ink.top and one.width * ink.per_ns >= 1]
+    ends = [
+        (
+            (one.x + one.width / 2) * ink.per_ns,
+            min(y, y - (3 - one.depth) * _ROW),
+            ink.top.index(one.number) + 1,
+        )
+        for one in named
+    ]
+    out.pointers(ends, y + 1, 5, "--ink")
+    return y + 22 * bool(ends)
+
+
 def _draw_cell(out: Drawing, cell: Cell, ink: _Ink, top: float) -> None:
     node = cell.node
     x, width, y = cell.x * ink.per_ns, cell.width * ink.per_ns, top + cell.depth * _ROW
     gap = 1.0 if width > 3 else 0.0
     fill, opacity = ink.fill(cell.number)
-    change = ink.change(node)
-    title = shorten(f"{name(node)}: {change} ({ink.sizes(node)})", 200)
+    label, change = name(node), ink.change(node)
+    title = shorten(f"{label}: {change} ({ink.sizes(node)})", 200)
     href = f"#finding-{node.finding}" if node.finding else ""
     out.rect(x, y, width - gap, _ROW - 1, fill, opacity, title, href)
-    if node.kind == "category":
-        out.rect(x, y + _ROW - 1 - _BAND, width - gap, _BAND, palette.variable(node.key))
+    band = _BAND if node.kind == "category" else 0.0
+    if band:
+        out.rect(x, y + _ROW - 1 - band, width - gap, band, palette.variable(node.key))
     if cell.number in ink.top and node.finding and width > 3:
-        out.line(
-            f"M{x + 0.8:.1f} {y + 0.8:.1f}h{width - gap - 1.6:.1f}v{_ROW - 2.6}h{1.6 + gap - width:.1f}z",
-            "--ink",
-            1.6,
-        )
-    middle = y + (_ROW - 1 - (_BAND if node.kind == "category" else 0)) / 2
-    label = name(node)
+        frame = f"M{x + 0.8:.1f} {y + 0.8:.1f}h{width - gap - 1.6:.1f}v{_ROW - 2.6}h{1.6 + gap - width:.1f}z"
+        out.line(frame, "--ink", 1.6)
     if fill != "--rule" and len(label) + len(change) + 1 <= room(width):
         label = f"{label} {change}"
     if node.kind != "rest" or len(label) <= room(width):
-        out.write(x + 4, middle, fitting(label, width))
+        out.write(x + 4, y + (_ROW - 1 - band) / 2, fitting(label, width))
 
 
 def tint(node: CauseNode, most: float) -> tuple[str, float]:
@@ -232,64 +254,16 @@ def tint(node: CauseNode, most: float) -> tuple[str, float]:
     )
 
 
-def _marks(out: Drawing, found: list[Cell], top: list[int], per_ns: float, y: float) -> float:
-    """The numbers of the named parts under their cells."""
-    seen = [one for one in found if one.width * per_ns >= 1]
-    wanted = [(one.x + one.width / 2) * per_ns for one in seen]
-    if not seen:
-        return y
-    for cell, x, place in zip(seen, wanted, spread(wanted, 12, 5, out.layout.width - 5), strict=True):
-        begin = y - (3 - cell.depth) * _ROW if cell.depth < 3 else y
-        out.line(f"M{x:.1f} {begin:.1f}V{y + 2:.1f}L{place:.1f} {y + 6:.1f}", "--ink", 1)
-        out.write(place, y + 13, str(top.index(cell.number) + 1), "middle", bold=True)
-    return y + 22
-
-
-def _list(out: Drawing, top: list[int], ink: _Ink, y: float) -> float:
+def _list(out: Drawing, ink: _Ink, y: float) -> float:
     """The named parts in words."""
-    if not top:
+    if not ink.top:
         out.write(0, y + 9, "Nothing changed.", colour="--muted")
         return y + 22
-    for number, at in enumerate(top, start=1):
-        node = ink.tree[at]
-        change, sizes = ink.change(node), ink.sizes(node)
-        colour = "--ink" if node.delta_ns is ABSENT else "--slower" if node.delta_ns > 0 else "--faster"
-        out.write(0, y + 9, str(number), bold=True)
-        if out.layout.narrow:
-            for line in wrapped(said(ink.tree, at), out.layout.width - 16):
-                out.write(16, y + 9, line)
-                y += 17
-            for line in wrapped(f"{change} ({sizes})", out.layout.width - 16):
-                out.write(16, y + 9, line, colour=colour)
-                y += 17
-            y += 4
-        else:
-            out.write(110, y + 9, change, "end", colour, bold=True)
-            out.write(122, y + 9, cut(said(ink.tree, at), f": {sizes}", out.layout.width - 122))
-            y += 19
-    return y + 4
+    return out.changes((ink.row(at) for at in ink.top), y)
 
 
-def _legend(out: Drawing, y: float) -> float:
-    x = 0.0
-    for colour, word in (("--slower", "slower"), ("--faster", "faster"), ("--rule", "unchanged")):
-        out.rect(x, y + 3, 12, 12, colour, 1.0 if colour == "--rule" else _STRONG)
-        out.write(x + 17, y + 9, word, colour="--muted")
-        x += 36 + 7.3 * len(word)
-    if out.layout.narrow:
-        out.write(0, y + 27, "paler: within noise", colour="--muted")
-        return y + 36
-    out.write(
-        x,
-        y + 9,
-        "paler: within noise; framed: a listed cause. Widths are time, both sides on one scale.",
-        colour="--muted",
-    )
-    return y + 18
-
-
-def _description(top: list[int], ink: _Ink) -> str:
-    changes = "; ".join(f"{said(ink.tree, at)} {ink.change(ink.tree[at])}" for at in top)
+def _description(ink: _Ink) -> str:
+    changes = "; ".join(f"{said(ink.tree, at)} {ink.change(ink.tree[at])}" for at in ink.top)
     if not changes:
         return "Nothing changed"
     what = "most time" if ink.tree[0].delta_ns is ABSENT else "largest changes"

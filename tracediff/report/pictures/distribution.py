@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from tracediff.model import PhaseTimes, Result
 from tracediff.model.show import Show
 from tracediff.report import units
-from tracediff.report.figures import axis
-from tracediff.report.pictures.shapes import Drawing, Layout, path_of, room, typeset, wrapped
+from tracediff.report.drawing import (
+    Axis,
+    Drawing,
+    Layout,
+    axis_of,
+    draw_times,
+    path_of,
+    room,
+    typeset,
+    wrapped,
+)
 
 TITLE = "Step times"
 _HIGH, _LEFT, _GAP = 132.0, 48.0, 28.0  # of a plot; room for its levels; between two beside each other
@@ -18,7 +27,7 @@ _MOST, _LEAST = 4, 3  # phases; steps of a side of one
 _POINTS, _TAIL = 160, 24  # of a curve; of them its last ones, one by one
 _COLOURS = {"baseline": "--base-dot", "candidate": "--cand-dot"}
 
-Curve = Sequence[tuple[float, float]]  # ns, and the part that took at most so long, both ascending
+Curve = Sequence[tuple[float, float]]  # ns, and the part that took at most so much, both ascending
 
 
 @dataclass(frozen=True)
@@ -67,30 +76,27 @@ def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Drawin
     out = Drawing(layout, title)
     across = 2 if len(plots) > 1 and layout.width > 800 else 1
     width = (layout.width - _GAP * (across - 1)) / across
-    top = _legend(out, plots[0].curves, what)
-    y = top
+    y = top = _legend(out, plots[0].curves, f"Part {what}")
     for number, plot in enumerate(plots):
         column = number % across
-        bottom = _plot(out, plot, column * (width + _GAP), y, width)
-        if column == across - 1 or number == len(plots) - 1:
-            y = bottom
+        bottom = _plot(out, plot, column * (width + _GAP), top, width)
+        y = max(y, bottom)
+        if column == across - 1:
+            top = y
     out.height = round(y, 1)
     out.description = "; ".join(f"{one.title}: {one.figures}" for one in plots)
     return out
 
 
-def _legend(out: Drawing, curves: dict[str, Curve], what: str) -> float:
+def _legend(out: Drawing, curves: dict[str, Curve], text: str) -> float:
     x = 0.0
     for side in curves if len(curves) > 1 else ():
         out.line(f"M{x:g} 9h22", _COLOURS[side], 2.2, dashed=side == "candidate")
         out.write(x + 27, 9, side)
         x += 30 + 8.2 * len(side)
-    text = f"Part {what}"
-    if len(text) > room(out.layout.width - x):
-        out.write(0, 27, text, colour="--muted")
-        return 44.0
-    out.write(x, 9, text, colour="--muted")
-    return 26.0
+    below = len(text) > room(out.layout.width - x)
+    out.write(0 if below else x, 27 if below else 9, text, colour="--muted")
+    return 44.0 if below else 26.0
 
 
 def _plot(out: Drawing, plot: Plot, x: float, y: float, width: float) -> float:
@@ -99,26 +105,15 @@ def _plot(out: Drawing, plot: Plot, x: float, y: float, width: float) -> float:
     for line in wrapped(typeset(plot.figures), width):
         head += 18
         out.write(x, head, line, colour="--muted")
-    top = head + 16
-    bottom = top + _HIGH
-    scaled = axis(
-        [ns for curve in plot.curves.values() for ns, _ in curve], x + _LEFT, width - _LEFT - 8, _LOG_FROM
-    )
-    for quarter in range(5):
-        level = bottom - quarter * _HIGH / 4
-        out.line(f"M{x + _LEFT:g} {level:g}H{x + width:g}", "--muted" if quarter == 0 else "--rule")
-        out.write(x + _LEFT - 6, level, f"{25 * quarter} %", "end", "--muted")
-    unit = scaled.unit + (", log" if scaled.log else "")
-    last = x + width - 8.0 * len(unit) - 8
-    out.write(x + width, bottom + 13, unit, "end", "--muted")
-    free = x + _LEFT - 20
-    for at, text in scaled.ticks:
-        out.line(f"M{at:g} {bottom:g}v4", "--muted")
-        half = 3.8 * len(text)
-        if at - half >= free and at + half <= last:
-            out.write(at, bottom + 13, text, "middle", "--muted")
-            free = at + half + 6
+    bottom = head + 16 + _HIGH
+    parts = Axis(0.0, 1.0, bottom, bottom - _HIGH)
+    for percent in (0, 25, 50, 75, 100):
+        colour = "--rule" if percent else "--muted"
+        out.level(parts.at(percent / 100), f"{percent} %", x + _LEFT, x + width, colour)
+    values = [ns for curve in plot.curves.values() for ns, _ in curve]
+    times = axis_of(values, x + _LEFT, x + width - 8, _LOG_FROM)
+    draw_times(out, times, units.scale_for(values), bottom)
     for side, curve in plot.curves.items():
-        points = [(scaled.x(ns), bottom - part * _HIGH) for ns, part in curve]
+        points = [(times.at(ns), parts.at(part)) for ns, part in curve]
         out.line(path_of([(points[0][0], bottom), *points]), _COLOURS[side], 2.2, dashed=side == "candidate")
     return bottom + 34

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from tracediff.history.model import ChangeFound, History, Segment, SeriesRow
 from tracediff.report import units
-from tracediff.report.pictures.shapes import Drawing, Layout, fitting, path_of
-from tracediff.report.waterfall import nice_ticks
+from tracediff.report.drawing import Axis, Drawing, Layout, dots_of, fitting, path_of
 
 LAYOUT = Layout("history-figure", 400.0)
 _LEFT, _RIGHT, _TOP, _HIGH, _FOOT = 58.0, 8.0, 26.0, 96.0, 20.0
@@ -18,7 +16,7 @@ _DOTS = 400  # points, beyond which they are drawn as a line alone
 _MOST_CHARTS = 60
 
 
-_Scale = Callable[[Any], float]
+_Place = Callable[[int], float]  # of a point
 
 
 @dataclass(frozen=True)
@@ -71,64 +69,54 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     values = [value for _, row in rows for value in row.values]
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = max(0.12 * (high - low), 0.005 * abs(high), 1e-9)
-    low, high = (max(low - room, 0.0) if low >= 0 else low - room), high + room
-    step = (LAYOUT.width - _LEFT - _RIGHT) / max(len(points) - 1, 1)
-    place = {at: number for number, at in enumerate(points)}
-
-    def x(at: int) -> float:
-        return _LEFT + step * place[at]
-
-    def y(value: float) -> float:
-        return _TOP + _HIGH * (1 - (value - low) / (high - low))
-
+    least = max(low - room, 0.0) if low >= 0 else low - room
+    right, bottom = LAYOUT.width - _RIGHT, _TOP + _HIGH
+    y = Axis(least, high + room, bottom, _TOP)
+    step = (right - _LEFT) / max(len(points) - 1, 1)
+    place = {at: _LEFT + step * number for number, at in enumerate(points)}
     out = Drawing(LAYOUT, name)
     out.write(0, 8, fitting(name, LAYOUT.width - 60), bold=True)
-    unit = rows[0][1].unit if rows else "ns"
-    scale = units.scale_for([high])
-    out.write(LAYOUT.width, 8, "per step" if unit == "count" else units.symbol(scale), "end", "--muted")
-    for tick in nice_ticks(low, high, 3):
-        out.line(f"M{_LEFT} {y(tick):.1f}H{LAYOUT.width - _RIGHT}", "--rule")
-        out.write(
-            _LEFT - 6, y(tick), units.count(tick) if unit == "count" else scale.number(tick), "end", "--muted"
-        )
-    _draw_borders(out, segments, x)
+    counts = bool(rows) and rows[0][1].unit == "count"
+    scale = units.scale_for([y.high])
+    out.write(LAYOUT.width, 8, "per step" if counts else units.symbol(scale), "end", "--muted")
+    for mark in y.ticks(3):
+        out.level(y.at(mark), units.count(mark) if counts else scale.number(mark), _LEFT, right)
+    _draw_borders(out, segments, place.__getitem__)
     for segment, row in rows:
-        _draw_series(out, segment, row, x, y)
-    first, last = (history.points[at] for at in (points[0], points[-1]))
-    foot = _TOP + _HIGH + 10
-    out.write(_LEFT, foot, first.time[:10], "start", "--muted")
-    out.write(LAYOUT.width - _RIGHT, foot, last.time[:10], "end", "--muted")
-    out.height = _TOP + _HIGH + _FOOT
+        _draw_series(out, segment, row, place.__getitem__, y)
+    for x, anchor, at in ((_LEFT, "start", points[0]), (right, "end", points[-1])):
+        out.write(x, bottom + 10, history.points[at].time[:10], anchor, "--muted")
+    out.height = bottom + _FOOT
     changes = sum(one.measure == name for segment in segments for one in segment.changes)
     out.description = f"{name} over {len(values)} points, {changes} changes of level"
     return Chart(name, out, points, _LEFT, step)
 
 
-def _draw_series(out: Drawing, segment: Segment, row: SeriesRow, x: _Scale, y: _Scale) -> None:
-    dots = [(x(at), y(value)) for at, value in zip(row.points, row.values, strict=True)]
+def _draw_series(out: Drawing, segment: Segment, row: SeriesRow, x: _Place, y: Axis) -> None:
+    dots = [(x(at), y.at(value)) for at, value in zip(row.points, row.values, strict=True)]
+    few = len(dots) <= _DOTS
     if len(dots) > 1:
-        out.line(path_of(dots), "--base-dot", 1.0, opacity=0.45 if len(dots) <= _DOTS else 0.8)
-    if len(dots) <= _DOTS:
-        out.line("".join(f"M{left:.1f} {top:.1f}h0" for left, top in dots), "--base-dot", 4.0, round=True)
+        out.line(path_of(dots), "--base-dot", 1.0, opacity=0.45 if few else 0.8)
+    if few:
+        out.line(dots_of(dots), "--base-dot", 4.0, round=True)
     changes = sorted((one for one in segment.changes if one.measure == row.measure), key=lambda one: one.bad)
-    for number, one in enumerate(changes):
-        middle = _middle(one, x)
-        after = _middle(changes[number + 1], x) if number + 1 < len(changes) else dots[-1][0]
+    middles = [*(_middle(one, x) for one in changes), dots[-1][0]]
+    for one, middle, after in zip(changes, middles, middles[1:], strict=False):
         colour = "--slower" if one.delta > 0 else "--faster"
         out.line(f"M{middle:.1f} {_TOP - 6:.1f}V{_TOP + _HIGH:.1f}", colour, 1.5, dashed=True)
-        if not number:
-            out.line(f"M{dots[0][0]:.1f} {y(one.before):.1f}H{middle:.1f}", "--ink", 1.5)
-        out.line(f"M{middle:.1f} {y(one.after):.1f}H{after:.1f}", "--ink", 1.5)
+        if one is changes[0]:
+            out.line(f"M{dots[0][0]:.1f} {y.at(one.before):.1f}H{middle:.1f}", "--ink", 1.5)
+        out.line(f"M{middle:.1f} {y.at(one.after):.1f}H{after:.1f}", "--ink", 1.5)
         side = "end" if middle > LAYOUT.width / 2 else "start"
         text = units.change(one.delta, one.before) or "new"
         out.write(middle + (-4 if side == "end" else 4), _TOP - 4, text, side, colour, bold=True)
 
 
-def _middle(change: ChangeFound, x: _Scale) -> float:
+def _middle(change: ChangeFound, x: _Place) -> float:
     return (x(change.good) + x(change.bad)) / 2
 
 
-def _draw_borders(out: Drawing, segments: Sequence[Segment], x: _Scale) -> None:
+def _draw_borders(out: Drawing, segments: Sequence[Segment], x: _Place) -> None:
     """Where one segment follows another, unless they come in turn."""
     order = sorted((at, number) for number, segment in enumerate(segments) for at in segment.points)
     borders = [(a, b) for (a, one), (b, other) in pairwise(order) if one != other]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
-from tracediff.report.pictures.shapes import Drawing, Layout, cut, typeset, wrapped
+from tracediff.report.drawing import LINE, Axis, Drawing, Layout, cut, dots_of, tick
 from tracediff.report.tables import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
@@ -20,6 +20,9 @@ _SIDE, _LEFT, _EDGE = (
 _NAMED, _MARKED = 6, 150  # named in words; drawn one by one
 _DECADES = 5.0  # below the longest kernel: what is shorter is not drawn
 _DOT = 6.0
+_OPACITY = {"--muted": 0.35, "--faster": 0.85, "--slower": 0.85}
+
+_Spot = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -71,44 +74,39 @@ def draw(result: Result, layout: Layout) -> Drawing | None:
     low = max(least / 1.25, high / 10**_DECADES)
     shown = [one for one in every if max(one.baseline, one.candidate) >= low]
     scale = units.scale_for([high])
-    side = min(_SIDE, layout.width - _LEFT - _EDGE - 14)
-    top = 26.0
-    left, bottom = _LEFT + _EDGE, top + side
-    px = side / math.log(high / low)
-
-    def place(ns: float) -> float:
-        return px * math.log(ns / low) if ns >= low else -_EDGE / 2 if not ns else 0.0
-
-    out.write(
-        0, 9, f"candidate, {scale.unit} {words.per_step(of.phase, unit=words.unit(result))}", colour="--muted"
-    )
-    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    for power in powers:
-        at, text = place(10.0**power), f"{10.0**power / scale.factor:,.6g}"
-        out.line(f"M{left:g} {bottom - at:.1f}h{side:g}M{left + at:.1f} {top:g}v{side:g}", "--rule")
-        out.write(_LEFT - 6, bottom - at, text, "end", "--muted")
-        out.write(left + at, bottom + _EDGE + 12, text, "middle", "--muted")
-    out.line(f"M{left:g} {bottom:g}l{side:g} {-side:g}", "--muted", dashed=True)
-    out.line(f"M{left:g} {top:g}V{bottom + _EDGE:g}M{_LEFT:g} {bottom:g}H{left + side:g}", "--muted")
-    out.write(left + side, bottom + _EDGE + 29, f"baseline, {scale.unit}", "end", "--muted")
-    spots = [(left + place(one.baseline), bottom - place(one.candidate), one) for one in shown]
-    _dots(out, spots)
+    side, top, left = min(_SIDE, layout.width - _LEFT - _EDGE - 14), 26.0, _LEFT + _EDGE
+    right, bottom = left + side, top + side
+    x, y = Axis(low, high, left, right, log=True), Axis(low, high, bottom, top, log=True)
+    unit = f"{scale.unit} {words.per_step(of.phase, unit=words.unit(result))}"
+    out.write(0, 9, f"candidate, {unit}", colour="--muted")
+    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
+        mark = 10.0**power
+        out.line(f"M{left:g} {y.at(mark):.1f}H{right:g}M{x.at(mark):.1f} {top:g}V{bottom:g}", "--rule")
+        out.write(_LEFT - 6, y.at(mark), tick(mark, scale), "end", "--muted")
+        out.write(x.at(mark), bottom + _EDGE + 12, tick(mark, scale), "middle", "--muted")
+    out.line(f"M{left:g} {bottom:g}L{right:g} {top:g}", "--muted", dashed=True)
+    out.line(f"M{left:g} {top:g}V{bottom + _EDGE:g}M{_LEFT:g} {bottom:g}H{right:g}", "--muted")
+    out.write(right, bottom + _EDGE + 29, f"baseline, {scale.unit}", "end", "--muted")
+    spots = [
+        (x.at(one.baseline) if one.baseline else left - _EDGE / 2, y.at(one.candidate) if one.candidate else bottom + _EDGE / 2)
+        for one in shown
+    ]  # fmt: skip
+    _dots(out, spots, shown)
     named = shown[: sum(one.sure for one in shown[:_NAMED])] or shown[:3]
     if not any(one.row.delta_ns for one in named):
         named = []
-    _numbers(out, [spots[at][:2] for at in range(len(named))])
-    beside = left + side + 36
-    x, y = (0.0, bottom + _EDGE + 52) if layout.narrow else (beside, top + 4)
-    end = _list(out, named, _called(named), x, y)
-    end = _legend(out, shown, len(every) - len(shown), x, end + 8)
+    _numbers(out, spots[: len(named)])
+    beside = (0.0, bottom + _EDGE + 52) if layout.narrow else (right + 36, top + 4)
+    called = _called(named)
+    end = _list(out, named, called, *beside)
+    end = _legend(out, shown, len(every) - len(shown), beside[0], end + 8)
     out.height = round(max(end, bottom + _EDGE + 42), 1)
     deltas = units.scale_for([one.row.delta_ns for one in named])
     said = "; ".join(
-        f"{text} {deltas.delta(one.row.delta_ns)}" for one, text in zip(named, _called(named), strict=True)
+        f"{text} {deltas.delta(one.row.delta_ns)}" for one, text in zip(named, called, strict=True)
     )
-    out.description = (
-        f"{sum(one.sure for one in every)} of {len(every):,} kernels changed beyond noise. {said}".strip()
-    )
+    sure = sum(one.sure for one in every)
+    out.description = f"{sure} of {len(every):,} kernels changed beyond noise. {said}".strip()
     return out
 
 
@@ -116,19 +114,25 @@ def _called(found: Sequence[Dot]) -> list[str]:
     return names.kernels([one.row for one in found], width=100)
 
 
-def _dots(out: Drawing, spots: Sequence[tuple[float, float, Dot]]) -> None:
+def _dots(out: Drawing, spots: Sequence[_Spot], shown: Sequence[Dot]) -> None:
     """What did not change lies below what did; dots in the same place are one."""
     for colour in ("--muted", "--faster", "--slower"):
-        mine = dict.fromkeys((round(x), round(y)) for x, y, one in spots if one.colour == colour)
-        path = "".join(f"M{x} {y}h0" for x, y in mine)
-        out.line(path, colour, _DOT, round=True, opacity=0.35 if colour == "--muted" else 0.85)
-    for (x, y, one), name in zip(spots[:_MARKED], _called([one for *_, one in spots[:_MARKED]]), strict=True):
-        scale = units.scale_for([one.baseline, one.candidate])
-        title = f"{name}: {scale.number(one.baseline)} -> {scale.time(one.candidate)}"
+        mine = dict.fromkeys(
+            (round(x), round(y)) for (x, y), one in zip(spots, shown, strict=True) if one.colour == colour
+        )
+        out.line(dots_of(mine), colour, _DOT, round=True, opacity=_OPACITY[colour])
+    marked = shown[:_MARKED]
+    for (x, y), one, name in zip(spots, marked, _called(marked), strict=False):
+        title = f"{name}: {_times(one)}"
         out.rect(x - _DOT / 2, y - _DOT / 2, _DOT, _DOT, "none", title=title)
 
 
-def _numbers(out: Drawing, places: Sequence[tuple[float, float]]) -> None:
+def _times(one: Dot) -> str:
+    scale = units.scale_for([one.baseline, one.candidate])
+    return f"{scale.number(one.baseline)} -> {scale.time(one.candidate)}"
+
+
+def _numbers(out: Drawing, places: Sequence[_Spot]) -> None:
     """A number at each named dot, where there is room; away from it with a line to it."""
     taken = list(places)
     for number, (x, y) in enumerate(places, start=1):
@@ -151,53 +155,28 @@ def _numbers(out: Drawing, places: Sequence[tuple[float, float]]) -> None:
 
 
 def _list(out: Drawing, named: Sequence[Dot], called: Sequence[str], x: float, y: float) -> float:
-    width = out.layout.width - x
-    scale = units.scale_for([one.row.delta_ns for one in named])
     if not named:
-        out.write(x, y + 9, "No kernel changed.", colour="--muted")
-        return y + 19
+        return out.paragraph(x, y, "No kernel changed.", "--muted") + 2
     if not named[0].sure:
         out.write(x, y + 9, "No kernel changed beyond noise.", bold=True)
         y += 23
+    scale = units.scale_for([one.row.delta_ns for one in named])
     for number, (one, name) in enumerate(zip(named, called, strict=True), start=1):
-        times = units.scale_for([one.baseline, one.candidate])
-        sizes = f"{times.number(one.baseline)} -> {times.time(one.candidate)}"
-        sizes = "new" if not one.baseline else "gone" if not one.candidate else sizes
-        out.write(x, y + 9, str(number), bold=True)
+        sizes = "new" if not one.baseline else "gone" if not one.candidate else _times(one)
         change = scale.delta(one.row.delta_ns)
+        out.write(x, y + 9, str(number), bold=True)
         out.write(x + 16, y + 9, change, colour=one.colour, bold=True)
-        out.write(
-            x + 24 + 8.2 * len(change),
-            y + 9,
-            f"{sizes}",
-            colour="--muted",
-        )
-        y += 17
-        for line in wrapped(typeset(cut(name, "", 2 * width)), width - 16):
-            out.write(x + 16, y + 9, line)
-            y += 17
-        y += 4
+        out.write(x + 24 + 8.2 * len(change), y + 9, sizes, colour="--muted")
+        y = out.paragraph(x + 16, y + LINE, cut(name, "", 2 * (out.layout.width - x))) + 4
     return y
 
 
 def _legend(out: Drawing, shown: Sequence[Dot], short: int, x: float, y: float) -> float:
     there = {one.colour for one in shown}
-    at = x
-    for colour, word in (("--slower", "slower"), ("--faster", "faster"), ("--muted", "within noise")):
-        if colour in there:
-            out.line(
-                f"M{at + 4:g} {y + 9:g}h0",
-                colour,
-                _DOT + 2,
-                round=True,
-                opacity=0.35 if colour == "--muted" else 0.85,
-            )
-            out.write(at + 13, y + 9, word, colour="--muted")
-            at += 26 + 7.3 * len(word)
-    y += 19
+    colours = {"--slower": "slower", "--faster": "faster", "--muted": "within noise"}
+    _, y = out.legend(
+        ((key, _OPACITY[key], word, False) for key, word in colours.items() if key in there), x, y
+    )
     how = "Above the diagonal: slower. In the margins: on one side only."
     how += f" {units.counted(short, 'shorter kernel')} not drawn." if short else ""
-    for line in wrapped(how, out.layout.width - x, most=3):
-        out.write(x, y + 9, line, colour="--muted")
-        y += 17
-    return y + 4
+    return out.paragraph(x, y + 19, how, "--muted", most=3) + 4

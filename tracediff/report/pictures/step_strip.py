@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -13,8 +11,7 @@ from tracediff.model.common import ABSENT
 from tracediff.model.pictures import StepStrip, StripColumn
 from tracediff.model.show import Show
 from tracediff.report import palette, units, words
-from tracediff.report.pictures.shapes import Drawing, Layout, typeset, wrapped
-from tracediff.report.waterfall import nice_ticks
+from tracediff.report.drawing import Axis, Drawing, Layout, tick
 
 TITLE = "Every step in order"
 _LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
@@ -25,38 +22,12 @@ _CLICK = 16.0  # least width of what leads to a timeline
 _PALE = 0.45  # of the categories beside the named one
 
 
-@dataclass(frozen=True)
-class Height:
-    """Times as heights of columns."""
-
-    low: float
-    high: float
-    log: bool
-
-    def of(self, ns: float) -> float:
-        """Height of a time, px."""
-        if self.log:
-            return _HIGH * math.log(max(ns, self.low) / self.low) / math.log(self.high / self.low)
-        return _HIGH * ns / self.high
-
-    def ticks(self) -> list[float]:
-        """Round times on the axis."""
-        if not self.log:
-            return nice_ticks(0, self.high, 4)[1:]
-        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        ratio = self.high / self.low
-        factors = (1, 2, 5) if ratio < 60 else (1, 3) if ratio < 300 else (1,)
-        marks = [factor * 10.0**power for power in powers for factor in factors]
-        return [mark for mark in marks if self.low * 1.05 < mark <= self.high]
-
-
-def height(columns: Sequence[StripColumn]) -> Height:
-    """One axis for both sides: from zero, or logarithmic where steps differ much."""
-    low, high = min(one.median_ns for one in columns), max(one.ns for one in columns)
-    low = max(low, 1)
+def heights(columns: Sequence[StripColumn]) -> Axis:
+    """One axis for both sides, px above the foot: from zero, or logarithmic where steps differ much."""
+    low, high = max(min(one.median_ns for one in columns), 1), max(one.ns for one in columns)
     if high <= _LOG_FROM * low:
-        return Height(0.0, high * 1.04, log=False)
-    return Height(low / 2.5, high * 1.1, log=True)
+        return Axis(0.0, high * 1.04, 0, _HIGH)
+    return Axis(low / 2.5, high * 1.1, 0, _HIGH, log=True)
 
 
 def named(report: Result | Show) -> str:
@@ -82,7 +53,7 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
     else:
         first = ""
     sides = sides_of(strip)
-    of_ns = height([one for _, columns in sides for one in columns])
+    of_ns = heights([one for _, columns in sides for one in columns])
     scale = units.scale_for([of_ns.high])
     runs = [len({one.run for one in columns}) for _, columns in sides]
     places = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
@@ -130,17 +101,17 @@ def _draw_side(
     out: Drawing,
     strip: StepStrip,
     columns: Sequence[StripColumn],
-    axis: tuple[Height, units.Scale, float],
+    axis: tuple[Axis, units.Scale, float],
     top: float,
     first: str,
 ) -> bool:
     """The columns of one side; whether the page has a timeline of any of them. `axis`: with the width of a column."""
     of_ns, scale, wide = axis
     bottom = top + _HIGH
-    for mark in of_ns.ticks():
-        y = bottom - of_ns.of(mark)
-        out.line(f"M{_AXIS} {y:.1f}H{out.layout.width:g}", "--rule")
-        out.write(_AXIS - 6, y, f"{mark / scale.factor:,.6g} {scale.unit}", "end", "--muted")
+    for mark in of_ns.ticks(6 if of_ns.log else 4):
+        if of_ns.at(mark) > 1:
+            text = f"{tick(mark, scale)} {scale.unit}"
+            out.level(bottom - of_ns.at(mark), text, _AXIS, out.layout.width)
     out.line(f"M{_AXIS} {bottom:.1f}H{out.layout.width:g}", "--muted")
     places: list[tuple[float, StripColumn]] = []
     medians, drawn, titles, links = [], [], [], []
@@ -153,7 +124,7 @@ def _draw_side(
             x += wide
         places.append((x, column))
         if column.steps > 1:
-            medians.append(f"M{x:.1f} {bottom - of_ns.of(column.median_ns):.1f}h{wide:.1f}")
+            medians.append(f"M{x:.1f} {bottom - of_ns.at(column.median_ns):.1f}h{wide:.1f}")
         number = column.timeline
         if number is not None:
             middle = x + (wide - gap) / 2
@@ -171,15 +142,15 @@ def _draw_side(
     out.line("".join(drawn), "--ink", 0)
     if not out.layout.narrow:
         for x, width, title, href in titles + links:
-            out.rect(x, top, width, _HIGH + (11 if href else 0), "none", title=typeset(title), href=href)
+            out.rect(x, top, width, _HIGH + (11 if href else 0), "none", title=title, href=href)
     return bool(drawn)
 
 
 def _layers(
-    strip: StepStrip, places: Sequence[tuple[float, StripColumn]], of_ns: Height, wide: float, bottom: float
+    strip: StepStrip, places: Sequence[tuple[float, StripColumn]], of_ns: Axis, wide: float, bottom: float
 ) -> Iterator[tuple[str, str]]:
     """Areas to be painted over each other: from the foot of all columns to the top of a category, the last category first."""
-    columns = [(x, one, of_ns.of(one.ns) / max(one.ns, 1)) for x, one in places]
+    columns = [(x, one, of_ns.at(one.ns) / max(one.ns, 1)) for x, one in places]
     for at in range(len(strip.categories), 0, -1):
         tops = [round(2 * (bottom - per_ns * sum(one.parts[:at]))) / 2 for _, one, per_ns in columns]
         under = [round(2 * (bottom - per_ns * sum(one.parts[: at - 1]))) / 2 for _, one, per_ns in columns]
@@ -211,7 +182,7 @@ def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
     return text
 
 
-def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str, *, marked: bool) -> float:
+def _legend(out: Drawing, strip: StepStrip, of_ns: Axis, y: float, first: str, *, marked: bool) -> float:
     """The categories that make up some of any column, then how to read it."""
     every = [one for _, columns in sides_of(strip) for one in columns]
     totals = [
@@ -219,18 +190,14 @@ def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str,
         for at, name in enumerate(strip.categories)
     ]
     whole = sum(total for _, total in totals) or 1.0
-    x = 0.0
-    for name, total in totals:
-        if total < 0.01 * whole and name != first:
-            continue
-        label = palette.category(name).label
-        width = 28 + (8.2 if name == first else 7.4) * len(label)
-        if x + width > out.layout.width:
-            x, y = 0.0, y + 19
-        out.rect(x, y + 3, 12, 12, palette.variable(name), _PALE if first and name != first else 1.0)
-        out.write(x + 17, y + 9, label, colour="--ink" if name == first else "--muted", bold=name == first)
-        x += width
-    y += 20
+    shown = [name for name, total in totals if total >= 0.01 * whole or name == first]
+    _, y = out.legend(
+        (
+            (palette.variable(name), _PALE if first and name != first else 1.0, palette.category(name).label, name == first)
+            for name in shown
+        ),
+        0, y,
+    )  # fmt: skip
     how = ["Height: step time, log; colours: shares of it." if of_ns.log else "Height: step time."]
     if first:
         how.append("Foot: first cause.")
@@ -238,10 +205,7 @@ def _legend(out: Drawing, strip: StepStrip, of_ns: Height, y: float, first: str,
         how.append(f"Column: longest of {most} steps, line: median.")
     if marked:
         how.append("\u25b2 has a timeline.")
-    for line in wrapped(" ".join(how), out.layout.width, most=4):
-        out.write(0, y + 9, line, colour="--muted")
-        y += 18
-    return y
+    return out.paragraph(0, y + 20, " ".join(how), "--muted", most=4)
 
 
 def describe(strip: StepStrip, scale: units.Scale, unit: str = "step") -> str:
