@@ -8,7 +8,7 @@ import pytest
 
 from tests.tiny import ROOT
 from tracediff.query.reference import MEASURED, table, tables
-from tracediff.report.reference import render_reference
+from tracediff.report.query import render_reference
 
 NAMES = [one.name for one in tables()]
 

@@ -15,9 +15,7 @@ from tracediff.companions.model import decode
 from tracediff.errors import TracediffError
 from tracediff.model import GateOutcome, Gates, Headline, Outcome, Result, Severity, encode
 from tracediff.report import templates
-from tracediff.report.annotations import render_annotations
-from tracediff.report.benchmark import render_benchmark
-from tracediff.report.junit import render_junit
+from tracediff.report.ci import render_annotations, render_benchmark, render_junit
 
 
 def test_json_reads_back_to_the_same_result() -> None:

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from tests.report import sample
 from tests.report.test_markdown import MARKDOWN, NASTY
 from tracediff.model import GateOutcome, Gates, Result
-from tracediff.report.many import MOST, render_many
-from tracediff.report.markdown import MARKER, length, render_markdown
+from tracediff.report.markdown import MARKER, MOST, length, render_many, render_markdown
 
 FULL = sample.full()
 

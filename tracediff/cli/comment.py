@@ -69,8 +69,7 @@ def comment(
     gating: Gating,
 ) -> None:
     """Post RESULTS, the JSON of `tracediff compare --json`, as one comment, or update the comment that is there."""
-    from tracediff.report.many import render_many
-    from tracediff.report.markdown import render_markdown
+    from tracediff.report.markdown import render_many, render_markdown
 
     policy = gating.read()
     first = _checked(key, link)

@@ -46,7 +46,7 @@ COMPARISON = Kind(
     "", "companions.model:Result", "compares steps", "", "docs/result.md",
     {
         "html": "report.html:render_html", "md": "report.markdown:render_markdown",
-        "junit": "report.junit:render_junit", "benchmark-json": "report.benchmark:render_benchmark",
+        "junit": "report.ci:render_junit", "benchmark-json": "report.ci:render_benchmark",
     },
     "report.terminal:render_terminal", tables=True,
 )  # fmt: skip

@@ -158,7 +158,7 @@ def judge(policy: Policy, result: Result) -> Result:
 
 def print_gates(result: Result, annotations: str | None) -> None:
     """Print outcomes to stderr, and annotations to stdout, where a runner reads them."""
-    from tracediff.report.annotations import render_annotations
+    from tracediff.report.ci import render_annotations
 
     if result.gates is not None:
         for one in result.gates.outcomes:

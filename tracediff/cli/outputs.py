@@ -142,7 +142,7 @@ def _print_guarded(render: Callable[[Console], None]) -> None:
     """Print a report; a runner of GitHub Actions must not take a name in it for a command."""
     from rich.console import Console
 
-    from tracediff.report.annotations import guard
+    from tracediff.report.ci import guard
 
     console = Console()
     if os.environ.get("GITHUB_ACTIONS") != "true":

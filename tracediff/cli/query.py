@@ -86,7 +86,7 @@ def query(
     is printed; a file and the forms for programs hold the last.
     """
     if schema:
-        from tracediff.report.reference import render_reference
+        from tracediff.report.query import render_reference
 
         click.echo(render_reference(), nl=False)
         return
@@ -133,7 +133,8 @@ def print_answer(answer: Answer, *, full: bool = False) -> None:
 
 
 def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
-    from tracediff.report import rows
+    from tracediff.report import query as rows
+    from tracediff.report import tables
     from tracediff.report.write import write_atomically
 
     if form == "text" and path is None:
@@ -144,7 +145,7 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
     elif form == "markdown":
         data = rows.markdown(answer.frame, _cut(answer))
     else:
-        data = {"csv": rows.csv, "json": rows.json_rows, "parquet": rows.parquet}[form](answer.frame)
+        data = {"csv": rows.csv, "json": rows.json_rows, "parquet": tables.parquet}[form](answer.frame)
         if answer.cut:
             say(_cut(answer))
     if path is None:
@@ -157,7 +158,7 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
-    from tracediff.report.rows import LONGEST, print_rows
+    from tracediff.report.query import LONGEST, print_rows
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:

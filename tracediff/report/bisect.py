@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
 
 from rich.console import Console
 
 from tracediff.formats.recognise import counted
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
 from tracediff.report import units
-from tracediff.report.console import print_heading, print_line, print_table
+from tracediff.report.console import print_blocks
 from tracediff.report.document import (
     Block,
     Code,
@@ -26,18 +24,6 @@ from tracediff.report.document import (
 )
 from tracediff.report.escape import neutral, shorten
 
-
-class _Difference(Protocol):
-    """What a probe and a look at it have."""
-
-    @property
-    def delta_ns(self) -> float | None: ...
-    @property
-    def low_ns(self) -> float | None: ...
-    @property
-    def high_ns(self) -> float | None: ...
-
-
 _SUBJECT = 50  # letters of a subject in a table
 _NAMED = 20  # commits that are left
 _WHOLE = 0.7  # of the difference, below which other commits have a part in it
@@ -50,7 +36,7 @@ def name(one: BisectCommit) -> str:
     return f'{one.commit[:12]} "{shorten(one.subject, _SUBJECT)}"'
 
 
-def difference(one: _Difference) -> str:
+def difference(one: BisectProbe) -> str:
     """A difference with its interval: `+48.2 us (+45.1 us to +51.3 us)`."""
     if one.delta_ns is None:
         return "not measured"
@@ -78,22 +64,20 @@ def headline(found: Bisect) -> list[Span]:
 
 
 def _unfinished(found: Bisect) -> str:
-    ends = found.ends
-    if found.outcome == "no_difference" and ends is not None:
-        limit = f" by more than {_size(found.limit_ns)} per step" if found.limit_given else ""
-        return f"GOOD and BAD do not differ in {found.measure}{limit}: {difference(ends)} after {counted(ends.pairs, 'pair')} of runs."
-    if found.outcome == "noise" and ends is not None:
-        return f"Noise hides where {found.measure} changed: GOOD and BAD differ by {difference(ends)} after {counted(ends.pairs, 'pair')}."
-    left = counted(len(found.culprits) or found.commits, "commit")
+    left, ends = counted(len(found.culprits) or found.commits, "commit"), found.ends
+    if ends is not None and found.outcome in ("no_difference", "noise"):
+        measured = f"{difference(ends)} after {counted(ends.pairs, 'pair')}"
+        if found.outcome == "noise":
+            return f"Noise hides where {found.measure} changed: GOOD and BAD differ by {measured}."
+        limit = ""
+        if found.limit_given and found.limit_ns is not None:
+            limit = f" by more than {units.prose([found.limit_ns]).size(found.limit_ns)} per step"
+        return f"GOOD and BAD do not differ in {found.measure}{limit}: {measured} of runs."
     if found.outcome == "budget":
         return f"The budget is spent: the culprit is one of {left}."
     if found.outcome == "ambiguous":
         return f"The culprit is one of {left}: those between them could not be measured."
     return f"The search is not at its end: {left} are left."
-
-
-def _size(ns: float | None) -> str:
-    return units.prose([ns]).size(ns or 0.0)
 
 
 def evidence(found: Bisect) -> list[str]:
@@ -132,13 +116,7 @@ def evidence(found: Bisect) -> list[str]:
 def _part(found: Bisect) -> float | None:
     """The part of the difference between GOOD and BAD that the culprit has."""
     beside, ends = found.parent, found.ends
-    if (
-        found.outcome != "found"
-        or beside is None
-        or ends is None
-        or not ends.delta_ns
-        or beside.delta_ns is None
-    ):
+    if found.outcome != "found" or not (beside and beside.delta_ns is not None and ends and ends.delta_ns):
         return None
     return beside.delta_ns / ends.delta_ns
 
@@ -166,11 +144,6 @@ def _measured(found: Bisect) -> list[BisectProbe]:
     return [one for one in (found.ends, *found.probes) if one is not None]
 
 
-def _skipped(found: Bisect) -> list[str]:
-    """The commits that were skipped, with the reason."""
-    return [f"{one.candidate.commit[:12]}: {skipped(one)}" for one in _measured(found) if one.reason]
-
-
 def _interval(one: BisectProbe) -> str:
     if one.low_ns is None or one.high_ns is None:
         return ""
@@ -178,48 +151,30 @@ def _interval(one: BisectProbe) -> str:
     return f"{write.signed(one.low_ns)} to {write.signed(one.high_ns)}"
 
 
-def _left(found: Bisect) -> Sequence[BisectCommit]:
-    """The commits that the culprit is one of, where there are several."""
-    return found.culprits if len(found.culprits) > 1 else []
-
-
-def render_bisect_markdown(report: Bisect) -> str:
-    """Return the report."""
-    found = neutral(report)
+def _blocks(found: Bisect) -> list[Block]:
     blocks: list[Block] = [
         Heading(1, "Which commit"),
         Paragraph(headline(found)),
         Items([[line] for line in evidence(found)]),
     ]
-    if left := _left(found):
-        more = [[f"and {len(left) - _NAMED} more"]] if len(left) > _NAMED else []
-        blocks += [
-            Heading(2, "Commits that are left"),
-            Items([*([Code(one.commit[:12]), " ", one.subject] for one in left[:_NAMED]), *more]),
-        ]
+    if len(found.culprits) > 1:
+        left = len(found.culprits) - _NAMED
+        named = [[Code(one.commit[:12]), " ", one.subject] for one in found.culprits[:_NAMED]]
+        more: list[list[Span]] = [[f"and {left} more"]] if left > 0 else []
+        blocks += [Heading(2, "Commits that are left"), Items([*named, *more])]
     if rows := _rows(found):
-        blocks += [Heading(2, "Commits beside GOOD"), Table([*_HEAD], rows)]
-    if why := _skipped(found):
+        blocks += [Heading(2, "Commits beside GOOD"), Table(_HEAD, rows)]
+    why = [f"{one.candidate.commit[:12]}: {skipped(one)}" for one in _measured(found) if one.reason]
+    if why:
         blocks += [Heading(2, "Why commits were skipped"), Items([[line] for line in why])]
-    return f"{markdown(blocks)}\n"
+    return blocks
+
+
+def render_bisect_markdown(report: Bisect) -> str:
+    """Return the report."""
+    return f"{markdown(_blocks(neutral(report)))}\n"
 
 
 def render_bisect_terminal(report: Bisect, console: Console) -> None:
     """Print the report."""
-    found = neutral(report)
-    print_line(console, ("".join(headline(found)), "bold"), indent=0)
-    for line in evidence(found):
-        print_line(console, line)
-    if left := _left(found):
-        print_heading(console, "Commits that are left")
-        for one in left[:_NAMED]:
-            print_line(console, f"{one.commit[:12]} {one.subject}", hang=2)
-        if len(left) > _NAMED:
-            print_line(console, f"and {len(left) - _NAMED} more")
-    if rows := _rows(found):
-        print_heading(console, "Commits beside GOOD")
-        print_table(console, _HEAD, rows, left=(0, 1, 4, 6))
-    if why := _skipped(found):
-        print_heading(console, "Why commits were skipped")
-        for line in why:
-            print_line(console, line, hang=2)
+    print_blocks(console, _blocks(neutral(report)))

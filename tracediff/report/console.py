@@ -98,6 +98,33 @@ def print_fitted(console: Console, table: document.Table) -> None:
     print_table(console, table.header, rows, left=left)
 
 
+def print_blocks(console: Console, blocks: Sequence[document.Block]) -> None:
+    """Print a document: its title is left out, its first paragraph stands out."""
+    opened = False
+    for block in blocks:
+        if isinstance(block, document.Heading) and block.level > 1:
+            print_heading(console, block.text)
+        elif isinstance(block, document.Paragraph):
+            text = "".join(block.spans)
+            print_line(console, text if opened else (text, "bold"), indent=2 if opened else 0)
+            opened = True
+        elif isinstance(block, document.Items):
+            for item in block.items:
+                print_line(console, "".join(item))
+        elif isinstance(block, document.Table):
+            left = [column for column, right in enumerate(block.right) if not right]
+            print_table(console, block.header, block.rows, left=left)
+
+
+def print_tables(console: Console, tables: Sequence[document.TableOf], top: int) -> None:
+    """Print the first rows of tables, each under its title."""
+    for table in tables:
+        shown = table.first(top)
+        print_heading(console, shown.title)
+        print_fitted(console, shown)
+        print_more(console, shown.left)
+
+
 def print_more(console: Console, left: int) -> None:
     """Say how many rows are not shown, and where they are."""
     if left > 0:

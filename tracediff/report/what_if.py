@@ -11,7 +11,7 @@ from tracediff.model.causes import CATEGORIES
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfPhase
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
-from tracediff.report.console import print_heading, print_line, print_table, print_warnings
+from tracediff.report.console import print_blocks
 from tracediff.report.document import (
     Block,
     Code,
@@ -125,34 +125,19 @@ def _phase_table(found: WhatIf) -> Table:
             one.phase, Number(f"{one.steps:,}"), Number(scale.time(one.before_ns)), Number(scale.time(one.after_ns)),
             Number(f"{scale.number(one.low_ns)} to {scale.time(one.high_ns)}"), Number(f"{scale.delta(delta)} ({units.percent(delta, one.before_ns)})"),
         ])  # fmt: skip
-    return Table([*_HEAD], rows)
+    return Table(_HEAD, rows)
 
 
 def _deciding_table(phase: WhatIfPhase) -> Table:
     scale = units.scale_for([phase.before_ns, phase.after_ns])
+    sides = ((phase.deciding_before, phase.before_ns), (phase.deciding_after, phase.after_ns))
     rows: list[list[Span]] = []
     for name in CATEGORIES:
-        times = [deciding.get(name, 0.0) for deciding in (phase.deciding_before, phase.deciding_after)]
-        if max(times) > _SMALL * phase.before_ns:
-            parts = (
-                units.share(ns, whole)
-                for ns, whole in zip(times, (phase.before_ns, phase.after_ns), strict=True)
-            )
-            rows.append(
-                [
-                    CAUSES[name].name,
-                    *(
-                        Number(one)
-                        for pair in zip(map(scale.number, times), parts, strict=True)
-                        for one in pair
-                    ),
-                ]
-            )
+        times = [(deciding.get(name, 0.0), whole) for deciding, whole in sides]
+        if max(times)[0] > _SMALL * phase.before_ns:
+            cells = [Number(cell) for ns, of in times for cell in (scale.number(ns), units.share(ns, of))]
+            rows.append([CAUSES[name].name, *cells])
     return Table(["what decides", f"before, {scale.unit}", "share", f"after, {scale.unit}", "share"], rows)
-
-
-def _deciding_title(phase: WhatIfPhase) -> str:
-    return f"What decides a {_phase(phase)}"
 
 
 def _blocks(found: WhatIf) -> list[Block]:
@@ -161,7 +146,7 @@ def _blocks(found: WhatIf) -> list[Block]:
         Heading(2, "Steps"), _phase_table(found),
     ]  # fmt: skip
     for phase in found.phases:
-        blocks += [Heading(2, _deciding_title(phase)), _deciding_table(phase)]
+        blocks += [Heading(2, f"What decides a {_phase(phase)}"), _deciding_table(phase)]
     if found.warnings:
         blocks += [
             Heading(2, "Warnings"),
@@ -182,17 +167,4 @@ def render_what_if_html(report: WhatIf) -> str:
 
 def render_what_if_terminal(report: WhatIf, console: Console) -> None:
     """Print the report."""
-    found = neutral(report)
-    print_line(console, ("".join(headline(found)), "bold"), indent=0)
-    for line in sentences(found):
-        print_line(console, line)
-    print_heading(console, "Steps")
-    _print(console, _phase_table(found))
-    for phase in found.phases:
-        print_heading(console, _deciding_title(phase))
-        _print(console, _deciding_table(phase))
-    print_warnings(found.warnings, [], console)
-
-
-def _print(console: Console, table: Table) -> None:
-    print_table(console, table.header, table.rows)
+    print_blocks(console, _blocks(neutral(report)))

@@ -1,4 +1,4 @@
-"""Rows of any query as text, CSV, JSON or Markdown; Parquet is that of the other tables."""
+"""What `tracediff query` prints: rows of any query as text, CSV, JSON or Markdown, and docs/sql.md, the tables that it can be asked of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.report import tables
+from tracediff.accounting import definitions
+from tracediff.query import reference
+from tracediff.report import tables, templates
 from tracediff.report.console import table_lines
 from tracediff.report.escape import markdown_cell, markdown_prose, shorten, visible
 
@@ -143,11 +145,6 @@ def markdown(frame: pl.DataFrame, note: str = "") -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def parquet(frame: pl.DataFrame) -> bytes:
-    """Return rows as Parquet: types and texts as they are."""
-    return tables.parquet(frame)
-
-
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Texts and nested values as visible text; numbers, times and booleans as they are."""
     columns = []
@@ -177,3 +174,42 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+# docs/sql.md: the tables that SQL can be asked of, from what their definitions say of themselves.
+
+
+def render_reference() -> bytes:
+    """Return the page."""
+    found = reference.tables()
+    index = "\n".join(
+        f"| [`{one.name}`](#{one.name}) | {_marked(one)}{_escaped(_first_sentence(one.text))} |"
+        for one in found
+    )
+    parts = [templates.text("sql.md"), "\n| table | a row is |\n|-|-|\n", index, "\n"]
+    return ("".join(parts) + "".join(_section(one) for one in found) + _definitions()).encode()
+
+
+def _definitions() -> str:
+    rows = "".join(
+        f"| `{file}.sql` | `{name}` | {_escaped(_first_sentence(text).rstrip('.'))} |\n"
+        for file, name, text in definitions.tables()
+    )
+    return f"{templates.text('definitions.md')}\n| file | table | a row is |\n|-|-|-|\n{rows}"
+
+
+def _section(table: reference.Table) -> str:
+    rows = "\n".join(f"| `{one.name}` | {one.type} | {_escaped(one.text)} |" for one in table.columns)
+    return f"\n## {table.name}\n\n{_marked(table)}{_escaped(table.text)}\n\n| column | type | |\n|-|-|-|\n{rows}\n"
+
+
+def _marked(table: reference.Table) -> str:
+    return "*Measured.* " if table.measured else ""
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(":")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|\[\]<>*_])", r"\\\1", text)
