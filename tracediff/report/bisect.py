@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from rich.console import Console
 
@@ -24,6 +25,18 @@ from tracediff.report.document import (
 )
 from tracediff.report.escape import neutral, shorten
 
+
+class _Difference(Protocol):
+    """What a probe and a look at it have."""
+
+    @property
+    def delta_ns(self) -> float | None: ...
+    @property
+    def low_ns(self) -> float | None: ...
+    @property
+    def high_ns(self) -> float | None: ...
+
+
 _SUBJECT = 50  # letters of a subject in a table
 _NAMED = 20  # commits that are left
 _WHOLE = 0.7  # of the difference, below which other commits have a part in it
@@ -36,7 +49,7 @@ def name(one: BisectCommit) -> str:
     return f'{one.commit[:12]} "{shorten(one.subject, _SUBJECT)}"'
 
 
-def difference(one: BisectProbe) -> str:
+def difference(one: _Difference) -> str:
     """A difference with its interval: `+48.2 us (+45.1 us to +51.3 us)`."""
     if one.delta_ns is None:
         return "not measured"
