@@ -60,9 +60,7 @@ class NcuKernel(msgspec.Struct, frozen=True):
     limited_by: list[str] = []
     stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
     instructions: dict[str, float] = {}  # class of SASS instructions -> warp instructions a launch
-    # Of a side that is added up, what does not add up: what a launch has (of one kernel the mean over its launches, of
-    # several what all have alike), None where the kernels differ. `stalls` among the keys: they were collected.
-    per_launch: dict[str, float | None] = {}
+    summed: bool = False  # the sums of several kernels
 
 
 class NcuReason(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Profiles of Nsight Compute written by hand: the two CSV pages, a stand-in for NVIDIA's reader, and launches."""
+"""Profiles of Nsight Compute written by hand: the CSV page, a stand-in for NVIDIA's reader, and launches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from tracediff.companions.ncu.metrics import Launch, Profile
 
 LEAD = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
         "Device", "CC"]  # fmt: skip
-DETAIL = [
-    "Section Name",
-    "Metric Name",
-    "Metric Unit",
-    "Metric Value",
-    "Rule Name",
-    "Rule Type",
-    "Rule Description",
-]
 PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 
@@ -36,18 +27,6 @@ def raw_csv(*launches: tuple[str, str, str, dict[str, tuple[str, str]]], before:
     for number, (name, grid, block, metrics) in enumerate(launches):
         writer.writerow(lead(number, name, grid, block) + [metrics.get(one, ("", ""))[1] for one in names])
     return before + out.getvalue()
-
-
-def details_csv(*rows: tuple[int, str, str, str, str, str]) -> str:
-    """The details page: rows are (launch, kernel, section, label, unit, value)."""
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(LEAD + DETAIL)
-    for number, name, section, label, unit, value in rows:
-        writer.writerow([*lead(number, name, "(132, 1, 1)", "(256, 1, 1)"), section, label, unit, value, ""])
-    # A rule of ncu has no metric, and more cells.
-    writer.writerow([*lead(0, rows[0][1], "(132, 1, 1)", "(256, 1, 1)"), "SpeedOfLight", "", "", "", "SOLBottleneck", "OPT", "words, words"])  # fmt: skip
-    return out.getvalue()
 
 
 class StubMetric:

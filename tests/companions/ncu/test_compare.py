@@ -247,19 +247,3 @@ def test_kernels_of_other_kinds_are_not_fused():
     (row,) = compare_ncu(before, renamed).rows
     assert row.match == "sequence" and row.sentence.startswith("1.9 x slower (90.0 -> 169 us)")
     assert "another kind of kernel (gemm, softmax) with no word of its name in common" in row.note
-
-
-def test_what_does_not_add_up_is_given_a_launch():
-    before, after = _gemms(2, 90, 169)
-    (row,) = compare_ncu(before, after).rows
-    launched = before.launches[0].values
-    assert row.baseline.per_launch["achieved_occupancy_pct"] == launched["achieved_occupancy_pct"]
-    assert "achieved_occupancy_pct" not in row.baseline.values and row.candidate.per_launch == {}
-    assert not row.baseline.per_launch.keys() & row.baseline.values.keys()
-    gate, up = (
-        launch(name, "64,1,1", achieved_occupancy_pct=part)
-        for name, part in (("nvjet_tst_128x256", 12.0), ("nvjet_tst_64x256", 14.0))
-    )
-    (row,) = compare_ncu(profile(gate, up), profile(launch("nvjet_tst_256x256", "128,1,1"))).rows
-    assert row.match == "fused" and row.baseline.per_launch["achieved_occupancy_pct"] is None
-    assert row.baseline.per_launch["sm_clock_hz"] == gate.values["sm_clock_hz"]

@@ -7,7 +7,7 @@ import pytest
 from tracediff.companions.ncu.read import read
 from tracediff.errors import TracediffError
 
-from .counters import PEAK, details_csv, raw_csv
+from .counters import PEAK, raw_csv
 
 KERNEL = "void quantize<float, 128>(float *, int)"
 METRICS = {
@@ -86,29 +86,6 @@ def test_the_shape_is_taken_from_the_metrics_where_the_columns_lack(tmp_path):
     assert (launch.grid, launch.block) == ("6,6,6", "64,64,64")
 
 
-def test_the_details_page(tmp_path):
-    sol, occupancy = "GPU Speed Of Light Throughput", "Occupancy"
-    rows = [
-        (0, KERNEL, sol, "Duration", "usecond", "41.50"), (0, KERNEL, sol, "Memory Throughput", "%", "33.10"),
-        (0, KERNEL, "Memory Workload Analysis", "Memory Throughput", "Gbyte/second", "535.22"),
-        (0, KERNEL, occupancy, "Achieved Occupancy", "%", "12.40"), (0, KERNEL, "Launch Statistics", "Waves Per SM", "", "0.13"),
-        (0, KERNEL, "Warp State Statistics", "Stall Long Scoreboard", "inst", "7.50"),
-        (0, KERNEL, "Source Counters", "Stall Long Scoreboard", "", "99"),
-        (0, KERNEL, "Scheduler Statistics", "One or More Eligible", "%", "25.00"),
-        (0, KERNEL, "Memory Workload Analysis Chart", "dram__bytes_read.sum", "Mbyte", "2.5"),
-        (1, "other()", sol, "Duration", "ns", "1,500"),
-    ]  # fmt: skip
-    found = _read(tmp_path, details_csv(*rows))
-    assert found.source == "csv-details"
-    first, second = found.launches
-    assert first.values == pytest.approx(
-        {"duration_ns": 41_500, "memory_pct": 33.1, "achieved_occupancy_pct": 12.4, "waves_per_sm": 0.13,
-         "issued_per_cycle": 0.25, "dram_read_bytes": 2.5e6}
-    )  # fmt: skip
-    assert first.stalls == {"long_scoreboard": 7.5}
-    assert (second.name, second.values, second.grid) == ("other()", {"duration_ns": 1500}, "132,1,1")
-
-
 RAW = raw_csv((KERNEL, "(132, 1, 1)", "(256, 1, 1)", METRICS))
 HEADER = RAW.splitlines()[0]
 
@@ -126,6 +103,7 @@ HEADER = RAW.splitlines()[0]
         (RAW[:-40], "ncu-csv-shape"),
         (RAW[: RAW.rindex('"CachePrefer')].rstrip(",") + "\n", "ncu-csv-shape"),
         ("\n".join(RAW.splitlines()[:2]) + "\n", "ncu-empty"),
+        ('"ID","Kernel Name","Metric Name","Metric Value"\n"0","k","Duration","1"\n', "ncu-csv-shape"),  # --page details
         ('"ID","Kernel Name","Kernel Time"\n"","",""\n"0","k","1"\n', "ncu-csv-shape"),
         ('"Kernel Name","ID","Metric Name","Minimum"\n"k","0","x","1"\n', "ncu-csv-shape"),
         (RAW.replace('"41.500000"', '"41,5"'), "ncu-csv-numbers"),

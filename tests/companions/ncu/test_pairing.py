@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracediff.companions.ncu.pairing import Pairing, linked, pair
+from tracediff.companions.ncu.compare import Pairing, linked, pair
 from tracediff.kernels.matching import OpKey
 from tracediff.model import KernelRow, KernelSide
 

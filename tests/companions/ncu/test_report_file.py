@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from tracediff.companions.ncu import report_file as ncu_report
-from tracediff.companions.ncu.read import read
-from tracediff.companions.ncu.report_file import MAGIC
+from tracediff.companions.ncu import read as ncu_report
+from tracediff.companions.ncu.read import MAGIC, read
 from tracediff.errors import TracediffError
 
 from .counters import PEAK, StubAction, StubMetric

@@ -39,6 +39,7 @@ class Metric:
     """A figure of a launch. `section`: of ncu, holds its metrics; `additive`: launches add up."""
 
     key: str
+    label: str
     unit: str  # ns | byte | hz | % | count | "" (a ratio)
     section: str
     ways: tuple[Way, ...]
@@ -72,13 +73,9 @@ _BPS = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
 
 
 def _requests(op: str) -> tuple[Way, ...]:
-    return (
-        _ratio(
-            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum",
-            f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum",
-        ),
-        *_first(f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{op}.ratio"),
-    )
+    where = f"pipe_lsu_mem_global_op_{op}"
+    ratio = _ratio(f"l1tex__t_sectors_{where}.sum", f"l1tex__t_requests_{where}.sum")
+    return ratio, *_first(f"l1tex__average_t_sectors_per_request_{where}.ratio")
 
 
 def _executed(op: str, older: str) -> tuple[Way, ...]:
@@ -93,72 +90,83 @@ _MEM, _TABLES, _INST, _SOURCE = (
     "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "InstructionStats", "SourceCounters",
 )  # fmt: skip
 
-METRICS: tuple[Metric, ...] = (
-    Metric("duration_ns", "ns", _SOL, _first("gpu__time_duration.sum"), additive=True),
-    Metric("cycles", "count", _SOL, _first("gpc__cycles_elapsed.max"), additive=True),
-    Metric("sm_clock_hz", "hz", _SOL, _first("gpc__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")),
-    Metric("dram_clock_hz", "hz", _SOL, _first("dram__cycles_elapsed.avg.per_second")),
-    Metric("compute_pct", "%", _SOL, _first(f"sm__throughput.{_PEAK}")),
-    Metric("memory_pct", "%", _SOL, _first(f"gpu__compute_memory_throughput.{_PEAK}")),
-    Metric("dram_pct", "%", _SOL, _first(f"gpu__dram_throughput.{_PEAK}", f"dram__throughput.{_PEAK}")),
-    Metric("l2_pct", "%", _SOL, _first(f"lts__throughput.{_PEAK}")),
-    Metric("l1_pct", "%", _SOL, _first("l1tex__throughput.avg.pct_of_peak_sustained_active")),
-    Metric("theoretical_occupancy_pct", "%", _OCC, _first("sm__maximum_warps_per_active_cycle_pct")),
-    Metric("achieved_occupancy_pct", "%", _OCC, _first("sm__warps_active.avg.pct_of_peak_sustained_active")),
-    Metric("limit_registers", "count", _OCC, _first("launch__occupancy_limit_registers")),
-    Metric("limit_shared_mem", "count", _OCC, _first("launch__occupancy_limit_shared_mem")),
-    Metric("limit_warps", "count", _OCC, _first("launch__occupancy_limit_warps")),
-    Metric("limit_blocks", "count", _OCC, _first("launch__occupancy_limit_blocks")),
-    Metric("limit_barriers", "count", _OCC, _first("launch__occupancy_limit_barriers")),
-    Metric("waves_per_sm", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
-    Metric("grid_blocks", "count", _LAUNCH, _first("launch__grid_size")),
-    Metric("block_threads", "count", _LAUNCH, _first("launch__block_size")),
-    Metric("registers_per_thread", "count", _LAUNCH, _first("launch__registers_per_thread")),
-    Metric("shared_static_bytes", "byte", _LAUNCH, _first("launch__shared_mem_per_block_static")),
-    Metric("shared_dynamic_bytes", "byte", _LAUNCH, _first("launch__shared_mem_per_block_dynamic")),
-    Metric("sms", "count", _LAUNCH, _first("launch__sm_count", "device__attribute_multiprocessor_count")),
-    Metric("active_warps", "count", _SCHED, _first("smsp__warps_active.avg.per_cycle_active")),
-    Metric("eligible_warps", "count", _SCHED, _first("smsp__warps_eligible.avg.per_cycle_active")),
-    # The CSV writes the percentage with more digits than the ratio.
-    Metric("issued_per_cycle", "", _SCHED, (
-        _sum("smsp__issue_active.avg.pct_of_peak_sustained_active", times=0.01),
-        *_first("smsp__issue_active.avg.per_cycle_active"))),
-    Metric("warp_cycles_per_issue", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
-    Metric("threads_per_instruction", "count", _WARP, _first("smsp__thread_inst_executed_per_inst_executed.ratio")),
-    Metric("dram_read_bytes", "byte", _TABLES, _first("dram__bytes_read.sum"), additive=True),
-    Metric("dram_write_bytes", "byte", _TABLES, _first("dram__bytes_write.sum"), additive=True),
-    Metric("l2_bytes", "byte", _TABLES,
-           (*_first("lts__t_bytes.sum"), _sum("lts__t_sectors.sum", times=SECTOR_BYTES)), additive=True),
-    Metric("l1_bytes", "byte", _TABLES,
-           (_sum(f"{_L1}global_op_ld.sum", f"{_L1}global_op_st.sum", times=SECTOR_BYTES,
-                 optional=(f"{_L1}local_op_ld.sum", f"{_L1}local_op_st.sum")),), additive=True),
-    Metric("l2_hit_pct", "%", _MEM, _first("lts__t_sector_hit_rate.pct")),
-    Metric("l1_hit_pct", "%", _MEM, _first("l1tex__t_sector_hit_rate.pct")),
-    Metric("load_sectors_per_request", "", _TABLES, _requests("ld")),
-    Metric("store_sectors_per_request", "", _TABLES, _requests("st")),
-    Metric("load_bytes_per_sector", "", _TABLES, _first(_BPS.format("ld"))),
-    Metric("store_bytes_per_sector", "", _TABLES, _first(_BPS.format("st"))),
-    Metric("sector_efficiency_pct", "%", _SOURCE,
-           (_ratio("memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global", 100.0),)),
-    Metric("bank_conflict_pct", "%", _TABLES,
-           (_ratio("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-                   "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 100.0),)),
-    Metric("instructions", "count", _INST, _first("smsp__inst_executed.sum", "inst_executed"), additive=True),
-    Metric("tensor_pct", "%", "ComputeWorkloadAnalysis", _first(
-        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")),
-    Metric("wide_access_pct", "%", _SOURCE,
-           (_part(_WIDTH.format(128), *(_WIDTH.format(bits) for bits in (64, 32, 16, 8))),)),
-    Metric("global_loads", "count", _SOURCE, _executed("global_ld", "global_loads"), additive=True),
-    Metric("global_stores", "count", _SOURCE, _executed("global_st", "global_stores"), additive=True),
-    Metric("shared_loads", "count", _SOURCE, _executed("shared_ld", "shared_loads"), additive=True),
-    Metric("shared_stores", "count", _SOURCE, _executed("shared_st", "shared_stores"), additive=True),
-    Metric("local_loads", "count", _SOURCE, _executed("local_ld", "local_loads"), additive=True),
-    Metric("local_stores", "count", _SOURCE, _executed("local_st", "local_stores"), additive=True),
-    Metric("spill_instructions", "count", _SOURCE,
-           (*_first("sass__inst_executed_register_spilling"), *_first("derived__local_spilling_requests")),
-           additive=True),
-)  # fmt: skip
+GROUPS: dict[str, tuple[Metric, ...]] = {
+    "Time and throughput": (
+        Metric("duration_ns", "duration", "ns", _SOL, _first("gpu__time_duration.sum"), additive=True),
+        Metric("cycles", "elapsed cycles", "count", _SOL, _first("gpc__cycles_elapsed.max"), additive=True),
+        Metric("sm_clock_hz", "SM clock", "hz", _SOL, _first("gpc__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")),
+        Metric("dram_clock_hz", "DRAM clock", "hz", _SOL, _first("dram__cycles_elapsed.avg.per_second")),
+        Metric("compute_pct", "compute throughput, of peak", "%", _SOL, _first(f"sm__throughput.{_PEAK}")),
+        Metric("memory_pct", "memory throughput, of peak", "%", _SOL, _first(f"gpu__compute_memory_throughput.{_PEAK}")),
+        Metric("dram_pct", "DRAM throughput, of peak", "%", _SOL, _first(f"gpu__dram_throughput.{_PEAK}", f"dram__throughput.{_PEAK}")),
+        Metric("l2_pct", "L2 throughput, of peak", "%", _SOL, _first(f"lts__throughput.{_PEAK}")),
+        Metric("l1_pct", "L1 throughput, of peak", "%", _SOL, _first("l1tex__throughput.avg.pct_of_peak_sustained_active")),
+        Metric("tensor_pct", "tensor pipe active", "%", "ComputeWorkloadAnalysis", _first(
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+            "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")),
+    ),
+    "Launch and occupancy": (
+        Metric("grid_blocks", "blocks in the grid", "count", _LAUNCH, _first("launch__grid_size")),
+        Metric("block_threads", "threads a block", "count", _LAUNCH, _first("launch__block_size")),
+        Metric("waves_per_sm", "waves an SM", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
+        Metric("sms", "SMs", "count", _LAUNCH, _first("launch__sm_count", "device__attribute_multiprocessor_count")),
+        Metric("theoretical_occupancy_pct", "theoretical occupancy", "%", _OCC, _first("sm__maximum_warps_per_active_cycle_pct")),
+        Metric("achieved_occupancy_pct", "achieved occupancy", "%", _OCC, _first("sm__warps_active.avg.pct_of_peak_sustained_active")),
+        Metric("registers_per_thread", "registers a thread", "count", _LAUNCH, _first("launch__registers_per_thread")),
+        Metric("shared_static_bytes", "shared memory a block, static", "byte", _LAUNCH, _first("launch__shared_mem_per_block_static")),
+        Metric("shared_dynamic_bytes", "shared memory a block, dynamic", "byte", _LAUNCH, _first("launch__shared_mem_per_block_dynamic")),
+        Metric("limit_registers", "blocks an SM, by registers", "count", _OCC, _first("launch__occupancy_limit_registers")),
+        Metric("limit_shared_mem", "blocks an SM, by shared memory", "count", _OCC, _first("launch__occupancy_limit_shared_mem")),
+        Metric("limit_warps", "blocks an SM, by warps", "count", _OCC, _first("launch__occupancy_limit_warps")),
+        Metric("limit_blocks", "blocks an SM, by blocks", "count", _OCC, _first("launch__occupancy_limit_blocks")),
+        Metric("limit_barriers", "blocks an SM, by barriers", "count", _OCC, _first("launch__occupancy_limit_barriers")),
+    ),
+    "Schedulers": (
+        Metric("active_warps", "active warps a scheduler", "count", _SCHED, _first("smsp__warps_active.avg.per_cycle_active")),
+        Metric("eligible_warps", "eligible warps a scheduler", "count", _SCHED, _first("smsp__warps_eligible.avg.per_cycle_active")),
+        # The CSV writes the percentage with more digits than the ratio.
+        Metric("issued_per_cycle", "instructions issued a scheduler and cycle", "", _SCHED, (
+            _sum("smsp__issue_active.avg.pct_of_peak_sustained_active", times=0.01),
+            *_first("smsp__issue_active.avg.per_cycle_active"))),
+        Metric("warp_cycles_per_issue", "warp cycles an issued instruction", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
+        Metric("threads_per_instruction", "active threads an instruction", "count", _WARP, _first("smsp__thread_inst_executed_per_inst_executed.ratio")),
+    ),
+    "Memory": (
+        Metric("dram_read_bytes", "DRAM read", "byte", _TABLES, _first("dram__bytes_read.sum"), additive=True),
+        Metric("dram_write_bytes", "DRAM written", "byte", _TABLES, _first("dram__bytes_write.sum"), additive=True),
+        Metric("l2_bytes", "L2 traffic", "byte", _TABLES,
+               (*_first("lts__t_bytes.sum"), _sum("lts__t_sectors.sum", times=SECTOR_BYTES)), additive=True),
+        Metric("l2_hit_pct", "L2 hit rate", "%", _MEM, _first("lts__t_sector_hit_rate.pct")),
+        Metric("l1_bytes", "L1 traffic, global and local", "byte", _TABLES,
+               (_sum(f"{_L1}global_op_ld.sum", f"{_L1}global_op_st.sum", times=SECTOR_BYTES,
+                     optional=(f"{_L1}local_op_ld.sum", f"{_L1}local_op_st.sum")),), additive=True),
+        Metric("l1_hit_pct", "L1 hit rate", "%", _MEM, _first("l1tex__t_sector_hit_rate.pct")),
+        Metric("load_sectors_per_request", "sectors a global load request", "", _TABLES, _requests("ld")),
+        Metric("store_sectors_per_request", "sectors a global store request", "", _TABLES, _requests("st")),
+        Metric("load_bytes_per_sector", "bytes used a sector, global loads", "", _TABLES, _first(_BPS.format("ld"))),
+        Metric("store_bytes_per_sector", "bytes used a sector, global stores", "", _TABLES, _first(_BPS.format("st"))),
+        Metric("sector_efficiency_pct", "global sectors needed of those moved", "%", _SOURCE,
+               (_ratio("memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global", 100.0),)),
+        Metric("bank_conflict_pct", "bank conflicts of shared-memory wavefronts", "%", _TABLES,
+               (_ratio("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+                       "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 100.0),)),
+    ),
+    "Instructions": (
+        Metric("instructions", "warp instructions", "count", _INST, _first("smsp__inst_executed.sum", "inst_executed"), additive=True),
+        Metric("global_loads", "global loads", "count", _SOURCE, _executed("global_ld", "global_loads"), additive=True),
+        Metric("global_stores", "global stores", "count", _SOURCE, _executed("global_st", "global_stores"), additive=True),
+        Metric("wide_access_pct", "128-bit of the memory instructions", "%", _SOURCE,
+               (_part(_WIDTH.format(128), *(_WIDTH.format(bits) for bits in (64, 32, 16, 8))),)),
+        Metric("shared_loads", "shared loads", "count", _SOURCE, _executed("shared_ld", "shared_loads"), additive=True),
+        Metric("shared_stores", "shared stores", "count", _SOURCE, _executed("shared_st", "shared_stores"), additive=True),
+        Metric("local_loads", "local loads", "count", _SOURCE, _executed("local_ld", "local_loads"), additive=True),
+        Metric("local_stores", "local stores", "count", _SOURCE, _executed("local_st", "local_stores"), additive=True),
+        Metric("spill_instructions", "register spills", "count", _SOURCE,
+               (*_first("sass__inst_executed_register_spilling"), *_first("derived__local_spilling_requests")),
+               additive=True),
+    ),
+}  # fmt: skip
+METRICS: tuple[Metric, ...] = tuple(one for group in GROUPS.values() for one in group)
 
 BY_KEY: dict[str, Metric] = {metric.key: metric for metric in METRICS}
 WANTED: frozenset[str] = frozenset(
@@ -208,14 +216,14 @@ class Profile:
     """All launches of one file, in the order in which they were profiled."""
 
     file: str  # base name, or the label that was given
-    source: str  # report | csv-raw | csv-details
+    source: str  # report | csv-raw
     device: str  # GPU model, '' where it is not in the file
     launches: tuple[Launch, ...]
 
 
 def launch(
     name: str,
-    raw: Mapping[str, float],
+    raw: Raw,
     grid: str = "",
     block: str = "",
     opcodes: dict[str, float] | None = None,
@@ -225,60 +233,9 @@ def launch(
     return Launch(name, grid, block, values(raw), stalls(raw), opcodes or {})
 
 
-def _shape(raw: Mapping[str, float], kind: str) -> str:
+def _shape(raw: Raw, kind: str) -> str:
     sizes = [raw.get(f"launch__{kind}_dim_{axis}") for axis in "xyz"]
     return ",".join(str(int(size)) for size in sizes if size is not None) if None not in sizes else ""
-
-
-# Label of ncu's details page -> the metric behind it.
-_LABELS = {
-    "Duration": "gpu__time_duration.sum",
-    "Elapsed Cycles": "gpc__cycles_elapsed.max",
-    "SM Frequency": "gpc__cycles_elapsed.avg.per_second",
-    "DRAM Frequency": "dram__cycles_elapsed.avg.per_second",
-    "Compute (SM) Throughput": f"sm__throughput.{_PEAK}",
-    "DRAM Throughput": f"gpu__dram_throughput.{_PEAK}",
-    "L2 Cache Throughput": f"lts__throughput.{_PEAK}",
-    "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
-    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "Block Limit Registers": "launch__occupancy_limit_registers",
-    "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
-    "Block Limit Warps": "launch__occupancy_limit_warps",
-    "Block Limit SM": "launch__occupancy_limit_blocks",
-    "Block Limit Barriers": "launch__occupancy_limit_barriers",
-    "Waves Per SM": "launch__waves_per_multiprocessor",
-    "Grid Size": "launch__grid_size",
-    "Block Size": "launch__block_size",
-    "Registers Per Thread": "launch__registers_per_thread",
-    "Static Shared Memory Per Block": "launch__shared_mem_per_block_static",
-    "Dynamic Shared Memory Per Block": "launch__shared_mem_per_block_dynamic",
-    "# SMs": "launch__sm_count",
-    "Active Warps Per Scheduler": "smsp__warps_active.avg.per_cycle_active",
-    "Eligible Warps Per Scheduler": "smsp__warps_eligible.avg.per_cycle_active",
-    "One or More Eligible": "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    "Issued Warp Per Scheduler": "smsp__issue_active.avg.per_cycle_active",
-    "Warp Cycles Per Issued Instruction": "smsp__average_warp_latency_per_inst_issued.ratio",
-    "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
-    "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
-    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
-    "Executed Instructions": "smsp__inst_executed.sum",
-}
-_MEMORY_PEAK = f"gpu__compute_memory_throughput.{_PEAK}"
-_WARP_STATES = "Warp State Statistics"
-
-
-def metric_of(section: str, label: str, unit: str) -> str | None:
-    """The metric that a label stands for; None where none is read."""
-    if "__" in label:
-        return label
-    if label == "Memory Throughput":  # two figures of one name: % of the peak, and bytes a second
-        return _MEMORY_PEAK if unit == "%" else None
-    if section == _WARP_STATES:
-        state = label.removeprefix("Stall ").lower().replace(" ", "_")
-        if label.startswith("Stall ") or label == "Selected":
-            return f"{STALL_PREFIX}{state}{STALL_SUFFIX}"
-    return _LABELS.get(label)
 
 
 # Units of ncu's output to one form: ns, byte, per second, and every other unit unscaled.
@@ -288,18 +245,16 @@ _TIMES = {
 }  # fmt: skip
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 # What a prefix may stand before, and what goes without one.
-_SCALED = ("byte", "hz", "inst", "sector", "cycle", "request", "warp", "thread", "block", "wavefront", "flop", "op")  # fmt: skip
+_SCALED = "byte|hz|inst|sector|cycle|request|warp|thread|block|wavefront|flop|op"
 _PLAIN = {"", "%", "inst", "register", "sectors", "pass", "sample", "branches", "blocks", "warps", "bytes", "SM", "us/1"}  # fmt: skip
-_WORD = re.compile(rf"([KMGT]?)({'|'.join(_SCALED)})s?\Z", re.IGNORECASE)
+_WORD = re.compile(rf"([KMGT]?)(?:{_SCALED})s?\Z", re.IGNORECASE)
 
 
 def factor(unit: str) -> float | None:
     """What a value in this unit is multiplied with: to ns, byte, hz, or per second; None where it is not known."""
     top, slash, below = unit.strip().partition("/")
     upper = _factor_of_word(top)
-    if upper is None:
-        return None
-    if not slash:
+    if upper is None or not slash:
         return upper
     if below in _TIMES:  # a rate: per second
         return upper * 1e9 / _TIMES[below]
@@ -307,11 +262,7 @@ def factor(unit: str) -> float | None:
 
 
 def _factor_of_word(word: str) -> float | None:
-    if word in _TIMES:
-        return _TIMES[word]
-    if word in _PLAIN:
-        return 1.0
+    if word in _TIMES or word in _PLAIN:
+        return _TIMES.get(word, 1.0)
     found = _WORD.match(word)
-    if found is None:
-        return None
-    return _PREFIXES[found[1].upper()]
+    return _PREFIXES[found[1].upper()] if found else None

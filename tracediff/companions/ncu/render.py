@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
-from tracediff.companions.ncu.metrics import BY_KEY
-from tracediff.companions.ncu.reasons import bound as bound_of
-from tracediff.companions.ncu.reasons import limits
+from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.report import names, units
-from tracediff.report.console import print_heading, print_line, print_table
+from tracediff.report.console import print_heading, print_line, print_more, print_table
 from tracediff.report.escape import shorten
 from tracediff.report.tables import LIMIT
 
@@ -23,50 +22,12 @@ _PRINTED, UNFOLDED = 2, 10  # rows whose figures are on the terminal, and in Mar
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
-BOUNDS = {
-    "compute": "compute",
-    "memory": "memory",
-    "compute_and_memory": "compute and memory",
-    "latency": "latency",
-}
+BOUNDS = {"compute": "compute", "memory": "memory", "compute_and_memory": "compute and memory", "latency": "latency"}  # fmt: skip
 LIMITS = {"grid": "grid (less than one wave)", "registers": "registers", "shared_mem": "shared memory",
           "warps": "warps", "blocks": "blocks", "barriers": "barriers"}  # fmt: skip
 CHANGES = {"faster": "faster", "slower": "slower", "no_clear_change": "no clear change", "added": "added",
            "removed": "removed", "not_collected": "not collected"}  # fmt: skip
 TONES = {"faster": "faster", "slower": "slower"}
-GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("Time and throughput", (
-        ("duration_ns", "duration"), ("cycles", "elapsed cycles"), ("sm_clock_hz", "SM clock"), ("dram_clock_hz", "DRAM clock"),
-        ("compute_pct", "compute throughput, of peak"), ("memory_pct", "memory throughput, of peak"),
-        ("dram_pct", "DRAM throughput, of peak"), ("l2_pct", "L2 throughput, of peak"), ("l1_pct", "L1 throughput, of peak"),
-        ("tensor_pct", "tensor pipe active"),
-    )),
-    ("Launch and occupancy", (
-        ("grid_blocks", "blocks in the grid"), ("block_threads", "threads a block"), ("waves_per_sm", "waves an SM"), ("sms", "SMs"),
-        ("theoretical_occupancy_pct", "theoretical occupancy"), ("achieved_occupancy_pct", "achieved occupancy"),
-        ("registers_per_thread", "registers a thread"), ("shared_static_bytes", "shared memory a block, static"),
-        ("shared_dynamic_bytes", "shared memory a block, dynamic"), ("limit_registers", "blocks an SM, by registers"),
-        ("limit_shared_mem", "blocks an SM, by shared memory"), ("limit_warps", "blocks an SM, by warps"),
-        ("limit_blocks", "blocks an SM, by blocks"), ("limit_barriers", "blocks an SM, by barriers"),
-    )),
-    ("Schedulers", (
-        ("active_warps", "active warps a scheduler"), ("eligible_warps", "eligible warps a scheduler"),
-        ("issued_per_cycle", "instructions issued a scheduler and cycle"), ("warp_cycles_per_issue", "warp cycles an issued instruction"),
-        ("threads_per_instruction", "active threads an instruction"),
-    )),
-    ("Memory", (
-        ("dram_read_bytes", "DRAM read"), ("dram_write_bytes", "DRAM written"), ("l2_bytes", "L2 traffic"), ("l2_hit_pct", "L2 hit rate"),
-        ("l1_bytes", "L1 traffic, global and local"), ("l1_hit_pct", "L1 hit rate"),
-        ("load_sectors_per_request", "sectors a global load request"), ("store_sectors_per_request", "sectors a global store request"),
-        ("load_bytes_per_sector", "bytes used a sector, global loads"), ("store_bytes_per_sector", "bytes used a sector, global stores"),
-        ("sector_efficiency_pct", "global sectors needed of those moved"), ("bank_conflict_pct", "bank conflicts of shared-memory wavefronts"),
-    )),
-    ("Instructions", (
-        ("instructions", "warp instructions"), ("global_loads", "global loads"), ("global_stores", "global stores"),
-        ("wide_access_pct", "128-bit of the memory instructions"), ("shared_loads", "shared loads"), ("shared_stores", "shared stores"),
-        ("local_loads", "local loads"), ("local_stores", "local stores"), ("spill_instructions", "register spills"),
-    )),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,97 +84,69 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
 def figures(row: NcuRow) -> list[tuple[str, list[Figure]]]:
     """Group -> the figures that one side at least has."""
     have = _have(row)
-    found = []
-    for title, keys in GROUPS:
-        lines = [_figure(label, key, row) for key, label in keys if key in have]
-        if lines:
-            found.append((title, lines))
-    return found
-
-
-def _values(side: NcuKernel | None) -> dict[str, float]:
-    return side.values if side else {}
+    found = (
+        (title, [_figure(one, row) for one in group if one.key in have]) for title, group in GROUPS.items()
+    )
+    return [(title, lines) for title, lines in found if lines]
 
 
 def _have(row: NcuRow) -> set[str]:
-    """Keys that one side at least has, be it a launch's."""
-    sides = [side for side in (row.baseline, row.candidate) if side]
-    return {key for side in sides for key in (*side.values, *side.per_launch)}
-
-
-def side_value(side: NcuKernel | None, key: str) -> str:
-    """Write a value of a side; of one that is added up, what a launch has."""
-    if side is None:
-        return ""
-    if key in side.values or key not in side.per_launch:
-        return value(key, side.values.get(key))
-    number = side.per_launch[key]
-    return APART if number is None else f"{value(key, number)} a launch"
-
-
-def _figure(label: str, key: str, row: NcuRow) -> Figure:
-    before, after = _values(row.baseline).get(key), _values(row.candidate).get(key)
-    return Figure(
-        label,
-        side_value(row.baseline, key),
-        side_value(row.candidate, key),
-        change(before, after, BY_KEY[key].unit == "%"),
-    )
+    """Keys that one side at least has."""
+    return {key for side in (row.baseline, row.candidate) if side for key in side.values}
 
 
 def missing(row: NcuRow) -> list[str]:
     """Labels of what neither side of the row has."""
     have = _have(row)
-    return [label for _, keys in GROUPS for key, label in keys if key not in have]
+    return [one.label for one in METRICS if one.key not in have]
+
+
+def side_value(side: NcuKernel | None, key: str) -> str:
+    """Write a value of a side."""
+    if side is None:
+        return ""
+    if side.summed and not BY_KEY[key].additive:
+        return APART
+    return value(key, side.values.get(key))
+
+
+def _figure(metric: Metric, row: NcuRow) -> Figure:
+    before, after = (side.values.get(metric.key) if side else None for side in (row.baseline, row.candidate))
+    said = [side_value(side, metric.key) for side in (row.baseline, row.candidate)]
+    return Figure(metric.label, said[0], said[1], change(before, after, metric.unit == "%"))
 
 
 def stalls(row: NcuRow, limit: int = 8) -> list[Bar]:
     """Warp states with the most cycles on either side."""
-    sides = [side.stalls if side else {} for side in (row.baseline, row.candidate)]
-    return _bars(
-        sides,
-        row,
-        limit,
-        lambda name: name.replace("_", " "),
-        lambda cycles: f"{cycles:.{1 if cycles >= 9.95 else 2}f}",
-        apart="stalls",
+    found = _bars(
+        row, lambda side: side.stalls, limit, lambda cycles: f"{cycles:.{1 if cycles >= 9.95 else 2}f}"
     )
+    return [
+        replace(bar, figure=replace(bar.figure, label=bar.figure.label.replace("_", " "))) for bar in found
+    ]
 
 
 def instructions(row: NcuRow, limit: int = 8) -> list[Bar]:
     """Classes of instructions, most first."""
-    sides = [side.instructions if side else {} for side in (row.baseline, row.candidate)]
-    return _bars(sides, row, limit, str, text.count)
+    return _bars(row, lambda side: side.instructions, limit, text.count)
 
 
 def _bars(
-    sides: Sequence[dict[str, float]],
-    row: NcuRow,
-    limit: int,
-    label: Callable[[str], str],
-    write: Callable[[float], str],
-    apart: str = "",
+    row: NcuRow, of: Callable[[NcuKernel], dict[str, float]], limit: int, write: Callable[[float], str]
 ) -> list[Bar]:
-    names_ = sorted(
-        sides[0].keys() | sides[1].keys(),
-        key=lambda name: (-max(side.get(name, 0.0) for side in sides), name),
-    )
-    shown = [name for name in names_ if any(side.get(name, 0.0) > 0 for side in sides)][:limit]
-    most = max((side.get(name, 0.0) for side in sides for name in shown), default=0.0)
-    # A side with a breakdown has every state and class: what is not in it is 0, not missing.
-    pairs = [[side.get(name, 0.0) if side else None for side in sides] for name in shown]
-    none = [APART if side and apart in side.per_launch else NONE for side in (row.baseline, row.candidate)]
-    words = [
-        [write(number) if number is not None else no for number, no in zip(pair, none, strict=True)]
-        for pair in pairs
-    ]
-    return [
-        Bar(
-            Figure(label(name), said[0] if row.baseline else "", said[1] if row.candidate else "", change(pair[0], pair[1])),
-            ((pair[0] or 0.0) / most, (pair[1] or 0.0) / most),
-        )
-        for name, pair, said in zip(shown, pairs, words, strict=True)
-    ]  # fmt: skip
+    sides = row.baseline, row.candidate
+    one, other = (of(side) if side else {} for side in sides)
+    most = {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
+    shown = sorted((name for name in most if most[name] > 0), key=lambda name: (-most[name], name))[:limit]
+    none = ["" if side is None else APART if side.summed else NONE for side in sides]
+    bars = []
+    for name in shown:
+        # a side with a breakdown has every state and class: what is not in it is 0, not missing
+        before, after = (found.get(name, 0.0) if found else None for found in (one, other))
+        said = [no if it is None else write(it) for it, no in zip((before, after), none, strict=True)]
+        widths = (before or 0.0) / most[shown[0]], (after or 0.0) / most[shown[0]]
+        bars.append(Bar(Figure(name, said[0], said[1], change(before, after)), widths))
+    return bars
 
 
 def name(row: NcuRow, width: int | None = None) -> str:
@@ -232,10 +165,7 @@ def _grid(grid: str) -> str:
 
 
 def _name(side: NcuKernel | None) -> str:
-    counts: dict[str, int] = {}
-    for one in side.names if side else ():
-        shown = names.short(one)
-        counts[shown] = counts.get(shown, 0) + 1
+    counts = Counter(names.short(one) for one in side.names) if side else {}
     return " + ".join(one if times == 1 else f"{times} x {one}" for one, times in counts.items())
 
 
@@ -257,35 +187,18 @@ def bound(side: NcuKernel | None) -> str:
     """What a side is bound by."""
     if side is None:
         return ""
-    if not side.per_launch:
-        return BOUNDS.get(side.bound or "", NONE)
-    of_launch = bound_of(_launch(side))
-    return f"{BOUNDS[of_launch]}, a launch" if of_launch else _apart(side, "compute_pct", "memory_pct")
-
-
-def _launch(side: NcuKernel) -> dict[str, float]:
-    return {key: number for key, number in side.per_launch.items() if number is not None}
-
-
-def _apart(side: NcuKernel, *keys: str) -> str:
-    return APART if all(key in side.per_launch for key in keys) else NONE
+    return APART if side.summed else BOUNDS.get(side.bound or "", NONE)
 
 
 def limited(side: NcuKernel | None) -> str:
     """What limits the occupancy of a side."""
-    if side is not None and side.per_launch:
-        of_launch = _launch(side)
-        differ = any(number is None for key, number in side.per_launch.items() if key != "stalls")
-        if differ or "theoretical_occupancy_pct" not in of_launch:
-            return _apart(side, "theoretical_occupancy_pct")
-        return f"{_limits(limits(of_launch))}, a launch"
-    if side is None or "theoretical_occupancy_pct" not in side.values:
-        return "" if side is None else NONE
-    return _limits(side.limited_by)
-
-
-def _limits(found: Sequence[str]) -> str:
-    return ", ".join(LIMITS.get(name, name) for name in found) or "nothing: the most warps fit"
+    if side is None:
+        return ""
+    if side.summed:
+        return APART
+    if "theoretical_occupancy_pct" not in side.values:
+        return NONE
+    return ", ".join(LIMITS.get(name, name) for name in side.limited_by) or "nothing: the most warps fit"
 
 
 def two(before: str, after: str) -> str:
@@ -308,11 +221,9 @@ def duration(side: NcuKernel | None) -> str:
 
 def percent(row: NcuRow) -> str:
     """Change of the duration."""
-    return (
-        units.percent(row.delta_ns, row.baseline.values["duration_ns"])
-        if row.delta_ns is not None and row.baseline
-        else ""
-    )
+    if row.delta_ns is None or row.baseline is None:
+        return ""
+    return units.percent(row.delta_ns, row.baseline.values["duration_ns"])
 
 
 def factors(row: NcuRow) -> str:
@@ -322,19 +233,13 @@ def factors(row: NcuRow) -> str:
         "cycles_per_instruction": "cycles an instruction",
         "clock": "clock",
     }
-    return " x ".join(
-        f"{row.factors[key]:.3g} ({label})" for key, label in labels.items() if key in row.factors
-    )
+    return " x ".join(f"{number:.3g} ({labels[key]})" for key, number in row.factors.items())
 
 
 def file_line(label: str, side: NcuSide) -> str:
     """What a side's file is."""
-    launches, kernels = (
-        f"{number} {word}{'' if number == 1 else ending}"
-        for number, word, ending in ((side.launches, "launch", "es"), (side.kernels, "kernel", "s"))
-    )
-    parts = [f"{launches} of {kernels}", side.device]
-    return f"{label}: {side.file} ({', '.join(filter(None, parts))})"
+    launches = f"{side.launches} launch{'' if side.launches == 1 else 'es'} of {side.kernels} kernel{'' if side.kernels == 1 else 's'}"
+    return f"{label}: {side.file} ({', '.join(filter(None, (launches, side.device)))})"
 
 
 def lacks(ncu: Ncu) -> list[str]:
@@ -351,8 +256,7 @@ def lacks(ncu: Ncu) -> list[str]:
 
 
 def _labels(keys: Iterable[str]) -> Sequence[str]:
-    labels = {key: label for _, group in GROUPS for key, label in group}
-    found = [labels.get(key, key) for key in keys]
+    found = [BY_KEY[key].label if key in BY_KEY else key for key in keys]
     return found if len(found) <= 6 else [*found[:5], f"{len(found) - 5} more"]
 
 
@@ -366,23 +270,19 @@ def headline(ncu: Ncu) -> str:
     row = next((one for one in ncu.rows if one.change in TONES), None)
     if row is None or row.baseline is None or row.candidate is None:
         kernels = f"of {len(ncu.rows)} kernels" if len(ncu.rows) > 1 else "kernel"
-        alone = [f"{text} {kind}" for kind in ("added", "removed") if (text := _count(ncu, kind))]
+        alone = [f"{number} {kind}" for kind in ("added", "removed") if (number := _count(ncu, kind))]
         said = f"No {kernels} is clearly faster or slower" + (f"; {', '.join(alone)}" if alone else "")
-        one = ncu.rows[0].sentence.removeprefix("no clear change: ") if len(ncu.rows) == 1 else ""
-        return f"{said}: {one}." if one and not alone else f"{said}."
-    launches = f"{row.baseline.launches} + {row.candidate.launches} launches"
-    together = row.match in (
-        "fused",
-        "split",
-    )  # several kernels in one: their durations are not compared one by one
-    spread = None not in (row.baseline.duration_min_ns, row.candidate.duration_min_ns)
-    sure = (
-        f"the durations of {launches} do not overlap"
-        if spread and not together
-        else f"{launches} were profiled"
-    )
-    if min(row.baseline.launches, row.candidate.launches) < 2:
+        if len(ncu.rows) == 1 and not alone:
+            said += f": {ncu.rows[0].sentence.removeprefix('no clear change: ')}"
+        return f"{said}."
+    one, other = row.baseline, row.candidate
+    launches = f"{one.launches} + {other.launches} launches"
+    together = row.match in ("fused", "split")  # their durations are not compared one by one
+    sure = f"{launches} were profiled"
+    if min(one.launches, other.launches) < 2:
         sure = "one launch on a side, so its spread is not known"
+    elif not together and one.duration_min_ns is not None and other.duration_min_ns is not None:
+        sure = f"the durations of {launches} do not overlap"
     others = [
         f"{number} more {kind}" for kind in TONES if (number := _count(ncu, kind) - (row.change == kind))
     ]
@@ -396,10 +296,8 @@ def _count(ncu: Ncu, change: str) -> int:
 
 def summary(ncu: Ncu) -> str:
     """One line: how many kernels became faster and slower."""
-    counts = {key: sum(row.change == key for row in ncu.rows) for key in CHANGES}
-    return (
-        ", ".join(f"{counts[key]} {words}" for key, words in CHANGES.items() if counts[key]) or "no kernels"
-    )
+    counts = [f"{number} {words}" for key, words in CHANGES.items() if (number := _count(ncu, key))]
+    return ", ".join(counts) or "no kernels"
 
 
 def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
@@ -432,10 +330,7 @@ def print_section(ncu: Ncu, console: Console, top: int) -> None:
         print_line(console, (row.sentence, _COLOURS.get(row.change, "")), indent=5, hang=2)
         if row.note:
             print_line(console, ("note: ", "dim"), row.note, indent=5, hang=2)
-    if len(ncu.rows) > top:
-        print_line(
-            console, (f"{len(ncu.rows) - top} more: in the HTML report and the JSON, or with --top", "dim")
-        )
+    print_more(console, len(ncu.rows) - top)
     for warning in ncu.warnings[:LIMIT]:
         print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
     for line in lacks(ncu):
