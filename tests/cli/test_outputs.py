@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from xml.etree import ElementTree
 
 import jsonschema
@@ -14,6 +15,7 @@ import pytest
 from tests.cli.checks import files
 from tests.report import sample
 from tests.serving import serving
+from tracediff.cli.options import progress
 from tracediff.companions.model import Result, decode
 from tracediff.model import encode
 from tracediff.report.tables import file_names
@@ -32,6 +34,15 @@ WRITTEN = {*FORMATS.values()} - {"tables"} | {
     "incident-waterfall.svg",
     *(f"tables/{name}" for name in file_names(Result)),
 }
+
+
+def test_somebody_at_a_terminal_sees_what_is_read(monkeypatch, capsys):
+    progress()("run.sqlite")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress(quiet=True)("run.sqlite")
+    assert capsys.readouterr().err == ""
+    progress()("run.sqlite")
+    assert capsys.readouterr().err == "reading run.sqlite\n"
 
 
 @pytest.fixture

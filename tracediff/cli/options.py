@@ -99,11 +99,11 @@ def progress(quiet: bool = False) -> Callable[[str], None]:
     """Say which file is read, to somebody who waits at a terminal."""
     shown = sys.stderr.isatty() and not quiet
 
-    def say(name: str) -> None:
+    def reading(name: str) -> None:
         if shown:
             say(f"reading {name}")
 
-    return say
+    return reading
 
 
 @dataclass(frozen=True, kw_only=True)
