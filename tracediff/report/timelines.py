@@ -6,18 +6,17 @@ The drawing is stretched to the width of the page, so only x is a position; heig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from tracediff.accounting.intervals import Ints
 from tracediff.model import Crop, CropSide, Finding, Result, Stratum, Timeline, TimelineLane, TimelineStep
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units
-from tracediff.report.drawing import nice_ticks
+from tracediff.report.drawing import nice_ticks, tick
 from tracediff.report.escape import shorten
 from tracediff.steps.sample import merge
 
@@ -25,15 +24,9 @@ WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
 _THINNEST = 6  # an event narrower than this is drawn this wide
 _MOST_EVENTS = 4_800  # that can be pointed at, in all figures together
 _MOST_A_LANE = (400, 300, 250, 200, 160, 125, 100, 80, 60)  # the first with which they keep to that
-_OPEN = 2  # times as many of a lane of a figure that is open
-_CELLS = (
-    2000,
-    1000,
-    500,
-    250,
-    125,
-    60,
-)  # of the axis: what is shorter shares one thing to point at with its neighbours
+_OPEN = 2  # times as many of a lane of the figure that a page opens with
+# Of the axis: what is shorter shares one thing to point at with its neighbours.
+_CELLS = (2000, 1000, 500, 250, 125, 60)
 _DENSE = 200  # events of a lane above which none is widened; those of idle time never are: their widths are read as shares
 _LABEL_FROM = 0.05  # of the axis: a range this long carries its name
 _MAX_NAME = 64
@@ -94,9 +87,9 @@ class Row:
     name: str
     y: int
     height: int
-    paint: list[Paint]
-    events: list[Event]
-    labels: list[Label]
+    paint: list[Paint] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     cut: bool = False  # an event goes on after the step
 
     @property
@@ -133,7 +126,7 @@ class SideDrawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """One step, both sides above each other. `ticks`: (percent of the axis, text)."""
+    """One step, both sides above each other. `ticks`: (percent of the axis, text); length: of the axis, ns."""
 
     timeline: Timeline
     number: int
@@ -144,10 +137,14 @@ class Figure:
     scale: units.Scale
     height: int
     merged_below_ns: int
-    groups: list[str] = field(default_factory=list)  # drawn, in the order of the legend
-    texts: list[str] = field(default_factory=list)  # of the events
-    first: bool = True  # the one that a page opens with
-    length: int = 0  # of the axis, ns
+    groups: list[str]  # drawn, in the order of the legend
+    texts: list[str]  # of the events
+    length: int
+
+    @property
+    def first(self) -> bool:
+        """Whether a page opens with it."""
+        return not self.number
 
     @property
     def cut(self) -> bool:
@@ -160,97 +157,88 @@ class Figure:
         return [one.step for one in self.sides if one.step is not None]
 
 
+_Sides = list[tuple[str, TimelineStep | None]]
+
+
 def build(result: Result | Show) -> list[Figure]:
     """Lay out every timeline of the result."""
     if result.timelines is None:
         return []
-    sides: list[_Given] = [
-        (
-            one,
-            result.strata[one.stratum],
-            [("step", one.baseline)]
-            if one.candidate is ABSENT
-            else [("baseline", one.baseline), ("candidate", one.candidate)],
-        )
-        for one in result.timelines.steps
-        if one.stratum < len(result.strata)
+    drawn = [one for one in result.timelines.steps if one.stratum < len(result.strata)]
+    of_sides: list[_Sides] = [
+        [("step", one.baseline)]
+        if one.candidate is ABSENT
+        else [("baseline", one.baseline), ("candidate", one.candidate)]
+        for one in drawn
     ]
-    return _build(sides, result.timelines.names)
-
-
-_Given = tuple[Timeline, Stratum, list[tuple[str, TimelineStep | None]]]
-
-
-def _build(given: Sequence[_Given], known: Sequence[str]) -> list[Figure]:
     many = [
         lane.start.count(" ") + 1
-        for _, _, sides in given
+        for sides in of_sides
         for _, step in sides
         if step is not None
         for lane in step.lanes
     ]
     fitting = (most for most in _MOST_A_LANE if sum(min(size, most) for size in many) <= _MOST_EVENTS)
     most = next(fitting, _MOST_A_LANE[-1])
-    texts = [names.short(name) for name in known]
+    texts = [names.short(name) for name in result.timelines.names]
     return [
-        replace(_figure(one, number, texts, most * (1 if number else _OPEN)), first=not number)
-        for number, one in enumerate(given)
+        _figure(one, number, result.strata[one.stratum], sides, texts, most * (1 if number else _OPEN))
+        for number, (one, sides) in enumerate(zip(drawn, of_sides, strict=True))
     ]
 
 
-def _figure(drawn: _Given, number: int, texts: list[str], most: int) -> Figure:
-    timeline, stratum, given = drawn
+def _figure(
+    timeline: Timeline, number: int, stratum: Stratum, given: _Sides, texts: list[str], most: int
+) -> Figure:
     steps = [step for _, step in given if step is not None]
     length = max(step.period_ns for step in steps)
-    lanes = _lanes(steps)
-    scale = units.scale_for([length])
+    merged = max(step.merged_below_ns for step in steps)
+    lanes = _in_order((lane.kind, lane.name) for step in steps for lane in step.lanes)
     sides: list[SideDrawing] = []
-    y, merged = 0, max(step.merged_below_ns for step in steps)
     said: dict[str, int] = {}
+    y = 0
     for side, step in given:
         top, rows = y, []
         y += _HEAD
         own = {(lane.kind, lane.name): lane for lane in step.lanes} if step is not None else {}
-        period = step.period_ns if step is not None else length
         for kind, name in lanes:
             height = _HEIGHTS.get(kind, 10)
-            found = own.get((kind, name))
-            if found is None:
-                rows.append(Row(kind, name, y, height, [], [], []))
-            else:
-                paint, events, labels, below = _events(found, (length, period), most, said, texts)
-                ends = numbers(found.start) + numbers(found.length)
-                cut = kind != "idle" and bool((ends >= period).any())
-                rows.append(Row(kind, name, y, height, paint, events, labels, cut))
+            row = Row(kind, name, y, height)
+            if step is not None and (kind, name) in own:
+                row, below = _with_events(row, own[kind, name], length, step.period_ns, most, said, texts)
                 merged = max(merged, below)
+            rows.append(row)
             y += height + _GAP
         end = 100.0 if step is None else round(100 * step.period_ns / length, 3)
         sides.append(SideDrawing(side, step, top, rows, end, y - top - _GAP))
         y += _BETWEEN
-    seen = {paint.group for side in sides for row in side.rows for paint in row.paint}
-    ticks = [
-        (round(100 * mark / length, 3), f"{mark / scale.factor:,.6g}")
-        for mark in nice_ticks(0, length, 8)
-        if mark <= 0.985 * length
-    ]
-    legend = [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in seen]
+    scale = units.scale_for([length])
     return Figure(
-        timeline, number, stratum, sides, ticks, units.symbol(scale), scale,
-        y - _BETWEEN, merged, legend, list(said), length=length,
+        timeline, number, stratum, sides, _ticks(0, length, 8, 0.985), units.symbol(scale), scale, y - _BETWEEN,
+        merged, _groups(row for one in sides for row in one.rows), list(said), length,
     )  # fmt: skip
 
 
-def _lanes(steps: list[TimelineStep]) -> list[tuple[str, str]]:
-    """The lanes of all sides in a fixed order: the same rows on both."""
-    seen: dict[tuple[str, str], None] = {}
-    for step in steps:
-        for lane in step.lanes:
-            seen.setdefault((lane.kind, lane.name))
-    known = list(seen)
+def _in_order(lanes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Kinds and names of lanes, each once: by kind, else as they came."""
     return sorted(
-        known,
-        key=lambda lane: (_ORDER.index(lane[0]) if lane[0] in _ORDER else len(_ORDER), known.index(lane)),
+        dict.fromkeys(lanes), key=lambda lane: _ORDER.index(lane[0]) if lane[0] in _ORDER else len(_ORDER)
     )
+
+
+def _ticks(anchor: int, length: int, wanted: int, last: float) -> list[tuple[float, str]]:
+    """Marks of an axis whose 0 is at `anchor`, ns from its begin; none beyond a part `last` of it."""
+    scale = units.scale_for([length])
+    marks = [
+        mark for mark in nice_ticks(-anchor, length - anchor, wanted) if 0 <= mark + anchor <= last * length
+    ]
+    return [(round(100 * (mark + anchor) / length, 3), tick(mark, scale)) for mark in marks]
+
+
+def _groups(rows: Iterable[Row]) -> list[str]:
+    """What is drawn, in the order of the legend."""
+    seen = {paint.group for row in rows for paint in row.paint}
+    return [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in seen]
 
 
 def numbers(column: str) -> Ints:
@@ -267,89 +255,109 @@ def _base36(number: int) -> str:
     return out or "0"
 
 
-def _events(
-    lane: TimelineLane, axis: tuple[int, int], most: int, said: dict[str, int], texts: list[str]
-) -> tuple[list[Paint], list[Event], list[Label], int]:
-    """What is painted, what can be pointed at, names on long events, and below what length events are one to point at.
+@dataclass(frozen=True)
+class _Columns:
+    """The events of a lane as arrays; ns."""
 
-    axis: its length and where the step ends on it, ns. said: the texts of the figure so far.
-    """
-    length, period = axis
-    start, what, group = (numbers(column) for column in (lane.start, lane.what, lane.group))
+    start: Ints
+    end: Ints
+    what: Ints
+    group: Ints
+    inside: Ints  # of each: how much of it its events cover
+    count: Ints
+    row: Ints
+
+
+def _columns(lane: TimelineLane) -> _Columns:
+    start = numbers(lane.start)
     end = start + numbers(lane.length)
-    inside = numbers(lane.inside) if lane.inside else end - start
-    count = numbers(lane.count) if lane.count else np.ones(len(start), np.int64)
-    row = numbers(lane.row) if lane.row else np.full(len(start), -1, np.int64)
-    below, parts = 0, [np.array([one]) for one in range(len(start))]
-    if len(start) > most:
+    return _Columns(
+        start, end, numbers(lane.what), numbers(lane.group),
+        numbers(lane.inside) if lane.inside else end - start,
+        numbers(lane.count) if lane.count else np.ones(len(start), np.int64),
+        numbers(lane.row) if lane.row else np.full(len(start), -1, np.int64),
+    )  # fmt: skip
+
+
+def _with_events(
+    drawn: Row,
+    lane: TimelineLane,
+    length: int,
+    period: int,
+    most: int,
+    said: dict[str, int],
+    texts: list[str],
+) -> tuple[Row, int]:
+    """A row with what is painted, what can be pointed at and names on long events; and below what length events are one to point at.
+
+    length: of the axis; period: where the step ends on it, ns. said: the texts of the figure so far.
+    """
+    of = _columns(lane)
+    many = len(of.start)
+    below, parts = 0, [np.array([one]) for one in range(many)]
+    if many > most:
         for cells in _CELLS:
             below = max(math.ceil(length / cells), 1)
-            first, owner = merge(start, end, np.zeros(len(start), np.int64), below)
+            first, owner = merge(of.start, of.end, np.zeros(many, np.int64), below)
             if len(first) <= most:
                 break
         order = np.argsort(owner, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(owner, minlength=len(first)))[:-1])
     events, labels = [], []
     for part in parts:
-        begin, stop = int(start[part[0]]), int(end[part].max())
-        sums: dict[int, int] = {}
-        for one, ns in zip(group[part].tolist(), inside[part].tolist(), strict=True):
-            sums[one] = sums.get(one, 0) + ns
-        longest = int(part[np.argmax(inside[part])])
-        name = shorten(texts[int(what[longest])], _MAX_NAME)
-        covered, many = int(inside[part].sum()), int(count[part].sum())
-        words = [_word(texts[one]) for one in sorted(sums, key=lambda one: (-sums[one], one))]
-        if many > 1:
-            longest_one = "" if name in ("", words[0]) else f", longest {name}"
-            text = f"{' and '.join(words[:2])}{longest_one}"
-        else:
-            text = words[0] if name in ("", words[0]) else f"{words[0]}: {name}"
-        rows = np.unique(row[part])
-        events.append(
-            Event(
-                begin, stop - begin, said.setdefault(text, len(said)), int(rows[0]) if len(rows) == 1 else -1,
-                many, covered,
-            )
-        )  # fmt: skip
+        begin, stop = int(of.start[part[0]]), int(of.end[part].max())
+        name = shorten(texts[int(of.what[part[np.argmax(of.inside[part])]])], _MAX_NAME)
+        count = int(of.count[part].sum())
+        text = said.setdefault(_text(of, part, count, name, texts), len(said))
+        rows = np.unique(of.row[part])
+        row = int(rows[0]) if len(rows) == 1 else -1
+        events.append(Event(begin, stop - begin, text, row, count, int(of.inside[part].sum())))
         if lane.kind in ("range", "gc") and stop - begin >= _LABEL_FROM * length and len(part) == 1:
-            labels.append(
-                Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), name)
-            )
-    thinnest = 1 if lane.kind == "idle" or len(start) > _DENSE else _THINNEST
-    shown = np.where(count > 1, start + inside, end)
-    painted = _paint(start, shown, count > 1, group, (length, thinnest, period), texts)
-    return painted, events, labels, below
+            labels.append(_label(begin, stop, length, name))
+    thinnest = 1 if lane.kind == "idle" or many > _DENSE else _THINNEST
+    cut = lane.kind != "idle" and bool((of.end >= period).any())
+    paint = _paint(of, texts, WIDTH, length, period, thinnest)
+    return replace(drawn, paint=paint, labels=labels, events=events, cut=cut), below
+
+
+def _text(of: _Columns, part: Ints, count: int, longest: str, texts: list[str]) -> str:
+    """What is said of an event, or of neighbours: what they are, those with the most time first, and the longest."""
+    sums: dict[int, int] = {}
+    for group, ns in zip(of.group[part].tolist(), of.inside[part].tolist(), strict=True):
+        sums[group] = sums.get(group, 0) + ns
+    words = [_word(texts[one]) for one in sorted(sums, key=lambda one: (-sums[one], one))]
+    more = longest not in ("", words[0])
+    if count > 1:
+        return " and ".join(words[:2]) + (f", longest {longest}" if more else "")
+    return f"{words[0]}: {longest}" if more else words[0]
 
 
 def _word(key: str) -> str:
     return WORDS.get(key) or palette.category(key).label
 
 
-def _paint(
-    start: Ints,
-    end: Ints,
-    merged: npt.NDArray[np.bool_],
-    group: Ints,
-    axis: tuple[int, int, int],
-    texts: list[str],
-) -> list[Paint]:
-    """Every event as a stroke of a path, a path a group.
+def _label(begin: int, stop: int, length: int, text: str) -> Label:
+    return Label(round(100 * begin / length, 2), round(100 * (stop - begin) / length, 2), text)
+
+
+def _paint(of: _Columns, texts: list[str], width: int, length: int, period: int, thinnest: int) -> list[Paint]:  # fmt: skip
+    """Every event as a stroke of a path, a path a group; `width` units for `length` ns.
 
     Strokes keep their true width, so that a dense lane shows each group's share: merged events of one place are drawn
     one after another. One thinner than allowed is widened as far as the lane is free behind it; none goes beyond the end of the step.
-    `axis`: ns, thinnest, ns of the step.
     """
-    length, thinnest, period = axis
-    last = max(min(-(-WIDTH * period // length), WIDTH), 1)
-    left = np.minimum((2 * WIDTH * start + length) // (2 * length), last - 1)
-    right = np.maximum((2 * WIDTH * end + length) // (2 * length), left + 1)
+    merged = of.count > 1
+    end = np.where(merged, of.start + of.inside, of.end)
+    last = max(min(-(-width * period // length), width), 1)
+    left = np.minimum((2 * width * of.start + length) // (2 * length), last - 1)
+    right = np.maximum((2 * width * end + length) // (2 * length), left + 1)
     following = np.append(left[1:], last)
-    widened = np.minimum(np.maximum(right, np.minimum(left + thinnest, following)), last)
-    right = np.where(merged, np.minimum(right, last), widened)
+    widened = np.maximum(right, np.minimum(left + thinnest, following))
+    right = np.minimum(np.where(merged, right, widened), last)
     strokes: dict[int, list[list[int]]] = {}
     reach = 0
     for x, stop, pushed, one in zip(
-        left.tolist(), right.tolist(), merged.tolist(), group.tolist(), strict=True
+        left.tolist(), right.tolist(), merged.tolist(), of.group.tolist(), strict=True
     ):
         if pushed and x < reach:
             x, stop = reach, min(stop + reach - x, last)
@@ -371,18 +379,7 @@ _CROP_LANE, _CROP_GAP, _CROP_HEAD = 15, 2, 18
 _CROP_LABEL = 0.09  # of the width: what is this long carries its name
 _CROP_NAME = 40
 _SAID = {"range", "gil_hold", "gil_other"}  # by the names of their lanes
-_CROP_CELLS = 1200  # of the width, on which strokes begin and end
-
-
-@dataclass(frozen=True)
-class CropRow:
-    """One lane of a crop, of the side's top `y` px."""
-
-    kind: str
-    name: str
-    y: int
-    paint: list[Paint]
-    labels: list[Label]
+_CROP_WIDTH = 1200
 
 
 @dataclass(frozen=True)
@@ -393,7 +390,7 @@ class CropPart:
     crop: CropSide
     y: int
     height: int
-    rows: list[CropRow]
+    rows: list[Row]
     marks: list[tuple[float, float]]
     mark: str  # how long the longest is
     outside: list[tuple[float, float]]
@@ -420,93 +417,51 @@ def crop(result: Result, finding: Finding) -> CropDrawing | None:
     texts = [names.short(name) for name in result.timelines.names]
     given = [("baseline", found.baseline), ("candidate", found.candidate)]
     sides = [(name, side) for name, side in given if side is not None]
-    scale = units.scale_for([found.length_ns])
     parts: list[CropPart] = []
     y = 0
     for name, side in sides:
         rows, top = [], y
         y += _CROP_HEAD
-        for kind, title in _crop_lanes(side, [other for _, other in sides]):
-            lane = next((one for one in side.lanes if (one.kind, one.name) == (kind, title)), None)
-            rows.append(
-                CropRow(kind, title, y, *(_crop_lane(lane, found.length_ns, texts) if lane else ([], [])))
-            )
+        own = {(lane.kind, lane.name): lane for lane in side.lanes}
+        # its own streams, and of everything else what either side has
+        shared = ((lane.kind, lane.name) for _, other in sides for lane in other.lanes if lane.kind != "gpu" or other is side)  # fmt: skip
+        for lane in _in_order(shared):
+            paint, labels = _crop_lane(own[lane], found.length_ns, texts) if lane in own else ([], [])
+            rows.append(Row(*lane, y, _CROP_LANE, paint, labels))
             y += _CROP_LANE + _CROP_GAP
         longest = max(side.lengths, default=0)
-        parts.append(
-            CropPart(
-                name, side, top, y - top, rows,
-                [_part(start, length, found.length_ns) for start, length in zip(side.starts, side.lengths, strict=True)],
-                units.scale_for([longest]).time(longest) if longest else "", _outside(side, found),
-            )
-        )  # fmt: skip
+        marks = [_part(start, length, found) for start, length in zip(side.starts, side.lengths, strict=True)]
+        mark = units.scale_for([longest]).time(longest) if longest else ""
+        parts.append(CropPart(name, side, top, y - top, rows, marks, mark, _outside(side, found)))
         y += _CROP_GAP * 3
-    groups = {paint.group for part in parts for row in part.rows for paint in row.paint}
-    at = found.anchor_ns
-    ticks = [
-        (round(100 * (mark + at) / found.length_ns, 2), f"{mark / scale.factor:,.6g}")
-        for mark in nice_ticks(-at, found.length_ns - at, 6)
-        if 0 <= mark + at <= 0.97 * found.length_ns
-    ]
+    groups = [one for one in _groups(row for part in parts for row in part.rows) if one not in _SAID]
     edge = "end" if found.at_end else "start"
+    of = "start of the step" if found.anchor < 0 else f"{edge} of {shorten(texts[found.anchor], _MAX_NAME)}"
     return CropDrawing(
-        parts, ticks, units.symbol(scale), round(100 * at / found.length_ns, 2),
-        "the start of the step" if found.anchor < 0 else f"the {edge} of {shorten(texts[found.anchor], _MAX_NAME)}",
-        y - _CROP_GAP * 3, [key for key in dict.fromkeys((*WORDS, *palette.BY_KEY)) if key in groups - _SAID],
+        parts, _ticks(found.anchor_ns, found.length_ns, 6, 0.97), units.symbol(units.scale_for([found.length_ns])),
+        round(100 * found.anchor_ns / found.length_ns, 2), f"the {of}", y - _CROP_GAP * 3, groups,
     )  # fmt: skip
 
 
-def _crop_lanes(side: CropSide, sides: list[CropSide]) -> list[tuple[str, str]]:
-    """The rows of a side: its own streams, and of everything else what either side has."""
-    seen = dict.fromkeys(
-        (lane.kind, lane.name) for one in sides for lane in one.lanes if lane.kind != "gpu" or one is side
-    )
-    return sorted(seen, key=lambda one: _ORDER.index(one[0]) if one[0] in _ORDER else len(_ORDER))
-
-
-def _part(start: int, length: int, whole: int) -> tuple[float, float]:
-    return round(100 * start / whole, 2), max(round(100 * length / whole, 2), 0.25)
+def _part(start: int, length: int, whole: Crop) -> tuple[float, float]:
+    return round(100 * start / whole.length_ns, 2), max(round(100 * length / whole.length_ns, 2), 0.25)
 
 
 def _outside(side: CropSide, whole: Crop) -> list[tuple[float, float]]:
     """What of the crop lies before the start or after the end of the step."""
     before = side.step_start_ns - side.start_ns
     after = side.start_ns + whole.length_ns - side.step_end_ns
-    out = [(0, before)] if before > 0 else []
-    if after > 0:
-        out.append((whole.length_ns - after, after))
-    return [_part(start, length, whole.length_ns) for start, length in out]
+    out = [(0, before), (whole.length_ns - after, after)]
+    return [_part(start, length, whole) for start, length in out if length > 0]
 
 
 def _crop_lane(lane: TimelineLane, length: int, texts: list[str]) -> tuple[list[Paint], list[Label]]:
-    start, what, group = (numbers(column) for column in (lane.start, lane.what, lane.group))
-    end = start + numbers(lane.length)
-    count = numbers(lane.count) if lane.count else np.ones(len(start), np.int64)
-    cells = np.array([start, end]) * _CROP_CELLS // length
-    low, high = cells[0], np.maximum(cells[1], cells[0] + 1)
-    strokes: dict[int, list[tuple[int, int]]] = {}
-    for x, stop, one in zip(low.tolist(), high.tolist(), group.tolist(), strict=True):
-        strokes.setdefault(one, []).append((x, stop - x))
-    paint = [
-        Paint(texts[one], "".join(f"M{x} 0h{width}" for x, width in own))
-        for one, own in sorted(strokes.items())
-    ]
-    labels = [
-        Label(
-            round(100 * begin / length, 2),
-            round(100 * (stop - begin) / length, 2),
-            shorten(_crop_text(texts[name], texts[of], lane.kind), _CROP_NAME),
-        )
-        for begin, stop, name, of, many in zip(
-            start.tolist(), end.tolist(), what.tolist(), group.tolist(), count.tolist(), strict=True
-        )
-        if many == 1 and stop - begin >= _CROP_LABEL * length
-    ]
-    return paint, labels
-
-
-def _crop_text(name: str, group: str, kind: str) -> str:
-    """What an event is called: idle time by its cause, then where."""
-    if kind != "idle":
-        return name
-    return f"{_word(group)}, {name}" if name else _word(group)
+    of = _columns(lane)
+    long = np.flatnonzero((of.count == 1) & (of.end - of.start >= _CROP_LABEL * length)).tolist()
+    labels = []
+    for at in long:
+        name, group = texts[int(of.what[at])], texts[int(of.group[at])]
+        if lane.kind == "idle":  # by its cause, then where
+            name = f"{_word(group)}, {name}" if name else _word(group)
+        labels.append(_label(int(of.start[at]), int(of.end[at]), length, shorten(name, _CROP_NAME)))
+    return _paint(of, texts, _CROP_WIDTH, length, length, 1), labels
