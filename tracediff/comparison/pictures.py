@@ -22,24 +22,26 @@ from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, VerdictFac
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode, StepStrip, StripColumn
-from tracediff.steps.timelines import Selected
+from tracediff.steps.timelines import Selected, most_changed
 
 MOST = 12  # parts of one node
 _LEAST = 0.002  # of the longer step: what is smaller on both sides is not a part of its own
+_SIZES = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")  # of one side the first alone
 _FOUND = 10  # findings whose places are parts of their own, whatever their size
-
-Sizes = tuple[float, ...]  # baseline, candidate, delta, host speed; of one side the first alone
 
 
 @dataclass
 class _Node:
-    """A node before its numbers are known. `cells`: of a leaf; order: among its like; fields: of `CauseNode`; level: known otherwise."""
+    """A part of the step. `cells`: of a leaf; order: among its like; fields: of `CauseNode`; the rest is known once it is measured."""
 
     fields: dict[str, Any]
     cells: list[int] = field(default_factory=list)
     order: int = 0
-    level: Evidence | None = None
     parts: dict[Any, _Node] = field(default_factory=dict)
+    level: Evidence | None = None
+    sizes: list[float] = field(
+        default_factory=list
+    )  # baseline, candidate, delta, host speed; of one side the first alone
 
     def part(self, name: Any, /, cell: int = -1, order: int = 0, **fields: Any) -> _Node:
         """The part of this name, made where it is not there; what has a cell gets this one too."""
@@ -47,14 +49,53 @@ class _Node:
         found.cells += [cell] * (cell >= 0)
         return found
 
+    def every(self) -> list[_Node]:
+        """Itself and all that it is made of."""
+        found = [self]
+        for node in found:
+            found.extend(node.parts.values())
+        return found
+
+    def measure(self, numbers: _Numbers) -> None:
+        """Sum its cells, or its parts, which come in order then; those without time are gone."""
+        if self.cells:
+            self.sizes = [float(sum(column[self.cells].tolist())) for column in numbers.columns]
+            if self.level is None and numbers.level:
+                self.level = best_level([numbers.level(cell) for cell in self.cells])
+            return
+        for one in self.parts.values():
+            one.measure(numbers)
+        parts = sorted(self.parts.items(), key=lambda one: (one[1].order, -one[1].size, one[1].text))
+        self.parts = {name: one for name, one in parts if any(one.sizes)}
+        self.add_up(list(self.parts.values()))
+        if self.fields["kind"] == "category" and numbers.category and self.parts:
+            self.level = numbers.category(self.fields["key"])
+
+    def add_up(self, parts: Sequence[_Node]) -> None:
+        """Take sums of some parts, and the best level of those that moved as the sum did."""
+        self.sizes = [float(sum(column)) for column in zip(*(one.sizes for one in parts), strict=True)]
+        if any(one.level is not None for one in parts):
+            moved = [one.level for one in parts if one.level and one.sizes[2] * self.sizes[2] > 0]
+            self.level = best_level(moved)
+
+    @property
+    def size(self) -> float:
+        """The time of the side that has more of it."""
+        return max(self.sizes[:2], default=0.0)
+
+    @property
+    def text(self) -> str:
+        """Apart from its size, what it is; the same whichever side is which."""
+        return repr(sorted(str(value) for name, value in self.fields.items() if name != "finding"))
+
 
 @dataclass(frozen=True)
 class _Numbers:
-    """What a tree shows of its cells. level: None where there is one side alone."""
+    """What a tree shows of its cells, and of categories. No levels: one side alone."""
 
-    sizes: Callable[[int], Sizes]
+    columns: Sequence[Floats]
     level: Callable[[int], Evidence] | None = None
-    category_level: Callable[[str], Evidence] | None = None
+    category: Callable[[str], Evidence] | None = None
 
 
 def cause_tree(
@@ -81,20 +122,19 @@ def cause_tree(
         tree.fields |= {"kind": "step" if rare else "typical", "key": phase.steps.phase}
     _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == facts.phase])
     _judge_by_launch(tree, launched)
-    return _flat(_Sized(tree, numbers))
+    return _flat(tree, numbers)
 
 
 def one_side(layout: Layout, kernels: Sequence[Match], mean: Floats) -> list[CauseNode]:
     """The mean step of one side. `mean`: of every cell, ns per step."""
     alone = [replace(match, candidate=()) for match in kernels]
-    return _flat(_Sized(_skeleton(layout, alone), _Numbers(lambda cell: (float(mean[cell]),))))
+    return _flat(_skeleton(layout, alone), _Numbers([mean]))
 
 
 def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -> _Numbers:
     whole = measured.whole
-    columns = (whole.baseline, whole.candidate, whole.delta, whole.host_speed)
     return _Numbers(
-        lambda cell: tuple(float(one[cell]) for one in columns),
+        (whole.baseline, whole.candidate, whole.delta, whole.host_speed),
         lambda cell: judged.levels(cell)[0],
         lambda key: levels.get(key, "within_noise"),
     )
@@ -102,10 +142,6 @@ def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -
 
 def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bool) -> _Numbers:
     parts = phase.parts if rare else (phase.typical,)
-    columns = [
-        sum(getattr(one.estimate, name) for one in parts)
-        for name in ("baseline", "candidate", "delta", "host_speed")
-    ]
     names = {one.name for one in parts}
     levels: dict[int, Evidence] = {}
     for row in (*judged.rows, *judged.categories):
@@ -117,7 +153,10 @@ def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bo
         return levels.get(cell, "within_noise")
 
     return _Numbers(
-        lambda cell: tuple(float(one[cell]) for one in columns),
+        [
+            np.sum([getattr(one.estimate, name) for one in parts], axis=0)
+            for name in ("baseline", "candidate", "delta", "host_speed")
+        ],
         level,
         lambda key: level(measured.layout.categories[key]),
     )
@@ -138,9 +177,7 @@ def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
         cell: ranks.get(kernel_text(match), 0)
         for cell, match in zip(layout.kernels, measured.kernels.rows, strict=True)
     }
-    nodes = [tree]
-    for node in nodes:
-        nodes.extend(node.parts.values())
+    for node in tree.every():
         if found := [rank for cell in node.cells if (rank := of_cell.get(cell, 0))]:
             node.fields["finding"] = min(found)
 
@@ -150,9 +187,7 @@ def _judge_by_launch(tree: _Node, launched: Sequence[KernelRow]) -> None:
         tuple(side.names[0] if side else "" for side in (row.baseline, row.candidate)): row.level
         for row in launched
     }
-    nodes = [tree] if launched else []
-    for node in nodes:
-        nodes.extend(node.parts.values())
+    for node in tree.every() if launched else ():
         if node.fields["kind"] == "kernel":
             node.level = levels.get((node.fields["baseline_kernel"], node.fields["candidate_kernel"]))
 
@@ -210,91 +245,39 @@ def _place(parent: _Node, key: IdleKey, cell: int) -> None:
         parent.part(key, cell, kind="place", thread=key.thread, range=key.where, copies=key.copy)
 
 
-class _Sized:
-    """A node with its numbers: its own, or the sums of its parts."""
-
-    sizes: Sizes
-
-    def __init__(self, node: _Node, numbers: _Numbers) -> None:
-        self.fields, self.order = node.fields, node.order
-        self.parts: list[_Sized] = []
-        self.level: Evidence | None
-        if node.cells:
-            columns = zip(*map(numbers.sizes, node.cells), strict=True)
-            self.sizes = tuple(float(sum(column)) for column in columns)
-            self.level = node.level
-            if self.level is None and numbers.level:
-                self.level = best_level([numbers.level(cell) for cell in node.cells])
-            return
-        parts = [_Sized(one, numbers) for one in node.parts.values()]
-        parts.sort(key=lambda one: (one.order, -one.size, one.text))
-        self._sum([one for one in parts if any(one.sizes)])
-        if self.fields["kind"] == "category" and numbers.category_level and self.parts:
-            self.level = numbers.category_level(self.fields["key"])
-
-    def _sum(self, parts: list[_Sized]) -> None:
-        self.parts = parts
-        columns = zip(*(one.sizes for one in parts), strict=True)
-        self.sizes = tuple(float(sum(column)) for column in columns)
-        known = [one for one in parts if one.level is not None]
-        moved = [one.level for one in known if one.level and one.sizes[2] * self.sizes[2] > 0]
-        self.level = best_level(moved) if known else None
-
-    @classmethod
-    def rest(cls, parts: list[_Sized]) -> _Sized:
-        """Several parts as one that names none of them."""
-        found = cls.__new__(cls)
-        found.fields = {"kind": "rest", "rows": len(parts)}
-        found._sum(parts)
-        found.parts = []
-        return found
-
-    @property
-    def size(self) -> float:
-        """The time of the side that has more of it."""
-        return max(self.sizes[:2], default=0.0)
-
-    @property
-    def text(self) -> str:
-        """Apart from its size, what it is; the same whichever side is which."""
-        return repr(sorted(str(value) for name, value in self.fields.items() if name != "finding"))
-
-
 def best_level(levels: Sequence[Evidence]) -> Evidence:
     """The surest of some levels."""
     return min(levels, key=LEVELS.index, default="within_noise")
 
 
-def _flat(root: _Sized) -> list[CauseNode]:
+def _flat(root: _Node, numbers: _Numbers) -> list[CauseNode]:
     """Every node before its parts."""
+    root.measure(numbers)
     found: list[CauseNode] = []
     if root.parts:
         _add(found, -1, root, _LEAST * root.size)
     return found
 
 
-def _add(found: list[CauseNode], parent: int, node: _Sized, least: float) -> None:
+def _add(found: list[CauseNode], parent: int, node: _Node, least: float) -> None:
     """Append a node and its parts; of many the smallest as one."""
     here = len(found)
-    sizes: list[Any] = [*node.sizes, *[ABSENT] * (4 - len(node.sizes))]
-    baseline, candidate, delta, host_speed = sizes
+    sizes: dict[str, Any] = dict(zip(_SIZES, node.sizes, strict=False))
     level = ABSENT if node.level is None else node.level
-    found.append(
-        CauseNode(
-            parent=parent, baseline_ns=baseline, candidate_ns=candidate, delta_ns=delta, host_speed_ns=host_speed,
-            level=level, **node.fields,
-        )
-    )  # fmt: skip
-    by_size = sorted(node.parts, key=lambda one: ("finding" not in one.fields, -one.size))
+    found.append(CauseNode(parent=parent, level=level, **sizes, **node.fields))
+    parts = list(node.parts.values())
+    by_size = sorted(parts, key=lambda one: ("finding" not in one.fields, -one.size))
     kept = [one for one in by_size[:MOST] if one.size >= least or "finding" in one.fields]
-    rest = [one for one in node.parts if not any(one is other for other in kept)]
+    rest = [one for one in parts if not any(one is other for other in kept)]
     if len(rest) == 1 and len(kept) < MOST:
-        kept, rest = [*kept, *rest], []
-    for part in node.parts:
-        if any(part is other for other in kept):
+        kept, rest = parts, []
+    for part in parts:
+        if not any(part is other for other in rest):
             _add(found, here, part, least)
     if rest and kept:
-        _add(found, here, _Sized.rest(rest), least)
+        together = _Node({"kind": "rest", "rows": len(rest)})
+        together.add_up(rest)
+        _add(found, here, together, least)
 
 
 # Every whole step of both sides in order, with what its time was: few columns, whatever the number of steps.
@@ -320,17 +303,24 @@ def step_strip(
         for side, step in enumerate(one.steps)
         if step is not None
     }
-    unit, left_out = _unit(steps, sides)
-    if unit is None:
+    units = most_changed(steps, _UNIT, sides)
+    if not units:
         return None
-    own = steps.filter((pl.col("rank") == unit[0]) & (pl.col("device") == unit[1])).sort(
-        "side", "run", "start_ns"
-    )
+    rank, device = units[0]
+    left_out = len({one for one, _ in units}) - 1
+    own = steps.filter(rank=rank, device=device).sort("side", "run", "start_ns")
     known = [name for name in CATEGORIES if own[name].sum()]
     of_sides = [own.filter(pl.col("side") == side) for side in range(sides)]
     width = _width(*(one.group_by("run").len()["len"].to_list() for one in of_sides))
-    columns = [_columns(one, known, width, shown) for one in of_sides]
-    return StepStrip(*unit, left_out, known, columns[0], columns[1] if sides > 1 else ABSENT)
+    columns = [
+        [
+            _column(chunk, known, shown)
+            for run in one.partition_by("run", maintain_order=True)
+            for chunk in run.iter_slices(width)
+        ]
+        for one in of_sides
+    ]
+    return StepStrip(rank, device, left_out, known, columns[0], columns[1] if sides > 1 else ABSENT)
 
 
 def _with_categories(frame: Frame, layout: Layout) -> pl.DataFrame:
@@ -346,42 +336,12 @@ def _with_categories(frame: Frame, layout: Layout) -> pl.DataFrame:
     return frame.steps.with_columns([pl.Series(name, idle[:, place]) for name, place in number.items()])
 
 
-def _unit(steps: pl.DataFrame, sides: int) -> tuple[tuple[int, int] | None, int]:
-    """The rank and device to show: the idle time of its steps changed most, or of one side is longest; and how many ranks are not shown."""
-    idle = pl.col("ns") - pl.sum_horizontal(BUSY)
-    means = (
-        steps.with_columns(idle=idle)
-        .group_by(*_UNIT, "side", maintain_order=True)
-        .agg(pl.col("idle").mean())
-        .sort(*_UNIT, "side")
-    )
-    found: dict[tuple[int, int], list[float]] = {}
-    for rank, device, _, value in means.iter_rows():
-        found.setdefault((rank, device), []).append(value)
-    both = {
-        unit: abs(values[-1] - sum(values[:-1])) for unit, values in found.items() if len(values) == sides
-    }
-    if not both:
-        return None, 0
-    return min(both, key=lambda unit: (-both[unit], unit)), len({rank for rank, _ in both}) - 1
-
-
 def _width(*sides: list[int]) -> int:
     """How many steps share a column, so that the runs of each side have no more than COLUMNS columns."""
     width = max(max(-(-sum(runs) // COLUMNS) for runs in sides), 1)
     while any(sum(-(-steps // width) for steps in runs) > max(COLUMNS, len(runs)) for runs in sides):
         width += 1
     return width
-
-
-def _columns(
-    steps: pl.DataFrame, categories: list[str], width: int, shown: dict[Place, int]
-) -> list[StripColumn]:
-    return [
-        _column(chunk, categories, shown)
-        for run in steps.partition_by("run", maintain_order=True)
-        for chunk in run.iter_slices(width)
-    ]
 
 
 def _column(steps: pl.DataFrame, categories: list[str], shown: dict[Place, int]) -> StripColumn:

@@ -69,7 +69,7 @@ def select_steps(
     ranks_left_out = 0
     for row in shared[:WORKLOADS]:
         mine = steps.filter(pl.col("row") == row)
-        ranks = _ranks(mine, len(sides))
+        ranks = [rank for (rank,) in most_changed(mine, ["rank"], len(sides))]
         ranks_left_out = max(ranks_left_out, len(ranks) - RANKS)
         for rank in ranks[:RANKS]:
             of_rank = mine.filter(pl.col("rank") == rank)
@@ -85,19 +85,19 @@ def select_steps(
     return found, max(0, len(shared) - WORKLOADS), ranks_left_out
 
 
-def _ranks(steps: pl.DataFrame, sides: int) -> list[int]:
-    """Ranks with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
+def most_changed(steps: pl.DataFrame, by: Sequence[str], sides: int) -> list[tuple[int, ...]]:
+    """Ranks (or devices) with steps on every side, those first whose own GPU work or idle time changed most; of one side, is longest."""
     means = (
         steps.with_columns(idle=pl.col("ns") - pl.sum_horizontal(BUSY))
-        .group_by("rank", "side", maintain_order=True)
+        .group_by(*by, "side", maintain_order=True)
         .agg(pl.col("idle").mean())
-        .sort("rank", "side")
+        .sort(*by, "side")
     )
-    by_rank: dict[int, list[float]] = {}
-    for rank, _, idle in means.iter_rows():
-        by_rank.setdefault(rank, []).append(idle)
-    both = {rank: [0.0, *values][-2:] for rank, values in by_rank.items() if len(values) == sides}
-    return sorted(both, key=lambda rank: (-abs(both[rank][1] - both[rank][0]), rank))
+    found: dict[tuple[int, ...], list[float]] = {}
+    for *unit, _, idle in means.iter_rows():
+        found.setdefault(tuple(unit), []).append(idle)
+    change = {unit: abs(idle[-1] - sum(idle[:-1])) for unit, idle in found.items() if len(idle) == sides}
+    return sorted(change, key=lambda unit: (-change[unit], unit))
 
 
 def _nearest(runs: Runs, steps: pl.DataFrame, kind: str) -> ShownStep | None:
