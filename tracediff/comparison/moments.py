@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -23,7 +24,6 @@ from tracediff.comparison.evidence import (
     op_query,
     ops_of_step,
 )
-from tracediff.execution.sides import Run
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
 from tracediff.model.causes import IDLE
 from tracediff.steps.sample import joined, merge_lane
@@ -56,18 +56,22 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class _Scene:
-    """A step of one side. row: of `Frame.steps`; found: what there is of the cause in it, in order of time."""
+    """A step of one side. row: of `Frame.steps`; lanes: its events, none where they were not kept; found: what of them is the cause, in order of time."""
 
     side: int
     row: int
     step: dict[str, Any]
-    run: Run
     part: Reduction
-    sampled: SampledStep | None
-    found: list[Span]
+    lanes: list[Lane]
     threads: tuple[int, ...]
-    holders: tuple[int, ...]
-    ops: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
+    holders: tuple[int, ...] = ()
+    found: list[Span] = field(default_factory=list)
+    names: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
+
+    @cached_property
+    def ops(self) -> Lane:
+        """All its ops in order of start."""
+        return joined([lane for lane in self.lanes if lane.kind == "gpu"], "all streams")
 
 
 def with_moments(
@@ -102,7 +106,6 @@ class _Finder:
         self._texts: dict[str, list[int]] = {}
         for row, match in enumerate(measured.kernels.rows):
             self._texts.setdefault(kernel_text(match), []).append(row)
-        self._idle_ns = self._by_cell()
 
     def _sampled_steps(self) -> dict[int, SampledStep]:
         """Row of the frame -> the step's events."""
@@ -118,15 +121,6 @@ class _Finder:
         )
         rows = self._m.frame.index.rows(table).tolist() if found else []
         return {row: one[4] for row, one in zip(rows, found, strict=True) if 0 <= row < len(self._steps)}
-
-    def _by_cell(self) -> dict[int, tuple[Ints, Ints]]:
-        """Idle cell -> steps that have some of it, and how much, ns."""
-        rows = self._m.layout.idle_rows
-        sums = rows.group_by("cell", "step").agg(pl.col("ns").sum()).sort("cell", "step")
-        return {
-            int(key[0]): (part["step"].to_numpy().astype(np.int64), part["ns"].to_numpy().astype(np.int64))
-            for key, part in sums.partition_by("cell", as_dict=True).items()
-        }
 
     # What of a step is the cause.
 
@@ -162,9 +156,8 @@ class _Finder:
     def _spent(self, place: _Place) -> Floats:
         """What every step has of the place, ns."""
         out = np.zeros(len(self._steps))
-        for cell, _ in place.keys:
-            steps, ns = self._idle_ns.get(cell, (np.empty(0, np.int64), np.empty(0, np.int64)))
-            out[steps] += ns
+        idle = self._m.layout.idle_rows.filter(pl.col("cell").is_in([cell for cell, _ in place.keys]))
+        np.add.at(out, idle["step"].to_numpy(), idle["ns"].to_numpy())
         if place.rows:
             values = self._m.kernels.values.filter(pl.col("row").is_in(place.rows), pl.col("side") < 2)
             steps = self._m.frame.index.rows(values)
@@ -181,16 +174,13 @@ class _Finder:
         phase = self._phases.get(finding.where.phase or "")
         if place is None or phase is None:
             return old
-        lead = int(finding.delta_ns >= 0)
         spent = self._spent(place)
-        found = self._lead_step(finding, place, phase, spent, lead)
+        found = self._lead_step(finding, place, phase, spent)
         if found is None:
             moments = [self._of_longest(one, place, spent) for one in old.moments]
         else:
-            scenes = [self._scene(found, place)]
             other = self._other_step(finding, phase, spent, found)
-            if other is not None:
-                scenes.append(self._scene(other, place))
+            scenes = [self._scene(row, place) for row in (found, other) if row is not None]
             aligned = self._aligned(scenes, place)
             moments = [
                 self._moment(scene, place, spent, finding, at)
@@ -198,28 +188,29 @@ class _Finder:
             ]
             if crop:
                 old = msgspec.structs.replace(old, crop=self._crop(scenes, place, aligned))
-        moments = sorted(moments, key=lambda one: one.side == "baseline")
-        return msgspec.structs.replace(
-            old, moments=moments, sql=next((one.sql for one in moments if one.sql), old.sql)
-        )
+        moments.sort(key=lambda one: one.side == "baseline")
+        sql = next((one.sql for one in moments if one.sql), old.sql)
+        return msgspec.structs.replace(old, moments=moments, sql=sql)
 
-    def _lead_step(
-        self, finding: Finding, place: _Place, phase: PhaseCells, spent: Floats, lead: int
-    ) -> int | None:
+    def _lead_step(self, finding: Finding, place: _Place, phase: PhaseCells, spent: Floats) -> int | None:
         """A kept step of the side that has more of the cause, near its median size there; None where none has any."""
-        mine = self._side == lead
+        lead = int(finding.delta_ns >= 0)
+        rest, typical, mean = self._weights(phase)
+        mine = (self._side == lead) & (rest > 0)
         if finding.where.rank is not None and place.keys:
             mine &= self._rank == finding.where.rank
-        rest = mine & (phase.steps.rest[: len(spent)] > 0)
-        rest &= self._rank == self._most_changed(phase.steps.mean[: len(spent)], spent, lead, rest)
-        mine = mine & rest
+        mine &= self._rank == self._most_changed(mean, spent, lead, mine)
         if finding.part == "tail":
-            usual = self._mean(spent, phase.steps.typical[: len(spent)] * mine)
+            usual = self._mean(spent, typical * mine)
             far = usual + max(10_000.0, 0.5 * usual, 0.02 * phase.step_ns)
-            return self._nearest(rest & (spent > far), spent)
-        typical = mine & (phase.steps.typical[: len(spent)] > 0)
-        found = self._nearest(typical & (spent > 0), spent)
-        return self._nearest(rest & (spent > 0), spent) if found is None else found
+            return self._nearest(mine & (spent > far), spent)
+        found = self._nearest(mine & (typical > 0) & (spent > 0), spent)
+        return self._nearest(mine & (spent > 0), spent) if found is None else found
+
+    def _weights(self, phase: PhaseCells) -> tuple[Floats, Floats, Floats]:
+        """Of every step: how it counts among all of its phase, among the typical ones, in the mean."""
+        many = len(self._steps)
+        return phase.steps.rest[:many], phase.steps.typical[:many], phase.steps.mean[:many]
 
     def _most_changed(self, weight: Floats, spent: Floats, lead: int, steps: Bools) -> int:
         """Of the ranks of some steps of a side the one on which the cause grew most against the other side."""
@@ -237,8 +228,7 @@ class _Finder:
     def _other_step(self, finding: Finding, phase: PhaseCells, spent: Floats, lead: int) -> int | None:
         """The step of the other side to look at beside: of the same workload where one was kept, typical of its side."""
         mine = (self._side != self._side[lead]) & (self._rank == self._rank[lead])
-        rest = mine & (phase.steps.rest[: len(spent)] > 0)
-        typical = mine & (phase.steps.typical[: len(spent)] > 0)
+        rest, typical, _ = (mine & (weight > 0) for weight in self._weights(phase))
         alike = self._workload == self._workload[lead]
         by = self._ns.astype(float) if finding.part == "tail" else spent
         for steps in (typical & alike, rest & alike, typical, rest):
@@ -264,28 +254,27 @@ class _Finder:
 
     def _scene(self, row: int, place: _Place) -> _Scene:
         step = self._steps.row(row, named=True)
-        run = self._m.sides[step["side"]].runs[step["run"]]
-        part, sampled = run.parts[step["part"]], self._sampled.get(row)
-        scene = _Scene(step["side"], row, step, run, part, sampled, [], (), ())
-        if sampled is None:
-            threads, holders = self._threads_of(scene, place)
-            return replace(scene, threads=threads, holders=holders)
+        part = self._m.sides[step["side"]].runs[step["run"]].parts[step["part"]]
+        threads, holders = self._threads_of(part, step["period"], place)
+        scene = _Scene(step["side"], row, step, part, _lanes(self._sampled.get(row)), threads, holders)
+        if not scene.lanes:
+            return scene
         if place.rows:
-            ops = _ops(sampled)
-            inside = np.isin(self._rows_of(scene, ops), place.rows)
+            ops = scene.ops
+            inside = np.isin(self._rows_of(scene), place.rows)
             spans = _spans(ops.start[inside], ops.end[inside], join=False)
-            return replace(scene, found=spans, ops=_names(part, ops, inside))
-        lane = _idle(sampled)
+            return replace(scene, threads=(), holders=(), found=spans, names=_names(part, ops, inside))
+        lane = next(lane for lane in scene.lanes if lane.kind == "idle")
         roles = {thread.tid: thread.role for thread in part.threads}
         mine = self._of_keys(lane, [key for _, key in place.keys], roles)
         tids = lane.columns["tid"]
         named = [tid for tid in np.unique(tids).tolist() if roles.get(tid) == place.keys[0][1].thread]
+        held = tuple(one for one in np.unique(lane.columns["holder"][mine]).tolist() if one >= 0)
         return replace(
             scene,
             found=_spans(lane.start[mine], lane.end[mine], join=True),
             threads=tuple(np.unique(tids[mine]).tolist()) or tuple(named),
-            holders=tuple(one for one in np.unique(lane.columns["holder"][mine]).tolist() if one >= 0)
-            or self._threads_of(scene, place)[1],
+            holders=held or holders,
         )
 
     def _of_keys(self, lane: Lane, keys: list[IdleKey], roles: dict[int, str]) -> Bools:
@@ -307,23 +296,23 @@ class _Finder:
         return out
 
     @staticmethod
-    def _threads_of(scene: _Scene, place: _Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _threads_of(part: Reduction, period: int, place: _Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The threads of the roles of a place, and of the holders, in the process of the step's rank."""
         if not place.keys:
             return (), ()
         key = place.keys[0][1]
-        workers = sorted({one.pid for one in scene.part.threads if one.process == "worker"})
-        first = int(scene.part.periods["rank"].min() or 0)  # type: ignore[arg-type]
-        rank = int(scene.part.periods.row(scene.step["period"], named=True)["rank"]) - first
+        workers = sorted({one.pid for one in part.threads if one.process == "worker"})
+        first = int(part.periods["rank"].min() or 0)  # type: ignore[arg-type]
+        rank = int(part.periods.row(period, named=True)["rank"]) - first
         pid = workers[rank] if rank < len(workers) else None
-        own = [one for one in scene.part.threads if pid is None or one.pid == pid]
+        own = [one for one in part.threads if pid is None or one.pid == pid]
         return (
             tuple(one.tid for one in own if one.role == key.thread),
-            tuple(one.tid for one in own if one.role == key.holder) if key.holder else (),
+            tuple(one.tid for one in own if key.holder and one.role == key.holder),
         )
 
-    def _rows_of(self, scene: _Scene, ops: Lane) -> Ints:
-        return self._writer.rows(ops, scene.part, scene.step["phase"], scene.side)
+    def _rows_of(self, scene: _Scene) -> Ints:
+        return self._writer.rows(scene.ops, scene.part, scene.step["phase"], scene.side)
 
     # Both sides on one axis.
 
@@ -334,32 +323,24 @@ class _Finder:
         side has in the same place. Else the start of the step.
         """
         lead = scenes[0]
-        assert lead.sampled is not None
         shown = middle(lead.found)
         if shown is None:
             return [(Span(0, 0), None) for _ in scenes]
-        ops = _ops(lead.sampled)
-        before = np.flatnonzero(ops.end <= shown.start if place.keys else ops.start < shown.start)
-        before = before[np.argsort((ops.end if place.keys else ops.start)[before], kind="stable")][::-1]
+        ops = lead.ops
+        edge = ops.end if place.keys else ops.start
+        before = np.flatnonzero(edge <= shown.start if place.keys else edge < shown.start)
+        before = before[np.argsort(edge[before], kind="stable")][::-1]
         if len(scenes) == 1:
-            at = int(before[0]) if len(before) else None
-            return [(Span(0, 0) if at is None else Span(int(ops.start[at]), int(ops.end[at])), shown)]
+            return [(_span(ops, int(before[0])) if len(before) else Span(0, 0), shown)]
         other = scenes[1]
-        assert other.sampled is not None
-        their = _ops(other.sampled)
-        rows, theirs = self._rows_of(lead, ops), self._rows_of(other, their)
+        rows, theirs = self._rows_of(lead), self._rows_of(other)
         anchors = (Span(0, 0), Span(0, 0))
         for at in before[:12].tolist():
             mine, partners = np.flatnonzero(rows == rows[at]), np.flatnonzero(theirs == rows[at])
-            if rows[at] < 0 or not len(partners):
-                continue
-            nth = int(np.searchsorted(mine, at))
-            to = int(partners[nth * len(partners) // len(mine)])
-            anchors = (
-                Span(int(ops.start[at]), int(ops.end[at])),
-                Span(int(their.start[to]), int(their.end[to])),
-            )
-            break
+            if rows[at] >= 0 and len(partners):
+                nth = int(np.searchsorted(mine, at))
+                anchors = _span(ops, at), _span(other.ops, int(partners[nth * len(partners) // len(mine)]))
+                break
         side = 1 if place.keys else 0  # of the anchors' start and end
         expected = anchors[1][side] + shown.start - anchors[0][side]
         near = [one for one in other.found if abs(one.start - expected) <= 2 * (shown.end - shown.start) + _SHORTEST_NS]  # fmt: skip
@@ -371,7 +352,7 @@ class _Finder:
     ) -> Crop | None:
         """The crop of both sides; None where the side with more of the cause has no moment."""
         lead, (anchor, shown) = scenes[0], aligned[0]
-        if shown is None or lead.sampled is None:
+        if shown is None:
             return None
         at_end = bool(place.keys)
         points = [(one.end if at_end else one.start) for one, _ in aligned]
@@ -382,14 +363,13 @@ class _Finder:
             sizes = [
                 _neighbourhood(scene, span or Span(at, at), at)
                 for scene, at, (_, span) in zip(scenes, points, aligned, strict=True)
-                if scene.sampled is not None
             ]
             before = max(one for one, _ in sizes)
             length = before + max(max(after for _, after in sizes), _SHORTEST_NS // 4)
         before = min(before, points[0]) if length > 2 * _SHORTEST_NS else before
         name = -1
         if anchor.end:
-            ops = _ops(lead.sampled)
+            ops = lead.ops
             at = int(np.flatnonzero((ops.start == anchor.start) & (ops.end == anchor.end))[0])
             name = self._writer.name(str(lead.part.keys["name"][int(ops.what[at])]))
         sides: list[CropSide | None] = [None, None]
@@ -397,12 +377,10 @@ class _Finder:
             sides[scene.side] = self._crop_side(scene, point - before, length, place.cause)
         return Crop(length, before, name, at_end, sides[0], sides[1])
 
-    def _crop_side(self, scene: _Scene, start: int, length: int, cause: str) -> CropSide | None:
-        if scene.sampled is None:
-            return None
+    def _crop_side(self, scene: _Scene, start: int, length: int, cause: str) -> CropSide:
         lanes = [
             _cut(lane, start, length)
-            for lane in _lanes(scene.sampled)
+            for lane in scene.lanes
             if cause == "gil_wait" or lane.kind not in ("gil", "holders")
         ]
         lanes = [one for kind in dict.fromkeys(lane.kind for lane in lanes) for one in _busiest(lanes, kind)]
@@ -431,53 +409,39 @@ class _Finder:
         kind: Literal["typical", "rare", "beside"] = "rare" if finding.part == "tail" else "typical"
         if span is None:
             span, kind = _until_next(scene, anchor.end if place.keys else anchor.start), "beside"
-        return self._with_sql(
-            Moment(
-                SIDES[scene.side],
-                scene.part.name,
-                begin + span.start,
-                begin + span.end,
-                step=scene.step["number"],
-                kind=kind,
-                rank=scene.step["rank"],
-                step_start_ns=begin,
-                step_end_ns=begin + int(scene.step["ns"]),
-                cause_ns=sum(one.end - one.start for one in scene.found)
-                if place.rows
-                else int(spent[scene.row]),
-            ),
-            scene,
-            place,
-        )
+        moment = Moment(
+            SIDES[scene.side], scene.part.name, begin + span.start, begin + span.end, step=scene.step["number"],
+            kind=kind,
+        )  # fmt: skip
+        found = sum(one.end - one.start for one in scene.found)
+        return self._of_step(moment, scene, place, found if place.rows else int(spent[scene.row]))
 
     def _of_longest(self, moment: Moment, place: _Place, spent: Floats) -> Moment:
         """The longest moment with the step that it lies in."""
         side = SIDES.index(moment.side)
         runs = [run.name for run in self._m.sides[side].runs]
-        starts, ns = self._steps["start_ns"].to_numpy(), self._ns
-        inside = (self._side == side) & (starts <= moment.start_ns) & (moment.end_ns <= starts + ns)
+        starts = self._steps["start_ns"].to_numpy()
+        inside = (self._side == side) & (starts <= moment.start_ns) & (moment.end_ns <= starts + self._ns)
         inside &= self._steps["run"].to_numpy() == (runs.index(moment.run) if moment.run in runs else -1)
         rows = np.flatnonzero(inside & (spent > 0))
         if not len(rows):
             return moment
         row = int(rows[0])
-        begin = int(starts[row])
-        scene = replace(self._scene(row, place), found=[])
-        return self._with_sql(
-            msgspec.structs.replace(
-                moment,
-                rank=int(self._rank[row]),
-                step_start_ns=begin,
-                step_end_ns=begin + int(ns[row]),
-                cause_ns=int(spent[row]),
-            ),
-            scene,
-            place,
-        )
+        return self._of_step(moment, self._scene(row, place), place, int(spent[row]))
 
-    def _with_sql(self, moment: Moment, scene: _Scene, place: _Place) -> Moment:
+    def _of_step(self, moment: Moment, scene: _Scene, place: _Place, cause_ns: int) -> Moment:
+        """A moment with its step, and what shows it."""
+        begin = int(scene.step["start_ns"])
+        sql, query = self._sql(scene, place)
+        return msgspec.structs.replace(
+            moment, rank=scene.step["rank"], step_start_ns=begin, step_end_ns=begin + int(scene.step["ns"]),
+            cause_ns=cause_ns, sql=sql, query=query,
+        )  # fmt: skip
+
+    def _sql(self, scene: _Scene, place: _Place) -> tuple[str, str]:
+        """The events of a place in a step: SQL for an export of nsys, and a query of this program."""
         if self._torch[scene.side][self._m.sides[scene.side].parts.index(scene.part)]:
-            return moment  # no export of nsys to ask
+            return "", ""  # no export of nsys to ask
         period = scene.part.periods.row(scene.step["period"], named=True)
         window = Window(
             int(period["start_ns"]),
@@ -492,25 +456,19 @@ class _Finder:
             rows = [self._m.kernels.rows[row] for row in place.rows]
             own = [op for row in rows for op in (row.candidate if scene.side else row.baseline)]
             own = own or [op for row in rows for op in (*row.baseline, *row.candidate)]
-            ops = scene.ops or tuple(dict.fromkeys((op.name, op.grid) for op in own))
-            sql, query = ops_of_step(ops, window), op_query(ops, window)
-        else:
-            key = place.keys[0][1]
-            wheres = sorted({one.where for _, one in place.keys})
-            of_gil = key.cause == "gil_wait"
-            where, held_in = ([], wheres) if of_gil else ([] if key.cause == "gc" else wheres, [])
-            copies = {one.copy for _, one in place.keys}
-            with_gil = self._m.with_gil
-            sql = idle_of_step(
-                key.cause,
-                where,
-                held_in,
-                window,
-                copies=copies.pop() if len(copies) == 1 else None,
-                with_gil=with_gil,
-            )
-            query = idle_query(key.cause, key.thread, where, key.holder, held_in, window, with_gil=with_gil)
-        return msgspec.structs.replace(moment, sql=sql, query=query)
+            ops = scene.names or tuple(dict.fromkeys((op.name, op.grid) for op in own))
+            return ops_of_step(ops, window), op_query(ops, window)
+        key = place.keys[0][1]
+        places = sorted({one.where for _, one in place.keys})
+        where = places if key.cause not in ("gil_wait", "gc") else []
+        held_in = places if key.cause == "gil_wait" else []
+        copies = {one.copy for _, one in place.keys}
+        copy = copies.pop() if len(copies) == 1 else None
+        with_gil = self._m.with_gil
+        return (
+            idle_of_step(key.cause, where, held_in, window, copies=copy, with_gil=with_gil),
+            idle_query(key.cause, key.thread, where, key.holder, held_in, window, with_gil=with_gil),
+        )
 
 
 def _says(lane: Lane, column: Ints, text: str) -> Bools:
@@ -519,10 +477,8 @@ def _says(lane: Lane, column: Ints, text: str) -> Bools:
     return np.asarray(column == number)
 
 
-def _idle(sampled: SampledStep) -> Lane:
-    """The idle time of a step, unmerged where it was kept so."""
-    lanes = sampled.whole or sampled.lanes
-    return next(lane for lane in lanes if lane.kind == "idle")
+def _span(ops: Lane, at: int) -> Span:
+    return Span(int(ops.start[at]), int(ops.end[at]))
 
 
 def _names(part: Reduction, ops: Lane, inside: Bools) -> tuple[tuple[str, str], ...]:
@@ -533,11 +489,6 @@ def _names(part: Reduction, ops: Lane, inside: Bools) -> tuple[tuple[str, str], 
         name = (row["name"], row["grid"] or "")
         time[name] = time.get(name, 0) + ns
     return tuple(sorted(time, key=lambda name: (-time[name], name)))
-
-
-def _ops(sampled: SampledStep) -> Lane:
-    """The ops of a step in order of start, unmerged where they were kept so."""
-    return joined([lane for lane in sampled.whole or sampled.lanes if lane.kind == "gpu"], "all streams")
 
 
 def _lanes(sampled: SampledStep | None) -> list[Lane]:
@@ -572,16 +523,14 @@ def middle(spans: Sequence[Span]) -> Span | None:
 
 def _until_next(scene: _Scene, at: int) -> Span:
     """From an instant of a step to the start of the next op."""
-    assert scene.sampled is not None
-    starts = _ops(scene.sampled).start
+    starts = scene.ops.start
     after = starts[starts > at]
     return Span(at, int(after[0]) if len(after) else int(scene.step["ns"]))
 
 
 def _neighbourhood(scene: _Scene, span: Span, anchor: int) -> tuple[int, int]:
     """How much before and after the anchor the neighbours of an op reach, ns."""
-    assert scene.sampled is not None
-    ops = _ops(scene.sampled)
+    ops = scene.ops
     before = np.flatnonzero(ops.start < span.start)[-_NEIGHBOURS:]
     after = np.flatnonzero(ops.start >= max(span.end, span.start + 1))[:_NEIGHBOURS]
     low = int(ops.start[before[0]]) if len(before) else 0

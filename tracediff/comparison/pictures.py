@@ -39,9 +39,7 @@ class _Node:
     order: int = 0
     parts: dict[Any, _Node] = field(default_factory=dict)
     level: Evidence | None = None
-    sizes: list[float] = field(
-        default_factory=list
-    )  # baseline, candidate, delta, host speed; of one side the first alone
+    sizes: list[float] = field(default_factory=list)  # see _SIZES
 
     def part(self, name: Any, /, cell: int = -1, order: int = 0, **fields: Any) -> _Node:
         """The part of this name, made where it is not there; what has a cell gets this one too."""
