@@ -25,8 +25,8 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.kernels.layers import LayerSequence
 from tracediff.kernels.matching import role
+from tracediff.trace.layers import LayerSequence
 
 
 @dataclass(frozen=True)

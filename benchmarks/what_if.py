@@ -26,7 +26,7 @@ from tracediff.formats.inputs import resolve
 from tracediff.model.causes import CAUSES
 from tracediff.whatif.edits import Edit, Scale
 from tracediff.whatif.graph import OWN
-from tracediff.whatif.project import project
+from tracediff.whatif.replay import project
 
 CASES, PAGE = ROOT / "benchmarks/what_if.toml", ROOT / "docs/what-if.md"
 BEGIN, END = "<!-- projections: python -m benchmarks.what_if -->", "<!-- /projections -->"

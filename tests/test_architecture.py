@@ -127,7 +127,7 @@ def test_a_query_says_what_its_columns_are(path):
 
 @pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
 def test_every_query_is_used(path):
-    """By its name, or with all numbered files of its folder (accounting/definitions.py)."""
+    """By its name, or with all numbered files of its folder (query/reference.py)."""
     package, _, file = path.relative_to(PACKAGE).with_suffix("").parts
     sources = [module.read_text() for module in MODULES.values()]
     names = [

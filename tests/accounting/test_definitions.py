@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from _pytest.mark import ParameterSet
@@ -11,13 +13,15 @@ from polars.testing import assert_frame_equal
 
 from tests.oracle.random_traces import trace
 from tests.tiny import FIXTURES
-from tracediff.accounting.definitions import FILES, define
 from tracediff.accounting.reduce import is_host_only, reduce_capture
 from tracediff.accounting.reduction import Reduction
-from tracediff.formats.capture import load_capture
-from tracediff.formats.database import frame, sql
+from tracediff.formats.capture import Capture, load_capture
+from tracediff.formats.database import create_table, frame, sql
 from tracediff.formats.files import scratch
+from tracediff.kernels.categories import is_communication
+from tracediff.query.reference import DEFINITIONS
 from tracediff.trace.steps import find_steps
+from tracediff.trace.threads import Thread
 
 # Classes of steps by what they launch are no SQL: in `shapes` they are other phases than those of the definition.
 CAPTURES = sorted(
@@ -42,6 +46,30 @@ def _marked(path: Path) -> ParameterSet:
     many = any(path.is_relative_to(FIXTURES / folder) for folder in ("pairs", "bundles", "traffic"))
     name = str(path.relative_to(FIXTURES)).partition(".")[0]
     return pytest.param(path, id=name, marks=[pytest.mark.slow] if many else [])
+
+
+def define(capture: Capture, threads: Iterable[Thread]) -> None:
+    """Make the tables of the definitions in the schema `accounting` of a capture whose steps were found.
+
+    What SQL cannot tell is made first: op_class (which kernels communicate, by name) and role (of threads).
+    """
+    db = capture.db
+    rows = db.execute("SELECT key, kind, name FROM op_key").fetchall()
+    kinds = [_class(kind, name) for _, kind, name in rows]
+    keys = np.array([key for key, _, _ in rows], np.uint64)
+    create_table(db, "op_class", {"key": keys, "kind": np.array(kinds, object)})
+    roles = {thread.tid: thread.role for thread in threads}
+    tids = np.array(list(roles), np.int64)
+    create_table(db, "role", {"tid": tids, "role": np.array(list(roles.values()), object)})
+    db.execute("CREATE SCHEMA accounting")
+    for name in DEFINITIONS:
+        db.execute(sql(name))
+
+
+def _class(kind: int, name: str) -> str:
+    if kind in (1, 2):
+        return "memcpy"
+    return "comm" if kind == 0 and is_communication(name) else "compute"
 
 
 def both(path: Path) -> tuple[Reduction, dict[str, pl.DataFrame]] | None:
@@ -111,7 +139,7 @@ def test_the_definitions_give_the_numbers_of_the_engine_on_traces_made_by_chance
 
 
 def test_every_definition_says_what_its_columns_are():
-    for name in FILES:
-        text = sql(f"accounting/{name}")
+    for name in DEFINITIONS:
+        text = sql(name)
         for statement in text.split("CREATE TABLE accounting.")[1:]:
             assert f"-- {statement.split()[0]}: " in text

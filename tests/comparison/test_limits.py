@@ -19,7 +19,7 @@ from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of
-from tracediff.limits.shapes import Work, math_type, work_of
+from tracediff.limits.work import Work, math_type, work_of
 from tracediff.report import limit_words
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown

@@ -55,7 +55,7 @@ def test_the_warning_says_what_repeats(tmp_path):
     (note,) = reduced(loop(10, context_at=6), tmp_path).warnings
     assert note.slug == "steps-inferred"
     assert (
-        "9 steps of about 13 launches, each from where the host has waited for a result (confidence 1.00)"
+        "9 steps of about 13 launches, each from where the host waits for a result (confidence 1.00)"
         in note.message
     )
 
@@ -71,7 +71,7 @@ def test_a_synchronisation_without_a_result_may_be_that_of_a_layer(tmp_path):
             )
         trace.api(1, "cudaDeviceSynchronize", 4000 * step + 3000, 4000 * step + 3200)
     (note,) = reduced(trace, tmp_path).warnings
-    assert "from where the host has synchronised" in note.message
+    assert "from where the host synchronises" in note.message
     assert "these may be layers, or several steps" in note.message
 
 

@@ -16,8 +16,7 @@ from tracediff.execution.run import reduce_file
 from tracediff.model.causes import CATEGORIES
 from tracediff.whatif.edits import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited
 from tracediff.whatif.graph import stretches
-from tracediff.whatif.project import project
-from tracediff.whatif.replay import replay
+from tracediff.whatif.replay import project, replay
 
 US = 1000
 STEPS = 8

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, chunks
-from tracediff.accounting.intervals import Intervals, cut
-from tracediff.accounting.walk import Gil, Hosts, handed_over
+from tracediff.accounting.intervals import Intervals, Tally, chunks, cut, picked
+from tracediff.accounting.walk import Gil, Hosts
 from tracediff.accounting.windows import Windows, active_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, sql
@@ -79,19 +78,17 @@ def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
 
 def _waits(windows: Windows, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
     """thread, ns -> count: lengths of waits for the GIL; of three digits each, so that there are never many."""
-    parts, schema = [], {"thread": pl.String, "ns": pl.Int64, "count": pl.Int64}
+    parts = []
     for tid, thread in sorted(threads.items()):
         waits = hosts.thread(tid).gil_wait
         inside = windows.stratum(thread.pid, waits.start) >= 0
         length = (waits.end - waits.start)[inside]
         unit = 10 ** np.maximum(np.floor(np.log10(np.maximum(length, 1))).astype(np.int64) - 2, 0)
-        ns, count = np.unique((length + unit // 2) // unit * unit, return_counts=True)
-        parts.append(
-            pl.DataFrame({"thread": [thread.role] * len(ns), "ns": ns, "count": count}, schema=schema)
-        )
+        table = pl.DataFrame({"ns": (length + unit // 2) // unit * unit})
+        parts.append(table.select(pl.lit(thread.role).alias("thread"), "ns"))
+    table = pl.concat([pl.DataFrame(schema={"thread": pl.String, "ns": pl.Int64}), *parts])
     by = ["thread", "ns"]
-    table = pl.concat([pl.DataFrame(schema=schema), *parts])
-    return table.group_by(by).agg(pl.col("count").sum()).sort(by)
+    return table.group_by(by).agg(count=pl.len().cast(pl.Int64)).sort(by)
 
 
 def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
@@ -102,14 +99,7 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
         waits = hosts.thread(tid).gil_wait
         if not waits.size:
             continue
-        spans, holder = hosts.gil_holders(thread.pid)
-        pieces = cut(waits, spans)
-        who = (
-            np.where(pieces.part >= 0, holder[pieces.part], -1)
-            if len(holder)
-            else np.full(len(pieces.part), -1)
-        )
-        who = handed_over(who, pieces.query)
+        pieces, who, _ = hosts.waited_for(waits, thread.pid)
         for other in np.unique(who).tolist():
             index = np.flatnonzero(who == other)
             start, end, wait = pieces.start[index], pieces.end[index], pieces.query[index]
@@ -118,39 +108,22 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
                 ranges, labels = hosts.thread(other).places
                 inner = cut(Intervals(start, end), ranges)
                 start, end, wait = inner.start, inner.end, wait[inner.query]
-                place = (
-                    np.where(inner.part >= 0, places.ids(labels[inner.part]), -1)
-                    if len(labels)
-                    else np.full(len(start), -1, np.int64)
-                )
+                place = places.ids(picked(labels, inner.part))
             tally = Tally()  # by stratum and place
             # all parts of a wait belong to the step in which it began, as in the sums of waits
             tally.add(windows.code(thread.pid, waits.start[wait], place + 1, names), end - start)
             code, _, ns = tally.rows()
-            rows.append(
-                pl.DataFrame(
-                    {
-                        "stratum": code // names,
-                        "waiter": [thread.role] * len(code),
-                        "holder": [threads[other].role if other in threads else "nobody recorded"]
-                        * len(code),
-                        "holder_place": pl.Series(["", *places.names], dtype=pl.String).gather(code % names),
-                        "ns": ns,
-                    },
-                    schema=_PAIRS,
-                )
-            )
+            holder = threads[other].role if other in threads else "nobody recorded"
+            where = pl.Series(["", *places.names], dtype=pl.String).gather(code % names)
+            table = pl.DataFrame({"stratum": code // names, "holder_place": where, "ns": ns})
+            rows.append(table.with_columns(waiter=pl.lit(thread.role), holder=pl.lit(holder)).select(*_PAIRS))
     by = ["stratum", "waiter", "holder", "holder_place"]
     return pl.concat([pl.DataFrame(schema=_PAIRS), *rows]).group_by(by).agg(pl.col("ns").sum()).sort(by)
 
 
 _PAIRS = {
-    "stratum": pl.Int64,
-    "waiter": pl.String,
-    "holder": pl.String,
-    "holder_place": pl.String,
-    "ns": pl.Int64,
-}
+    "stratum": pl.Int64, "waiter": pl.String, "holder": pl.String, "holder_place": pl.String, "ns": pl.Int64,
+}  # fmt: skip
 
 
 # Numbers that a program gave to its NVTX ranges.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -12,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import chunks, sum_by
-from tracediff.accounting.intervals import Index, Ints
+from tracediff.accounting.intervals import Index, Ints, chunks, sum_by
 from tracediff.accounting.sweep import Gaps
 from tracediff.accounting.walk import CODE, Hosts, IdlePieces, attribute
 from tracediff.formats.database import create_table, frame, insert, run_sql, sql
@@ -54,18 +52,6 @@ class Names:
 _BLOCK = 1 << 15  # gaps cut at a time: few enough for their pieces to stay in the processor's cache
 
 
-@dataclass(frozen=True)
-class IdleTables:
-    """causes: ns of each period by IDLE. The frames are those of `Reduction`."""
-
-    causes: Ints
-    cells: pl.DataFrame
-    idle_ns: pl.DataFrame
-    gaps: pl.DataFrame
-    worst: pl.DataFrame
-    moments: pl.DataFrame
-
-
 def idle_tables(
     db: duckdb.DuckDBPyConnection,
     timeline: Timeline,
@@ -75,9 +61,10 @@ def idle_tables(
     hosts: Hosts,
     labels: Ints,
     each: Callable[[list[IdlePieces], Ints], None] | None = None,
-) -> IdleTables:
-    """Attribute the gaps of the units. `periods`: the table of periods, still without the categories; `labels`: of each launch.
+) -> tuple[Ints, dict[str, pl.DataFrame]]:
+    """Attribute the gaps of the units: ns of each period by IDLE; and cells, idle_ns, gaps, worst and moments of `Reduction`.
 
+    `periods`: the table of periods, still without the categories; `labels`: of each launch.
     `each` is handed the pieces of some gaps and the stratum of each of those gaps.
     """
     copies = [name for name, (api, _) in timeline.api_names.items() if re.match(r"cu(da)?Mem(cpy|set)", api)]
@@ -113,17 +100,18 @@ def idle_tables(
         db.execute(f"DROP TABLE {name}")
     cause = np.array([CODE[name] for name in cells["cause"]], np.int64)[idle_ns["cell"]]
     code = idle_ns["period"].to_numpy() * len(IDLE) + cause
-    of_step = periods.select("period", "number", "rank", "phase")
-    return IdleTables(
-        sum_by(code, len(periods) * len(IDLE), idle_ns["ns"].to_numpy()).reshape(-1, len(IDLE)),
-        cells.drop("cell"),
-        idle_ns.cast({"period": pl.Int32, "cell": pl.Int32}),
-        by_neighbours,
-        worst.join(
-            of_step.select("period", "phase", "rank"), on="period", how="left", maintain_order="left"
-        ).drop("period"),
-        moments.join(of_step, on="period", how="left", maintain_order="left").drop("period"),
-    )
+    causes = sum_by(code, len(periods) * len(IDLE), idle_ns["ns"].to_numpy()).reshape(-1, len(IDLE))
+    worst, moments = (
+        table.join(periods.select("period", *columns), on="period", how="left", maintain_order="left").drop("period")
+        for table, columns in ((worst, ("phase", "rank")), (moments, ("number", "rank", "phase")))
+    )  # fmt: skip
+    return causes, {
+        "cells": cells.drop("cell"),
+        "idle_ns": idle_ns.cast({"period": pl.Int32, "cell": pl.Int32}),
+        "gaps": by_neighbours,
+        "worst": worst,
+        "moments": moments,
+    }
 
 
 class _Rows:

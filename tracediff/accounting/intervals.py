@@ -1,4 +1,4 @@
-"""Arithmetic on sets of half-open integer intervals [start, end), vectorised, linear after sorting.
+"""Arithmetic in numpy: sets of half-open integer intervals [start, end), linear after sorting; and sums by integer codes.
 
 A *partition* is a pair of int64 arrays (starts, ends), sorted and disjoint: starts[i] < ends[i] <= starts[i+1].
 All sweeps of the accounting are built from the few functions here; tests compare each with a plain loop.
@@ -142,6 +142,11 @@ def window(partition: Intervals, start: int, end: int) -> slice:
     return slice(low, max(low, int(np.searchsorted(partition.start, end, side="left"))))
 
 
+def picked(values: Index, part: Index, otherwise: int = -1) -> Index:
+    """The value of each piece's part, `otherwise` outside all."""
+    return np.where(part >= 0, values[part], otherwise) if len(values) else np.full(len(part), otherwise)
+
+
 def subtract(partition: Intervals, minus: Intervals) -> Intervals:
     """What of `partition` is not covered by the partition `minus`."""
     pieces = cut(partition, minus)
@@ -258,3 +263,72 @@ def _depths(start: Ints, end: Ints) -> npt.NDArray[np.intp]:
     # For ranges sorted by start: open at start[i] = (began before i) - (ended at or before start[i]).
     ended = np.searchsorted(np.sort(end), start, side="right")
     return np.asarray(np.arange(len(start)) - ended, np.intp)
+
+
+# Sums by integer codes, in numpy: for tables too large to be grouped by words.
+
+
+def grouped(code: Ints) -> tuple[Ints, Index]:
+    """Distinct codes (0 or more) in order, and the position of each row's code among them."""
+    distinct, inverse = np.unique(code, return_inverse=True)
+    return distinct, inverse.reshape(-1)
+
+
+def count_by(position: Index, groups: int) -> Ints:
+    """How many rows each group has."""
+    return np.bincount(position, minlength=groups)
+
+
+def sum_by(position: Index, groups: int, values: Index) -> Ints:
+    """Sum of an integer column by group; exact, since floats count to 2^53 ns, a hundred days."""
+    return np.bincount(position, weights=values, minlength=groups).astype(np.int64)
+
+
+def float_sum_by(position: Index, groups: int, values: Floats) -> Floats:
+    """Sum of a float column by group, in the order of the rows."""
+    return np.bincount(position, weights=values, minlength=groups).astype(np.float64)  # ints where empty
+
+
+def quantiles(group: Index, values: Index, counts: Ints, at: tuple[float, ...]) -> list[Floats]:
+    """Quantiles of the values of each group, linear between neighbours; `counts`: how many values each group has."""
+    ordered = values[np.lexsort((values, group))].astype(np.int64)
+    some = np.flatnonzero(counts)
+    first, last = (np.cumsum(counts) - counts)[some], counts[some] - 1
+    out = []
+    for q in at:
+        rank = q * last
+        below = rank.astype(np.int64)
+        low, high = ordered[first + below], ordered[first + np.minimum(below + 1, last)]
+        found = np.zeros(len(counts))
+        found[some] = low + (high - low) * (rank - below)
+        out.append(found)
+    return out
+
+
+class Tally:
+    """Counts and sums of ns by a code, added to in chunks."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints, Ints, Ints]] = []
+
+    def add(self, code: Ints, ns: Ints) -> None:
+        """Add events; those with a negative code do not count."""
+        inside = code >= 0
+        if not inside.all():
+            code, ns = code[inside], ns[inside]
+        distinct, position = grouped(code)
+        size = len(distinct)
+        self._parts.append((distinct, count_by(position, size), sum_by(position, size, ns)))
+
+    def rows(self) -> tuple[Ints, Ints, Ints]:
+        """(code, count, ns) of every code that was added."""
+        if not self._parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        code, count, ns = (np.concatenate([part[column] for part in self._parts]) for column in range(3))
+        distinct, position = grouped(code)
+        return distinct, sum_by(position, len(distinct), count), sum_by(position, len(distinct), ns)
+
+
+def chunks(rows: int, length: int = 1 << 20) -> list[tuple[int, int]]:
+    """[low, high) of chunks of a table, to go through it in little memory."""
+    return [(low, min(low + length, rows)) for low in range(0, rows, length)]

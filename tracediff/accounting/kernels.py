@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import count_by, float_sum_by, grouped, quantiles, sum_by
 from tracediff.accounting.idle import Names
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.intervals import Floats, Ints, count_by, float_sum_by, grouped, quantiles, sum_by
 from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
 from tracediff.kernels.names import normalise
@@ -23,62 +21,40 @@ _KERNEL, _COPIES, _WHOLE_GRAPH = 0, (1, 2), 3  # kinds of ops, see formats/sql/o
 MOST_SEQUENCES = 8  # of a phase
 
 
-@dataclass(frozen=True)
-class OpSums:
-    """Ops of one unit by period and key, arrays of one length.
+def op_sums(unit: Unit, swept: Sweep, first_period: int) -> pl.DataFrame:
+    """The ops of a unit: period, key -> count, graph, wall_ns, wall_square, share_ns. `first_period`: the number of its first period.
 
     count: ops that start in the period; graph: those of them launched by graphs; wall_ns: their length; wall_square: sum of the
     squares of each; share_ns: of the accounting, also of ops that reach into the period.
     """
-
-    period: Ints
-    key: Ints
-    count: Ints
-    graph: Ints
-    wall_ns: Ints
-    wall_square: Floats
-    share_ns: Floats
-
-
-def op_sums(unit: Unit, swept: Sweep, first_period: int) -> OpSums:
-    """Sum the ops of a unit; `first_period` is the number of its first period."""
     keys = int(unit.key.max(initial=0)) + 1
     key, graph, start, end = (column[swept.inside] for column in (unit.key, unit.graph, unit.start, unit.end))
     starting = swept.op_period * np.int64(keys) + key
     running = swept.piece_period * np.int64(keys) + unit.key[swept.piece_op]
     code, position = grouped(np.concatenate((starting, running)))
-    size, ops = len(code), len(starting)
-    return OpSums(
-        code // keys + first_period,
-        code % keys,
-        count_by(position[:ops], size),
-        count_by(position[:ops][graph], size),
-        sum_by(position[:ops], size, end - start),
-        float_sum_by(position[:ops], size, (end - start).astype(np.float64) ** 2),
-        float_sum_by(position[ops:], size, swept.piece_share),
-    )
-
-
-def kernel_table(sums: OpSums) -> pl.DataFrame:
-    """period, key -> count, wall_ns, wall_square, share_ns."""
+    size, of_op, of_piece = len(code), position[: len(starting)], position[len(starting) :]
     return pl.DataFrame(
         {
-            name: getattr(sums, name)
-            for name in ("period", "key", "count", "wall_ns", "wall_square", "share_ns")
+            "period": code // keys + first_period,
+            "key": code % keys,
+            "count": count_by(of_op, size),
+            "graph": count_by(of_op[graph], size),
+            "wall_ns": sum_by(of_op, size, end - start),
+            "wall_square": float_sum_by(of_op, size, (end - start).astype(np.float64) ** 2),
+            "share_ns": float_sum_by(of_piece, size, swept.piece_share),
         }
     )
 
 
-def transition_table(unit: Unit, sums: OpSums, stratum: Ints) -> pl.DataFrame:
-    """stratum, key -> kernels launched on their own and by graphs. `stratum`: of each period."""
-    kind = np.full(int(unit.key.max(initial=0)) + 1, MEMCPY, np.int8)
-    kind[unit.key] = unit.kind
-    kernels = np.flatnonzero((kind[sums.key] != MEMCPY) & (sums.count > 0))
-    code, position = grouped(stratum[sums.period[kernels]] * len(kind) + sums.key[kernels])
-    graph = sum_by(position, len(code), sums.graph[kernels])
-    eager = sum_by(position, len(code), sums.count[kernels]) - graph
-    return pl.DataFrame(
-        {"stratum": code // len(kind), "key": code % len(kind), "eager": eager, "graph": graph}
+def transition_table(sums: pl.DataFrame, keys: pl.DataFrame, stratum: Ints) -> pl.DataFrame:
+    """stratum, key -> kernels launched on their own and by graphs, of the sums of a unit. `stratum`: of each period."""
+    is_copy = np.isin(keys["kind"].to_numpy(), _COPIES)
+    return (
+        sums.with_columns(stratum=pl.Series(stratum[sums["period"].to_numpy()]))
+        .filter(pl.Series(~is_copy[sums["key"].to_numpy()]), pl.col("count") > 0)
+        .group_by("stratum", "key")
+        .agg(eager=(pl.col("count") - pl.col("graph")).sum(), graph=pl.col("graph").sum())
+        .sort("stratum", "key")
     )
 
 

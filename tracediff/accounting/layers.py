@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import count_by, float_sum_by, grouped
-from tracediff.accounting.intervals import Index, Ints, innermost
+from tracediff.accounting.intervals import Index, Ints, count_by, float_sum_by, grouped, innermost
 from tracediff.accounting.sweep import Sweep
 from tracediff.formats.capture import Capture
-from tracediff.kernels.layers import LayerSequence, align
-from tracediff.trace.layers import NO_LAYER, TENSORRT, enclosing, layer_of, numbered
+from tracediff.trace.layers import NO_LAYER, TENSORRT, LayerSequence, align, layer_of
 from tracediff.trace.periods import Timeline, Unit
 from tracediff.trace.threads import distinct
 
@@ -35,15 +33,6 @@ _SOURCES = {
     "ns": pl.Float64,
     "trusted_ns": pl.Float64,
 }
-
-
-@dataclass(frozen=True)
-class LayerTables:
-    """layers, layer_sources and layer_sequences of `Reduction`."""
-
-    layers: pl.DataFrame
-    layer_sources: pl.DataFrame
-    layer_sequences: list[LayerSequence]
 
 
 class LayerRanges:
@@ -98,12 +87,13 @@ def layer_tables(
     references: Sequence[LayerSequence],
     *,
     collect: bool = False,
-) -> LayerTables:
-    """Name the layer of every op of whole periods. `references`: labelled steps of the same program; `collect`: the sequences of this one.
+) -> dict[str, Any]:
+    """layers, layer_sources and layer_sequences of `Reduction`: the layer of every op of whole periods.
 
+    `references`: labelled steps of the same program; `collect`: the sequences of this one.
     Where no step is like a reference, the sources alone say so, with the confidence.
     """
-    nothing = LayerTables(pl.DataFrame(schema=_TABLE), pl.DataFrame(schema=_SOURCES), [])
+    nothing = {"layers": pl.DataFrame(schema=_TABLE), "layer_sources": pl.DataFrame(schema=_SOURCES)}
     if not ranges.any and not references:
         return nothing
     launches = timeline.launches
@@ -127,8 +117,8 @@ def layer_tables(
         first += len(unit.step)
     found = pl.concat(sources).group_by("graph", "source").agg(pl.all().sum()).sort("graph", "source")
     if not found.filter(pl.col("source") != SOURCES[NOT_KNOWN])["count"].sum():
-        return replace(nothing, layer_sources=found) if references else nothing
-    return LayerTables(pl.concat(tables), found, sequences.most())
+        return {**nothing, "layer_sources": found} if references else nothing
+    return {"layers": pl.concat(tables), "layer_sources": found, "layer_sequences": sequences.most()}
 
 
 def _of_nodes(db: duckdb.DuckDBPyConnection, ranges: LayerRanges) -> npt.NDArray[np.int32]:
@@ -225,7 +215,7 @@ def _aligned(
             alike.setdefault(steps.key[at].tobytes(), []).append(at)
     for same in sorted(alike.values(), key=len, reverse=True)[:MOST_SEQUENCES]:
         ops = [texts[key] for key in steps.key[same[0]].tolist()]
-        found = align(ops, steps.ns[same[0]].tolist(), references, enclosing, numbered)
+        found = align(ops, steps.ns[same[0]].tolist(), references)
         if found is None:
             continue
         for name in found.layers:

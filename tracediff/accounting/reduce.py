@@ -12,10 +12,8 @@ import polars as pl
 from tracediff.accounting.host import host_tables, payload_table
 from tracediff.accounting.idle import Names, idle_tables
 from tracediff.accounting.kernels import (
-    OpSums,
     collective_waits,
     common_sequences,
-    kernel_table,
     launch_table,
     new_kernels,
     op_bags,
@@ -34,10 +32,10 @@ from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
 from tracediff.formats.selection import ALL, Selection
-from tracediff.kernels.layers import LayerSequence
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
+from tracediff.trace.layers import LayerSequence
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.ranges import Places
 from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
@@ -75,9 +73,10 @@ def reduce_capture(
         rule = WHOLE_CAPTURE
         capture.db.execute(_NO_STEPS)
     else:
-        _need_kernels(capture)
+        if is_host_only(capture):
+            build_timeline(capture)  # raises no-kernels before anything is said of steps
         rule = find_steps(capture, step_regex)
-    return _measure(capture, rule, only, sampler, recorder, labelled, collect_layers=collect_layers)
+    return _measure(capture, rule, only, sampler, recorder, labelled, collect_layers)
 
 
 def _measure(
@@ -87,31 +86,33 @@ def _measure(
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
     labelled: Sequence[LayerSequence] = (),
-    *,
     collect_layers: bool = False,
 ) -> Reduction:
     """`reduce_capture` with the steps found."""
     whole_capture = rule == WHOLE_CAPTURE
-    steps, graph_mode = _steps(capture, whole_capture), _graph_mode(capture)
-    work = launches_with_work(capture)
-    ranges = LayerRanges(capture.db)
-    timeline = build_timeline(
-        capture,
-        whole_capture=whole_capture,
-        with_nodes=ranges.any or bool(labelled),
-    )
+    steps = _whole_capture(capture) if whole_capture else frame(capture.db, _STEPS)
+    graph_mode, work, ranges = _graph_mode(capture), launches_with_work(capture), LayerRanges(capture.db)
+    with_nodes = ranges.any or bool(labelled)
+    timeline = build_timeline(capture, whole_capture=whole_capture, with_nodes=with_nodes)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
     swept = [sweep(unit) for unit in timeline.units]
-    sums = _op_sums(timeline.units, swept)
-    periods = _with_classes(_periods(timeline.units, swept, steps), sums, timeline.keys)
-    periods, strata = _with_strata(periods)
-    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
-    kernels = _kernel_tables(timeline, swept, periods, sums)
+    periods = _periods(timeline.units, swept, steps)
+    first_of = np.cumsum([0, *(len(unit.step) for unit in timeline.units)]).tolist()
+    sums = [op_sums(*each) for each in zip(timeline.units, swept, first_of, strict=False)]
+    kernels = pl.concat(sums).drop("graph")
+    periods, strata = _with_strata(_with_classes(periods, kernels, timeline.keys))
+    stratum = periods["stratum"].to_numpy()
+    launch = [
+        launch_table(unit, one, first, stratum, timeline)
+        for unit, one, first in zip(timeline.units, swept, first_of, strict=False)
+    ]
+    transitions = pl.concat([transition_table(one, timeline.keys, stratum) for one in sums])
     del sums
+    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
     periods = periods.with_columns(
-        *op_columns(kernels["kernels"], timeline.keys, len(periods)), new_kernels(timeline, swept)
+        *op_columns(kernels, timeline.keys, len(periods)), new_kernels(timeline, swept)
     )
     sequences = common_sequences(timeline, swept, periods)
     layers = layer_tables(capture, ranges, timeline, swept, labelled, collect=collect_layers)
@@ -129,16 +130,23 @@ def _measure(
     host_work = HostWork(trace, names) if trace.any else None
     labels = hosts.labels(timeline.launches)
     origins = origin_table(timeline, inside, labels, names)
-    idle = idle_tables(
+    causes, idle = idle_tables(
         capture.db, timeline, gaps, periods, names, hosts, labels, host_work.add if host_work else None
     )
-    periods = periods.with_columns(
-        pl.Series(name, idle.causes[:, number]) for number, name in enumerate(IDLE)
-    )
+    periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)
     periods = periods.with_columns(
         start_up=pl.col("start_up") | pl.col("period").is_in(host.pop("start")["period"].implode())
     )
+    tables: dict[str, Any] = {
+        **layers,
+        **idle,
+        **host,
+        **system_tables(capture, trace, windows, threads, host_work),
+        **metric_tables(capture, timeline.units, periods),
+        "payloads": payload_table(capture, windows, places, threads),
+        "work": work_table(capture, work, timeline.units, periods),
+    }
     return Reduction(
         name=capture.name,
         fingerprint=capture.fingerprint,
@@ -158,26 +166,16 @@ def _measure(
         measured=counts,
         periods=periods.drop("window_start", "window_end"),
         strata=strata,
-        cells=idle.cells,
-        idle_ns=idle.idle_ns,
-        gaps=idle.gaps,
-        worst=idle.worst,
-        moments=idle.moments,
         keys=timeline.keys,
         sequences=sequences,
-        layers=layers.layers,
-        layer_sources=layers.layer_sources,
-        layer_sequences=layers.layer_sequences,
         collectives=collectives,
         origins=origins,
         sampled=sampled,
         events=events,
-        **kernels,
-        **host,
-        **system_tables(capture, trace, windows, threads, host_work),
-        payloads=payload_table(capture, windows, places, threads),
-        work=work_table(capture, work, timeline.units, periods),
-        **metric_tables(capture, timeline.units, periods),
+        kernels=kernels,
+        launch=pl.concat(launch),
+        transitions=transitions,
+        **tables,
     )
 
 
@@ -187,11 +185,6 @@ CREATE OR REPLACE TABLE step_text (label INTEGER, number BIGINT, ctx_reqs INTEGE
 CREATE OR REPLACE TABLE step (pid INTEGER, step INTEGER, tid BIGINT, number BIGINT, ctx_reqs INTEGER,
     ctx_tokens INTEGER, gen_reqs INTEGER, start_ns BIGINT, label_end_ns BIGINT, next_ns BIGINT);
 """
-
-
-def _need_kernels(capture: Capture) -> None:
-    if capture.coverage["kernels"] == "not_captured":
-        build_timeline(capture)  # raises no-kernels before anything is said of steps
 
 
 def _graph_mode(capture: Capture) -> str:
@@ -208,45 +201,33 @@ def _devices(capture: Capture) -> list[tuple[int, str, int, int]]:
     return [(int(row[0]), str(row[1]), int(row[2]), int(row[3])) for row in rows]
 
 
-def _steps(capture: Capture, whole_capture: bool) -> pl.DataFrame:
-    if whole_capture:
-        row = capture.db.execute(
-            "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM api_call UNION ALL FROM"
-            " (SELECT start_ns, end_ns FROM op_row))"
-        ).fetchone()
-        assert row is not None
-        found = capture.db.execute("SELECT DISTINCT pid FROM op_descriptor ORDER BY pid").fetchall()
-        if (None,) in found:
-            raise TracediffError(
-                "no-process",
-                f"{capture.name}: GPU work does not say which process it is of (globalPid)",
-                fix="export it again with the nsys that recorded it; --host-only compares host time",
-            )
-        pids = [int(pid) for (pid,) in found]
-        return pl.DataFrame(
-            {
-                "pid": pids, "step": [0] * len(pids), "number": [None] * len(pids), "ctx_reqs": [None] * len(pids),
-                "ctx_tokens": [None] * len(pids), "gen_reqs": [None] * len(pids),
-                "window_start": [int(row[0])] * len(pids), "window_end": [int(row[1]) + 1] * len(pids),
-                "said": [None] * len(pids),
-            },
-            schema=_STEP_SCHEMA,
-        )  # fmt: skip
-    return frame(
-        capture.db,
-        "SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs,"
-        " ctx_tokens::BIGINT AS ctx_tokens, gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start,"
-        " coalesce(next_ns, label_end_ns) AS window_end, phase AS said FROM step ORDER BY pid, step",
-    )
-
-
+_STEPS = """
+SELECT pid::BIGINT AS pid, step::BIGINT AS step, number, ctx_reqs::BIGINT AS ctx_reqs, ctx_tokens::BIGINT AS ctx_tokens,
+    gen_reqs::BIGINT AS gen_reqs, start_ns AS window_start, coalesce(next_ns, label_end_ns) AS window_end, phase AS said
+FROM step ORDER BY pid, step
+"""
 _STEP_SCHEMA = {
-    **dict.fromkeys(
-        ("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"),
-        pl.Int64,
-    ),
+    **dict.fromkeys(("pid", "step", "number", "ctx_reqs", "ctx_tokens", "gen_reqs", "window_start", "window_end"), pl.Int64),
     "said": pl.String,  # the phase, where the source of the steps knows it
-}
+}  # fmt: skip
+
+
+def _whole_capture(capture: Capture) -> pl.DataFrame:
+    """The columns of `_STEPS`: each process with GPU work is one step."""
+    row = capture.db.execute(
+        "SELECT min(start_ns), max(end_ns) FROM (SELECT start_ns, end_ns FROM api_call UNION ALL FROM"
+        " (SELECT start_ns, end_ns FROM op_row))"
+    ).fetchone()
+    assert row is not None
+    pids = capture.db.execute("SELECT DISTINCT pid FROM op_descriptor ORDER BY pid").fetchall()
+    if (None,) in pids:
+        raise TracediffError(
+            "no-process",
+            f"{capture.name}: GPU work does not say which process it is of (globalPid)",
+            fix="export it again with the nsys that recorded it; --host-only compares host time",
+        )
+    rows = [(pid, 0, None, None, None, None, row[0], row[1] + 1, None) for (pid,) in pids]
+    return pl.DataFrame(rows, schema=_STEP_SCHEMA, orient="row")
 
 
 def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> pl.DataFrame:
@@ -282,18 +263,11 @@ def _periods(units: list[Unit], swept: list[Sweep], steps: pl.DataFrame) -> pl.D
     return table.with_row_index("period").with_columns(pl.col("period").cast(pl.Int64))
 
 
-def _op_sums(units: list[Unit], swept: list[Sweep]) -> list[OpSums]:
-    """Ops by period and key, of each unit."""
-    first = np.cumsum([0, *(len(unit.step) for unit in units)]).tolist()
-    return [op_sums(unit, one, at) for unit, one, at in zip(units, swept, first, strict=False)]
-
-
-def _with_classes(periods: pl.DataFrame, sums: list[OpSums], keys: pl.DataFrame) -> pl.DataFrame:
+def _with_classes(periods: pl.DataFrame, kernels: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """The periods whose labels count nothing, in classes of what they launch: `step`, `class-2`, ... in order of their steps."""
     mine = np.flatnonzero((periods["phase"] == STEP).to_numpy())
     if len(mine) < 2:
         return periods
-    kernels = pl.concat([kernel_table(one) for one in sums])
     bags, _, content = op_bags(kernels, keys, len(periods))
     there, steps = np.unique(content[mine], return_counts=True)
     found = dict(zip(there.tolist(), classes_of(bags[there], steps.astype(np.float64)).tolist(), strict=True))
@@ -316,25 +290,6 @@ def _residual(periods: pl.DataFrame) -> int:
     total = pl.sum_horizontal(*BUSY, *IDLE)
     value = periods.select(((pl.col("end_ns") - pl.col("start_ns")) - total).abs().max()).item()
     return int(value or 0)
-
-
-def _kernel_tables(
-    timeline: Timeline, swept: list[Sweep], periods: pl.DataFrame, sums: list[OpSums]
-) -> dict[str, Any]:
-    """kernels, launch and transitions of `Reduction`."""
-    parts: dict[str, list[pl.DataFrame]] = {}
-    first = 0
-    stratum = periods["stratum"].to_numpy()
-    for unit, one, ops in zip(timeline.units, swept, sums, strict=True):
-        found = {
-            "kernels": kernel_table(ops),
-            "launch": launch_table(unit, one, first, stratum, timeline),
-            "transitions": transition_table(unit, ops, stratum),
-        }
-        for name, table in found.items():
-            parts.setdefault(name, []).append(table)
-        first += len(unit.step)
-    return {name: pl.concat(tables, how="vertical") for name, tables in parts.items()}
 
 
 # A capture without GPU work, measured on the host alone: CUDA calls, NVTX, GIL and garbage collections.

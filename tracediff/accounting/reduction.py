@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Ints
-from tracediff.kernels.layers import LayerSequence
 from tracediff.model import Captured, Note
+from tracediff.trace.layers import LayerSequence
 from tracediff.trace.periods import Kept
 from tracediff.trace.steps import StepRule
 from tracediff.trace.threads import Thread

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, float_sum_by
 from tracediff.accounting.idle import Names
-from tracediff.accounting.intervals import EMPTY, Intervals, Ints, covered, cut, union
+from tracediff.accounting.intervals import EMPTY, Intervals, Ints, Tally, covered, cut, float_sum_by, union
 from tracediff.accounting.walk import CODE, IdlePieces
 from tracediff.accounting.windows import Windows
 from tracediff.formats.capture import Capture

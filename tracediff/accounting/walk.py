@@ -21,16 +21,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import Tally, chunks
 from tracediff.accounting.intervals import (
     EMPTY,
     Index,
     Intervals,
     Ints,
+    Pieces,
+    Tally,
+    chunks,
     cut,
     innermost,
     layers,
     overlay,
+    picked,
     split,
     subtract,
     union,
@@ -53,19 +56,6 @@ class Gil:
     waits: dict[int, Intervals]
     holders: dict[int, tuple[Intervals, Ints]]
     sums: pl.DataFrame  # stratum, tid, hold_ns, wait_ns
-
-    def waits_of(self, tid: int) -> Intervals:
-        """Where a thread waited."""
-        return self.waits.get(tid, EMPTY)
-
-    def holds_of(self, tid: int) -> Intervals:
-        """The holds of one thread among them."""
-        spans, holder = self.holders_of(tid >> 24 & 0xFFFFFF)
-        return spans.take(holder == tid)
-
-    def holders_of(self, pid: int) -> tuple[Intervals, Ints]:
-        """Who held the GIL of a process around its waits: a partition, and the holding thread of each part."""
-        return self.holders.get(pid, (EMPTY, EMPTY.start))
 
 
 def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int, Thread]) -> Gil:
@@ -250,18 +240,18 @@ class HostThread:
         waits = subtract(self.gil_wait.take(window(self.gil_wait, start, end)), gc)
         if nested is None:  # the calls themselves are the states
             bounds, (call, part, wait, collection) = overlay(calls, ranges, waits, gc)
-            under = np.where(collection >= 0, _GC, _pick(_CALL + kinds, call, NO_STATE))
+            under = np.where(collection >= 0, _GC, picked(_CALL + kinds, call, NO_STATE))
         else:
             states, number = layers(gc, *_by_kind(*nested))
             number = np.where(number > 0, _CALL + number - 1, _GC)
             bounds, (call, part, wait, layer) = overlay(calls, ranges, waits, states)
-            under = _pick(number, layer, NO_STATE)
+            under = picked(number, layer, NO_STATE)
         return Doing(
             bounds,
             np.where(wait >= 0, _GIL_WAIT, under).astype(np.int8),
             under.astype(np.int8),
-            _pick(names, call, -1).astype(np.int32),
-            _pick(label, part, -1).astype(np.int32),
+            picked(names, call, -1).astype(np.int32),
+            picked(label, part, -1).astype(np.int32),
         )
 
     def outer_calls(
@@ -298,11 +288,6 @@ def _by_kind(calls: Intervals, kinds: npt.NDArray[np.int8]) -> list[Intervals]:
     return [union(calls.start[kinds == kind], calls.end[kinds == kind]) for kind in (LAUNCH, SYNC, OTHER)]
 
 
-def _pick(values: Index, part: Index, otherwise: int) -> Index:
-    """The value of each slot's part, `otherwise` where it has none."""
-    return np.where(part >= 0, values[part], otherwise) if len(values) else np.full(len(part), otherwise)
-
-
 class Hosts:
     """The threads of an export, read once each."""
 
@@ -316,13 +301,14 @@ class Hosts:
     def thread(self, tid: int) -> HostThread:
         """A thread by its global id."""
         if tid not in self._threads:
-            self._threads[tid] = HostThread(self._db, tid, self._calls, self._gil.waits_of(tid))
+            self._threads[tid] = HostThread(self._db, tid, self._calls, self._gil.waits.get(tid, EMPTY))
         return self._threads[tid]
 
     def holds(self, tid: int) -> Intervals:
         """Where a thread held the GIL, around the waits of its process."""
         if tid not in self._holds:
-            self._holds[tid] = self._gil.holds_of(tid)
+            spans, holder = self.gil_holders(tid >> 24 & 0xFFFFFF)
+            self._holds[tid] = spans.take(holder == tid)
         return self._holds[tid]
 
     def labels(self, launches: Launches) -> Ints:
@@ -333,9 +319,16 @@ class Hosts:
             out[mine] = self.thread(tid).label_at(launches.start[mine])
         return out
 
+    def waited_for(self, waits: Intervals, pid: int) -> tuple[Pieces, Ints, npt.NDArray[np.bool_]]:
+        """Waits for the GIL of a process cut along its holders: the holder of each piece, -1 none; where it only handed over."""
+        spans, holders = self.gil_holders(pid)
+        pieces = cut(waits, spans)
+        holder = picked(holders, pieces.part).astype(np.int64)
+        return pieces, handed_over(holder, pieces.query), holder < 0
+
     def gil_holders(self, pid: int) -> tuple[Intervals, Ints]:
         """Who held the GIL of a process around its waits: a partition, and the holding thread of each part."""
-        return self._gil.holders_of(pid)
+        return self._gil.holders.get(pid, (EMPTY, EMPTY.start))
 
 
 # Why the GPU was idle.
@@ -432,32 +425,13 @@ def _walk(hosts: Hosts, host: HostThread, index: Index, walk: Intervals, call: I
     if not waits.any():
         return [IdlePieces(host.tid, gap, start, end, cause, label, api)]
     under = np.where(own, _UNDER_IN_LAUNCH[doing.under[slot]], _OF_STATE[doing.under[slot]])
-    other = ~waits
-    return [
-        IdlePieces(host.tid, gap[other], start[other], end[other], cause[other], label[other], api[other]),
-        *_with_holders(
-            IdlePieces(
-                host.tid,
-                gap[waits],
-                start[waits],
-                end[waits],
-                cause[waits],
-                label[waits],
-                api[waits],
-                under=under[waits],
-            ),
-            hosts,
-        ),
-    ]
+    pieces = IdlePieces(host.tid, gap, start, end, cause, label, api, under=under)
+    return [_select(pieces, ~waits, under=None), *_with_holders(_select(pieces, waits), hosts)]
 
 
 def _with_holders(waits: IdlePieces, hosts: Hosts) -> list[IdlePieces]:
     """Cut waits for the GIL along its holders, and those along the holder's innermost range."""
-    spans, holders = hosts.gil_holders(waits.tid >> 24 & 0xFFFFFF)
-    held = cut(Intervals(waits.start, waits.end), spans)
-    holder = np.where(held.part >= 0, holders[held.part], -1) if len(holders) else np.full(len(held.part), -1)
-    nobody = holder < 0
-    holder = handed_over(holder, held.query)
+    held, holder, nobody = hosts.waited_for(Intervals(waits.start, waits.end), waits.tid >> 24 & 0xFFFFFF)
     pieces = _select(waits, held.query, start=held.start, end=held.end, holder_label=np.full(len(holder), -1))
     out = []
     for thread in distinct(holder):
@@ -468,16 +442,8 @@ def _with_holders(waits: IdlePieces, hosts: Hosts) -> list[IdlePieces]:
         mine = np.flatnonzero(~nobody & (holder == thread))
         by_range = cut(Intervals(held.start[mine], held.end[mine]), hosts.thread(thread).places[0])
         label = hosts.thread(thread).label_at(by_range.start)
-        out.append(
-            _select(
-                pieces,
-                mine[by_range.query],
-                start=by_range.start,
-                end=by_range.end,
-                holder=thread,
-                holder_label=label,
-            )
-        )
+        changed = {"start": by_range.start, "end": by_range.end, "holder": thread, "holder_label": label}
+        out.append(_select(pieces, mine[by_range.query], **changed))
     return out
 
 
@@ -507,7 +473,9 @@ def handed_over(holder: Ints, wait: Index) -> Ints:
     return np.where(later, holder[following], filled)
 
 
-def _select(pieces: IdlePieces, index: Index | slice, **changed: object) -> IdlePieces:
+def _select(
+    pieces: IdlePieces, index: Index | npt.NDArray[np.bool_] | slice, **changed: object
+) -> IdlePieces:
     """Some of the pieces, with other values in some fields."""
     kept = {
         name: value[index] if isinstance(value, np.ndarray) else value

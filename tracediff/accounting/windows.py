@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -51,9 +52,8 @@ class Windows:
 
     def make_tables(self, db: duckdb.DuckDBPyConnection, threads: dict[int, Thread]) -> None:
         """Tables host_window (pid, start_ns, end_ns, stratum) and thread_role (tid, pid, role), and the macros over them."""
-        pids = np.repeat(list(self.of_pid), [len(start) for start, *_ in self.of_pid.values()]).astype(
-            np.int64
-        )
+        many = [len(start) for start, *_ in self.of_pid.values()]
+        pids = np.repeat(list(self.of_pid), many).astype(np.int64)
         start, end, stratum = (
             np.concatenate([one[column] for one in self.of_pid.values()]) for column in range(3)
         )
@@ -86,12 +86,8 @@ def active_windows(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame
         if not pids:
             continue
         counted = sorted(pids & windows.ranks) or sorted(pids)[:1]
-        strata, counts = np.unique(
-            np.concatenate([windows.of_pid[pid][2] for pid in counted]), return_counts=True
-        )
-        rows += [
-            (stratum, role, count) for stratum, count in zip(strata.tolist(), counts.tolist(), strict=True)
-        ]
+        strata = Counter(stratum for pid in counted for stratum in windows.of_pid[pid][2].tolist())
+        rows += [(stratum, role, count) for stratum, count in sorted(strata.items())]
     return pl.DataFrame(
         rows, schema={"stratum": pl.Int64, "thread": pl.String, "windows": pl.Int64}, orient="row"
     )
@@ -103,19 +99,15 @@ def host_windows(
     """Host windows of the measured steps; a process without steps shares those of `first_pid`, a rank left out has none."""
     own = (
         periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
-        .select("pid", "stratum", "window_start", "window_end", "period")
+        .select("pid", "window_start", "window_end", "stratum", "period")
         .unique(["pid", "window_start"], maintain_order=True)
         .sort("pid", "window_start")
     )
     of_pid: dict[int, tuple[Ints, Ints, Ints, Ints]] = {}
     for pid in own["pid"].unique().to_list():
         mine = own.filter(pl.col("pid") == pid)
-        of_pid[pid] = (
-            mine["window_start"].to_numpy(),
-            mine["window_end"].to_numpy(),
-            mine["stratum"].to_numpy(),
-            mine["period"].to_numpy(),
-        )
+        start, end, stratum, period = (mine[name].to_numpy() for name in own.columns[1:])
+        of_pid[pid] = start, end, stratum, period
     shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
     nothing = (np.empty(0, np.int64),) * 4
     return Windows({**shared, **dict.fromkeys(left_out, nothing), **of_pid}, frozenset(of_pid))

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from tracediff.errors import visible
 from tracediff.model.common import Check, Note, Step
 from tracediff.model.contents import Contents, Problem
-from tracediff.model.result import LaunchSide
+from tracediff.model.kernels import LaunchSide
 from tracediff.model.show import ShowStep
 from tracediff.model.what_if import WhatIfEdit, WhatIfPhase
 from tracediff.report.escape import shorten

@@ -91,9 +91,10 @@ def query(
         click.echo(render_reference(), nl=False)
         return
     if definitions:
-        from tracediff.accounting.definitions import text as definition
+        from tracediff.formats.database import sql as text_of
+        from tracediff.query.reference import DEFINITIONS
 
-        click.echo(definition(), nl=False)
+        click.echo("\n".join(map(text_of, DEFINITIONS)), nl=False)
         return
     if not 2 <= len(words) <= 3:
         raise click.UsageError("one or two captures and the SQL are needed; --schema lists the tables")

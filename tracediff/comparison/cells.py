@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.grouping import sum_by
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.intervals import Floats, Ints, sum_by
 from tracediff.comparison import tables
 from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells

@@ -33,6 +33,7 @@ from tracediff.trace.workloads import IRREGULAR
 LEAST = 5  # steps that are alike, from which their middle is typical
 MOST_PLACES = 12  # of a step
 _SAID = 8  # choices that an error lists
+_SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start_up", "start_ns", "ns")
 
 Like = Literal["workload", "phase", "all"]
 
@@ -115,9 +116,8 @@ class _Steps:
         for like, by in ways:
             klass = steps.select(pl.struct(*by).rank("dense") - 1).to_series().to_numpy().astype(np.int64)
             middle = trimmed(every, regular, klass, klass)
-            enough = np.bincount(klass[regular], minlength=int(klass.max()) + 1) >= (
-                LEAST if like != "all" else 1
-            )
+            least = LEAST if like != "all" else 1
+            enough = np.bincount(klass[regular], minlength=int(klass.max()) + 1) >= least
             for one in np.unique(klass[(of < 0) & enough[klass]]).tolist():
                 of[(of < 0) & (klass == one)] = len(self.typical)
                 self.typical.append((like, np.flatnonzero(middle & (klass == one))))
@@ -167,72 +167,69 @@ class _Steps:
 
     def find(self, pick: Pick) -> Ints:
         """Rows of one step, one a rank."""
-        mine = self.table.with_row_index("row").filter(pl.col("place") == pick.number)
+        there = self.table.with_row_index("row")
         if pick.run:
             run = self._run(pick)
-            mine = mine.filter(pl.col("run") == run)
-            there = self.table.filter(pl.col("run") == run)
-        else:
-            there = self.table
+            there = there.filter(pl.col("run") == run)
+        mine = there.filter(pl.col("place") == pick.number)
         if not len(mine):
             low, high = there["place"].min(), there["place"].max()
             where = f"{self._runs[run]} has" if pick.run else "there are"
-            raise TracediffError(
+            raise _wrong(
                 "no-such-step",
                 f"no whole step {pick.number}: {where} steps {low!s} to {high!s}, of which the first and the last are left out if cut",
-                fix="tracediff show CAPTURE --worst 3 names steps",
-                exit_code=2,
+                "tracediff show CAPTURE --worst 3 names steps",
             )
         runs = mine["run"].unique().sort().to_list()
         if len(runs) > 1:
             choices = [f"{_stem(self._runs[run])}:{pick.number}" for run in runs]
-            lengths = [self._length(mine.filter(pl.col("run") == run)) for run in runs]
-            raise TracediffError(
+            lengths = [_length(mine.filter(pl.col("run") == run)) for run in runs]
+            listed = _listed([f"{one} ({length})" for one, length in zip(choices, lengths, strict=True)])
+            raise _wrong(
                 "step-of-which-run",
-                f"step {pick.number} is in {len(runs)} runs: "
-                + _listed([f"{choice} ({length})" for choice, length in zip(choices, lengths, strict=True)]),
-                fix=f"--step {choices[0]}",
-                exit_code=2,
+                f"step {pick.number} is in {len(runs)} runs: {listed}",
+                f"--step {choices[0]}",
             )
         many = int(mine["occurrence"].max())  # type: ignore[arg-type]
         if many > 1 and not pick.occurrence:
             said = [
-                f"{pick.number}#{one} ({self._length(own)}, {own['start_ns'].min() / 1e9:.6f} s)"  # type: ignore[operator]
+                f"{pick.number}#{one} ({_length(own)}, {own['start_ns'].min() / 1e9:.6f} s)"  # type: ignore[operator]
                 for one in range(1, many + 1)
                 if len(own := mine.filter(pl.col("occurrence") == one))
             ]
-            raise TracediffError(
+            raise _wrong(
                 "step-number-repeats",
                 f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {_listed(said)}",
-                fix=f"--step {pick.run + ':' if pick.run else ''}{pick.number}#1",
-                exit_code=2,
+                f"--step {pick.run + ':' if pick.run else ''}{pick.number}#1",
             )
         mine = mine.filter(pl.col("occurrence") == (pick.occurrence or 1))
         if not len(mine):
-            raise TracediffError(
+            raise _wrong(
                 "no-such-step",
                 f"{many} step{'s have' if many > 1 else ' has'} the number {pick.number}: there is no {pick.text}",
-                fix=f"--step {pick.number}#{many}",
-                exit_code=2,
+                f"--step {pick.number}#{many}",
             )
         return mine["row"].to_numpy().astype(np.int64)
 
-    def _length(self, steps: pl.DataFrame) -> str:
-        return f"{steps['ns'].max() / 1e6:.3f} ms"  # type: ignore[operator]
-
     def _run(self, pick: Pick) -> int:
         named = [at for at, name in enumerate(self._runs) if pick.run in (name, _stem(name))]
-        if not named:
-            named = [at for at in range(len(self._runs)) if pick.run == f"{at + 1}"]
+        named = named or [at for at in range(len(self._runs)) if pick.run == f"{at + 1}"]
         if len(named) != 1:
-            raise TracediffError(
+            there = _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)])
+            raise _wrong(
                 "no-such-run",
                 f"{len(named) or 'no'} run{'s' if len(named) != 1 else ''} of that name: {pick.run}",
-                fix="--step RUN:N, RUN one of "
-                + _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)]),
-                exit_code=2,
+                f"--step RUN:N, RUN one of {there}",
             )
         return named[0]
+
+
+def _wrong(slug: str, message: str, fix: str) -> TracediffError:
+    return TracediffError(slug, message, fix=fix, exit_code=2)
+
+
+def _length(steps: pl.DataFrame) -> str:
+    return f"{steps['ns'].max() / 1e6:.3f} ms"  # type: ignore[operator]
 
 
 def _stem(name: str) -> str:
@@ -245,6 +242,32 @@ def _stem(name: str) -> str:
 def _listed(choices: Sequence[str]) -> str:
     more = len(choices) - _SAID
     return ", ".join(choices if more <= 0 else [*choices[:_SAID], f"{more} more"])
+
+
+def described(
+    side: Side, key: IdleKey, rows: pl.DataFrame, words: pl.DataFrame, moments: pl.DataFrame
+) -> dict[str, Any]:
+    """What a row says of idle time at a place: fields of `IdleCause` and `StepPlace`. rows: of the cell; moments: the pieces to choose from."""
+    longest = next(iter(longest_first(moments, key).head(1).to_dicts()), None)
+    return {
+        "cause": key.cause,
+        "title": "",
+        "range": idle_place(key, rows, words),
+        "thread": key.thread,
+        "holder_thread": key.holder,
+        "holder_range": key.where if key.cause == "gil_wait" else "",
+        "api": longest["api"] if longest and CAUSES[key.cause].calls else "",
+        "copies": key.copy,
+        "longest": Moment(
+            "baseline",
+            side.runs[longest["run"]].name,
+            longest["start"],
+            longest["end"],
+            step=longest["number"],
+        )
+        if longest
+        else None,
+    }
 
 
 class _Diff:
@@ -277,16 +300,8 @@ class _Diff:
             text="",
             run=self._side.runs[one["run"]].name,
             number=one["place"],
-            rank=one["rank"],
-            device=one["device"],
-            phase=one["phase"],
-            ctx_reqs=one["ctx_reqs"],
-            ctx_tokens=one["ctx_tokens"],
-            gen_reqs=one["gen_reqs"],
-            start_up=one["start_up"],
-            start_ns=one["start_ns"],
             end_ns=one["start_ns"] + one["ns"],
-            ns=one["ns"],
+            **{name: one[name] for name in _SAME},
             typical_ns=float(usual[STEP]),
             delta_ns=float(spent[STEP] - usual[STEP]),
             like=like,
@@ -307,10 +322,8 @@ class _Diff:
                     float(steps.excess[at]),
                     float(steps.own[at]),
                 )
-                for at in rows.tolist()
-            ]
-            if len(rows) > 1
-            else [],
+                for at in (rows.tolist() if len(rows) > 1 else ())
+            ],
         )
 
     def _of(self, steps: Ints) -> Floats:
@@ -330,47 +343,28 @@ class _Diff:
             dict(table.group_by("cell").agg(pl.col("count").sum()).iter_rows())
             for table in (mine, rows.filter(pl.col("step").is_in(typical.tolist())))
         )
-        moments = self._moments.filter(pl.col("run") == one["run"], pl.col("part") == one["part"])
+        # the longest piece of the run, where it lies in this step; another step's piece may lie in another call
+        moments = self._moments.filter(
+            pl.col("run") == one["run"], pl.col("part") == one["part"],
+            pl.col("start") >= one["start_ns"], pl.col("end") <= one["start_ns"] + one["ns"],
+        ).with_columns(number=pl.lit(one["place"], pl.Int64))  # fmt: skip
         found = []
         for cell, key in zip(layout.idle, layout.idle_keys, strict=True):
             if not spent[cell] and not usual[cell]:
                 continue
             here = mine if spent[cell] else rows
-            longest = self._longest(one, key, moments)
-            holder = key.where if key.cause == "gil_wait" else ""
+            place = described(self._side, key, here.filter(pl.col("cell") == cell), self._c.words, moments)
             found.append(
                 StepPlace(
-                    cause=key.cause,
-                    title="",
+                    **place,
                     ns=round(spent[cell]),
                     typical_ns=float(usual[cell]),
                     delta_ns=float(spent[cell] - usual[cell]),
                     count=counts.get(cell, 0),
                     typical_count=usually.get(cell, 0) / len(typical),
-                    range=idle_place(key, here.filter(pl.col("cell") == cell), self._c.words),
-                    thread=key.thread,
-                    holder_thread=key.holder,
-                    holder_range=holder,
-                    api=longest["api"] if longest and CAUSES[key.cause].calls else "",
-                    copies=key.copy,
-                    longest=self._moment(one, longest),
                 )
             )
         return found
-
-    @staticmethod
-    def _longest(one: dict[str, Any], key: IdleKey, moments: pl.DataFrame) -> dict[str, Any] | None:
-        """The longest piece of the run, where it lies in this step; another step's piece may lie in another call."""
-        inside = moments.filter(
-            pl.col("start") >= one["start_ns"], pl.col("end") <= one["start_ns"] + one["ns"]
-        )
-        return next(iter(longest_first(inside, key).head(1).to_dicts()), None)
-
-    def _moment(self, one: dict[str, Any], piece: dict[str, Any] | None) -> Moment | None:
-        if piece is None:
-            return None
-        name = self._side.runs[one["run"]].name
-        return Moment("baseline", name, piece["start"], piece["end"], step=one["place"])
 
     def _busy(self, row: int, typical: Ints, spent: Floats, usual: Floats) -> list[StepPlace]:
         """GPU work by the name of the kernels: in other batches the same kernels run with other grids."""

@@ -38,12 +38,11 @@ from tracediff.comparison.launches import (
     launches_of,
     same_work,
 )
-from tracediff.comparison.layer_rows import compared_layers
 from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.pictures import cause_tree, step_strip
-from tracediff.comparison.place_rows import kernel_phases, place_rows
+from tracediff.comparison.place_rows import compared_layers, kernel_phases, place_rows
 from tracediff.comparison.places import Judged, judge
 from tracediff.comparison.verdict import (
     decide,

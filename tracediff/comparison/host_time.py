@@ -14,7 +14,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
-from tracediff.model.common import HostRow, HostSide, HostTime
+from tracediff.model.host import HostRow, HostSide, HostTime
 from tracediff.stats.estimator import benjamini_hochberg, trimmed_interval
 from tracediff.trace.steps import WHOLE_CAPTURE
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tracediff.comparison.cells import Measured, PhaseCells
-from tracediff.comparison.kernel_table import KernelCells
+from tracediff.comparison.kernel_table import KernelCells, op_keys
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.errors import TracediffError
-from tracediff.kernels.matching import OpKey
 from tracediff.kernels.names import short
 from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
@@ -104,10 +103,8 @@ def kernel_answer(
     """
     found = rows_named(asked, [row for _, row in rows])
     if not found:
-        there = sorted(
-            rows, key=lambda one: -max(s.ns_per_step for s in (one[1].baseline, one[1].candidate) if s)
-        )
-        every = (short((row.candidate or row.baseline).names[0], 60) for _, row in there)  # type: ignore[union-attr]
+        there = sorted(rows, key=lambda one: -max(side.ns_per_step for side in _sides(one[1])))
+        every = (short(_sides(row)[-1].names[0], 60) for _, row in there)
         names = list(dict.fromkeys(every))[:_SAID]
         raise TracediffError(
             "no-such-kernel",
@@ -176,13 +173,21 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
         of = phase.typical.grouped([cells]).estimate
         before, after, delta, half = (float(one[0]) for one in (of.baseline, of.candidate, of.delta, of.half))
         if before or after or launches.any():
+            count_before, count_after = (round(count, 9) for count in launches.tolist())
             level = _level(judged, phase, cells)
             found.append(
                 KernelPhase(
-                    phase.steps.phase, round(float(launches[0]), 9), round(float(launches[1]), 9), before, after, delta,
-                    delta - half, delta + half, level,
+                    phase.steps.phase,
+                    count_before,
+                    count_after,
+                    before,
+                    after,
+                    delta,
+                    delta - half,
+                    delta + half,
+                    level,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -202,11 +207,7 @@ def _origins(measured: Measured, numbers: list[int]) -> list[LaunchOrigin]:
         matches = [measured.kernels.rows[row] for row in numbers]
         ops = {op for match in matches for op in (match.candidate if number else match.baseline)}
         for part in side.parts:
-            keys = [
-                at
-                for at, key in enumerate(part.keys.select("name", "grid", "block").iter_rows())
-                if OpKey(key[0], key[1] or "", key[2] or "") in ops
-            ]
+            keys = [at for at, key in enumerate(op_keys(part)) if key in ops]
             chosen = part.origins.filter(part.origins["key"].is_in(keys))
             for thread, place, api, count in chosen.select("thread", "place", "api", "count").iter_rows():
                 counts.setdefault((thread, place, api), [0.0, 0.0])[number] += count

@@ -6,8 +6,8 @@ Every op of the compared steps is in exactly one row, so that rows sum to the to
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.grouping import count_by, float_sum_by, grouped
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.intervals import Floats, Ints, count_by, float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
@@ -52,7 +51,6 @@ class KernelCells:
     """
 
     matching: Matching
-    rows: list[Match]
     kinds: list[str]
     values: pl.DataFrame
     counts: Floats
@@ -62,10 +60,14 @@ class KernelCells:
     differs: dict[str, npt.NDArray[np.bool_]]
     counted: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
-    shapes: dict[
-        tuple[str, str, str], tuple[int | None, int | None]
-    ]  # name, grid, block -> registers, shared
+    # name, grid, block -> registers, shared
+    shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
     of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
+
+    @property
+    def rows(self) -> list[Match]:
+        """Those of the matching."""
+        return self.matching.rows
 
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
@@ -87,7 +89,6 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     counted = {one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) for one in frame.phases}
     return KernelCells(
         matching,
-        matching.rows,
         [_kind(match) for match in matching.rows],
         by_row,
         np.round(per_step("count", frame.weight), 9),
@@ -131,14 +132,9 @@ def _differs(
         return np.zeros(size, np.bool_)
     side = frame.steps["side"].to_numpy()
     compared = (phase.rest > 0) & (side < 2)
-    label = (
-        frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1)
-        .to_series()
-        .to_numpy()
-        .astype(np.int64)
-    )
+    label = frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1).to_series().to_numpy()
     certain = np.zeros(size, np.bool_)
-    for workload, apart in ((np.zeros(len(side), np.int64), True), (label, False)):
+    for workload, apart in ((np.zeros(len(side), np.int64), True), (label.astype(np.int64), False)):
         groups, group = np.unique(workload[compared] * 2 + side[compared], return_inverse=True)
         group_of = np.full(len(side), -1)
         group_of[compared] = group
@@ -211,7 +207,7 @@ def kernel_result_rows(
             per_launch=changes[number],
         )
         rows.append((number, row))
-    return sorted(rows, key=lambda one: (-abs(one[1].delta_ns), -_time(one[1]), _names(one[1])))
+    return sorted(rows, key=lambda one: _order(one[1]))
 
 
 def launched_rows(
@@ -225,7 +221,7 @@ def launched_rows(
     for group, change in zip(groups, changes, strict=True):
         if mine := [(number, known[number]) for number in group if number in known]:
             found.append(_together(mine, launches, change))
-    return sorted(found, key=lambda one: (-abs(one.delta_ns), -_time(one), _names(one)))
+    return sorted(found, key=_order)
 
 
 def _together(
@@ -289,14 +285,11 @@ def _side_of(
     )
 
 
-def _time(row: KernelRow) -> float:
-    return max(side.ns_per_step for side in (row.baseline, row.candidate) if side is not None)
-
-
-def _names(row: KernelRow) -> str:
-    return repr(
-        [(side.names, side.grids, side.blocks) for side in (row.baseline, row.candidate) if side is not None]
-    )
+def _order(row: KernelRow) -> tuple[float, float, str]:
+    """The largest change first, then the most time."""
+    sides = [side for side in (row.baseline, row.candidate) if side is not None]
+    names = repr([(side.names, side.grids, side.blocks) for side in sides])
+    return -abs(row.delta_ns), -max(side.ns_per_step for side in sides), names
 
 
 def kernel_side(
@@ -345,8 +338,7 @@ def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[Kerne
     values = kernels.values.filter(pl.col("side") < 2)
     step = StepIndex(located).rows(values)
     values, step = values.filter(pl.Series(step >= 0)), step[step >= 0]  # not of runs that are left out
-    place = located["row"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
-    place = place[step]
+    place = located["row"].replace_strict(number, return_dtype=pl.Int64).to_numpy()[step]
     code = (values["row"].to_numpy() * len(strata.rows) + place) * 2 + values["side"].to_numpy()
     distinct, position = grouped(code)
     counts, shares = (
@@ -409,7 +401,7 @@ def in_rows(
     part: Reduction, shares: Mapping[tuple[str, OpKey], Sequence[tuple[int, float]]], table: pl.DataFrame
 ) -> tuple[Ints, Ints, Floats]:
     """Each row of a table of an export by period and key once for every kernel row that it is part of: its number, that row, how much of it."""
-    (phases, phase_of), ops = _phases(part), _op_keys(part)
+    (phases, phase_of), ops = _phases(part), op_keys(part)
     found = [shares.get((phase, op), ()) for phase in phases for op in ops]
     many = np.array([len(one) for one in found])
     row = np.array([number for one in found for number, _ in one], np.int64)
@@ -423,6 +415,17 @@ def in_rows(
     return kernel, row[entry], share[entry]
 
 
+def in_mean(
+    sides: Sequence[Side], matching: Matching, frame: Frame, table: str
+) -> Iterator[tuple[int, Reduction, Ints, Ints, Floats]]:
+    """Of each export of both sides its side, itself, and `in_rows` of one of its tables, weighted as in the mean step."""
+    for side, run, number, part in parts_of(sides[:2]):
+        rows: pl.DataFrame = getattr(part, table)
+        at, row, share = in_rows(part, matching.candidate if side else matching.baseline, rows)
+        step = frame.index.rows(tagged(rows.select("period"), side, run, number))[at]
+        yield side, part, at, row, np.where(step >= 0, frame.weight[step], 0.0) * share
+
+
 def _of_names(
     sides: Sequence[Side], matching: Matching, frame: Frame
 ) -> dict[tuple[int, int], dict[str, OfName]]:
@@ -431,14 +434,11 @@ def _of_names(
         [max(len({op.name for op in ops}) for ops in (row.baseline, row.candidate)) > 1 for row in matching.rows], np.bool_
     )  # fmt: skip
     found: dict[tuple[int, int], dict[str, OfName]] = {}
-    if not several.any():
-        return found
-    for side, run, number, part in parts_of(sides):
-        kernel, row, share = in_rows(part, matching.candidate if side else matching.baseline, part.kernels)
+    for side, part, kernel, row, weight in (
+        in_mean(sides, matching, frame, "kernels") if several.any() else ()
+    ):
         mine = several[row]
-        kernel, row, share = kernel[mine], row[mine], share[mine]
-        step = frame.index.rows(tagged(part.kernels.select("period"), side, run, number))[kernel]
-        weight = np.where(step >= 0, frame.weight[step], 0.0) * share
+        kernel, row, weight = kernel[mine], row[mine], weight[mine]
         texts = part.keys["name"].to_list()
         code, position = grouped(row * len(texts) + part.kernels["key"].to_numpy()[kernel].astype(np.int64))
         sums = [
@@ -447,10 +447,9 @@ def _of_names(
         ]
         for at, *values in zip(code.tolist(), *sums, strict=True):
             names = found.setdefault((at // len(texts), side), {})
-            before = names.get(texts[at % len(texts)], OfName(0.0, 0.0, 0.0))
-            names[texts[at % len(texts)]] = OfName(
-                *(one + more for one, more in zip(before, values, strict=True))
-            )
+            name = texts[at % len(texts)]
+            before = names.get(name, OfName(0.0, 0.0, 0.0))
+            names[name] = OfName(*map(sum, zip(before, values, strict=True)))
     return found
 
 
@@ -466,32 +465,29 @@ def _phases(part: Reduction) -> tuple[list[str], Ints]:
 
 def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
     """Phase -> its ops, with the sequences of all exports of the side."""
-    sequences: dict[str, Counter[tuple[OpKey, ...]]] = {}
-    totals: dict[str, dict[OpKey, tuple[float, float]]] = {}  # of each op: how many, ns
+    sequences: dict[str, Counter[tuple[OpKey, ...]]] = defaultdict(Counter)
+    counts: dict[str, dict[OpKey, float]] = defaultdict(lambda: defaultdict(float))
+    walls: dict[str, dict[OpKey, float]] = defaultdict(lambda: defaultdict(float))
     periods: Counter[str] = Counter()
     for part in side.parts:
-        keys = _op_keys(part)
+        keys = op_keys(part)
         for phase, common in part.sequences.items():
-            steps = sequences.setdefault(phase, Counter())
             for sequence in common:
-                steps[tuple(keys[one] for one in sequence.keys)] += sequence.steps
+                sequences[phase][tuple(keys[one] for one in sequence.keys)] += sequence.steps
         phases, phase_of = _phases(part)
         periods.update(part.periods["phase"])
         kind = phase_of[part.kernels["period"].to_numpy()] * len(keys) + part.kernels["key"].to_numpy()
         code, position = grouped(kind)
-        counts, walls = (
-            float_sum_by(position, len(code), part.kernels[name].to_numpy()) for name in ("count", "wall_ns")
-        )
-        for one, count, ns in zip(code.tolist(), counts.tolist(), walls.tolist(), strict=True):
-            of_phase = totals.setdefault(phases[one // len(keys)], {})
-            before = of_phase.get(keys[one % len(keys)], (0.0, 0.0))
-            of_phase[keys[one % len(keys)]] = before[0] + count, before[1] + ns
+        for name, totals in (("count", counts), ("wall_ns", walls)):
+            sums = float_sum_by(position, len(code), part.kernels[name].to_numpy())
+            for one, value in zip(code.tolist(), sums.tolist(), strict=True):
+                totals[phases[one // len(keys)]][keys[one % len(keys)]] += value
     used = {
         phase: {
-            op: Used(count / periods[phase], ns / count if count else 0.0)
-            for op, (count, ns) in of_phase.items()
+            op: Used(count / periods[phase], walls[phase][op] / count if count else 0.0)
+            for op, count in of_phase.items()
         }
-        for phase, of_phase in totals.items()
+        for phase, of_phase in counts.items()
     }
     return {
         phase: PhaseOps(sequences.get(phase, {}), used.get(phase, {}), used.get(phase, {}))
@@ -499,6 +495,7 @@ def _ops_of_phases(side: Side) -> dict[str, PhaseOps]:
     }
 
 
-def _op_keys(part: Reduction) -> list[OpKey]:
+def op_keys(part: Reduction) -> list[OpKey]:
+    """The ops of `Reduction.keys`."""
     rows = part.keys.select("name", "grid", "block").iter_rows()
     return [OpKey(name, grid or "", block or "") for name, grid, block in rows]

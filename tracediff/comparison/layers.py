@@ -6,25 +6,22 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
-from tracediff.accounting.grouping import float_sum_by, grouped
+from tracediff.accounting.intervals import Ints, float_sum_by, grouped
 from tracediff.accounting.layers import ALIGNED, BETWEEN, NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
 from tracediff.accounting.layers import LEAST as LEAST_LIKE
+from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.kernel_table import KernelCells, in_rows
+from tracediff.comparison.kernel_table import KernelCells, in_mean
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
-from tracediff.model.layers import LayerSide
+from tracediff.model.kernels import LayerSide
 from tracediff.trace.layers import NO_LAYER, kind_of
 
 LEAST = 0.2  # of a side's GPU time: with less of it in layers, they are not what the program is made of
-_OF_ROW, _MOST_OF_ROW = (
-    0.05,
-    3,
-)  # share of a kernel row's time from which a kind of layer is named, and how many are
+_OF_ROW, _MOST_OF_ROW = 0.05, 3  # share of a row's time from which a kind of layer is named; and how many are
 _MAINLY = 0.75
 
 
@@ -75,7 +72,7 @@ def layer_cells(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> La
     Raises `TracediffError`: layers-unlike where a labelled capture was given, and no export is like it.
     """
     unlike = _unlike(sides)
-    if unlike and len(unlike) == len([part for side in sides for part in side.parts]):
+    if unlike and len(unlike) == sum(len(side.parts) for side in sides):
         raise TracediffError(
             "layers-unlike",
             unlike[0],
@@ -86,26 +83,25 @@ def layer_cells(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> La
     parts = parts_of(sides)
     names = sorted({name for *_, part in parts for name in part.layers["layer"].unique()} | {NO_LAYER})
     number = {name: at for at, name in enumerate(names)}
+
+    def place_of(part: Reduction) -> Ints:
+        return part.layers["layer"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+
     frames = []
-    of_rows: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for side, run, part_number, part in parts:
-        place = part.layers["layer"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
-        ns = part.layers["share_ns"].to_numpy()
-        code, position = grouped(part.layers["period"].to_numpy() * len(names) + place)
-        sums = {"period": code // len(names), "layer": code % len(names)}
-        sums_ns = {"share_ns": float_sum_by(position, len(code), ns)}
-        frames.append(tagged(pl.DataFrame(sums | sums_ns), side, run, part_number))
-        if side < 2:
-            op, row, share = in_rows(
-                part, kernels.matching.candidate if side else kernels.matching.baseline, part.layers
-            )
-            step = frame.index.rows(tagged(part.layers.select("period"), side, run, part_number))[op]
-            weight = np.where(step >= 0, frame.weight[step], 0.0) * share
-            code, position = grouped(row * len(names) + place[op])
-            for one, value in zip(
-                code.tolist(), float_sum_by(position, len(code), ns[op] * weight).tolist(), strict=True
-            ):
-                of_rows[one // len(names)][names[one % len(names)]] += value
+        code, position = grouped(part.layers["period"].to_numpy() * len(names) + place_of(part))
+        sums = {
+            "period": code // len(names),
+            "layer": code % len(names),
+            "share_ns": float_sum_by(position, len(code), part.layers["share_ns"].to_numpy()),
+        }
+        frames.append(tagged(pl.DataFrame(sums), side, run, part_number))
+    of_rows: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for _, part, op, row, weight in in_mean(sides, kernels.matching, frame, "layers"):
+        code, position = grouped(row * len(names) + place_of(part)[op])
+        ns = float_sum_by(position, len(code), part.layers["share_ns"].to_numpy()[op] * weight)
+        for one, value in zip(code.tolist(), ns.tolist(), strict=True):
+            of_rows[one // len(names)][names[one % len(names)]] += value
     return LayerCells(names, pl.concat(frames), of_rows)
 
 
@@ -137,14 +133,13 @@ def layer_side(side: Side) -> LayerSide:
 
 def _unlike(sides: Sequence[Side]) -> list[str]:
     """Of each export that was aligned with a labelled capture in vain, what to say; the most confident first."""
+    aligned = [
+        part for side in sides for part in side.parts if part.layers.is_empty() and len(part.layer_sources)
+    ]
     best = [
-        (
-            float(part.layer_sources["trusted_ns"].sum()) / max(float(part.layer_sources["ns"].sum()), 1.0),
-            part.name,
-        )
-        for side in sides
-        for part in side.parts
-        if part.layers.is_empty() and len(part.layer_sources)
+        (float(sources["trusted_ns"].sum()) / max(float(sources["ns"].sum()), 1.0), part.name)
+        for part in aligned
+        for sources in [part.layer_sources]
     ]
     return [
         f"{name}: its steps are not those of the capture with layers (confidence {trust:.2f}; {LEAST_LIKE:.2f} is needed)"

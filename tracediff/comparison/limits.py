@@ -13,7 +13,7 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.categories import category
 from tracediff.limits.peaks import Peak, peak_of
 from tracediff.model import KernelRow
-from tracediff.model.limits import Gpu, Limits, LimitsRow, PhaseUse, Reached, Utilisation
+from tracediff.model.kernels import Gpu, Limits, LimitsRow, PhaseUse, Reached, Utilisation
 
 KNOWN = 0.9  # of the time in GEMMs and attention, for the utilisation of a phase to be said
 # kinds of kernels that multiply matrices, or may do so

@@ -24,8 +24,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.grouping import sum_by
-from tracediff.accounting.intervals import Floats
+from tracediff.accounting.intervals import Floats, sum_by
 from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.comparison.kernel_answer import bearing

@@ -16,7 +16,6 @@ import polars as pl
 import tracediff
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison import tables
-from tracediff.comparison.candidates import idle_place, longest_first
 from tracediff.comparison.cells import (
     Layout,
     cell_table,
@@ -26,8 +25,8 @@ from tracediff.comparison.cells import (
     idle_rows,
     observable,
 )
-from tracediff.comparison.chosen import Cells, chosen_steps
-from tracediff.comparison.classes import Strata, build_strata, notes_of_classes, with_classes
+from tracediff.comparison.chosen import Cells, chosen_steps, described
+from tracediff.comparison.classes import build_strata, notes_of_classes, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
@@ -35,10 +34,10 @@ from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
 from tracediff.comparison.launches import Launches, launches_of
-from tracediff.comparison.layer_rows import shown_layers
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
 from tracediff.comparison.pictures import one_side, step_strip
+from tracediff.comparison.place_rows import shown_layers
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.formats.selection import Pick
@@ -47,18 +46,17 @@ from tracediff.kernels.names import family
 from tracediff.model import (
     Coverage,
     KernelStratum,
-    Moment,
     Note,
     PhaseTimes,
-    Stratum,
     Tool,
 )
-from tracediff.model.causes import BUSY, CAUSES
+from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
 from tracediff.steps.timelines import StepWriter, timelines
 
 MOST = 200  # rows of idle time
+_NO_CANDIDATE = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 
 
@@ -135,7 +133,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         ],
         layers=shown_layers(side, layers, layout, means.mean),
         phases=[PhaseTimes(one.phase, one.baseline) for one in tables.phases(steps)],
-        strata=_stratum_rows(strata),
+        strata=[msgspec.structs.replace(row, **_NO_CANDIDATE) for row in strata.rows],
         ranges=ranges,
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
@@ -233,32 +231,23 @@ def idle_causes(
     )
     traces = all(side.by_torch())  # no export of nsys to ask
     rows = []
-    for rank, place in enumerate(order[:MOST], 1):
-        cell = layout.idle[place]
-        key = layout.idle_keys[place]
-        at = idle_place(key, located.filter(pl.col("cell") == cell), words)
-        holder_place = key.where if key.cause == "gil_wait" else ""
-        found = longest_first(moments, key).head(1).to_dicts()
+    for rank, number in enumerate(order[:MOST], 1):
+        cell, key = layout.idle[number], layout.idle_keys[number]
+        place = described(side, key, located.filter(pl.col("cell") == cell), words, moments)
+        on_rank, on_rank_ns = ranks.get(cell, (None, None))
+        asked = idle_sql(key.cause, place["range"], place["holder_range"], copies=key.copy)
         rows.append(
             IdleCause(
+                **place,
                 rank=rank,
-                cause=key.cause,
-                title="",
                 ns=float(means.mean[cell]),
                 share=means.share(cell),
                 sd_ns=means.sd(cell),
                 runs_ns=means.of_runs(cell),
                 count_per_step=round(float(events.get(cell, 0.0)), 9),
-                range=at,
-                thread=key.thread,
-                holder_thread=key.holder,
-                holder_range=holder_place,
-                api=found[0]["api"] if found and CAUSES[key.cause].calls else "",
-                longest=_moment(side, found[0]) if found else None,
-                sql="" if traces else idle_sql(key.cause, at, holder_place, copies=key.copy),
-                on_rank=ranks.get(cell, (None, None))[0],
-                on_rank_ns=ranks.get(cell, (None, None))[1],
-                copies=key.copy,
+                sql="" if traces else asked,
+                on_rank=on_rank,
+                on_rank_ns=on_rank_ns,
             )
         )
     left = order[MOST:]
@@ -281,10 +270,6 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
         .sort("cell", "rank")
     )
     return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}
-
-
-def _moment(side: Side, row: dict[str, int]) -> Moment:
-    return Moment("baseline", side.runs[row["run"]].name, row["start"], row["end"], step=row["number"])
 
 
 def _kernels(
@@ -313,17 +298,7 @@ def _kernels(
             ],
         )
         rows.append((number, row))
-    return sorted(rows, key=lambda one: (-_time(one[1]), repr(one[1].baseline)))
-
-
-def _time(row: ShowKernel) -> float:
-    return row.baseline.ns_per_step if row.baseline else 0.0
-
-
-def _stratum_rows(strata: Strata) -> list[Stratum]:
-    """The rows of the strata, without a second side."""
-    absent = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
-    return [msgspec.structs.replace(row, **absent) for row in strata.rows]
+    return sorted(rows, key=lambda one: (-means.mean[layout.kernels[one[0]]], repr(one[1].baseline)))
 
 
 def _warnings(side: Side, *, asked: bool) -> list[Note]:

@@ -21,7 +21,7 @@ from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Whe
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
 from tracediff.whatif.edits import Ahead, At, Edit, Fuse, Graph, Scale
-from tracediff.whatif.project import Steps, project
+from tracediff.whatif.replay import Steps, project
 
 _MOST_FACTOR = 100.0
 # Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of
@@ -161,20 +161,11 @@ def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIf
     """The phases that were replayed, those with the most time first. Steps at the start of a program count where there are no others."""
     frames = []
     for part, one in zip(parts, replayed, strict=True):
+        columns = {"before": one.before, "after": one.after, "removed": one.removed}
+        for side, deciding in zip(("b", "a"), one.deciding, strict=True):
+            columns |= {f"{side}_{name}": deciding[:, number] for number, name in enumerate(CATEGORIES)}
         rows = part.periods[one.row].select("phase", "start_up")
-        deciding = {
-            f"{side}_{name}": one.deciding[number, :, column]
-            for number, side in enumerate(("b", "a"))
-            for column, name in enumerate(CATEGORIES)
-        }
-        frames.append(
-            rows.with_columns(
-                before=one.before,
-                after=one.after,
-                removed=one.removed,
-                **{name: pl.Series(values) for name, values in deciding.items()},
-            )
-        )
+        frames.append(rows.with_columns(pl.Series(name, values) for name, values in columns.items()))
     table = pl.concat(frames)
     table = table.filter(~pl.col("start_up") | pl.col("start_up").all().over("phase"))
     found = []
@@ -213,17 +204,7 @@ _FIRST = 3
 _UNDONE = 0.25
 # Of the kernels of a finding: their names on the baseline, and on the candidate.
 Names = dict[str, tuple[frozenset[str], frozenset[str]]]
-_SCALED = (
-    "launch_api",
-    "host_api",
-    "host_work",
-    "gc",
-    "gil_wait",
-    "graph_internal",
-    "launch_latency",
-    "dependency",
-)
-_OF_KERNELS = ("compute", "comm", "memcpy")
+_NOT_SCALED = ("host_sync", "unattributed")
 
 
 def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: Names) -> list[Finding]:
@@ -260,7 +241,7 @@ def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Sc
     if kernels:
         called = [names.get(part.where.kernel or "", (frozenset(), frozenset())) for part in kernels]
         theirs, mine = (frozenset().union(*(one[number] for one in called)) for number in (0, 1))
-        edit = Scale(_OF_KERNELS, 0.5, names=mine)
+        edit = Scale(BUSY, 0.5, names=mine)
         before, after = (level(side, edit, phase) for side in sides)
         if not mine or not after:
             return []
@@ -271,7 +252,7 @@ def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Sc
     for part in parts:
         if part.where.kernel is not None:
             continue
-        if part.cause not in (*_OF_KERNELS, *_SCALED):
+        if part.cause not in CATEGORIES or part.cause in _NOT_SCALED:
             if part.follows:
                 continue
             return []
@@ -329,8 +310,7 @@ def _check(side: Side, asked: Sequence[Asked]) -> None:
         )
     for one in asked:
         causes = one.edit.causes if isinstance(one.edit, Scale) else ()
-        kinds = {CAUSES[cause].needs for cause in causes if CAUSES[cause].needs}
-        for kind in sorted(kinds):
+        for kind in sorted({CAUSES[cause].needs for cause in causes} - {""}):
             if not side.captured(kind):
                 raise TracediffError(
                     "what-if-not-captured",
@@ -345,13 +325,8 @@ def _nothing(one: Asked, parts: Sequence[Reduction]) -> TracediffError:
     if isinstance(one.edit, Scale) and not one.edit.kernel:
         near = _places(parts, one.edit.causes)
     elif isinstance(one.edit, Scale | Fuse):
-        near = list(
-            dict.fromkeys(
-                name
-                for part in parts
-                for name in part.keys.filter(pl.col("kind") == 0)["short_name"].to_list()
-            )
-        )
+        kernels = [part.keys.filter(pl.col("kind") == 0)["short_name"] for part in parts]
+        near = list(dict.fromkeys(name for one in kernels for name in one))
     said = f"; there are: {', '.join(near[:_NAMED])}" if near else ""
     return TracediffError(
         "what-if-nothing",

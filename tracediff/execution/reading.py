@@ -9,7 +9,7 @@ from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 
 if TYPE_CHECKING:
-    from tracediff.kernels.layers import LayerSequence
+    from tracediff.trace.layers import LayerSequence
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Reading:
     skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
     scheduler: str | None = None  # of a Dask cluster whose workers read
     export: Form = PARQUET_FIRST  # what reports are exported to
-    labelled: tuple[
-        LayerSequence, ...
-    ] = ()  # steps of the same program, whose layers name those of steps without
+    # steps of the same program, whose layers name those of steps without
+    labelled: tuple[LayerSequence, ...] = ()
     collect_layers: bool = False  # keep such steps of what is read

@@ -38,124 +38,150 @@ NAMED = 5  # exports that a warning names; the rest are counted
 MOST_NAMED = 20  # the same of an error
 
 
-@dataclass(frozen=True)
-class Part:
-    """One export that is read. `place`: which of the run's exports it is; `only`: what of it is measured."""
+@dataclass
+class _Job:
+    """One export to read: which of its run's exports it is, how it is read and what messages call it; then what came of it."""
 
     path: Path
     place: int
-    only: Selection
+    reading: Reading
+    name: str = ""
+    key: str | None = None  # in the cache
+    exported: Path | None = None  # what a report was exported to, until it is read
+    reduction: Reduction | None = None
+    error: TracediffError | None = None
 
+    @property
+    def done(self) -> bool:
+        return self.reduction is not None or self.error is not None
 
-def parts_of(run: RunFiles, only: Selection) -> list[Part]:
-    """The exports of a run that are read: of a run with an export a rank those of the ranks that are asked for."""
-    if len(run.files) == 1:
-        return [Part(run.files[0], 0, only)]
-    ranks = run.ranks or tuple(range(len(run.files)))
-    inside = replace(only, ranks=None)
-    return [
-        Part(path, place, inside)
-        for place, (path, rank) in enumerate(zip(run.files, ranks, strict=True))
-        if only.has_rank(rank)
-    ]
+    def recall(self, cache: Cache) -> None:
+        """Take what was kept of it."""
+        self.key = key_of(self.path, self.reading)
+        self.reduction = cache.get(self.key) if self.key is not None else None
 
-
-def check_ranks(side: SideFiles) -> None:
-    """Raise nothing-selected where a run has none of the ranks that are asked for."""
-    for run in side.runs:
-        if not parts_of(run, side.only):
-            ranks = run.ranks or tuple(range(len(run.files)))
-            raise TracediffError(
-                "nothing-selected",
-                f"{side.label}, run {run.name}: none of its {len(ranks)} ranks is selected",
-                fix=f"--ranks: ranks {min(ranks)} to {max(ranks)} are there",
+    def settle(self, future: Future[Any], cache: Cache | None) -> None:
+        """Note what came of reading, and keep it. Raises what is no fault of the export alone."""
+        try:
+            self.reduction = reduction = future.result()
+        except PermissionError as error:
+            self.error = TracediffError(
+                "no-permission",
+                f"{error.filename or 'a file'}: permission denied",
+                fix="read from and write to files and folders that this user may use",
             )
+        except TracediffError as error:
+            error.rename(self.path.name, self.name)
+            if error.slug in _OF_ALL or error.slug.startswith("scheduler-"):
+                raise
+            self.error = error
+        except BaseException as error:
+            known = explain(error, self.name, cluster=self.reading.scheduler is not None)
+            if known is None:
+                raise
+            if known.slug != "worker-died":
+                raise known from error
+            self.error = known
+        else:
+            # not where the export changed while it was read
+            if cache is not None and self.key is not None and key_of(self.path, self.reading) == self.key:
+                cache.put(self.key, reduction)
 
 
-def numbered(files: RunFiles, parts: Sequence[tuple[Part, Reduction]], only: Selection) -> Run:
-    """A run of its reductions, each with the number of its first rank.
+def _jobs_of(side: SideFiles, run: RunFiles, reading: Reading) -> list[_Job]:
+    """The exports of a run that are read: of a run with an export a rank those of the ranks that are asked for.
+
+    Raises `TracediffError`: nothing-selected where the run has none of these.
+    """
+    if len(run.files) == 1:
+        return [_Job(run.files[0], 0, replace(reading, only=side.only))]
+    ranks = run.ranks or tuple(range(len(run.files)))
+    inside = replace(reading, only=replace(side.only, ranks=None))
+    found = [
+        _Job(path, place, inside)
+        for place, (path, rank) in enumerate(zip(run.files, ranks, strict=True))
+        if side.only.has_rank(rank)
+    ]
+    if not found:
+        raise TracediffError(
+            "nothing-selected",
+            f"{side.label}, run {run.name}: none of its {len(ranks)} ranks is selected",
+            fix=f"--ranks: ranks {min(ranks)} to {max(ranks)} are there",
+        )
+    return found
+
+
+def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | None:
+    """A run of the reductions of its jobs, each with the number of its first rank; None where nothing could be read.
 
     Raises `TracediffError`: ranks-unclear, where exports hold several ranks and not all of them were read.
     """
-    counts = [part.measured.all_ranks for _, part in parts]
-    several = len(files.files) > 1
-    cut = several and max(counts) > 1 and len(parts) < len(files.files)
-    if cut and (len(set(counts)) > 1 or only.ranks is not None):
+    from tracediff.execution.sides import Run  # not before the database reads, as in `reduce_file`
+
+    read = [(job, job.reduction) for job in jobs if job.reduction is not None]
+    if not read:
+        return None
+    counts = [part.measured.all_ranks for _, part in read]
+    several, unread = len(files.files) > 1, len(files.files) - len(read)
+    if several and unread and max(counts) > 1 and (len(set(counts)) > 1 or only.ranks is not None):
         raise TracediffError(
             "ranks-unclear",
-            f"{parts[counts.index(max(counts))][0].path.name}: one of several exports of a run, it holds {max(counts)} ranks: which ranks"
+            f"{read[counts.index(max(counts))][0].path.name}: one of several exports of a run, it holds {max(counts)} ranks: which ranks"
             " are in the exports that were not read is not known",
             fix="an export a rank, named rank<N>; or read all of them",
         )
     if several and files.ranks is not None and max(counts) == 1:
-        firsts = [files.ranks[part.place] for part, _ in parts]
+        firsts = [files.ranks[job.place] for job, _ in read]
     elif len(set(counts)) == 1:
-        firsts = [part.place * counts[0] for part, _ in parts]
+        firsts = [job.place * counts[0] for job, _ in read]
     else:
-        firsts = [sum(counts[:place]) for place in range(len(parts))]
-    from tracediff.execution.sides import Run  # not before the database reads, as in `run.reduce_file`
-
-    sources = tuple((part.path, part.only) for part, _ in parts)
-    unread = len(files.files) - len(parts)
-    return Run(files.name, [one for _, one in parts], tuple(firsts), sources, unread, files.traffic)
+        firsts = [sum(counts[:place]) for place in range(len(read))]
+    sources = tuple((job.path, job.reading.only) for job, _ in read)
+    return Run(files.name, [part for _, part in read], tuple(firsts), sources, unread, files.traffic)
 
 
-def notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut]) -> list[Note]:
-    """What a result must say of a side that was not measured whole."""
-    notes = list(side.notes)
-    only = side.only
-    parts = [part for run in runs for part in run.parts]
-    ranks = sum(part.measured.ranks for part in parts)
-    unread = sum(len(run.files) - len(parts_of(run, only)) for run in side.runs)
-    all_ranks = sum(part.measured.all_ranks for part in parts) + unread
-    if only.ranks is not None and ranks < all_ranks:
-        notes.append(
-            Note("ranks-left-out", f"{side.label}: {all_ranks - ranks} of {all_ranks} ranks of all runs are left out (--ranks {spell_ranks(only)})")
-        )  # fmt: skip
-    steps, all_steps = (
-        sum(getattr(part.measured, name) for part in parts) for name in ("steps", "all_steps")
-    )
-    if only.cuts_steps and steps < all_steps:
-        options = (("--steps", spell_steps(only)), ("--window", spell_window(only)))
-        spelled = " ".join(f"{option} {text}" for option, text in options if text)
-        of = " of the ranks kept" if only.ranks is not None else ""
-        notes.append(
-            Note("steps-left-out", f"{side.label}: {all_steps - steps} of {all_steps} whole steps{of} are left out ({spelled});"
-                 " every figure is of the steps kept")
-        )  # fmt: skip
-    if failed:
-        named = "; ".join(f"{one.name}: {one.slug}" for one in failed[:NAMED])
-        more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
-        notes.append(
-            Note("exports-left-out", f"{side.label}: {len(failed)} of {len(parts) + len(failed)} exports could not be read and are left out"
-                 f" ({named}{more})")
-        )  # fmt: skip
-    return notes
-
-
-def side_of(
-    side: SideFiles,
-    outcomes: Sequence[Sequence[tuple[Part, str, Reduction | TracediffError]]],
-    notes: Sequence[Note],
-) -> Side:
-    """A side of what could be read of it; `outcomes`: of each run its exports, what messages call them, what came of them.
-
-    Raises the errors in one where nothing could be read, ranks-unclear.
-    """
+def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note]) -> Side:
+    """A side of what could be read of it; `jobs`: of each run. Raises the errors in one where nothing could be read, ranks-unclear."""
     from tracediff.execution.sides import Side
 
-    runs, errors = [], []
-    for files, parts in zip(side.runs, outcomes, strict=True):
-        errors += [(name, one) for _, name, one in parts if isinstance(one, TracediffError)]
-        if good := [(part, one) for part, _, one in parts if not isinstance(one, TracediffError)]:
-            runs.append(numbered(files, good, side.only))
+    found = [_run_of(files, mine, side.only) for files, mine in zip(side.runs, jobs, strict=True)]
+    runs = [run for run in found if run is not None]
+    errors = [(job.name, job.error) for mine in jobs for job in mine if job.error is not None]
     if not runs:
         raise one_error(errors, len(errors))
     # visible: a name that is not UTF-8 is no text of JSON
     left_out = [
         LeftOut(visible(name), error.slug, visible(error.message, keep="\n")) for name, error in errors
     ]
-    return Side(side.label, runs, (*notes, *notes_of(side, runs, left_out)), tuple(left_out))
+    unread = sum(len(files.files) - len(mine) for files, mine in zip(side.runs, jobs, strict=True))
+    said = (*notes, *side.notes, *_notes_of(side, runs, left_out, unread))
+    return Side(side.label, runs, said, tuple(left_out))
+
+
+def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], unread: int) -> list[Note]:
+    """What a result must say of a side that was not measured whole. `unread`: exports whose ranks were not asked for."""
+    notes = []
+    only = side.only
+    measured = [part.measured for run in runs for part in run.parts]
+    ranks, all_ranks = sum(one.ranks for one in measured), sum(one.all_ranks for one in measured) + unread
+    if only.ranks is not None and ranks < all_ranks:
+        text = (
+            f"{all_ranks - ranks} of {all_ranks} ranks of all runs are left out (--ranks {spell_ranks(only)})"
+        )
+        notes.append(Note("ranks-left-out", f"{side.label}: {text}"))
+    steps, all_steps = sum(one.steps for one in measured), sum(one.all_steps for one in measured)
+    if only.cuts_steps and steps < all_steps:
+        options = (("--steps", spell_steps(only)), ("--window", spell_window(only)))
+        spelled = " ".join(f"{option} {text}" for option, text in options if text)
+        of = " of the ranks kept" if only.ranks is not None else ""
+        text = f"{all_steps - steps} of {all_steps} whole steps{of} are left out ({spelled}); every figure is of the steps kept"
+        notes.append(Note("steps-left-out", f"{side.label}: {text}"))
+    if failed:
+        named = "; ".join(f"{one.name}: {one.slug}" for one in failed[:NAMED])
+        more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+        text = f"{len(failed)} of {len(measured) + len(failed)} exports could not be read and are left out ({named}{more})"
+        notes.append(Note("exports-left-out", f"{side.label}: {text}"))
+    return notes
 
 
 def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> TracediffError:
@@ -301,86 +327,27 @@ def reduce_sides(
     are all named in one error, or left out (`reading.skip_unreadable`), and the side says so. Raises what reading raises,
     exports-unreadable, nothing-selected, ranks-unclear.
     """
-    for side in sides:
-        check_ranks(side)
-    plans = [[parts_of(run, side.only) for run in side.runs] for side in sides]
-    paths = [part.path for plan in plans for run in plan for part in run]
-    if reading.memory_limit is not None:
-        connect(
-            memory_limit=reading.memory_limit
-        ).close()  # a limit that is none is an error, whatever is kept
-    reading = replace(reading, two_profilers=len({is_trace_name(path) for path in paths}) > 1)
-    several = Counter(path.name for path in set(paths))
-
-    def name_of(path: Path) -> str:
-        return path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
-
-    jobs = [
-        [[_Job(part, name_of(part.path), replace(reading, only=part.only)) for part in run] for run in plan]
-        for plan in plans
-    ]
+    jobs = [[_jobs_of(side, run, reading) for run in side.runs] for side in sides]
     all_jobs = [job for side_jobs in jobs for run in side_jobs for job in run]
+    if reading.memory_limit is not None:
+        # a limit that is none is an error, whatever is kept
+        connect(memory_limit=reading.memory_limit).close()
+    two_profilers = len({is_trace_name(job.path) for job in all_jobs}) > 1
+    several = Counter(path.name for path in {job.path for job in all_jobs})
+    for job in all_jobs:
+        path = job.path
+        job.name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
+        job.reading = replace(job.reading, two_profilers=two_profilers)
     notes = _reduce_all(all_jobs, reading, progress, on_started)
     _by_one_label(all_jobs, reading, progress)
-    failed = [(job.name, job.outcome) for job in all_jobs if isinstance(job.outcome, TracediffError)]
+    failed = [(job.name, job.error) for job in all_jobs if job.error is not None]
     if failed and not reading.skip_unreadable:
         raise one_error(failed, len(all_jobs))
-    found = []
-    for side, side_jobs in zip(sides, jobs, strict=True):
-        outcomes = [
-            [(job.part, job.name, job.outcome) for job in run if job.outcome is not None] for run in side_jobs
-        ]
-        found.append(side_of(side, outcomes, notes))
-        notes = []  # said once
-    return found
-
-
-@dataclass
-class _Job:
-    """An export to read, what messages call it, how it is read, its key in the cache, and what came of it."""
-
-    part: Part
-    name: str
-    reading: Reading
-    key: str | None = None
-    outcome: Reduction | TracediffError | None = None
-    exported: Path | None = None  # what a report was exported to, until it is read
-
-    def recall(self, cache: Cache) -> None:
-        """Take what was kept of it."""
-        self.key = key_of(self.part.path, self.reading)
-        self.outcome = cache.get(self.key) if self.key is not None else None
-
-    def settle(self, future: Future[Any], cache: Cache | None) -> None:
-        """Note what came of reading, and keep it. Raises what is no fault of the export alone."""
-        try:
-            self.outcome = reduction = future.result()
-        except PermissionError as error:
-            self.outcome = TracediffError(
-                "no-permission",
-                f"{error.filename or 'a file'}: permission denied",
-                fix="read from and write to files and folders that this user may use",
-            )
-        except TracediffError as error:
-            error.rename(self.part.path.name, self.name)
-            if error.slug in _OF_ALL or error.slug.startswith("scheduler-"):
-                raise
-            self.outcome = error
-        except BaseException as error:
-            known = explain(error, self.name, cluster=self.reading.scheduler is not None)
-            if known is None:
-                raise
-            if known.slug != "worker-died":
-                raise known from error
-            self.outcome = known
-        else:
-            # not where the export changed while it was read
-            if (
-                cache is not None
-                and self.key is not None
-                and key_of(self.part.path, self.reading) == self.key
-            ):
-                cache.put(self.key, reduction)
+    # what the cache says is said once
+    return [
+        _side_of(side, mine, [] if number else notes)
+        for number, (side, mine) in enumerate(zip(sides, jobs, strict=True))
+    ]
 
 
 def _reduce_all(
@@ -391,22 +358,24 @@ def _reduce_all(
     if cache is not None:
         with ThreadPoolExecutor() as threads:
             list(threads.map(lambda job: job.recall(cache), jobs))
-    unread = [job for job in jobs if job.outcome is None]
+    unread = [job for job in jobs if not job.done]
     if not unread:
         on_started()
     while unread:
-        with workers([job.part.path for job in unread], reading) as using:
+        with workers([job.path for job in unread], reading) as using:
             lost = _read(unread, using, cache, progress, on_started)
         for job in lost:  # which of them ended the process, reading each alone shows
             with alone() as using:
                 if _read([job], using, cache, progress, on_started):
-                    job.outcome = worker_died(job.name)
-        unread = [job for job in unread if job.outcome is None]
+                    job.error = worker_died(job.name)
+        unread = [job for job in unread if not job.done]
     for job in jobs:
-        if job.outcome is not None and not isinstance(job.outcome, TracediffError):
-            name = job.part.path.name
-            named = [Note(note.slug, note.message.replace(name, job.name)) for note in job.outcome.warnings]
-            job.outcome = replace(job.outcome, warnings=named)
+        if job.reduction is not None:
+            named = [
+                Note(note.slug, note.message.replace(job.path.name, job.name))
+                for note in job.reduction.warnings
+            ]
+            job.reduction = replace(job.reduction, warnings=named)
     return notes
 
 
@@ -415,28 +384,22 @@ def _by_one_label(jobs: list[_Job], reading: Reading, progress: Callable[[str], 
 
     The evidence for a label may be just enough in some runs of a program, and just not in others.
     """
-    cut = [
-        (job, job.outcome.step_rule)
-        for job in jobs
-        if job.outcome is not None and not isinstance(job.outcome, TracediffError)
-    ]
-    inferred = [job for job, rule in cut if rule.inferred]
-    labels = {rule for _, rule in cut if not rule.inferred}
+    rules = [(job, job.reduction.step_rule) for job in jobs if job.reduction is not None]
+    inferred = [job for job, rule in rules if rule.inferred]
+    labels = {rule for _, rule in rules if not rule.inferred}
     if not inferred or len(labels) != 1:
         return
     (label,) = labels
     if not label.regex or label.rule != label.source:  # a label that occurs once ends its step
         return
-    again = [_Job(job.part, job.name, replace(job.reading, step_regex=label.regex)) for job in inferred]
-    _reduce_all(again, reading, progress, lambda: None)
-    found = [
-        one.outcome
-        for one in again
-        if one.outcome is not None and not isinstance(one.outcome, TracediffError)
+    by_label = [
+        _Job(job.path, job.place, replace(job.reading, step_regex=label.regex), job.name) for job in inferred
     ]
+    _reduce_all(by_label, reading, progress, lambda: None)
+    found = [job.reduction for job in by_label if job.reduction is not None]
     if len(found) == len(inferred):
         for job, reduction in zip(inferred, found, strict=True):
-            job.outcome = replace(reduction, step_rule=label)
+            job.reduction = replace(reduction, step_rule=label)
 
 
 def _read(
@@ -450,7 +413,7 @@ def _read(
 
     Where a worker process ends in the middle, those that were being read are returned, and of the others some are not done.
     """
-    ahead = [using.exports > 0 and job.part.path.suffix == ".nsys-rep" for job in jobs]
+    ahead = [using.exports > 0 and job.path.suffix == ".nsys-rep" for job in jobs]
     to_export = deque(enumerate(compress(jobs, ahead)))
     to_read = deque(job for job, first in zip(jobs, ahead, strict=True) if not first)
     exporting: dict[Future[Any], _Job] = {}
@@ -475,7 +438,7 @@ def _read(
         while to_export and len(exporting) + sum(job.exported is not None for job in to_read) < using.exports:
             number, job = to_export.popleft()
             progress(job.name)
-            start(exporting, job, export_task, job.part.path, folder / str(number), job.reading.export)
+            start(exporting, job, export_task, job.path, folder / str(number), job.reading.export)
 
     with scratch() as folder:
         submit(folder)
@@ -508,5 +471,5 @@ def _read(
 def _task(job: _Job, using: Workers) -> Task:
     reading = replace(job.reading, threads=job.reading.threads or using.threads)
     if reading.scheduler is None:
-        return Task(job.part.path, reading, exported=job.exported)
-    return Task(job.part.path.resolve(), reading, fingerprint(job.part.path), code_version())
+        return Task(job.path, reading, exported=job.exported)
+    return Task(job.path.resolve(), reading, fingerprint(job.path), code_version())

@@ -51,9 +51,8 @@ class Bisect(msgspec.Struct, kw_only=True):
     kind: Literal["bisect"] = "bisect"
     tool: Tool
     measure: str  # see docs/ci.md
-    limit_ns: float | None = (
-        None  # a commit is bad beyond it; negative where BAD is faster. None: not known yet
-    )
+    # a commit is bad beyond it; negative where BAD is faster. None: not known yet
+    limit_ns: float | None = None
     limit_given: bool = False  # else it is half of the difference between GOOD and BAD
     good: BisectCommit
     bad: BisectCommit

@@ -93,30 +93,32 @@ class Coverage(msgspec.Struct, frozen=True):
 # Step times: the headline, phases, single steps, steps of like workload.
 
 
-class Delta(msgspec.Struct, frozen=True):
-    """A time on both sides, ns per step. candidate_ns - baseline_ns = delta_ns + host_speed_ns; the interval is 95 %, of delta_ns.
+class Change(msgspec.Struct, frozen=True):
+    """A time on both sides, ns per step. delta_ns: at equal host speed."""
+
+    baseline_ns: float
+    candidate_ns: float
+    delta_ns: float
+
+
+class Interval(Change, frozen=True):
+    """The same with the 95 % interval of delta_ns."""
+
+    ci_low_ns: float
+    ci_high_ns: float
+
+
+class Delta(Interval, frozen=True):
+    """What is known of a change. candidate_ns - baseline_ns = delta_ns + host_speed_ns.
 
     host_speed_ns: the part that comes of a host that was slower or faster in short CUDA calls. noise_floor_ns: identical runs differ by
     up to this much, in 95 of 100 cases. detectable_ns: the smallest change that these runs show in 80 of 100 cases.
     """
 
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
     host_speed_ns: float = 0.0
     p_value: float | None = None
     noise_floor_ns: float | None = None
     detectable_ns: float | None = None
-
-
-class Change(msgspec.Struct, frozen=True):
-    """A time on both sides that nothing is known of but its size, ns per step. delta_ns: at equal host speed."""
-
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
 
 
 class Shares(msgspec.Struct, frozen=True):
@@ -138,14 +140,9 @@ class OddRun(msgspec.Struct, frozen=True):
     left_out: bool = False
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(Interval, frozen=True):
     """The mean step over all compared steps, phases weighted by the mean of both sides' mixes. Fields as those of `Delta`."""
 
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
     p_value: float | None  # run-level; None with one run a side
     runs: Pair
     steps: Pair  # steps that entered the mean
@@ -270,47 +267,6 @@ class Mix(msgspec.Struct, frozen=True):
     batch_mix_ns: float
     speed_ns: float
     not_compared_ns: float = 0.0
-
-
-# Host time by CUDA call and by NVTX range: what captures without GPU kernels are compared by.
-
-
-class HostSide(msgspec.Struct, frozen=True):
-    """One side of a row: calls, or ranges, and their time, of a step or of a capture (`HostTime.per`)."""
-
-    count: float
-    ns: float
-    mean_ns: float  # of one call or range
-
-
-class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A CUDA function on all threads, or an NVTX range (numbers masked) on a thread role; children included.
-
-    ci_low_ns, ci_high_ns: of delta_ns, over runs; None with one run on a side. mean_ci_*: of the change of one call, over runs, or with
-    one run on a side over its calls, where nothing says how much runs differ. level: never surer than likely, and within_noise
-    with one run on a side.
-    """
-
-    kind: Literal["call", "range"]
-    name: str
-    domain: str = ""
-    thread: str = ""
-    baseline: HostSide | None
-    candidate: HostSide | None = ABSENT
-    delta_ns: float = ABSENT
-    ci_low_ns: float | None = None
-    ci_high_ns: float | None = None
-    mean_delta_ns: float | None = ABSENT  # None: on one side only
-    mean_ci_low_ns: float | None = None
-    mean_ci_high_ns: float | None = None
-    level: Evidence = ABSENT
-
-
-class HostTime(msgspec.Struct, frozen=True):
-    """All rows, the largest change first (of one side the longest). Steps: all whole ones, whatever their workload."""
-
-    per: Literal["step", "capture"]
-    rows: list[HostRow]
 
 
 # What somebody who knows these programs would add to the causes: facts, from which report/insight_words.py writes sentences.

@@ -18,7 +18,6 @@ from tracediff.model.common import (
     Comparability,
     Coverage,
     Evidence,
-    HostTime,
     Insight,
     Mix,
     Note,
@@ -33,9 +32,21 @@ from tracediff.model.common import (
     Tool,
     Verdict,
 )
-from tracediff.model.layers import Layers
-from tracediff.model.limits import Limits
-from tracediff.model.pictures import CauseNode, Divergence, StepStrip
+from tracediff.model.host import (
+    Gc,
+    Gil,
+    HostTime,
+    KernelRanks,
+    MemorySide,
+    RangeRow,
+    RankRow,
+    RankSkew,
+    ResponseStage,
+    System,
+    ThreadRow,
+)
+from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
+from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
 
 # What was compared: the files of both sides, and the options that change numbers.
 
@@ -49,9 +60,8 @@ class RunInput(msgspec.Struct, frozen=True):
     duration_ns: int
     ranks: int
     steps: int  # whole steps, before strata
-    step_source: (
-        str  # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
-    )
+    # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
+    step_source: str
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -78,9 +88,6 @@ class Inputs(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
-# The closed accounting of the time of a step.
-
-
 # Ranked causes of the change, each with its place and its evidence.
 
 
@@ -104,52 +111,6 @@ class Moment(msgspec.Struct, frozen=True):
     cause_ns: int | None = None  # of the cause in that step
     sql: str = ""  # the cause's events in that step: SQLite on the export itself
     query: str = ""  # the same for `tracediff query`
-
-
-class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Events of one row of a step, in order of start. Columns are integers in a string, apart by spaces.
-
-    kind: gpu (a stream's work), idle (the GPU's idle time), api (outermost CUDA calls of the launching thread),
-    range (its NVTX ranges, a lane a level), gil (its holds and waits), holders (other threads that held the GIL), gc.
-    """
-
-    kind: str
-    name: str
-    start: str  # ns from the start of the step
-    length: str  # ns, clipped to the step
-    what: str  # index into Timelines.names: a kernel, a place, a call, a range
-    group: str  # index into Timelines.names: a category of GPU work, a cause of idle time, a kind of call
-    row: str = ""  # of gpu: index into Result.kernels, -1 none
-    count: str = ""  # events merged into one, where any were
-    inside: str = ""  # ns that they really cover, where any were merged
-
-
-class CropSide(msgspec.Struct, frozen=True):
-    """A part of one side's step. Events of the lanes start at the crop's start, and so do `starts` of what is the cause, ns."""
-
-    run: str
-    rank: int
-    number: int | None
-    start_ns: int  # trace time of the named run
-    step_start_ns: int
-    step_end_ns: int
-    lanes: list[TimelineLane]
-    starts: list[int]
-    lengths: list[int]
-
-
-class Crop(msgspec.Struct, frozen=True):
-    """A part of a step of both sides that shows a cause, of one length and aligned `anchor_ns` after its start.
-
-    anchor: the op there, an index into Timelines.names: its start, or its end (`at_end`), is aligned; -1: the start of the step.
-    """
-
-    length_ns: int
-    anchor_ns: int
-    anchor: int
-    at_end: bool
-    baseline: CropSide | None
-    candidate: CropSide | None
 
 
 class FindingEvidence(msgspec.Struct, frozen=True):
@@ -253,9 +214,8 @@ class FindingPart(msgspec.Struct, frozen=True):
     match: str = ""  # of kernels
     count_baseline: float | None = None
     count_candidate: float | None = None
-    of: dict[
-        str, float
-    ] = {}  # where kernels of several names are one row: what each name gains, ns; sums to delta_ns
+    # where kernels of several names are one row: what each name gains, ns; sums to delta_ns
+    of: dict[str, float] = {}
 
 
 class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -278,9 +238,8 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
     graph_coverage: Shares | None = None  # of kernels that CUDA graphs launch, where that is what changed
-    other_stream: float | None = (
-        None  # share of the waiting time, 0 to 1, in which the op before was of another stream
-    )
+    # share of the waiting time, 0 to 1, in which the op before was of another stream
+    other_stream: float | None = None
 
 
 class Projected(msgspec.Struct, frozen=True):
@@ -444,9 +403,8 @@ class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None = None  # the growth allowed; of a limit in percent, that part of the baseline
     baseline: float | None = None
     delta: float | None = None
-    ci_low: float | None = (
-        None  # of delta; None where it is counted, or a sum or quantile without an interval
-    )
+    # of delta; None where it is counted, or a sum or quantile without an interval
+    ci_low: float | None = None
     ci_high: float | None = None
     waiver: GateWaiver | None = None  # the one that took the failure
 
@@ -465,578 +423,6 @@ class Gates(msgspec.Struct, frozen=True):
     notes: list[str] = []  # on waivers of the policy
     policy: str = ""  # base name of the policy's file; empty where there is none
     pass_inconclusive: bool = False
-
-
-# Host threads: their roles, their NVTX ranges, the response path.
-
-
-class RangeSide(msgspec.Struct, frozen=True):
-    """One side of a range row."""
-
-    count_per_step: float
-    ns_per_step: float
-    mean_ns: float
-
-
-class RangeRow(msgspec.Struct, frozen=True):
-    """An NVTX range (numbers masked) on a thread role: host wall time, inclusive of children."""
-
-    range: str
-    domain: str
-    thread: str
-    baseline: RangeSide | None
-    candidate: RangeSide | None = ABSENT
-    delta_ns: float = ABSENT
-
-
-class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A thread role on both sides, why it has that role, and how alike the two are (0 to 1)."""
-
-    role: str
-    process: str
-    score: float | None = ABSENT
-    baseline_ranges: list[str]
-    candidate_ranges: list[str] = ABSENT
-    baseline_range_ns: float | None  # top-level range time per step
-    candidate_range_ns: float | None = ABSENT
-    delta_ns: float | None = ABSENT
-
-
-class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the response path (executor -> ... -> respond), host time per step."""
-
-    stage: str
-    thread: str
-    range: str
-    baseline_ns: float | None
-    candidate_ns: float | None = ABSENT
-    delta_ns: float | None = ABSENT
-    keeps_up_baseline: bool | None  # stage time <= step time
-    keeps_up_candidate: bool | None = ABSENT
-
-
-# Kernels of both sides, matched to each other.
-
-
-class KernelSide(msgspec.Struct, frozen=True):
-    """One side of a kernel row. `ns_per_step` is its share of the compute (or comm) time: rows sum to the total."""
-
-    names: list[str]
-    count_per_step: float
-    ns_per_step: float
-    mean_ns: float  # wall time of one op, overlaps not shared out
-    grids: list[str] = []
-    blocks: list[str] = []
-    registers: int | None = None
-    shared_bytes: int | None = None
-    launches: int = 0  # in the compared steps of all runs
-    sd_ns: float | None = None  # of the wall time of one op among them; None of fewer than two
-    ns_of: list[float] = []  # what of ns_per_step each of several names has
-
-
-class LaunchChange(msgspec.Struct, frozen=True):
-    """One launch of a kernel on both sides, ns: means of every run's launches, where steps are too few to say anything."""
-
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
-    p_value: float
-    q_value: float
-    level: Evidence
-
-
-class KernelStratum(msgspec.Struct, frozen=True):
-    """A kernel row in one stratum: ops and ns of the accounting a step of it; 0 where a side has none."""
-
-    stratum: int  # index into Result.strata
-    baseline_count: float
-    baseline_ns: float
-    candidate_count: float = ABSENT
-    candidate_ns: float = ABSENT
-
-
-class KernelTypical(msgspec.Struct, frozen=True):
-    """A kernel row in the typical step of a phase, ns of the accounting. counted: its launches differ in every compared step."""
-
-    phase: str
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
-    level: Evidence
-    baseline_count: float = 0.0
-    candidate_count: float = 0.0
-    q_value: float | None = None  # None: not tested
-    counted: bool = False
-
-
-class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels of both sides matched to each other, in the mean of all compared steps; every op is in exactly one row."""
-
-    match: Literal["exact", "name", "template", "sequence", "fused", "split", "added", "removed"] = ABSENT
-    confidence: float = ABSENT
-    category: str  # gemm, attention, norm, ..., communication
-    family: str  # cutlass, nvjet, cudnn, nccl, pytorch, ...
-    baseline: KernelSide | None
-    candidate: KernelSide | None = ABSENT
-    delta_ns: float = ABSENT
-    ci_low_ns: float = ABSENT
-    ci_high_ns: float = ABSENT
-    level: Evidence = ABSENT
-    q_value: float | None = None
-    range: str | None = None
-    block: int = -1  # rows of one changed block between kernels that stayed the same
-    strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
-    per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
-    phases: list[KernelTypical] = []  # those in which it has 0.1 % of the typical step, or is counted
-    layers: list[str] = []  # the kinds of layer with the most of its time, where layers are known
-
-
-# Kernels that were asked for by name.
-
-
-class KernelPhase(msgspec.Struct, frozen=True):
-    """The kernels of an answer in the typical step of a phase: launches, and ns of the accounting."""
-
-    phase: str
-    baseline_count: float
-    candidate_count: float
-    baseline_ns: float
-    candidate_ns: float
-    delta_ns: float
-    ci_low_ns: float
-    ci_high_ns: float
-    level: Evidence  # the surest of its rows
-
-
-class LaunchOrigin(msgspec.Struct, frozen=True):
-    """Who launches the kernels of an answer: shares of their launches in all whole steps of a side, 0 to 1; '' not recorded."""
-
-    thread: str
-    range: str
-    api: str
-    baseline_share: float
-    candidate_share: float
-
-
-class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of the kernels of a name, in a mean step. hidden: their time behind GPU work of another kind or each other."""
-
-    asked: str
-    text: str  # the sentence
-    rows: list[int]  # of Result.kernels: a row per launch shape, the largest change first
-    partly: list[
-        int
-    ] = []  # those in which kernels of other names are too: of these rows only the kernels of the name are counted
-    baseline_count: float
-    candidate_count: float
-    baseline_ns: float  # of the accounting: exposed
-    candidate_ns: float
-    delta_ns: float
-    baseline_mean_ns: float  # wall time of one launch
-    candidate_mean_ns: float
-    baseline_hidden_ns: float
-    candidate_hidden_ns: float
-    level: Evidence  # the surest of the rows
-    phases: list[KernelPhase]
-    origins: list[LaunchOrigin]  # the most launches first
-
-
-# Launch overhead and CUDA graphs.
-
-
-class LaunchSide(msgspec.Struct, frozen=True):
-    """Launch overhead of one side."""
-
-    calls_per_step: float  # launching API calls
-    graph_launches_per_step: float
-    kernels_per_step: float
-    graph_coverage: float  # share of kernels that came from a graph launch, 0 to 1
-    api_ns_per_step: float  # host time inside launching calls
-    exposed_ns_per_step: float  # launch_api + launch_latency of the accounting
-    queue_delay_mean_ns: float  # API return -> op start; negative where the op began first
-    queue_delay_p50_ns: float
-    queue_delay_p99_ns: float
-
-
-class ApiRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls of one CUDA API function per step."""
-
-    api: str
-    kind: str  # launch | sync | other
-    baseline_calls: float
-    candidate_calls: float = ABSENT
-    baseline_ns: float
-    candidate_ns: float = ABSENT
-    delta_ns: float = ABSENT
-
-
-class TransitionRow(msgspec.Struct, frozen=True):
-    """Kernels that were launched one by one on one side and by a graph on the other."""
-
-    kernel: str
-    eager_per_step_baseline: float
-    graph_per_step_baseline: float
-    eager_per_step_candidate: float
-    graph_per_step_candidate: float
-
-
-class LaunchCounts(msgspec.Struct, frozen=True):
-    """What a step launches, of each kind how many; calls by the step in which they began."""
-
-    kernels: float
-    calls: float  # launching calls, those of graphs among them
-    graph_launches: float
-    syncs: float  # synchronising calls
-
-
-class LaunchTypical(msgspec.Struct, frozen=True):
-    """Launches in the typical step of a phase."""
-
-    phase: str
-    baseline: LaunchCounts
-    candidate: LaunchCounts
-    apis: list[ApiRow]
-
-
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """Launch overhead of both sides, by API, and what moved between eager and graph; in the mean of all compared steps."""
-
-    baseline: LaunchSide
-    candidate: LaunchSide = ABSENT
-    apis: list[ApiRow]
-    transitions: list[TransitionRow] = ABSENT
-    phases: list[LaunchTypical] = []
-
-
-class Graphs(msgspec.Struct, frozen=True, kw_only=True):
-    """CUDA graph use of both sides."""
-
-    mode_baseline: str  # node | graph | none | unknown
-    mode_candidate: str = ABSENT
-    launches_per_step_baseline: float
-    launches_per_step_candidate: float = ABSENT
-    nodes_per_launch_baseline: float | None
-    nodes_per_launch_candidate: float | None = ABSENT
-
-
-# What Python's interpreter did: the GIL and garbage collections.
-
-
-class GilRow(msgspec.Struct, frozen=True):
-    """GIL time of a thread role. `exposed` is the part that kept a GPU idle; `hidden` the rest of the wait."""
-
-    thread: str
-    phase: str
-    baseline_hold_ns: float | None
-    baseline_wait_ns: float | None
-    baseline_exposed_ns: float | None
-    candidate_hold_ns: float | None = ABSENT
-    candidate_wait_ns: float | None = ABSENT
-    candidate_exposed_ns: float | None = ABSENT
-
-
-class GilPairRow(msgspec.Struct, frozen=True):
-    """Who waited for the GIL while whom held it; ns per step."""
-
-    waiter: str
-    holder: str
-    holder_range: str
-    baseline_ns: float | None
-    candidate_ns: float | None = ABSENT
-
-
-class Gil(msgspec.Struct, frozen=True):
-    """GIL tables; empty where not captured (see coverage)."""
-
-    rows: list[GilRow]
-    matrix: list[GilPairRow]
-
-
-class GcRow(msgspec.Struct, frozen=True):
-    """Garbage-collection pauses of a thread role and generation ('?' where the range does not say)."""
-
-    thread: str
-    generation: str
-    baseline_count: float | None
-    baseline_ns: float | None
-    baseline_exposed_ns: float | None
-    candidate_count: float | None = ABSENT
-    candidate_ns: float | None = ABSENT
-    candidate_exposed_ns: float | None = ABSENT
-
-
-class Gc(msgspec.Struct, frozen=True):
-    """GC table; empty where no `Python GC` range was recorded (see coverage)."""
-
-    rows: list[GcRow]
-
-
-# Ranks: how far they are apart, and who waits for whom.
-
-
-class RankRow(msgspec.Struct, frozen=True):
-    """One rank (process with a GPU)."""
-
-    rank: int
-    device: int
-    baseline_ns: float | None
-    candidate_ns: float | None = ABSENT
-    delta_ns: float | None = ABSENT
-    baseline_comm_wait_ns: float | None = None  # NCCL time spent waiting for the last rank to arrive
-    candidate_comm_wait_ns: float | None = ABSENT
-    baseline_comm_transfer_ns: float | None = None
-    candidate_comm_transfer_ns: float | None = ABSENT
-    baseline_caused_wait_ns: float | None = (
-        None  # what the other ranks waited, in sum, while this one was the last
-    )
-    candidate_caused_wait_ns: float | None = ABSENT
-    baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
-    candidate_own_ns: float | None = ABSENT
-    delta_own_ns: float | None = ABSENT
-    baseline_last: float | None = (
-        None  # share of the steps of all ranks in which its own time was the longest
-    )
-    candidate_last: float | None = ABSENT
-    baseline_behind_ns: float | None = None  # in those, by how much it was longer than the median rank's
-    candidate_behind_ns: float | None = ABSENT
-    outlier: float | None = (
-        None  # how far delta_own_ns is from the median rank's, in robust standard deviations
-    )
-
-
-class RankSkew(msgspec.Struct, frozen=True):
-    """How far the ranks of a side are apart, by their own time of the steps that they share."""
-
-    side: Literal["baseline", "candidate"]
-    ranks: int
-    steps: int
-    late_ns: float  # the last rank after the median one, mean of the steps
-    slowest: int | None  # the rank that was last most often; None where all are alike
-    slowest_share: float  # in which part of the steps
-
-
-class KernelRanks(msgspec.Struct, frozen=True):
-    """A kernel that takes longer on one rank than on the others; ns per step."""
-
-    side: Literal["baseline", "candidate"]
-    names: list[str]
-    kind: str  # compute | comm | memcpy
-    mean_ns: float  # over all ranks
-    most_ns: float
-    most_on: int  # the rank
-    imbalance: float  # most / mean, 1: alike
-
-
-# What the system did where it was recorded: OS calls, communication, context switches, memory, GPU metrics.
-
-
-class OsCallRow(msgspec.Struct, frozen=True):
-    """Outermost calls of one OS function on a thread role per step, whether the GPU was idle or not."""
-
-    call: str
-    thread: str
-    baseline_count: float | None
-    baseline_ns: float | None
-    candidate_count: float | None = ABSENT
-    candidate_ns: float | None = ABSENT
-
-
-class CommCallRow(msgspec.Struct, frozen=True):
-    """Outermost calls of a thread role into a library of communication, host time per step, the GPU idle or not."""
-
-    library: Literal["MPI", "NCCL"]
-    call: str
-    thread: str
-    baseline_count: float | None  # None: not captured
-    baseline_ns: float | None
-    candidate_count: float | None = ABSENT
-    candidate_ns: float | None = ABSENT
-    baseline_bytes: float | None = None  # as the capture counts them; None where it does not hold them
-    candidate_bytes: float | None = ABSENT
-    baseline_bytes_per_call: float | None = None  # mean of the calls whose bytes are known
-    candidate_bytes_per_call: float | None = ABSENT
-
-
-class PayloadSide(msgspec.Struct, frozen=True):
-    """Numbers that a range carried in the compared steps of a side, in the program's own unit."""
-
-    count_per_step: float
-    sum_per_step: float
-    mean: float
-    min: float
-    max: float
-
-
-class PayloadRow(msgspec.Struct, frozen=True):
-    """Numeric NVTX payloads of a range of a thread role; None: no such payload there, which is not zero."""
-
-    range: str
-    domain: str
-    thread: str
-    baseline: PayloadSide | None
-    candidate: PayloadSide | None = ABSENT
-    delta_mean: float | None = ABSENT
-
-
-class OffCpuRow(msgspec.Struct, frozen=True):
-    """How often and how long a thread role was on no CPU per step, whether the GPU was idle or not."""
-
-    thread: str
-    baseline_count: float | None
-    baseline_ns: float | None
-    candidate_count: float | None = ABSENT
-    candidate_ns: float | None = ABSENT
-
-
-class HostWorkRow(msgspec.Struct, frozen=True):
-    """A part of the host work of a place: idle time of the GPU by what the launching thread's system recorded.
-
-    mpi_call: inside the named call into MPI, with the OS calls that it makes. os_call: inside the named call and in none
-    of MPI. off_cpu: in no recorded call and on no CPU. rest: neither. The rows of a place add up to its host work on a
-    side that recorded any of it; None: not recorded on that side.
-    """
-
-    thread: str
-    range: str
-    kind: Literal["mpi_call", "os_call", "off_cpu", "rest"]
-    call: str  # of mpi_call, os_call
-    baseline_ns: float | None
-    candidate_ns: float | None = ABSENT
-    baseline_off_cpu_ns: float | None = None  # the part of it on no CPU; None without context switches
-    candidate_off_cpu_ns: float | None = ABSENT
-
-
-class MemorySide(msgspec.Struct, frozen=True):
-    """Memory that CUDA allocated and freed: of a step, and the most that a process had on a device within any step."""
-
-    allocations_per_step: float
-    bytes_per_step: float
-    frees_per_step: float
-    freed_bytes_per_step: float
-    peak_bytes: int
-
-
-class MemoryRow(msgspec.Struct, frozen=True):
-    """One kind of memory: device, pinned, managed, ..."""
-
-    kind: str
-    baseline: MemorySide | None
-    candidate: MemorySide | None = ABSENT
-
-
-class GpuMetricMean(msgspec.Struct, frozen=True):
-    """Means of samples, in the unit of the metric; None: some run of the side has fewer than 20 samples of the kind.
-
-    The interval is of one row alone, at 95 % over runs; None with fewer than two runs a side, where nothing says how much runs differ.
-    """
-
-    baseline: float | None
-    candidate: float | None = ABSENT
-    delta: float | None = ABSENT
-    ci_low: float | None = ABSENT
-    ci_high: float | None = ABSENT
-
-
-class GpuMetricSide(msgspec.Struct, frozen=True):
-    """Samples of a metric in the compared steps of a side: in a step, and in all by what the GPU did around them."""
-
-    samples_per_step: float
-    busy_samples: int
-    idle_samples: int
-    mixed_samples: int  # in neither mean
-    refused_samples: int  # values that cannot be (a percentage above 100), in no mean
-
-
-class GpuMetricRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric that nsys sampled on one device of a rank: the GPU's, whichever process used it."""
-
-    rank: int
-    device: int
-    metric: str
-    unit: str  # % (of the peak) or MHz
-    baseline: GpuMetricSide | None
-    candidate: GpuMetricSide | None = ABSENT
-    steps: GpuMetricMean  # over the compared steps
-    busy: GpuMetricMean  # while kernels ran
-    idle: GpuMetricMean  # while nothing ran
-
-
-class GpuSamplingSide(msgspec.Struct, frozen=True):
-    """How a device was sampled on a side."""
-
-    told: bool  # whether the export holds samples and says which are of this device; else its metrics are not shown
-    gpu: int | None  # nsys's number of the GPU; None where not told, or where runs differ
-    interval_ns: int | None  # between samples: median, the longest of the runs
-    unread_metrics: int = 0  # in a unit whose scale is documented nowhere
-
-
-class GpuSampling(msgspec.Struct, frozen=True):
-    """How GPU metrics of a rank's device were sampled; None: not captured."""
-
-    rank: int
-    device: int
-    baseline: GpuSamplingSide | None
-    candidate: GpuSamplingSide | None = ABSENT
-
-
-class System(msgspec.Struct, frozen=True):
-    """What the operating system, communication, CUDA's memory and the GPU's counters did in a step; empty where not captured (see coverage)."""
-
-    os_calls: list[OsCallRow] = []
-    off_cpu: list[OffCpuRow] = []
-    host_work: list[HostWorkRow] = []
-    memory: list[MemoryRow] = []
-    gpu_metrics: list[GpuMetricRow] = []
-    gpu_sampling: list[GpuSampling] = []
-    comm_calls: list[CommCallRow] = []
-    payloads: list[PayloadRow] = []
-
-
-# Steps to look at event by event.
-
-
-class TimelineStep(msgspec.Struct, frozen=True):
-    """One step of one side with all its events. `accounting`: its own categories, ns; they sum to period_ns."""
-
-    run: str
-    rank: int
-    device: int
-    number: int | None
-    start_ns: int  # trace time of the named run
-    period_ns: int
-    thread: str  # role of the launching thread
-    accounting: dict[str, int]
-    lanes: list[TimelineLane]
-    events: int
-    merged_below_ns: int = 0  # neighbours of one group shorter than this are one event; 0: none are
-
-
-class Timeline(msgspec.Struct, frozen=True):
-    """A typical or the longest step of a stratum, both sides.
-
-    typical: the median step of the run with the median mean, on this rank; `exact` says whether it is that very
-    step or, in a stratum pooled from several workloads, the nearest one that was kept.
-    """
-
-    stratum: int  # index into Result.strata
-    kind: Literal["typical", "worst"]
-    rank: int
-    exact: bool
-    baseline: TimelineStep | None
-    candidate: TimelineStep | None = ABSENT
-
-
-class Timelines(msgspec.Struct, frozen=True):
-    """Steps to look at event by event. `names` holds every text once."""
-
-    names: list[str]
-    steps: list[Timeline]
-    strata_left_out: int = 0  # with steps on both sides, and less time than those shown
-    ranks_left_out: int = 0
 
 
 FORMAT_VERSION = 2
@@ -1059,9 +445,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     insights: list[Insight] = []  # what is worth knowing beside them, three at most
     kernels: list[KernelRow]
-    launched: list[
-        KernelRow
-    ] = []  # those of one name together, where each run is one step, or steps are too few to be judged
+    # those of one name together, where each run is one step, or steps are too few to be judged
+    launched: list[KernelRow] = []
     kernel_answers: list[KernelAnswer] = []  # where kernels were asked for by name
     ranges: list[RangeRow]
     gaps: list[GapRow]
@@ -1087,9 +472,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     timelines: Timelines | None = None  # where asked for
     cause_tree: list[CauseNode] = []  # the step that the verdict is of, each node before its parts
     step_strip: StepStrip | None = None
-    divergences: list[
-        Divergence
-    ] = []  # of typical steps, where timelines were asked for; the workload with the most time first
+    # of typical steps, where timelines were asked for; the workload with the most time first
+    divergences: list[Divergence] = []
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     kernel_ranks: list[KernelRanks] = []  # the most time first
@@ -1098,7 +482,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ncu: Section | None = None
     trtexec: Section | None = None
     latencies: Section | None = None
-    system: System | None = (
-        None  # where a side recorded OS calls, context switches, CUDA's memory or GPU metrics
-    )
+    # where a side recorded OS calls, context switches, CUDA's memory or GPU metrics
+    system: System | None = None
     limits: Limits | None = None  # where the part of a peak that some kernel reached is known

@@ -15,29 +15,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from tracediff.model.common import ABSENT, Coverage, HostTime, Note, PhaseTimes, StepSample, Stratum, Tool
-from tracediff.model.layers import Layers
-from tracediff.model.limits import Limits
-from tracediff.model.pictures import CauseNode, StepStrip
-from tracediff.model.result import (
-    GapRow,
+from tracediff.model.common import ABSENT, Coverage, Note, PhaseTimes, StepSample, Stratum, Tool
+from tracediff.model.host import (
     Gc,
     Gil,
-    Graphs,
+    HostTime,
     KernelRanks,
-    KernelRow,
-    Launch,
-    Moment,
     RangeRow,
     RankRow,
     RankSkew,
     ResponseStage,
-    SideInput,
     System,
     ThreadRow,
-    Timelines,
-    WorstGap,
 )
+from tracediff.model.kernels import Graphs, KernelRow, Launch, Layers, Limits
+from tracediff.model.pictures import CauseNode, StepStrip, Timelines
+from tracediff.model.result import GapRow, Moment, SideInput, WorstGap
 
 SHOW_VERSION = 2
 

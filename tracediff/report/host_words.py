@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracediff.model import Result
-from tracediff.model.common import HostRow, HostSide, HostTime
+from tracediff.model.host import HostRow, HostSide, HostTime
 from tracediff.report import units, words
 from tracediff.report.document import TableOf
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracediff.model import KernelRow, Result
-from tracediff.model.layers import LayerRow, Layers, LayerSide
+from tracediff.model.kernels import LayerRow, Layers, LayerSide
 from tracediff.report import units, words
 from tracediff.report.document import TableOf
 

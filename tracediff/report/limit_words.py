@@ -7,7 +7,7 @@ from typing import Any
 
 from tracediff.model import KernelRow, Result
 from tracediff.model.common import ABSENT
-from tracediff.model.limits import LimitsRow, PhaseUse, Reached
+from tracediff.model.kernels import LimitsRow, PhaseUse, Reached
 from tracediff.model.show import Show
 from tracediff.report import names, units
 from tracediff.report.document import TableOf

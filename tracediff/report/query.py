@@ -14,7 +14,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.accounting import definitions
 from tracediff.query import reference
 from tracediff.report import tables, templates
 from tracediff.report.console import table_lines
@@ -193,7 +192,7 @@ def render_reference() -> bytes:
 def _definitions() -> str:
     rows = "".join(
         f"| `{file}.sql` | `{name}` | {_escaped(_first_sentence(text).rstrip('.'))} |\n"
-        for file, name, text in definitions.tables()
+        for file, name, text in reference.definitions()
     )
     return f"{templates.text('definitions.md')}\n| file | table | a row is |\n|-|-|-|\n{rows}"
 

@@ -20,7 +20,7 @@ from tracediff.model import (
     Where,
     causes,
 )
-from tracediff.model.layers import LayerRow
+from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import CAUSES, OUTSIDE, part_kinds, run_name

@@ -271,13 +271,10 @@ def _level(found: Found, names: list[str]) -> Level:
 
 def _fill(capture: Capture, found: list[tuple[_Process, Found]]) -> None:
     starts = [process.launched.start[level.steps] for process, level in found]
+    many = [len(one) for one in starts]
     columns = {
-        "pid": np.concatenate(
-            [np.full(len(one), process.pid) for (process, _), one in zip(found, starts, strict=True)]
-        ),
-        "tid": np.concatenate(
-            [np.full(len(one), process.tid) for (process, _), one in zip(found, starts, strict=True)]
-        ),
+        "pid": np.repeat([process.pid for process, _ in found], many),
+        "tid": np.repeat([process.tid for process, _ in found], many),
         "start_ns": np.concatenate(starts),
     }
     capture.db.register("inferred", columns)
@@ -295,13 +292,11 @@ def _blocks(process: _Process, found: Found) -> int:
     return blocks(process.launched.token[low : min(high, low + _LONGEST)])
 
 
-_BEGINS = {
-    "result": "the host has waited for a result",
-    "copy": "a result is copied to the host",
-    "graph": "a CUDA graph is launched",
-    "sync": "the host has synchronised",
-    "launch": "a kernel is launched that recurs",
-}
+# What begins a step, by the event of its level.
+BEGINS = {
+    "result": "the host waits for a result", "copy": "a result is copied to the host", "sync": "the host synchronises",
+    "graph": "a CUDA graph is launched", "launch": "a kernel is launched that recurs",
+}  # fmt: skip
 
 
 def _note(
@@ -312,7 +307,7 @@ def _note(
         level = _level(one, names)
         parts.append(
             (f"process {process.pid}: " if len(found) > 1 else "")
-            + f"{len(one.steps) - 1} steps of about {level.launches} launches, each from where {_BEGINS[level.event]}"
+            + f"{len(one.steps) - 1} steps of about {level.launches} launches, each from where {BEGINS[level.event]}"
             + (f" ({level.producer})" if level.producer else "")
             + f" (confidence {one.confidence:.2f})"
         )
@@ -323,7 +318,7 @@ def _note(
         level = _level(outer.level, names)
         many = " to ".join(dict.fromkeys((str(outer.least), str(outer.most))))
         parts.append(
-            f"these may be parts of steps, {many} of them in each of {level.segments}, which begin where the host has waited for"
+            f"these may be parts of steps, {many} of them in each of {level.segments}, which begin where the host waits for"
             f" another result ({level.producer}): an NVTX range around each step settles it"
         )
     unsure = any(level.mark.event not in ("result", "copy") and not level.anchored for _, level in found)

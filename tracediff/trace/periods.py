@@ -225,7 +225,7 @@ def _class(name: str, kind: int) -> int:
 
 def _numbered(units: list[Unit]) -> list[Unit]:
     ranks = {pid: rank for rank, pid in enumerate(sorted({unit.pid for unit in units}))}
-    return [Unit(**{**unit.__dict__, "rank": ranks[unit.pid]}) for unit in units]
+    return [replace(unit, rank=ranks[unit.pid]) for unit in units]
 
 
 def _periods(

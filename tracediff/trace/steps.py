@@ -8,7 +8,7 @@ order: `--step-regex`, the labels of known stacks (labels), the family of ranges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -16,7 +16,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.model import Note
-from tracediff.trace.inference import INFERRED, Inference, Level, infer_steps
+from tracediff.trace.inference import BEGINS, INFERRED, Inference, Level, infer_steps
 from tracediff.trace.labels import (
     PRESETS,
     RE2,
@@ -84,7 +84,7 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
             return _one_step(capture, once, work)
     inference = infer_steps(capture)
     if inference.source is not None and not (only and _parts(capture, only)):
-        return StepRule(inference.source, f"{INFERRED}: {_EVENTS[inference.event]}", inferred=True)
+        return StepRule(inference.source, f"{INFERRED}: {BEGINS[inference.event]}", inferred=True)
     if once is not None:
         capture.warnings[:] = [note for note in capture.warnings if note.slug != "steps-inferred"]
         _label(capture, once)
@@ -116,19 +116,15 @@ def _by_regex(capture: Capture, source: StepLabels) -> StepRule:
 
 
 def _labelled(capture: Capture, source: StepLabels) -> StepRule:
-    _leave_out_servers(capture)
-    return StepRule(source.name, source.name, source.pattern)
-
-
-def _leave_out_servers(capture: Capture) -> None:
     """A server in front of the engine may carry labels too; it has no GPU work to cut into steps."""
     if capture.count("op_row"):
         capture.db.execute("DELETE FROM step WHERE pid NOT IN (SELECT pid FROM op_descriptor)")
+    return StepRule(source.name, source.name, source.pattern)
 
 
 def _one_step(capture: Capture, source: StepLabels, work: _Work) -> StepRule:
     """Close the only step of each process where its label ends."""
-    _leave_out_servers(capture)
+    rule = _labelled(capture, source)
     capture.db.execute("UPDATE step SET next_ns = label_end_ns")
     rest = ""
     if work.inside < _MOST * work.ops:
@@ -140,7 +136,7 @@ def _one_step(capture: Capture, source: StepLabels, work: _Work) -> StepRule:
             f"{rest}. How much steps of one run differ is not known",
         )
     )
-    return StepRule(source.name, f"{source.name}, one step per run", source.pattern)
+    return replace(rule, rule=f"{source.name}, one step per run")
 
 
 def _by_evidence(capture: Capture, family: Family) -> StepRule:
@@ -151,7 +147,7 @@ def _by_evidence(capture: Capture, family: Family) -> StepRule:
         Note(
             "steps-by-evidence",
             f"steps were found by evidence: {name}; where steps begin elsewhere, name their range with --step-regex (this choice is"
-            f" --step-regex {_quoted(family.pattern)}). Score {family.score}: {'; '.join(map(_reason, family.marks))}",
+            f" --step-regex '{family.pattern}'). Score {family.score}: {'; '.join(map(_reason, family.marks))}",
         )
     )
     return _labelled(capture, source)
@@ -212,12 +208,6 @@ _REFUSALS = {
     "late": "only {:.0%} of the GPU work comes after its first start",
     "outside": "only {:.0%} of the GPU work is launched inside it",
 }
-_EVENTS = {
-    "result": "the host waits for a result", "copy": "a result is copied to the host", "sync": "the host synchronises",
-    "graph": "a CUDA graph is launched", "launch": "a kernel is launched that recurs",
-}  # fmt: skip
-
-
 # why nothing is inferred, by `Inference.refusal`
 _WHY = {
     "no-launches": "no launch of GPU work was recorded",
@@ -234,10 +224,6 @@ _WHY = {
 
 def _reason(mark: Mark) -> str:
     return f"{_REASONS[mark.code]} ({mark.points:+d})"
-
-
-def _quoted(pattern: str) -> str:
-    return f"'{pattern}'"  # a pattern of evidence holds no quotes
 
 
 def _too_few(capture: Capture) -> TracediffError:
@@ -280,12 +266,12 @@ def _family(family: Family) -> str:
         reasons.append(f"refused: {_REFUSALS[family.refused.code].format(family.refused.value)}")
     return (
         f"{family.text[:60]!a} score {family.score} ({', '.join(reasons) or 'nothing speaks for it'}):"
-        f" --step-regex {_quoted(family.pattern)}"
+        f" --step-regex '{family.pattern}'"
     )
 
 
 def _level(level: Level) -> str:
-    what = _EVENTS.get(level.event, level.event)
+    what = BEGINS[level.event]
     of = f" ({level.producer[:60]!a})" if level.producer else ""
     size = f", {level.launches} launches each" if level.launches else ""
     return f"{level.segments} times {what}{of}{size} (confidence {level.confidence:.2f})"

@@ -18,9 +18,8 @@ IRREGULAR = "irregular"  # phase of steps whose work does not recur: listed, nev
 
 # Bray-Curtis distances of what two steps launch. Duration counts nothing, for it would hide what changed.
 ALIKE = 0.15  # of a step to the one that leads its class, at most
-IN_ORDER = (
-    0.4  # of the sequences of three launches of a step to those of its class: beyond, the order is another
-)
+# of the sequences of three launches of a step to those of its class: beyond, the order is another
+IN_ORDER = 0.4
 COUNTERPART = 0.1  # of a class to its counterpart on the other side, on the kernels that both have
 CHANGED = 0.3  # the same of two that are each other's nearest: a change may be in how often they launch
 RECURS = 3  # steps of a class that recurs, and steps that hold a sequence of three that recurs, at least

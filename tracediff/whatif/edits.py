@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.reduction import EventGraph
 from tracediff.model.causes import BUSY
-from tracediff.whatif.graph import CAUSE, CROSS, GIL, LAUNCH, OWN, PEER, QUEUE, RUN, WAIT
-from tracediff.whatif.replay import DROPPED
+from tracediff.whatif.graph import CAUSE, CROSS, DROPPED, GIL, LAUNCH, OWN, PEER, QUEUE, RUN, WAIT
 
 Mask = npt.NDArray[np.bool_]
 Causes = npt.NDArray[np.int8]

@@ -33,6 +33,7 @@ from tracediff.trace.ranges import Places
 from tracediff.trace.threads import SYNC, Thread
 
 OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, CROSS, PEER, JOIN = range(9)
+DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
 CAUSE = {name: number for number, name in enumerate(CATEGORIES)}
 
 MOST_OPS = 120_000  # of an export; of a longer capture some stretches of successive steps

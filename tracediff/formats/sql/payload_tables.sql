@@ -14,7 +14,7 @@ CREATE OR REPLACE TABLE payload (start_ns BIGINT, tid BIGINT, label INTEGER, dom
 --   bytes    BIGINT   at most 8 TiB: no sum leaves 64 bits
 CREATE OR REPLACE TABLE nccl_size (start_ns BIGINT, tid BIGINT, label INTEGER, bytes BIGINT);
 
--- shape_payload: what torch.profiler says of the inputs of an operator (record_shapes=True), see limits/shapes.py.
+-- shape_payload: what torch.profiler says of the inputs of an operator (record_shapes=True), see limits/work.py.
 --   start_ns BIGINT
 --   tid      BIGINT
 --   label    INTEGER

@@ -1,4 +1,4 @@
--- operator: ranges of operators whose shapes are told, see limits/shapes.py.
+-- operator: ranges of operators whose shapes are told, see limits/work.py.
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT   global thread id
 --   text             VARCHAR  as in range_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracediff.accounting.grouping import count_by, quantiles
+from tracediff.accounting.intervals import count_by, quantiles
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracediff.kernels.layers import LayerSequence, align
-from tracediff.trace.layers import enclosing, numbered
+from tracediff.trace.layers import LayerSequence, align
 
 NAMES = ("embed", "norm", "attend", "norm", "act")
 
@@ -20,7 +19,7 @@ def sequence(layers: int = 2, ns: int = 100) -> LayerSequence:
 
 
 def found(names, references, ns=100):
-    return align(names, [ns] * len(names), references, enclosing, numbered)
+    return align(names, [ns] * len(names), references)
 
 
 def test_repeated_layers_are_told_apart_by_their_order():
