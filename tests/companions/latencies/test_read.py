@@ -50,11 +50,6 @@ READ = {
         json.dumps({"results": [{"command": "a", "mean": 0.2, "times": [0.1, 0.3], "exit_codes": [0, 0]}]}),
         "hyperfine", "a", "s", [1e8, 3e8],
     ),
-    "hyperfine2.json": (
-        json.dumps({"schema_version": 2, "results": [{"command": "a", "name": "n", "measurements": [
-            {"time_wall_clock": {"value": 1.0, "unit": "second"}, "exit_code": 0}]}]}),
-        "hyperfine", "n", "s", [1e9],
-    ),
 }  # fmt: skip
 
 

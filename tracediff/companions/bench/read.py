@@ -4,7 +4,6 @@
     serving-benchmark   `benchmark_serving.py --save-result`, of TensorRT-LLM and of vLLM
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
-    cpp-iteration-log   log lines `{"Active Request Count":...}` of the C++ runtime; no times in them
     emulator            `--report FILE` of the emulator in `tracediff_emulator`
 
 Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
@@ -20,21 +19,17 @@ import statistics
 import warnings
 from array import array
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import msgspec
-import numpy as np
 
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 
-Kind = Literal[
-    "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "cpp-iteration-log", "emulator"
-]
+Kind = Literal["trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "emulator"]
 Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
 
@@ -60,10 +55,8 @@ class Iteration:
     rank: int = 0
     scheduled_reqs: int | None = None
     ctx_reqs: int | None = None
-    ctx_tokens: int | None = None
     gen_tokens: int | None = None  # requests, where the format counts those: one token each
     host_ms: float | None = None
-    device_ms: float | None = None
 
     @property
     def idle(self) -> bool:
@@ -146,11 +139,10 @@ def _read(file: BinaryIO, path: Path) -> KpiReport | None:
 
 # JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff_emulator`.
 
-MAX_VALUE_BYTES = 64 << 20  # a longer list of single requests' values is not looked at
+_MAX_VALUE_BYTES = 1 << 20
 _MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
 _NOT_PYTHON = (*_FAILURES, SyntaxError, TypeError, MemoryError)
-_Get = Callable[[str], Any]
 
 # trtllm-bench: key under `performance` or `streaming_metrics` -> canonical name.
 _PERFORMANCE = {
@@ -176,56 +168,40 @@ _THROUGHPUTS = {
     "user_throughput": "request_speed_per_user_tok_s",
 }
 _LATENCY = re.compile(r"(mean|median|p\d{1,2}(?:\.\d{1,4})?)_(ttft|tpot|itl|e2el)_ms\Z")
-_LISTS = {"ttfts": "ttft", "itls": "itl", "e2els": "e2e"}  # of single requests, in seconds
 
 
 def read_json(data: bytes, source: str) -> KpiReport | None:
     """Return the report in a JSON file's content, None where it is none of these."""
-    parsed = _top_level(data)
-    if parsed is None:
-        return None
-    keys, get = parsed
-    if "performance" in keys:
-        return _trtllm_bench(get, source)
-    if "request_throughput" in keys or any(_LATENCY.match(key) for key in keys):
-        return _serving(keys, get, source)
-    if "emulator" in keys and "ranks" in keys:
-        return _emulator(get, source)
+    found = _top_level(data)
+    if "performance" in found:
+        return _trtllm_bench(found, source)
+    if "request_throughput" in found or any(_LATENCY.match(key) for key in found):
+        return _serving(found, source)
+    if "emulator" in found and "ranks" in found:
+        return _emulator(found, source)
     return None
 
 
-def _top_level(data: bytes) -> tuple[list[str], _Get] | None:
-    """Return the keys of an object and a function that decodes the value of one when asked.
-
-    Lists of single requests, which make up nearly all of a detailed report, stay undecoded.
-    """
+def _top_level(data: bytes) -> Mapping[str, Any]:
+    """Return an object, empty where it is none, without its long lists: those of single requests, nearly all of a detailed report."""
     try:
         raw = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        return list(raw), lambda key: _decoded(raw.get(key))
+        short = {key: value for key, value in raw.items() if len(memoryview(value)) <= _MAX_VALUE_BYTES}
+        return {key: msgspec.json.decode(value) for key, value in short.items()}
     except _FAILURES:
         pass
     # Python's json module writes NaN and Infinity, which are no JSON: a benchmark without a request has them.
     if len(data) > _MAX_LENIENT_BYTES or not (b"NaN" in data or b"Infinity" in data):
-        return None
+        return {}
     try:
-        whole = json.loads(data)
+        return section(json.loads(data))
     except _FAILURES:
-        return None
-    return (list(whole), whole.get) if isinstance(whole, dict) else None
+        return {}
 
 
-def _decoded(raw: msgspec.Raw | None) -> Any:
-    if raw is None or len(memoryview(raw)) > MAX_VALUE_BYTES:
-        return None
-    try:
-        return msgspec.json.decode(raw)
-    except _FAILURES:
-        return None
-
-
-def _trtllm_bench(get: _Get, source: str) -> KpiReport | None:
+def _trtllm_bench(found: Mapping[str, Any], source: str) -> KpiReport | None:
     metrics: dict[str, Metric] = {}
-    performance, streaming = section(get("performance")), section(get("streaming_metrics"))
+    performance, streaming = section(found.get("performance")), section(found.get("streaming_metrics"))
     for values, names in ((performance, _PERFORMANCE), (streaming, _STREAMING)):
         for key, name in names.items():
             put(metrics, name, values.get(key))
@@ -236,61 +212,37 @@ def _trtllm_bench(get: _Get, source: str) -> KpiReport | None:
     ):
         for percentile in _PERCENTILES:
             put(metrics, f"{name}_{percentile}_ms", section(values.get(key)).get(percentile))
-    accepted = section(section(get("decoding_stats")).get("acceptance_length_percentiles"))
+    accepted = section(section(found.get("decoding_stats")).get("acceptance_length_percentiles"))
     put(metrics, "tokens_per_step", accepted.get("average"))
     return KpiReport("trtllm-bench", source, metrics) if metrics else None
 
 
-def _serving(keys: list[str], get: _Get, source: str) -> KpiReport | None:
+def _serving(found: Mapping[str, Any], source: str) -> KpiReport | None:
     metrics: dict[str, Metric] = {}
     for key, name in _THROUGHPUTS.items():
-        put(metrics, name, get(key))
-    for key in keys:
-        found = _LATENCY.match(key)
-        if found:
-            statistic = {"median": "p50"}.get(found[1], found[1])
-            put(metrics, f"{'e2e' if found[2] == 'e2el' else found[2]}_{statistic}_ms", get(key))
-    put(metrics, "tokens_per_step", section(get("avg_decoded_tokens_per_iter")).get("mean"))
-    for key, name in _LISTS.items():
-        if key in keys and f"{name}_mean_ms" not in metrics:
-            _from_list(metrics, name, get(key), get("errors"))
-    return KpiReport("serving-benchmark", source, metrics, warnings=_failed(get, source)) if metrics else None
+        put(metrics, name, found.get(key))
+    for key, value in found.items():
+        if latency := _LATENCY.match(key):
+            statistic, what = (
+                "p50" if latency[1] == "median" else latency[1],
+                latency[2].replace("e2el", "e2e"),
+            )
+            put(metrics, f"{what}_{statistic}_ms", value)
+    put(metrics, "tokens_per_step", section(found.get("avg_decoded_tokens_per_iter")).get("mean"))
+    asked, completed = number(found.get("num_prompts")), number(found.get("completed"))
+    failed = []
+    if asked is not None and completed is not None and completed < asked:
+        what = f"{asked - completed:.0f} of {asked:.0f} requests failed; the figures are of the rest"
+        failed = [Note("kpi-failed-requests", f"{source}: {what}")]
+    return KpiReport("serving-benchmark", source, metrics, warnings=failed) if metrics else None
 
 
-def _from_list(metrics: dict[str, Metric], name: str, values: Any, errors: Any) -> None:
-    """Add mean and percentiles of a latency that the report has only request by request."""
-    if not isinstance(values, list):
-        return
-    if isinstance(errors, list) and len(errors) == len(values):
-        values = [value for value, error in zip(values, errors, strict=True) if not error]
-    flat: Iterable[Any] = chain.from_iterable(row if isinstance(row, list) else (row,) for row in values)
-    checked = (number(value) for value in flat)
-    seconds = np.fromiter((value for value in checked if value is not None), dtype=np.float64)
-    if not len(seconds):
-        return
-    put(metrics, f"{name}_mean_ms", 1000 * float(np.mean(seconds)))
-    for percentile in (50, 90, 95, 99):
-        put(metrics, f"{name}_p{percentile}_ms", 1000 * float(np.percentile(seconds, percentile)))
-
-
-def _failed(get: _Get, source: str) -> list[Note]:
-    asked, completed = number(get("num_prompts")), number(get("completed"))
-    if asked is None or completed is None or completed >= asked:
-        return []
-    return [
-        Note(
-            "kpi-failed-requests",
-            f"{source}: {asked - completed:.0f} of {asked:.0f} requests failed; the figures are of the rest",
-        )
-    ]
-
-
-def _emulator(get: _Get, source: str) -> KpiReport | None:
+def _emulator(found: Mapping[str, Any], source: str) -> KpiReport | None:
     """Host step times of generation steps: of the profiled ones, or, in a run without the profiler, of all."""
     metrics: dict[str, Metric] = {}
-    ranks = get("ranks")
+    ranks = found["ranks"]
     first = section(ranks[0]) if isinstance(ranks, list) and ranks else {}
-    times = section(first.get("profiled_step" if get("profiled") is True else "unprofiled_step"))
+    times = section(first.get("profiled_step" if found.get("profiled") is True else "unprofiled_step"))
     for key, name in (("median_us", "generation_p50"), ("mean_us", "generation_mean")):
         value = number(times.get(key))
         put(metrics, f"host_step_time_{name}_ms", None if value is None else value / 1000)
@@ -330,7 +282,7 @@ _ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
 _FIELD = re.compile(r"(?<!\w)(\w++)(?: = |: )([^,]*)")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{0,20})?(?:e[+-]?\d{1,2})?)(ms|s)\Z")
 # A release printed tensor(256) here, so the states are not always a literal.
-_STATE = re.compile(r"'(num_ctx_requests|num_ctx_tokens|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
+_STATE = re.compile(r"'(num_ctx_requests|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
 
 
 def _claims_log_line(text: str) -> bool:
@@ -363,7 +315,6 @@ def _parse_log_line(text: str) -> Line | None:
         rank=rank,
         scheduled_reqs=scheduled,
         ctx_reqs=states.get("num_ctx_requests"),
-        ctx_tokens=states.get("num_ctx_tokens"),
         gen_tokens=states.get("num_generation_tokens"),
         host_ms=host,
     )
@@ -404,7 +355,6 @@ def _parse_stats(text: str) -> Line | None:
         rank=count(stats.get("rank", stats.get("attentionDpRank"))) or 0,
         scheduled_reqs=scheduled if scheduled is not None or ctx is None or gen is None else ctx + gen,
         ctx_reqs=ctx,
-        ctx_tokens=count(batch.get("numCtxTokens")),
         gen_tokens=gen,
         host_ms=number(stats.get("hostStepTimeMS")) if overlap else latency,
     )
@@ -414,23 +364,6 @@ def _parse_stats(text: str) -> Line | None:
         device_lag=1 if overlap else 2,
         latency_ms=latency,
         forward_ms=number(stats.get("gpuForwardTimeMS")),
-    )
-
-
-def _parse_cpp(text: str) -> Line | None:
-    """C++ runtime of 2023 and 2024: gptManagerBenchmark --log_iteration_data, Triton backend."""
-    stats = _mapping(text)
-    printed = count(stats.get("Iteration Counter"))
-    if printed is None:
-        return None
-    return Line(
-        Iteration(
-            number=printed,
-            scheduled_reqs=count(stats.get("Scheduled Requests")),
-            ctx_reqs=count(stats.get("Context Requests")),
-            ctx_tokens=count(stats.get("Total Context Tokens")),
-            gen_tokens=count(stats.get("Generation Requests")),
-        )
     )
 
 
@@ -448,9 +381,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
 FORMATS: tuple[Format, ...] = (
     Format("iteration-log", _claims_log_line, _parse_log_line),
     Format("iteration-stats", lambda text: "{" in text and "iterLatencyMS" in text, _parse_stats),
-    Format("cpp-iteration-log", lambda text: '"Active Request Count"' in text, _parse_cpp),
 )
-MARKERS = (b"iter = ", b"iterLatencyMS", b'"Active Request Count"')
+MARKERS = (b"iter = ", b"iterLatencyMS")
 """What a line of one of the formats holds at least: the others are skipped undecoded."""
 
 # Logs: from their lines to the figures of a run, in one pass.
@@ -497,28 +429,26 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, bool]]:
 class _Collector:
     """Takes the records of a log one by one.
 
-    The device time that a record prints was measured in an earlier loop (`Line.device_lag`): it is given to that record, and left
-    out of the figures where that loop had nothing to run. Where the log does not hold that record (cut, or sampled) the time
-    still counts: dropping real work is the worse error.
+    The device time that a record prints was measured in an earlier loop (`Line.device_lag`): it is left out of the figures where
+    that loop had nothing to run. Where the log does not hold that record (cut, or sampled) the time still counts: dropping real
+    work is the worse error.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._idle = 0
         self._iterations: list[Iteration] = []
-        # rank -> its last two records, and their places in the list (None beyond its end)
-        self._last: dict[int, deque[tuple[Iteration, int | None]]] = {}
+        self._last: dict[int, deque[Iteration]] = {}  # rank -> its last two records
         self._values: dict[str, array[float]] = defaultdict(lambda: array("d"))
 
     def add(self, line: Line) -> None:
         one = line.iteration
-        self._place_device_time(line)
-        index = len(self._iterations) if self.count < MAX_ITERATIONS else None
-        if index is not None:
+        self._keep_device_time(line)
+        if self.count < MAX_ITERATIONS:
             self._iterations.append(one)
         self.count += 1
         if len(self._last) < _MAX_RANKS or one.rank in self._last:
-            self._last.setdefault(one.rank, deque(maxlen=2)).append((one, index))
+            self._last.setdefault(one.rank, deque(maxlen=2)).append(one)
         if one.idle:
             self._idle += 1
             return
@@ -528,23 +458,18 @@ class _Collector:
         self._keep("iteration_latency", line.latency_ms)
         self._keep("gpu_forward_time", line.forward_ms)
 
+    def _keep_device_time(self, line: Line) -> None:
+        number = line.iteration.number - line.device_lag
+        last = self._last.get(line.iteration.rank, ())
+        owner = next((one for one in last if one.number == number), None)
+        if owner is None or not owner.idle:
+            self._keep("device_step_time", line.earlier_device_ms)
+        if owner is not None and owner.generation:
+            self._keep("device_step_time_generation", line.earlier_device_ms)
+
     def _keep(self, name: str, value: float | None) -> None:
         if value is not None:
             self._values[name].append(value)
-
-    def _place_device_time(self, line: Line) -> None:
-        time = line.earlier_device_ms
-        if time is None:
-            return
-        number = line.iteration.number - line.device_lag
-        last = self._last.get(line.iteration.rank, ())
-        owner, index = next((one for one in last if one[0].number == number), (None, None))
-        if index is not None:
-            self._iterations[index] = replace(self._iterations[index], device_ms=time)
-        if owner is None or not owner.idle:
-            self._keep("device_step_time", time)
-        if owner is not None and owner.generation:
-            self._keep("device_step_time_generation", time)
 
     def report(self, form: Format, source: str, malformed: int) -> KpiReport:
         metrics: dict[str, Metric] = {}
@@ -608,8 +533,4 @@ def put(metrics: dict[str, Metric], name: str, value: Any) -> None:
 def _unit(name: str) -> tuple[str, Better]:
     if name.endswith("_ms"):
         return "ms", "lower"
-    if name.endswith("_req_s"):
-        return "req/s", "higher"
-    if name.endswith("_tok_s"):
-        return "tok/s", "higher"
-    return "tok", "higher"
+    return "req/s" if name.endswith("_req_s") else "tok/s" if name.endswith("_tok_s") else "tok", "higher"

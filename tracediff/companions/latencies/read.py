@@ -1,8 +1,7 @@
 """Plain measurements: a file with one latency an iteration -> `LatencyFile`. The format is recognised by its content.
 
     pytest-benchmark   `pytest --benchmark-json FILE`: benchmarks[].stats.data, s an iteration (pytest_benchmark/stats.py)
-    hyperfine          `hyperfine --export-json FILE`: results[].times, s (src/benchmark/benchmark_result.rs, 1.x);
-                       2.0 previews: results[].measurements[].time_wall_clock, with its unit
+    hyperfine          `hyperfine --export-json FILE`: results[].times, s (src/benchmark/benchmark_result.rs, 1.x)
     vllm-latency       `vllm bench latency --output-json FILE`: avg_latency, latencies, percentiles, s
                        (benchmarks/benchmark_latency.py)
     iteration-log      TensorRT-LLM's iteration log or statistics (companions/bench): host step time of iterations that only
@@ -23,7 +22,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,10 +41,6 @@ _FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as late
 _PEEK = 4 << 20
 _LOGS = ("iteration-log", "iteration-stats")
 _PRODUCERS = ("pytest-benchmark", "hyperfine", "vllm-latency", *_LOGS)
-_STEP_TIMES: dict[str, Callable[[kpi.Iteration], float | None]] = {
-    "host_step_time": lambda one: one.host_ms,
-    "device_step_time": lambda one: one.device_ms,
-}
 MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
@@ -202,10 +197,9 @@ def recognise(path: Path) -> str | None:
 
 def _bytes(path: Path, wanted: Wanted) -> bytes:
     try:
-        size = path.stat().st_size
         if not path.is_file():
             raise wanted.error("latencies-unreadable", "is not a file", "check the path")
-        if size > MAX_BYTES:
+        if (size := path.stat().st_size) > MAX_BYTES:
             what = f"{size:,} bytes, the most that is read is {MAX_BYTES:,}"
             raise wanted.error("latencies-unreadable", what)
         return path.read_bytes()
@@ -259,25 +253,21 @@ def _own(data: bytes, wanted: Wanted) -> Found | None:
 
 def _iteration_log(path: Path, column: str | None) -> Found | None:
     """Step times of TensorRT-LLM's own log; those of other ranks and of steps with prompts are another workload."""
+    if column not in (None, "host_step_time"):
+        return None
     try:
         report = kpi.read(path)
     except TracediffError:
         return None
-    name = column or "host_step_time"
-    if report.kind not in _LOGS or name not in _STEP_TIMES:
-        return None
     rank = min((one.rank for one in report.iterations), default=0)
     mine = [one for one in report.iterations if one.rank == rank and one.generation]
-    values = [value for one in mine if (value := _STEP_TIMES[name](one)) is not None]
-    if not values:
+    values = [one.host_ms for one in mine if one.host_ms is not None]
+    if report.kind not in _LOGS or not values:
         return None
-    left = len(report.iterations) + report.iterations_left_out - len(values)
-    note = (
-        f"{left} of {left + len(values)} records left out: other ranks, or not only generating"
-        if left
-        else ""
-    )
-    return Found(report.kind, name, values, "ms", note=note)
+    whole = len(report.iterations) + report.iterations_left_out
+    left = whole - len(values)
+    note = f"{left} of {whole} records left out: other ranks, or not only generating" if left else ""
+    return Found(report.kind, "host_step_time", values, "ms", note=note)
 
 
 # JSON: what known benchmarks write, lists, and objects with a list.
@@ -308,14 +298,9 @@ def find_in_json(value: Any, wanted: Wanted) -> Found | None:
     Raises `TracediffError`: latencies-column, latencies-no-data, latencies-unit, latencies-empty.
     """
     if isinstance(value, dict):
-        for reader in (_pytest_benchmark, _hyperfine, _vllm):
-            found = reader(value, wanted)
-            if found is not None:
-                return found
-        return _object(value, wanted)
-    if isinstance(value, list):
-        return _list(value, wanted)
-    return None
+        readers = (_pytest_benchmark, _hyperfine, _vllm, _object)
+        return next((found for reader in readers if (found := reader(value, wanted)) is not None), None)
+    return _list(value, wanted) if isinstance(value, list) else None
 
 
 def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted, form: str = "json") -> Found:
@@ -398,19 +383,10 @@ def _hyperfine(value: dict[str, Any], wanted: Wanted) -> Found | None:
     if not all(isinstance(one, dict) and "command" in one for one in found):
         return None
     name, one = _one_of([(str(one.get("name") or one["command"]), one) for one in found], wanted, "commands")
-    if isinstance(one.get("times"), list):
-        return Found("hyperfine", name, one["times"], "s")
-    measured = one.get("measurements")
-    clocks = [
-        part["time_wall_clock"]
-        for part in (measured if isinstance(measured, list) else [])
-        if isinstance(part, dict) and isinstance(part.get("time_wall_clock"), dict)
-    ]
-    if not clocks:
+    if not isinstance(one.get("times"), list):
         what = f"no single runs of {name[:80]}"
         raise wanted.error("latencies-no-data", what, "hyperfine --export-json FILE COMMAND")
-    unit = _stated({str(clock.get("unit")) for clock in clocks}, wanted)
-    return Found("hyperfine", name, [clock.get("value") for clock in clocks], unit)
+    return Found("hyperfine", name, one["times"], "s")
 
 
 def _vllm(value: dict[str, Any], wanted: Wanted) -> Found | None:
