@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -104,12 +103,7 @@ class Run:
     digest: str
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What a check finds on one side: whether it is well, and its numbers."""
-
-    well: bool
-    text: str
+Seen = tuple[bool, str]  # of a check on one side: whether it is well, and its numbers
 
 
 def outlying(values: Floats) -> Floats:
@@ -183,30 +177,27 @@ def check_sides(
     `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given, `odd_runs`: runs of each side
     that are left out.
     """
-    found = [
-        _pair(name, [of(side) for side in sides], message)
-        for name, of, message in (
-            ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
-            ("drift", _drift, f"change over a run: warned of from {100 * DRIFT:.0f} % with p < {DRIFT_P} (Theil-Sen, Mann-Kendall)"),
-            ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
-            ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
-            ("modes", _modes, "two groups of iterations with nothing between them"),
-            ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
-            ("clock", _clock, f"a tick of {100 * COARSE:.1f} % of the median or more hides what is smaller"),
-            ("synchronised", _queued, "calls that return before the GPU is done; a file alone cannot prove that it was waited for"),
-            ("runs", _runs, "noise between runs is known from repeats only"),
-        )
-    ]  # fmt: skip
+    checks: tuple[tuple[str, Callable[[Sequence[Run]], Seen], str], ...] = (
+        ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
+        ("drift", _drift, f"change over a run: warned of from {100 * DRIFT:.0f} % with p < {DRIFT_P} (Theil-Sen, Mann-Kendall)"),
+        ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
+        ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
+        ("modes", _modes, "two groups of iterations with nothing between them"),
+        ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
+        ("clock", _clock, f"a tick of {100 * COARSE:.1f} % of the median or more hides what is smaller"),
+        ("synchronised", _queued, "calls that return before the GPU is done; a file alone cannot prove that it was waited for"),
+        ("runs", lambda side: (len(side) > 1, f"{len(side)}"), "noise between runs is known from repeats only"),
+    )  # fmt: skip
     apart = [_apart(side, left_out) for side, left_out in zip(sides, odd_runs, strict=True)]
     return [
-        *found,
+        *(_pair(name, [of(side) for side in sides], message) for name, of, message in checks),
         _pair("odd_runs", apart, "runs far from the others of their side are left out"),
         _copies(sides, doubles),
     ]
 
 
-def _pair(name: str, seen: Sequence[_Seen], message: str) -> Check:
-    return Check(name, "ok" if all(one.well for one in seen) else "warn", seen[0].text, seen[1].text, message)
+def _pair(name: str, seen: Sequence[Seen], message: str) -> Check:
+    return Check(name, "ok" if all(well for well, _ in seen) else "warn", seen[0][1], seen[1][1], message)
 
 
 def _worst(side: Sequence[Run], of: Callable[[Run], float]) -> Run:
@@ -217,45 +208,42 @@ def _in(run: Run, side: Sequence[Run]) -> str:
     return f" in {run.name}" if len(side) > 1 else ""
 
 
-def _warm_up(side: Sequence[Run], option: str) -> _Seen:
+def _warm_up(side: Sequence[Run], option: str) -> Seen:
     trimmed, whole = sum(run.trimmed for run in side), sum(run.trimmed + len(run.values) for run in side)
     worst = _worst(side, lambda run: run.found.extra)
     parts = [f"{trimmed:,} of {whole:,} trimmed"]
     if trimmed and worst.found.length and option == "auto":
         parts.append(f"{100 * worst.found.extra:+.0f} %{_in(worst, side)}")
-    unsettled = [run for run in side if not run.found.steady]
-    left = [run for run in side if run.left.length]
+    unsettled = next((run for run in side if not run.found.steady), None)
+    left = next((run for run in side if run.left.length), None)
     if unsettled:
-        parts.append(f"{unsettled[0].name} has not settled at its half")
+        parts.append(f"{unsettled.name} has not settled at its half")
     elif left:
-        one = left[0]
-        parts.append(
-            f"{one.left.length} more look like warm-up{_in(one, side)} ({100 * one.left.extra:+.0f} %)"
-        )
+        more = f"{left.left.length} more look like warm-up{_in(left, side)}"
+        parts.append(f"{more} ({100 * left.left.extra:+.0f} %)")
     if all(run.trimmed + len(run.values) < MIN_ITERATIONS for run in side):
         parts.append(f"too few to find any (below {MIN_ITERATIONS})")
-    return _Seen(not unsettled and not (left and option != "auto") and 5 * trimmed <= whole, "; ".join(parts))
+    well = unsettled is None and (left is None or option == "auto") and 5 * trimmed <= whole
+    return well, "; ".join(parts)
 
 
-def _drift(side: Sequence[Run]) -> _Seen:
+def _drift(side: Sequence[Run]) -> Seen:
     found = {id(run): drift(run.values) for run in side}
     sure = [run for run in side if abs(found[id(run)][0]) >= DRIFT and found[id(run)][1] < DRIFT_P]
     worst = _worst(sure or side, lambda run: abs(found[id(run)][0]))
     change, p = found[id(worst)]
-    return _Seen(
-        not sure,
-        f"{100 * change:+.1f} % over the run{_in(worst, side)}, p {'< 0.001' if p < 0.001 else f'{p:.3f}'}",
-    )
+    text = f"{100 * change:+.1f} % over the run{_in(worst, side)}, p {'< 0.001' if p < 0.001 else f'{p:.3f}'}"
+    return not sure, text
 
 
-def _outliers(side: Sequence[Run]) -> _Seen:
+def _outliers(side: Sequence[Run]) -> Seen:
     far = sum(int(np.count_nonzero(outlying(run.values))) for run in side)
     whole = sum(len(run.values) for run in side)
     if not far:
-        return _Seen(True, f"none of {whole:,}")
+        return True, f"none of {whole:,}"
     most = max((_moved(run.values) for run in side), key=abs)
     text = f"{far:,} of {whole:,} ({100 * far / whole:.1f} %); they move the mean by {100 * most:+.1f} %"
-    return _Seen(far <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN, text)
+    return far <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN, text
 
 
 def _moved(values: Floats) -> float:
@@ -265,77 +253,77 @@ def _moved(values: Floats) -> float:
     return float(values.mean()) / without - 1 if without else 0.0
 
 
-def _related(side: Sequence[Run]) -> _Seen:
+def _related(side: Sequence[Run]) -> Seen:
     known = [run for run in side if len(run.values) >= 8]
     if not known:
-        return _Seen(True, "too few iterations to tell")
+        return True, "too few iterations to tell"
     worst = _worst(known, lambda run: related(run.values))
     value = related(worst.values)
-    return _Seen(value <= RELATED, f"{value:+.2f}{_in(worst, side)}")
+    return value <= RELATED, f"{value:+.2f}{_in(worst, side)}"
 
 
-def _modes(side: Sequence[Run]) -> _Seen:
+def _modes(side: Sequence[Run]) -> Seen:
     for run in side:
         if found := modes(run.values):
             low, high, share = found
-            text = f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}"
-            return _Seen(False, text)
-    return _Seen(True, "one")
+            return (
+                False,
+                f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}",
+            )
+    return True, "one"
 
 
-def _few(side: Sequence[Run]) -> _Seen:
+def _few(side: Sequence[Run]) -> Seen:
     least = min(len(run.values) for run in side)
-    return _Seen(least >= FEW, f"{least:,}" + (" in the shortest run" if len(side) > 1 else ""))
+    return least >= FEW, f"{least:,}" + (" in the shortest run" if len(side) > 1 else "")
 
 
-def _clock(side: Sequence[Run]) -> _Seen:
+def _clock(side: Sequence[Run]) -> Seen:
     worst = _worst(side, lambda run: tick(run.values) / (float(np.median(run.values)) or 1.0))
-    step, middle, different = tick(worst.values), float(np.median(worst.values)), len(np.unique(worst.values))
-    same = different == 1 and len(worst.values) > 1
-    text = (
-        f"{different:,} different values of {len(worst.values):,}; tick {time(step)}"
-        if step
-        else f"all {time(middle)}"
+    count, different = len(worst.values), len(np.unique(worst.values))
+    step, middle = tick(worst.values), float(np.median(worst.values))
+    if not step:
+        return count == 1, f"all {time(middle)}"
+    return (
+        different == count or step < COARSE * middle,
+        f"{different:,} different values of {count:,}; tick {time(step)}",
     )
-    return _Seen(not same and not (different < len(worst.values) and step >= COARSE * middle), text)
 
 
-def _queued(side: Sequence[Run]) -> _Seen:
+def _queued(side: Sequence[Run]) -> Seen:
     for run in side:
         ordered = np.sort(run.values)
         slow = max(1, len(ordered) // 20)
         share = float(ordered[-slow:].sum()) / (float(ordered.sum()) or 1.0)
         far = ordered.mean() > QUEUED_MEAN * float(np.median(ordered))
         if len(ordered) >= 20 and far and share > QUEUED_SHARE:
-            text = f"the slowest twentieth holds {100 * share:.0f} % of the time{_in(run, side)}, as if a queue was filled"
-            return _Seen(False, text)
-    return _Seen(True, "no sign of calls that only enqueue")
+            held = f"the slowest twentieth holds {100 * share:.0f} % of the time{_in(run, side)}"
+            return False, f"{held}, as if a queue was filled"
+    return True, "no sign of calls that only enqueue"
 
 
-def _runs(side: Sequence[Run]) -> _Seen:
-    return _Seen(len(side) > 1, f"{len(side)}")
-
-
-def _apart(side: Sequence[Run], left_out: Sequence[int]) -> _Seen:
+def _apart(side: Sequence[Run], left_out: Sequence[int]) -> Seen:
     names = [f"{side[at].name}, mean {time(float(side[at].values.mean()))}" for at in left_out]
-    return _Seen(not names, "; ".join(names) or "none")
+    return not names, "; ".join(names) or "none"
 
 
 def _copies(sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]]) -> Check:
     across = {run.digest for run in sides[0]} & {run.digest for run in sides[1]}
-    texts = [f"{len(names)} counted once: {', '.join(names[:4])}" if names else "none" for names in doubles]
-    if across:
-        texts = [f"{text}; {len(across)} on both sides" for text in texts]
-    status = "warn" if across or any(doubles) else "ok"
-    return Check("copies", status, texts[0], texts[1], "files that are the same byte for byte are no repeats")  # type: ignore[arg-type]
+    also = f"; {len(across)} on both sides" if across else ""
+    seen = [
+        (
+            not names and not across,
+            (f"{len(names)} counted once: {', '.join(names[:4])}" if names else "none") + also,
+        )
+        for names in doubles
+    ]
+    return _pair("copies", seen, "files that are the same byte for byte are no repeats")
 
 
 def check_columns(baseline: Sequence[LatencyFile], candidate: Sequence[LatencyFile]) -> Check:
     """Return whether both sides measured what is called the same, whatever its unit; numbers without a name say nothing."""
     names = [sorted({file.column for file in side if file.column}) for side in (baseline, candidate)]
-    seen = [{quantity(name) for name in side} for side in names]
-    texts = [", ".join(name[:60] for name in side[:3]) or "no name" for side in names]
-    status: Literal["ok", "warn"] = "warn" if seen[0] and seen[1] and seen[0] != seen[1] else "ok"
-    return Check(
-        "columns", status, texts[0], texts[1], "columns or keys of other names may be other quantities"
-    )
+    one, other = ({quantity(name) for name in side} for side in names)
+    well = not one or not other or one == other
+    seen = [(well, ", ".join(name[:60] for name in side[:3]) or "no name") for side in names]
+    return _pair("columns", seen, "columns or keys of other names may be other quantities")

@@ -35,7 +35,7 @@ from tracediff.companions.verdict import (
     step_of,
     variance_of_mean,
 )
-from tracediff.companions.words import both, signed, time
+from tracediff.companions.words import both, part, signed, time
 from tracediff.errors import TracediffError
 from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
@@ -157,27 +157,25 @@ def _variances(values: Floats) -> Floats:
     from scipy.stats import binom
 
     n, out = independent(values), [variance_of_mean(values)]
-    for name, part in QUANTILES.items():
-        low, high = np.quantile(values, binom.ppf([0.025, 0.975], max(round(n), 1), part) / max(round(n), 1))
+    for name, at in QUANTILES.items():
+        low, high = np.quantile(values, binom.ppf([0.025, 0.975], max(round(n), 1), at) / max(round(n), 1))
         out.append(((high - low) / 3.92) ** 2 if len(values) >= NEEDED.get(name, 2) else np.nan)
     return np.array([*out, np.nan])
 
 
 def _rows(of_mean: Figures, others: Figures, sides: Sequence[Sequence[Run]]) -> list[LatencyRow]:
     largest = float(max(of_mean.found.baseline[0], of_mean.found.candidate[0]))
-    runs = [np.stack([figures(run.values) for run in side]) for side in sides]
-    rows = []
-    for part, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
-        for at, (name, level) in enumerate(zip(names, levels(part, largest), strict=True)):
-            column = STATISTICS.index(name)
-            low, high = part.bounds(at)
+    one, other = (np.stack([figures(run.values) for run in side]).T.tolist() for side in sides)
+    rows: list[LatencyRow] = []
+    for found, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
+        for at, (name, level) in enumerate(zip(names, levels(found, largest), strict=True)):
+            low, high = found.bounds(at)
             rows.append(
                 LatencyRow(
                     name,  # type: ignore[arg-type]
-                    float(part.found.baseline[at]), float(part.found.candidate[at]), float(part.found.delta[at]),
-                    _known(low), _known(high), level, _known(float(part.p[at])),
-                    None if part is of_mean else _known(float(part.q[at])),
-                    runs[0][:, column].tolist(), runs[1][:, column].tolist(),
+                    float(found.found.baseline[at]), float(found.found.candidate[at]), float(found.found.delta[at]),
+                    _known(low), _known(high), level, _known(float(found.p[at])),
+                    None if found is of_mean else _known(float(found.q[at])), one[len(rows)], other[len(rows)],
                 )
             )  # fmt: skip
     return rows
@@ -215,41 +213,29 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     """The verdict in a sentence or two, with its figures."""
     if not any(row.delta_ns for row in rows):
         return "Mean and quantiles are the same on both sides."
-    change = (
-        f"mean {both(time(step.baseline_ns), time(step.candidate_ns))}, {signed(step.delta_ns)} per iteration"
-    )
-    change += f" ({100 * step.delta_ns / step.baseline_ns:+.1f} %)" if step.baseline_ns else ""
+    means = both(time(step.baseline_ns), time(step.candidate_ns))
+    change = f"mean {means}, {signed(step.delta_ns)} per iteration{part(step.delta_ns, step.baseline_ns)}"
     runs = step.runs
     floor = f"the noise floor of {time(step.noise_floor_ns or 0.0)}"
     if verdict in ("improved", "regressed"):
         p = "< 0.001" if step.p_value is not None and step.p_value < 0.001 else f"= {step.p_value:.3f}"
         return f"{change}, p {p} over {runs.baseline} and {runs.candidate} runs."
     if verdict in ("likely_improved", "likely_regressed"):
-        why = (
-            "run-to-run noise is assumed, not measured"
-            if step.noise_source == "assumed"
-            else "too few runs to confirm it"
-        )
+        measured = step.noise_source != "assumed"
+        why = "too few runs to confirm it" if measured else "run-to-run noise is assumed, not measured"
         return f"{change}, beyond {floor}; {why}."
-    sure = next(
-        (row for row in rows if row.statistic != "mean" and row.level in ("confirmed", "likely")), None
-    )
-    tail = (
-        f" But the {sure.statistic} moved: {both(time(sure.baseline_ns), time(sure.candidate_ns))}."
-        if sure
-        else ""
+    sure = [row for row in rows[1:] if row.level in ("confirmed", "likely")]
+    tail = "".join(
+        f" But the {row.statistic} moved: {both(time(row.baseline_ns), time(row.candidate_ns))}."
+        for row in sure[:1]
     )
     if verdict == "no_change":
         return f"{change}, within 1 % of the iteration.{tail}"
     if rows[0].ci_low_ns is None:
         return f"{change}; a side is a single run of fewer than {LEAST} iterations: how much they vary is not known, so no more can be said."
-    beyond = abs(step.delta_ns) > (step.noise_floor_ns or 0.0)
-    noise = (
-        f"{'run-to-run' if min(runs.baseline, runs.candidate) > 1 else 'iteration-to-iteration'} variation"
-        if beyond
-        else floor
-    )
-    return f"{change}, within {noise}.{tail}"
+    if abs(step.delta_ns) > (step.noise_floor_ns or 0.0):
+        floor = f"{'run-to-run' if min(runs.baseline, runs.candidate) > 1 else 'iteration-to-iteration'} variation"
+    return f"{change}, within {floor}.{tail}"
 
 
 # Beside a comparison of traces: what profiling cost, whether calls waited for the GPU, whether both say the same.
@@ -277,7 +263,7 @@ def beside(latencies: Latencies, result: Result) -> Latencies:
 def _traced(latencies: Latencies, result: Result, side: Literal["baseline", "candidate"]) -> LatencyTraced:
     step, iteration = getattr(result.step, f"{side}_ns"), getattr(latencies.step, f"{side}_ns")
     runs = [run.mean_ns for run in getattr(latencies, side).runs if not run.left_out]
-    alone = [part for phase in result.phases if (part := getattr(phase, side)) is not None]
+    alone = [one for phase in result.phases if (one := getattr(phase, side)) is not None]
     # Of one workload the runs of the trace are known each; of several only their mean at the baseline's mix.
     profiled = alone[0].run_means_ns if len(alone) == 1 else [step]
     cost = profiling_cost(profiled, runs)
@@ -323,15 +309,14 @@ def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced])
 
 def _changes(latencies: Latencies, result: Result) -> str:
     ours, theirs = latencies.step, result.step
-    changes = f"trace {_change(theirs.delta_ns, theirs.baseline_ns)}, without the profiler {_change(ours.delta_ns, ours.baseline_ns)}"
+    changes = f"trace {_change(theirs)}, without the profiler {_change(ours)}"
     if latencies.verdict in ("no_change", "inconclusive") or result.verdict in (
         "no_change",
         "inconclusive",
         "not_comparable",
     ):
         return f"Change of the step: {changes}. Verdicts: {result.verdict} and {latencies.verdict}."
-    same = (ours.delta_ns > 0) == (theirs.delta_ns > 0)
-    if not same:
+    if (ours.delta_ns > 0) != (theirs.delta_ns > 0):
         return f"Change of the step: {changes}. They contradict one another."
     inside = ours.ci_low_ns <= theirs.delta_ns <= ours.ci_high_ns
     tail = (
@@ -340,6 +325,5 @@ def _changes(latencies: Latencies, result: Result) -> str:
     return f"Change of the step: {changes}. Both have the same sign, {tail}."
 
 
-def _change(delta_ns: float, base_ns: float) -> str:
-    percent = f" ({100 * delta_ns / base_ns:+.1f} %)" if base_ns else ""
-    return f"{signed(delta_ns)}{percent}"
+def _change(step: Step) -> str:
+    return f"{signed(step.delta_ns)}{part(step.delta_ns, step.baseline_ns)}"
