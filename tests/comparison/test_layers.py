@@ -9,7 +9,7 @@ import pytest
 from tests.accounting.test_layers import eager, graph
 from tracediff import api
 from tracediff.errors import TracediffError
-from tracediff.report import layer_words
+from tracediff.report import measured
 from tracediff.report.markdown import render_markdown
 
 
@@ -46,7 +46,7 @@ def test_a_labelled_capture_names_the_layers_of_graphs(tmp_path):
     assert [row.layer for row in result.layers.kinds] == ["", "layers.*.attn", "layers.*.mlp"]
     assert result.layers.candidate.of_graphs == pytest.approx(320 / 370)
     assert result.layers.candidate.confidence == 1.0
-    assert "all rows tested at once" in layer_words.notes(result.layers, result)[0]
+    assert "all rows tested at once" in measured.tables(result)[0].notes[0]
     assert "Time by layer" in render_markdown(result)
 
 

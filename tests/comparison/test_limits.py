@@ -20,7 +20,7 @@ from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of
 from tracediff.limits.work import Work, math_type, work_of
-from tracediff.report import limit_words
+from tracediff.report import measured
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
@@ -390,7 +390,7 @@ def test_recorded_utilisation_of_prefill_and_decode(decoder):
 
 def test_recorded_kernels_at_both_bounds_are_told(decoder):
     """Of a GEMM of 135 MB in 35.16 us at 4.8 TB/s 20 % are left; 57 % if 60 MiB of it were in the L2 cache: (135 - 63) / 35.16 / 4.8 = 0.43."""
-    said = [text for text in limit_words.notes(decoder) if "win at most" in text]
+    said = [text for text in measured.tables(decoder)[0].notes if "win at most" in text]
     assert ["bound by compute" in text for text in said] == [True, True, False, False]
     assert "reaches 83 % of the compute peak (bf16)" in said[0]
     assert said[0].endswith("can win at most 17 % of its time.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 
 from rich.console import Console
@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracediff.model import Note
-from tracediff.report import document
-from tracediff.report.escape import shorten
+from tracediff.report import document, names
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 MOST_WARNINGS = 500
@@ -94,7 +93,7 @@ def print_fitted(console: Console, table: document.Table) -> None:
             console, table.header[1:], [row[1:] for row in table.rows], left={column - 1 for column in left}
         )
         space -= 2 + max(map(len, rest))
-    rows = [[shorten(row[0], max(20, space)), *row[1:]] for row in table.rows]
+    rows = [[names.cut(row[0], max(20, space)), *row[1:]] for row in table.rows]
     print_table(console, table.header, rows, left=left)
 
 
@@ -116,13 +115,15 @@ def print_blocks(console: Console, blocks: Sequence[document.Block]) -> None:
             print_table(console, block.header, block.rows, left=left)
 
 
-def print_tables(console: Console, tables: Sequence[document.TableOf], top: int) -> None:
-    """Print the first rows of tables, each under its title."""
+def print_tables(console: Console, tables: Iterable[document.Table]) -> None:
+    """Print tables, each under its title."""
     for table in tables:
-        shown = table.first(top)
-        print_heading(console, shown.title)
-        print_fitted(console, shown)
-        print_more(console, shown.left)
+        if table.title:
+            print_heading(console, table.title)
+        print_fitted(console, table)
+        print_more(console, table.left)
+        for text in table.notes:
+            print_line(console, (text, "dim"), hang=2)
 
 
 def print_more(console: Console, left: int) -> None:

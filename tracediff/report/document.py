@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tracediff.report import units
@@ -73,15 +74,19 @@ class Items:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; a column is right-aligned where one of its cells is a `Number`. `note` follows it; `left`: rows not shown."""
+    """A table; a column is right-aligned where one of its cells is a `Number`.
+
+    left: rows that are not shown, and the JSON has under `field`. notes: sentences on its rows.
+    """
 
     kind: ClassVar[str] = "table"
     header: Sequence[str]
     rows: Sequence[Sequence[Span]]
-    note: Text = ()
     title: str = ""
     left: int = 0
-    right: list[bool] = field(init=False)
+    field: str = ""
+    notes: Sequence[str] = ()
+    right: list[bool] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         columns = range(len(self.header))
@@ -101,19 +106,20 @@ class TableOf:
     field: str  # of the JSON
     times: Callable[[Any], Iterable[float | None]] = lambda row: ()
     on_terminal: bool = True
+    notes: Sequence[str] = ()
 
     def first(self, most: int) -> Table:
         """The first rows, on the scale of their times."""
         rows = self.rows[:most]
-        left = len(self.rows) - len(rows)
         scale = units.scale_for([ns for row in rows for ns in self.times(row)])
         kinds = [{"n": Code, "p": str, "f": Number}[letter] for letter in self.kinds]
         return Table(
             [head.replace("{}", scale.unit) for head in self.heads],
             [[kind(cell) for kind, cell in zip(kinds, self.cells(row, scale), strict=True)] for row in rows],
-            [f"{left} more are in the JSON (", Code(self.field), ")."] if left else (),
             self.title,
-            left,
+            len(self.rows) - len(rows),
+            self.field,
+            self.notes,
         )
 
 
@@ -162,7 +168,10 @@ def _block(block: Block, width: int, image: str) -> str:
             f"|{'|'.join('-:' if right else '-' for right in block.right)}|",
         ]
         lines += [_line(_span(span, width, cell=True) for span in row) for row in block.rows]
-        return "\n".join(lines) + (f"\n\n{_spans(block.note, width)}" if block.note else "")
+        text = "\n".join(lines)
+        if block.left:
+            text += f"\n\n{block.left} more are in the JSON (`{block.field}`)."
+        return "\n\n".join([text, *map(markdown_prose, block.notes)])
     if isinstance(block, Listing):
         return markdown_block(block.text, block.language)
     return f"{image}\n\n{markdown_block(block.text)}"

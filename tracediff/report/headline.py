@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.report import host_words, launch_words, units, words
+from tracediff.report import launch_words, measured, units, words
 from tracediff.report.causes import CAUSES, joined, named, run_name, spoken
 
 SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
@@ -53,7 +53,7 @@ def headline(result: Result) -> Headline:
         said = _only_host(result, phase) if facts.host and phase else _every_phase(result)
         text += f": {said}{_yet(result)}"
     elif phase is None:
-        largest = host_words.largest(result.host) if result.host else ""
+        largest = measured.largest_of_host(result.host) if result.host else ""
         text += (
             f": host time only; most changed: {largest}"
             if largest

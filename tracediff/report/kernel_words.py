@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from tracediff.kernels.names import short
 from tracediff.model import KernelAnswer, KernelRow, KernelTypical, Result
 from tracediff.report import causes as titles
-from tracediff.report import names, units, words
-from tracediff.report.document import Table, TableOf
+from tracediff.report import launch_words, measured, names, units, words
+from tracediff.report.document import Code, Number, Span, Table, TableOf
+from tracediff.report.tables import kernels_by_phase
 
 NOT_RECORDED = "not recorded"
 
@@ -160,6 +161,35 @@ def _grids(row: KernelRow) -> str:
         if side and side.grids
     ]
     return " -> ".join(dict.fromkeys(sides)) or "-"
+
+
+def most_changed(result: Result, top: int, width: int | None = None) -> Table | None:
+    """The kernels that changed most, else those that no test speaks of; by their launches where they were judged so.
+
+    None where there are none. `width`: of a name.
+    """
+    if launch_words.by_launch(result):
+        return launch_words.table(result, top, width or 112)
+    of = kernels_by_phase(result)[0]
+    rows = [row for row in of.rows if words.tested_level(row) != "within_noise"]
+    rows = [row for row in rows if row.level != "within_noise"] or rows
+    shown = rows[:top]
+    if not shown:
+        return None
+    scale = words.matched_scale(shown)
+    layer = ["Layer"] if result.layers else []
+    cells: list[list[Span]] = [
+        [Code(name), _match(row), *[Code(measured.layers_of(row)) for _ in layer], *map(Number, words.matched_figures(row, scale))]
+        for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
+    ]  # fmt: skip
+    per = words.per_step(of.phase, unit=words.unit(result))
+    heads = ["Kernel", "Match", *layer, "Count", "Base", "Cand", "Delta", "Change"]
+    title = f"Kernels that {words.kernels_did(result, of.rows)} ({scale.unit} {per})"
+    return Table(heads, cells, title, len(of.rows) - len(shown), "kernels")
+
+
+def _match(row: KernelRow) -> str:
+    return row.match if row.match in ("exact", "added", "removed") else f"{row.match} {row.confidence:.2f}"
 
 
 # Launches that differ in every step, though their time is within noise.

@@ -9,7 +9,7 @@ from tracediff.kernels.names import normalise
 from tracediff.model import KernelRow, KernelSide, Result
 from tracediff.model.causes import BUSY
 from tracediff.report import units, words
-from tracediff.report.document import Block, Code, Number, Span, Table
+from tracediff.report.document import Code, Number, Span, Table
 from tracediff.report.escape import shorten
 from tracediff.report.tables import kernel_order
 
@@ -103,34 +103,32 @@ def scale(rows: Sequence[KernelRow]) -> units.Scale:
     return units.scale_for([side.mean_ns for row in rows for side in (row.baseline, row.candidate) if side])
 
 
-def figures(row: KernelRow, of: units.Scale, arrow: str) -> list[str]:
+def figures(row: KernelRow, of: units.Scale) -> list[str]:
     """The cells of a row under `HEADER`."""
     sides = (row.baseline, row.candidate)
-    counts = dict.fromkeys(units.count(one) for one in _counts(row))
-    totals = dict.fromkeys(f"{side.ns_per_step / 1e6:,.3f}" if side else "0" for side in sides)
+    totals = (f"{side.ns_per_step / 1e6:,.3f}" if side else "0" for side in sides)
     change = row.per_launch
     return [
-        arrow.join(counts),
+        units.arrow(map(units.count, _counts(row))),
         *(_mean(side, of) for side in sides),
         units.delta(of, change.delta_ns, change.baseline_ns, change.level).percent if change else "",
-        arrow.join(totals),
+        units.arrow(totals),
         _evidence(row),
     ]
 
 
-def table(result: Result, top: int, width: int) -> list[Block]:
-    """The first rows as a table; nothing where kernels were not judged by their launches."""
-    if not by_launch(result):
-        return []
-    rows = ordered(result)[:top]
-    of = scale(rows)
+def table(result: Result, top: int, width: int) -> Table:
+    """The first rows."""
+    rows = ordered(result)
+    of = scale(rows[:top])
     header = ["Kernel", *HEADER]
     header[2:4] = [f"{one}, {of.unit} each" for one in header[2:4]]
     cells: list[list[Span]] = []
-    for row in rows:
-        *numbers, evidence = figures(row, of, " → ")
+    for row in rows[:top]:
+        *numbers, evidence = figures(row, of)
         cells.append([Code(name(row, width)), *map(Number, numbers), evidence])
-    return [Table(header, cells, [CAVEAT])]
+    left = max(len(rows) - top, 0)
+    return Table(header, cells, "Kernels by their own launches", left, "launched", [CAVEAT])
 
 
 def _mean(side: KernelSide | None, of: units.Scale) -> str:
@@ -178,7 +176,7 @@ def _part(row: KernelRow) -> str:
 
 def _launches(row: KernelRow) -> str:
     counts = _counts(row)
-    text = " -> ".join(dict.fromkeys(units.count(one) for one in counts)) + " launches"
+    text = f"{units.arrow(map(units.count, counts))} launches"
     if row.baseline is None or row.candidate is None:
         return f"{_evidence(row)}, {units.count(max(counts))} launches"
     return f"{text}, {_times(row.baseline.mean_ns, row.candidate.mean_ns)} each"

@@ -10,22 +10,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tracediff.model import Finding, GateOutcome, KernelRow, Outcome, Result, Verdict
+from tracediff.model import Finding, GateOutcome, Outcome, Result, Verdict
 from tracediff.report import (
-    host_words,
     insight_words,
     kernel_words,
     launch_words,
-    layer_words,
-    limit_words,
-    names,
+    measured,
     phase_table,
     sections,
     units,
     waterfall,
     words,
 )
-from tracediff.report.document import Block, Code, Number, Paragraph, Span, Table, markdown
+from tracediff.report.document import markdown
 from tracediff.report.escape import (
     Markdown,
     markdown_cell,
@@ -36,7 +33,6 @@ from tracediff.report.escape import (
     shorten,
     visible,
 )
-from tracediff.report.tables import kernels_by_phase
 from tracediff.report.templates import markdown_environment
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
@@ -234,7 +230,9 @@ def _folded(result: Result, rows: int, width: int) -> str:
     sure, unsure = words.by_certainty(result)
     figure = waterfall.build(result)
     more = sure[CAUSES:]
-    kernels = _kernels(result, rows, width)
+    changed = kernel_words.most_changed(result, (rows + 1) // 2, width)
+    kernels = [changed] if changed else []
+    measured_tables = [table.first(rows) for table in measured.tables(result) if table.on_terminal]
     within = f"{units.counted(len(unsure), 'cause')} within noise" if unsure else ""
     values = {
         "trust": _trust(result),
@@ -247,18 +245,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "within": within,
         "figure": waterfall.text_figure(figure),
         "figure_of": figure.of_what,
-        "kernels": markdown(kernels, width) if kernels else Markdown(""),
-        "kernels_title": "Kernels by their own launches"
-        if launch_words.by_launch(result)
-        else f"Kernels that {words.kernels_did(result, kernels_by_phase(result)[0].rows)}",
-        "tables": [
-            (table.title, markdown([table.first(rows)], width))
-            for table in (
-                *layer_words.tables(result.layers, two=True)[:1],
-                *host_words.tables(result.host, two=True),
-            )
-        ]
-        + _limits(result, rows, width),
+        "tables": [(table.title, markdown([table], width)) for table in (*kernels, *measured_tables)],
         "kpi_rows": _kpi(result, 2 * rows),
         "top": rows,
         "rows": rows,
@@ -284,52 +271,6 @@ def _kpi(result: Result, most: int) -> list[list[Markdown]]:
     """A benchmark's figures; those that the step time explains come first."""
     rows = sections.renderer(result.kpi).rows(result.kpi)[:most] if result.kpi else []
     return [[markdown_prose(text, 200) for text in texts] for texts in rows]
-
-
-def _kernels(result: Result, rows: int, width: int) -> list[Block]:
-    """The kernels that changed, else those that differ most; by their launches where they were judged so."""
-    if launch_words.by_launch(result):
-        return list(launch_words.table(result, rows, width))
-    of = kernels_by_phase(result)[0]
-    shown = ([row for row in of.rows if row.level != "within_noise"] or of.rows)[: (rows + 1) // 2]
-    if not shown:
-        return []
-    scale = words.matched_scale(shown)
-    layer = ("Layer",) if result.layers else ()
-    sides = (f"{name}, {scale.unit}" for name in ("Baseline", "Candidate", "Delta"))
-    cells: list[list[Span]] = [
-        [
-            Code(name), _match(row), *[Code(layer_words.of_kernel(row)) for _ in layer], *map(Number, words.matched_figures(row, scale, " → ")),
-        ]
-        for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
-    ]  # fmt: skip
-    return [
-        Table(
-            (
-                "Kernel",
-                "Match",
-                *layer,
-                f"Count {words.per_step(of.phase, unit=words.unit(result))}",
-                *sides,
-                "Change",
-            ),
-            cells,
-        )
-    ]
-
-
-def _limits(result: Result, rows: int, width: int) -> list[tuple[str, Markdown]]:
-    """Rates against the peak, with what they mean below the first table."""
-    tables = [(table.title, [table.first(rows)]) for table in limit_words.tables(result)]
-    notes = [Paragraph([text]) for text in limit_words.notes(result)]
-    return [
-        (title, markdown([*blocks, *(notes if place == 0 else [])], width))
-        for place, (title, blocks) in enumerate(tables)
-    ]
-
-
-def _match(row: KernelRow) -> str:
-    return row.match if row.match in ("exact", "added", "removed") else f"{row.match} {row.confidence:.2f}"
 
 
 def _render(template: str, result: Result, values: dict[str, object], width: int) -> str:

@@ -65,14 +65,18 @@ def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> 
     before, after = _one_side(row.baseline, shortened), _one_side(row.candidate, shortened)
     if before == after and shortened and row.match not in ("exact", "name"):
         before, after = _one_side(row.baseline, False), _one_side(row.candidate, False)
-    if not before or not after or before == after:
-        one = before or after
-        return one if width is None else shorten(one, width)
-    if width is not None and len(before) + len(after) + 4 > width:
-        room = width - 4
-        left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
-        before, after = shorten(before, left), shorten(after, room - min(left, len(before)))
-    return f"{before} -> {after}"
+    text = f"{before} -> {after}" if before and after and before != after else before or after
+    return text if width is None else cut(text, width)
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a name to `width` characters; of `before -> after` both."""
+    before, arrow, after = text.partition(" -> ")
+    if not arrow or len(text) <= width:
+        return shorten(text, width)
+    room = width - len(arrow)
+    left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
+    return f"{shorten(before, left)}{arrow}{shorten(after, room - min(left, len(before)))}"
 
 
 def kernels(rows: Sequence[KernelRow], width: int | None = None) -> list[str]:

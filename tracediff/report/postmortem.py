@@ -308,9 +308,11 @@ def _where(result: Result) -> list[Block]:
 
 def _evidence(result: Result) -> list[Block]:
     main, _ = _main(result)
-    launched = launch_words.table(result, MOST, _LONGEST)
     blocks = [block for finding in main[:MOST] for block in _evidence_of(finding, result)]
-    return [*([Heading(2, "Kernels by their own launches"), *launched] if launched else []), *blocks]
+    if launch_words.by_launch(result):
+        table = launch_words.table(result, MOST, _LONGEST)
+        blocks = [Heading(2, table.title), table, *blocks]
+    return blocks
 
 
 def _evidence_of(finding: Finding, result: Result) -> list[Block]:

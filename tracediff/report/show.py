@@ -14,9 +14,7 @@ from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import (
-    host_words,
-    layer_words,
-    limit_words,
+    measured,
     names,
     pictures,
     show_words,
@@ -29,17 +27,16 @@ from tracediff.report import (
 )
 from tracediff.report.console import (
     has_unicode,
-    print_fitted,
     print_heading,
     print_line,
     print_more,
+    print_tables,
     print_warnings,
 )
 from tracediff.report.document import TableOf, markdown
 from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
-from tracediff.report.tables import LIMIT as LIMIT_ROWS
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
 from tracediff.report.words import left_out, workload_name
@@ -65,13 +62,8 @@ def render_show_html(report: Show) -> str:
         "kernel_first": lambda row: True,
         "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},
-        "limit_tables": [table.first(LIMIT_ROWS) for table in limit_words.tables(report)],
-        "of_peak": limit_words.of_peak(report),
-        "limit_words": limit_words,
-        "host_tables": [table.first(LIMIT_ROWS) for table in host_words.tables(report.host, two=False)],
-        "layer_tables": [table.first(LIMIT_ROWS) for table in layer_words.tables(report.layers, two=False)],
-        "layer_notes": layer_words.notes(report.layers),
-        "layer_words": layer_words,
+        "parts": measured.parts(report),
+        "of_peak": measured.of_peak(report),
     }
     return templates.html_environment().get_template("show.html.j2").render(known)
 
@@ -88,7 +80,7 @@ def kernel_table(report: Show) -> TableOf:
     """Kernels, those with the most time first."""
     rows = [row for row in report.kernels if row.baseline]
     called = dict(zip(map(id, rows), names.kernels(rows), strict=True))
-    peaks = {id(report.kernels[place]): text for place, text in limit_words.of_peak(report).items()}
+    peaks = {id(report.kernels[place]): text for place, text in measured.of_peak(report).items()}
     layer = ["Layer"] if report.layers else []
     return TableOf(
         "Kernels with the most time",
@@ -96,7 +88,7 @@ def kernel_table(report: Show) -> TableOf:
         "np" + "p" * len(layer) + "ffff" + "f" * bool(peaks),
         rows,
         lambda row, s: [
-            called[id(row)], row.category, *[layer_words.of_kernel(row) for _ in layer], units.count(row.baseline.count_per_step),
+            called[id(row)], row.category, *[measured.layers_of(row) for _ in layer], units.count(row.baseline.count_per_step),
             s.number(row.baseline.ns_per_step), units.share(row.share), units.scale_for([row.baseline.mean_ns]).time(row.baseline.mean_ns),
             *[peaks.get(id(row), "-")] * bool(peaks),
         ],
@@ -111,13 +103,11 @@ def detail_tables(report: Show) -> list[TableOf]:
     return [
         table
         for table in (
-            *limit_words.tables(report),
-            *layer_words.tables(report.layers, two=False),
-            *host_words.tables(report.host, two=False),
+            *measured.tables(report),
             TableOf(
                 "CUDA calls", ("Call", "Kind", "Calls per step", "Host {} per step"), "npff", [] if report.host else report.launch.apis,
                 lambda row, s: [row.api, row.kind, units.count(row.baseline_calls), s.number(row.baseline_ns)],
-                "launch.apis", lambda row: [row.baseline_ns],
+                "launch.apis", lambda row: [row.baseline_ns], notes=[f"{words.sentence(show_words.launches(report))}."],
             ),
             TableOf(
                 "GIL, per step", ("Thread", "Phase", "Holds, {}", "Waits, {}", "Exposed, {}"), "npfff", report.gil.rows,
@@ -157,6 +147,7 @@ def detail_tables(report: Show) -> list[TableOf]:
                     "-" if row.baseline_bytes is None else system_words.comm_bytes(row.baseline_bytes, row.baseline_bytes_per_call),
                 ],
                 "system.comm_calls", lambda row: [row.baseline_ns],
+                notes=list(filter(None, [system_words.no_bytes(system.comm_calls)])),
             ),
             TableOf(  # threads that wait for work are in OS calls all the time: not on the terminal
                 "OS calls", ("Call", "Thread", "Calls per step", "Host {} per step"), "nnff", system.os_calls,
@@ -266,7 +257,6 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
             causes_left=len(report.idle) + report.idle_left_out - len(causes),
             kernels=kernel_table(report),
             tables=detail_tables(report),
-            limit_notes=limit_words.notes(report),
             table=lambda table, most: markdown([table.first(most)], width),
         )
     )
@@ -299,21 +289,11 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
         print_line(console, (text, "yellow"))
     _accounting(report, books, console)
     _idle(report, console, top)
-    for table in (kernel_table(report), *detail_tables(report)):
-        if table.rows and table.on_terminal:
-            shown = table.first({"ranks": RANKS, "kpi.rows": 2 * top}.get(table.field, top))
-            print_heading(console, shown.title)
-            print_fitted(console, shown)
-            print_more(console, shown.left)
-        for text in layer_words.notes(report.layers) if table.field == "layers.kinds" else ():
-            print_line(console, (text, "dim"))
-        if table.field == "launch.apis" and table.rows:
-            print_line(console, (show_words.launches(report), "dim"))
-        if table.field == "limits.rows":
-            for text in limit_words.notes(report):
-                print_line(console, (text, "dim"), hang=2)
-    if report.system and (text := system_words.no_bytes(report.system.comm_calls)):
-        print_line(console, (text, "dim"), hang=3)
+    most = {"ranks": RANKS, "kpi.rows": 2 * top}
+    tables = [
+        table for table in (kernel_table(report), *detail_tables(report)) if table.rows and table.on_terminal
+    ]
+    print_tables(console, [table.first(most.get(table.field, top)) for table in tables])
     print_warnings(report.warnings, words.all_missing(report), console)
 
 
@@ -327,9 +307,7 @@ def _steps(report: Show, console: Console, top: int) -> None:
             print_line(console, (text, "dim"))
         for table in (step_words.categories(one), step_words.places(one, top)):
             if table.rows:
-                console.print()
-                print_fitted(console, table)
-                print_more(console, table.left)
+                print_tables(console, [table])
     print_warnings(report.warnings, [], console)
 
 

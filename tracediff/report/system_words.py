@@ -73,7 +73,7 @@ def tables(system: System, limit: int) -> list[Table]:
                  comm_side(scales[1], row.candidate_count, row.candidate_ns, row.candidate_bytes, row.candidate_bytes_per_call)]
                 for row in calls
             ],
-            note=[text] if (text := no_bytes(system.comm_calls)) else (),
+            notes=[text] if (text := no_bytes(system.comm_calls)) else (),
             title="Calls of MPI and NCCL (host, per step)",
         ),
         Table(
@@ -89,8 +89,17 @@ def tables(system: System, limit: int) -> list[Table]:
             [row for row in memory if row[1] != row[2] or not row[1].startswith(_NONE)],
             title="CUDA's memory (per step)",
         ),
+        Table(
+            ("Metric", "Device", *(part.capitalize() for part in METRIC_PARTS.values())),
+            [
+                [Code(row.metric), metric_device(row), *(Number(" -> ".join(metric_sides(row, part))) for part in METRIC_PARTS)]
+                for row in system.gpu_metrics[: min(limit, _METRICS)]
+            ],
+            title="GPU metrics (means of samples)",
+            notes=sampling(system)[:limit],
+        ),
     ]  # fmt: skip
-    return [table for table in found if table.rows]
+    return [table for table in found if table.rows or table.notes]
 
 
 def what(kind: str, call: str) -> str:
@@ -171,6 +180,7 @@ def of_memory(side: MemorySide | None) -> str:
     return f"{', '.join(flow) or _NONE}; peak {units.size(side.peak_bytes)}"
 
 
+_METRICS = 6  # the well-known ones of one device
 FEW = "few samples"
 METRIC_PARTS = {"steps": "whole steps", "busy": "while kernels run", "idle": "while nothing runs"}
 
@@ -202,14 +212,6 @@ def metric_delta(mean: GpuMetricMean) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
-
-
-def metrics(system: System, limit: int) -> list[tuple[str, str, list[str]]]:
-    """Rows of (metric, device, "baseline -> candidate" of each of `METRIC_PARTS`), the well-known metrics first."""
-    return [
-        (row.metric, metric_device(row), [" -> ".join(metric_sides(row, part)) for part in METRIC_PARTS])
-        for row in system.gpu_metrics[:limit]
-    ]
 
 
 def sampling(system: System) -> list[str]:

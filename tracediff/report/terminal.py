@@ -8,15 +8,11 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, Result, Section, System
+from tracediff.model import Finding, Result, Section
 from tracediff.report import (
-    host_words,
     insight_words,
     kernel_words,
-    launch_words,
-    layer_words,
-    limit_words,
-    names,
+    measured,
     phase_table,
     rank_words,
     sections,
@@ -30,16 +26,14 @@ from tracediff.report.console import (
     TONES,
     WIDE,
     has_unicode,
-    print_fitted,
     print_heading,
     print_line,
     print_more,
     print_table,
+    print_tables,
     print_warnings,
-    table_lines,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.tables import kernels_by_phase
 from tracediff.report.waterfall import text_lines
 from tracediff.report.words import left_out
 
@@ -56,15 +50,13 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _waterfall(result, console)
     _findings(result, console, top)
     _kernels(result, console, top)
-    _layers(result, console, top)
-    _limits(result, console, top)
-    _host(result, console, top)
+    print_tables(console, [table.first(top) for table in measured.tables(result) if table.on_terminal])
     _section(result.ncu, console, top)
     _ranks(result, console)
     for section in (result.kpi, result.trtexec, result.latencies):
         _section(section, console, top)
     if result.system:
-        _system(result.system, console, top)
+        print_tables(console, system_words.tables(result.system, top))
     _doubts(result, console)
 
 
@@ -74,10 +66,7 @@ def _kernel_answers(result: Result, console: Console) -> None:
         print_line(console, (one.text, "bold"), indent=0)
         for text in kernel_words.notes(result, one):
             print_line(console, (text, "dim"))
-        for table in kernel_words.tables(result, one):
-            print_heading(console, table.title)
-            print_fitted(console, table)
-            print_more(console, table.left)
+        print_tables(console, kernel_words.tables(result, one))
         console.print()
     verdict = words.VERDICTS[result.verdict]
     print_line(console, (f"Of all: {result.headline.text or verdict.word}", TONES[verdict.tone]), indent=0)
@@ -196,100 +185,18 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
 
 
 def _kernels(result: Result, console: Console, top: int) -> None:
-    """Print the rows that changed most; on a narrow terminal each name has a line of its own."""
-    rows = result.kernels
-    if not rows:
-        return
-    if launch_words.by_launch(result):
-        _launches(result, console, top)
-        return
-    recounted = kernel_words.recounted(result)
-    of = kernels_by_phase(result)[0]
-    shown = [row for row in of.rows if words.tested_level(row) != "within_noise"][:top]
-    if not shown:
+    """Print the rows that changed most."""
+    table = kernel_words.most_changed(result, top)
+    if table:
+        print_tables(console, [table])
+    elif result.kernels:
         print_heading(console, "Kernels")
         print_line(
-            console, f"None of {len(rows):,} rows changed its time beyond noise when all are tested together."
+            console,
+            f"None of {len(result.kernels):,} rows changed its time beyond noise when all are tested together.",
         )
-        if recounted:
-            print_line(console, recounted)
-        return
-    scale = words.matched_scale(shown)
-    per = words.per_step(of.phase, unit=words.unit(result))
-    print_heading(console, f"Kernels that {words.kernels_did(result, of.rows)} ({scale.unit} {per})")
-    layer = ("layer",) if result.layers else ()
-    header = ("kernel", "match", *layer, "count", "baseline", "candidate", "delta", "change")
-    figures = [
-        [
-            row.match,
-            *[shorten(layer_words.of_kernel(row), 40) for _ in layer],
-            *words.matched_figures(row, scale, " > "),
-        ]
-        for row in shown
-    ]
-    width = console.width - 2
-    if console.width >= WIDE:
-        width -= 2 + len(table_lines(console, header[1:], figures)[0])
-    called = names.kernels(shown, width=width)
-    cells = [(name, *own) for name, own in zip(called, figures, strict=True)]
-    print_table(console, header, cells, left=(0, 1, 2) if layer else (0, 1))
-    if len(of.rows) > len(shown):
-        print_line(console, (f"{len(of.rows) - len(shown)} more in the HTML report and the JSON", "dim"))
-    if recounted:
+    if recounted := kernel_words.recounted(result):
         print_line(console, recounted)
-
-
-def _layers(result: Result, console: Console, top: int) -> None:
-    """Print kernel time by kind of layer, where layers are known."""
-    for table in layer_words.tables(result.layers, two=True):
-        if table.on_terminal:
-            shown = table.first(top)
-            print_heading(console, shown.title)
-            print_fitted(console, shown)
-            print_more(console, shown.left)
-    for text in layer_words.notes(result.layers, result):
-        print_line(console, (text, "dim"))
-
-
-def _limits(result: Result, console: Console, top: int) -> None:
-    """Print what kernels reached of the GPU's peak, where that is known."""
-    for found in limit_words.tables(result):
-        shown = found.first(top)
-        print_heading(console, shown.title)
-        print_fitted(console, shown)
-        print_more(console, shown.left)
-    for text in limit_words.notes(result):
-        print_line(console, (text, "dim"), hang=2)
-
-
-def _host(result: Result, console: Console, top: int) -> None:
-    """Print the CUDA calls and ranges that changed most, where there are no kernels."""
-    if result.host is None:
-        return
-    found = host_words.tables(result.host, two=True)
-    for table in found:
-        shown = table.first(top)
-        print_heading(console, shown.title)
-        print_fitted(console, shown)
-        print_more(console, shown.left)
-    if found:
-        print_line(console, (host_words.note(result), "dim"))
-
-
-def _launches(result: Result, console: Console, top: int) -> None:
-    """Print the kernels by their own launches, those that changed for sure first."""
-    rows = launch_words.ordered(result)
-    shown = rows[:top]
-    scale = launch_words.scale(shown)
-    print_heading(console, f"Kernels by their own launches ({scale.unit} each)")
-    header = ("kernel", *(name.lower() for name in launch_words.HEADER))
-    cells = [
-        (launch_words.name(row, console.width - 2), *launch_words.figures(row, scale, " > ")) for row in shown
-    ]
-    print_table(console, header, cells, left=(0, len(header) - 1))
-    print_line(console, (launch_words.CAVEAT, "dim"))
-    if len(rows) > len(shown):
-        print_line(console, (f"{len(rows) - len(shown)} more in the HTML report and the JSON", "dim"))
 
 
 def _ranks(result: Result, console: Console) -> None:
@@ -302,35 +209,6 @@ def _ranks(result: Result, console: Console) -> None:
         print_line(console, text)
     for one in result.rank_skew:
         print_line(console, (words.sentence(rank_words.skew(one)), "dim"))
-
-
-def _system(system: System, console: Console, top: int) -> None:
-    """Print which calls host work lay in, those of communication, and what was allocated."""
-    for table in system_words.tables(system, top):
-        print_heading(console, table.title)
-        for name, *detail, one, other in table.rows:
-            middle = (f"  {shorten(detail[0], 60)}  ", "dim") if detail else ": "
-            print_line(console, shorten(name, 60), middle, f"{one} -> {other}", hang=3)
-        if table.note:
-            print_line(console, ("".join(table.note), "dim"), hang=3)
-    _gpu_metrics(system, console, top)
-
-
-_METRICS = 6  # the well-known ones of one device
-
-
-def _gpu_metrics(system: System, console: Console, top: int) -> None:
-    """Print the first metrics, and how they were sampled."""
-    if system.gpu_sampling:
-        print_heading(console, "GPU metrics (means of samples)")
-    one = len(system.gpu_sampling) == 1
-    for metric, device, (steps, busy, idle) in system_words.metrics(system, min(top, _METRICS)):
-        where = "" if one else f"  {device}"
-        print_line(
-            console, shorten(metric, 60), (where, "dim"), f"  {steps}; in kernels {busy}; idle {idle}", hang=3
-        )
-    for line in system_words.sampling(system)[:top]:
-        print_line(console, (line, "dim"), hang=3)
 
 
 def _doubts(result: Result, console: Console) -> None:

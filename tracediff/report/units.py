@@ -44,6 +44,12 @@ class Scale:
         """Write the value with sign and unit."""
         return f"{self.signed(ns)} {self.unit}"
 
+    def interval(self, delta: float, low: float | None, high: float | None) -> str:
+        """Write a difference with half its interval, where that is known: `+61.2 ± 3.4`."""
+        return self.signed(delta) + (
+            "" if low is None or high is None else f" ± {self.number((high - low) / 2)}"
+        )
+
     def _write(self, ns: float, plus: str) -> str:
         if ns == 0:
             return "0"
@@ -132,6 +138,11 @@ def counted(value: float, noun: str) -> str:
     return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 
 
+def arrow(texts: Iterable[str], sign: str = " -> ") -> str:
+    """Write what both sides say: `264 -> 286`, and once what is the same."""
+    return sign.join(dict.fromkeys(texts))
+
+
 def pair(baseline: int, candidate: int) -> str:
     """Write a count of both sides: `264 + 286`."""
     return f"{baseline:,} + {candidate:,}"
@@ -139,7 +150,7 @@ def pair(baseline: int, candidate: int) -> str:
 
 def both_shares(baseline: float, candidate: float) -> str:
     """Write a part of both sides: `51 %` where it is the same, else `51 % -> 12 %`."""
-    return " -> ".join(dict.fromkeys((share(baseline), share(candidate))))
+    return arrow((share(baseline), share(candidate)))
 
 
 def size(value: int) -> str:

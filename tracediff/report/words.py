@@ -340,14 +340,14 @@ def matched_scale(rows: Sequence[KernelRow | GapRow | RangeRow]) -> units.Scale:
     return units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in rows])
 
 
-def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale, arrow: str) -> list[str]:
+def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale) -> list[str]:
     """Write a row of both sides: count, time of each side, difference and percentage."""
     sides = (row.baseline, row.candidate)
     counts = [units.count(side.count_per_step) if side else "0" for side in sides]
     times = [scale.number(side.ns_per_step) if side else "-" for side in sides]
     level = tested_level(row) if isinstance(row, KernelRow) else None
     delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0, level)
-    return [arrow.join(dict.fromkeys(counts)), *times, delta.signed, delta.percent]
+    return [units.arrow(counts), *times, delta.signed, delta.percent]
 
 
 def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
