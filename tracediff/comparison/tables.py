@@ -66,6 +66,10 @@ MAX_GAP_ROWS = 400
 SIDES: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 _PART = ["side", "run", "part"]
 _STRATUM = [*_PART, "stratum"]
+_COUNT = ("count", "ns")
+_Held = Mapping[
+    str, pl.Expr | bool
+]  # of each side: whether it captured a kind of trace, or which rows it did
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 
@@ -134,6 +138,12 @@ class StandardisedMeans:
         """The same with all sides in one row: *by, baseline_X, candidate_X (null where a side has no such row)."""
         return wide(self.weigh(table, by, values), by, len(self._sides))
 
+    def pivot_host(
+        self, table: str, by: Sequence[str], values: Sequence[str], role: str = "thread"
+    ) -> pl.DataFrame:
+        """As `pivot`, of a table of host threads (see `of_host`)."""
+        return self.pivot(self.of_host(table, role, values), by, values)
+
 
 def wide(table: pl.DataFrame, by: Sequence[str], sides: int) -> pl.DataFrame:
     """A row per `by` and side -> a row per `by`, the other columns as SIDE_X."""
@@ -183,8 +193,8 @@ def _largest(table: pl.DataFrame, size: pl.Expr, *then: str) -> pl.DataFrame:
     return table.sort(size, *then, descending=[True, *(False for _ in then)])
 
 
-def _known(table: pl.DataFrame, values: Sequence[str], held: Mapping[str, pl.Expr | bool]) -> pl.DataFrame:
-    """Null where a side did not record it (`held`: of each side, whether it did), 0 where it did and has no such row."""
+def _known(table: pl.DataFrame, values: Sequence[str], held: _Held) -> pl.DataFrame:
+    """Null where a side did not record it, 0 where it did and has no such row."""
     return table.with_columns(
         pl.when(known).then(pl.col(f"{side}_{value}").fill_null(0.0)).otherwise(None).alias(f"{side}_{value}")
         for side, known in held.items()
@@ -192,8 +202,7 @@ def _known(table: pl.DataFrame, values: Sequence[str], held: Mapping[str, pl.Exp
     )
 
 
-def _held(sides: Sequence[Side], kind: str) -> dict[str, pl.Expr | bool]:
-    """Side -> whether it captured a kind of trace."""
+def _held(sides: Sequence[Side], kind: str) -> _Held:
     return {name: side.captured(kind) for name, side in zip(SIDES, sides, strict=False)}
 
 
@@ -220,9 +229,8 @@ def _structs(table: pl.DataFrame, there: str, fields: Mapping[str, Any]) -> pl.D
 
 def range_rows(sides: Sequence[Side], standardised: StandardisedMeans) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
-    table = standardised.pivot(
-        standardised.of_host("ranges", values=("count", "ns")), ["place", "domain", "thread"], ["count", "ns"]
-    ).rename({"place": "range"})
+    table = standardised.pivot_host("ranges", ["place", "domain", "thread"], _COUNT)
+    table = table.rename({"place": "range"})
     fields = {"count_per_step": "count", "ns_per_step": "ns", "mean_ns": ("ns", "count")}
     return _rows(RangeRow, _by_delta(_structs(table, "count", fields), "ns", "range", "thread", "domain"))
 
@@ -269,27 +277,22 @@ def launch(
     calls = stacked(sides, "launch").with_columns(
         (pl.col(f"{name}_ns") * pl.col("calls")).fill_null(0.0).alias(name) for name in delays
     )
-    counts = {
-        row["side"]: row
-        for row in standardised.weigh(
-            calls, [], ["calls", "graph_launches", "kernels", "graph_kernels", *delays]
-        ).to_dicts()
-    }
+    columns = ["calls", "graph_launches", "kernels", "graph_kernels", *delays]
+    counts = {row.pop("side"): row for row in standardised.weigh(calls, [], columns).to_dicts()}
     rows = api_rows(sides, standardised)
     found: dict[str, Any] = {}
     for number, side in enumerate(standardised.names):
-        row = counts.get(number, {})
-        many, kernels = row.get("calls", 0.0), row.get("kernels", 0.0)
+        row = counts.get(number, dict.fromkeys(columns, 0.0))
+        many, kernels = row["calls"], row["kernels"]
         mean, p50, p99 = (row[name] / many if many else 0.0 for name in delays)
+        exposed = (accounting[number].get(name, 0.0) for name in ("launch_api", "launch_latency"))
         found[side] = LaunchSide(
             calls_per_step=many,
-            graph_launches_per_step=row.get("graph_launches", 0.0),
+            graph_launches_per_step=row["graph_launches"],
             kernels_per_step=kernels,
             graph_coverage=row["graph_kernels"] / kernels if kernels else 0.0,
             api_ns_per_step=sum(getattr(one, f"{side}_ns") for one in rows if one.kind == "launch"),
-            exposed_ns_per_step=sum(
-                accounting[number].get(name, 0.0) for name in ("launch_api", "launch_latency")
-            ),
+            exposed_ns_per_step=sum(exposed),
             queue_delay_mean_ns=mean,
             queue_delay_p50_ns=p50,
             queue_delay_p99_ns=p99,
@@ -380,18 +383,15 @@ def threads(sides: Sequence[Side], ranges: Sequence[RangeRow]) -> list[ThreadRow
     rows = []
     for role in sorted(set().union(*seen)):
         own = [roles.get(role) for roles in seen]
-        ns = [
-            None if known is None
-            else sum((one.ns_per_step for row in ranges if row.thread == role and (one := getattr(row, side))), 0.0)
-            for side, known in zip(SIDES, own, strict=False)
-        ]  # fmt: skip
         fields: dict[str, Any] = {}
-        for name, known, time in zip(SIDES, own, ns, strict=False):
-            fields |= {f"{name}_ranges": sorted(known[1])[:20] if known else [], f"{name}_range_ns": time}
+        for name, known in zip(SIDES, own, strict=False):
+            times = [one.ns_per_step for row in ranges if row.thread == role and (one := getattr(row, name))]
+            fields[f"{name}_ranges"] = sorted(known[1])[:20] if known else []
+            fields[f"{name}_range_ns"] = sum(times, 0.0) if known else None
         if len(sides) > 1:
             one, other = own
             fields["score"] = similarity(one[1], other[1]) if one and other else None
-            fields["delta_ns"] = _less(ns[1], ns[0])
+            fields["delta_ns"] = _less(fields["candidate_range_ns"], fields["baseline_range_ns"])
         rows.append(ThreadRow(role=role, process=next(known[0] for known in own if known), **fields))
     return rows
 
@@ -476,15 +476,13 @@ def gil(sides: Sequence[Side], standardised: StandardisedMeans, idle: pl.DataFra
     table = _known(
         table.join(exposed, on=["thread", "phase"], how="left"), ["hold_ns", "wait_ns", "exposed_ns"], held
     )
-    pairs = standardised.pivot(
-        standardised.of_host("gil_pairs", "waiter"), ["waiter", "holder", "holder_place"], ["ns"]
-    ).rename({"holder_place": "holder_range"})
-    pairs = _known(pairs, ["ns"], held)
-    names = [
-        name for name in GilRow.__struct_fields__ if name.partition("_")[0] in (*held, "thread", "phase")
-    ]
+    pairs = standardised.pivot_host("gil_pairs", ["waiter", "holder", "holder_place"], ["ns"], "waiter")
+    pairs = _known(pairs.rename({"holder_place": "holder_range"}), ["ns"], held)
+    table = table.select(
+        name for name in table.columns if name.partition("_")[0] in (*held, "thread", "phase")
+    )
     return Gil(
-        _rows(GilRow, _largest(table.select(names), _most(table, "wait_ns"), "thread", "phase")),
+        _rows(GilRow, _largest(table, _most(table, "wait_ns"), "thread", "phase")),
         _rows(GilPairRow, _largest(pairs, _most(pairs, "ns"), "waiter", "holder", "holder_range")),
     )
 
@@ -496,9 +494,7 @@ def gc(
     held = _held(sides, "gc")
     if not any(held.values()):
         return Gc([])
-    table = standardised.pivot(
-        standardised.of_host("gc", values=("count", "ns")), ["thread", "generation"], ["count", "ns"]
-    )
+    table = standardised.pivot_host("gc", ["thread", "generation"], _COUNT)
     idle = pl.DataFrame(
         [(thread, *ns) for thread, ns in exposed.items()],
         schema={"thread": pl.String, **dict.fromkeys(SIDES, pl.Float64)}, orient="row",
@@ -696,17 +692,15 @@ def system(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: boo
     if not payloads and not any(any(one.values()) for one in found):
         return None
     metric_rows, sampling = _metrics(sides, standardised) if any(metrics.values()) else ([], [])
-    count = ("count", "ns")
-    os_calls = standardised.pivot(standardised.of_host("os_calls", values=count), ["call", "thread"], count)
-    off_cpu = standardised.pivot(standardised.of_host("off_cpu", values=count), ["thread"], count)
+
+    def counted(kind: type[Row], name: str, by: Sequence[str], recorded: _Held) -> list[Row]:
+        table = _known(standardised.pivot_host(name, by, _COUNT), _COUNT, recorded)
+        return _rows(kind, _by_size(table, "ns", *by)) if any(recorded.values()) else []
+
     recorded = any((*calls.values(), *switches.values(), *mpi.values()))
     return System(
-        _rows(OsCallRow, _by_size(_known(os_calls, count, calls), "ns", "thread", "call"))
-        if any(calls.values())
-        else [],
-        _rows(OffCpuRow, _by_size(_known(off_cpu, count, switches), "ns", "thread"))
-        if any(switches.values())
-        else [],
+        counted(OsCallRow, "os_calls", ["thread", "call"], calls),
+        counted(OffCpuRow, "off_cpu", ["thread"], switches),
         _host_work(sides, standardised, with_gil) if recorded else [],
         _memory(sides, standardised, memory) if any(memory.values()) else [],
         gpu_metrics=metric_rows,
@@ -716,14 +710,10 @@ def system(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: boo
     )
 
 
-def _comm_calls(
-    standardised: StandardisedMeans, held: Mapping[str, Mapping[str, pl.Expr | bool]]
-) -> list[CommCallRow]:
-    values = ("count", "ns", "sized", "bytes")
-    table = standardised.pivot(
-        standardised.of_host("comm_calls", values=values), ["library", "call", "thread"], values
-    )
-    known: dict[str, pl.Expr | bool] = {
+def _comm_calls(standardised: StandardisedMeans, held: Mapping[str, _Held]) -> list[CommCallRow]:
+    by = ["library", "thread", "call"]
+    table = standardised.pivot_host("comm_calls", by, (*_COUNT, "sized", "bytes"))
+    known: _Held = {
         side: pl.col("library").is_in([name for name, sides in held.items() if sides[side]])
         for side in standardised.names
     }
@@ -733,8 +723,7 @@ def _comm_calls(
             pl.when(sized).then(size.round(3)).alias(f"{side}_bytes"),
             pl.when(sized).then((size / pl.col(f"{side}_sized")).round(3)).alias(f"{side}_bytes_per_call"),
         )
-    table = _by_size(_known(table, ("count", "ns"), known), "ns", "library", "thread", "call")
-    return _rows(CommCallRow, table)
+    return _rows(CommCallRow, _by_size(_known(table, _COUNT, known), "ns", *by))
 
 
 def _host_work(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: bool) -> list[HostWorkRow]:
@@ -742,56 +731,39 @@ def _host_work(sides: Sequence[Side], standardised: StandardisedMeans, with_gil:
     work = stacked(sides, "host_work")
     if with_gil:  # a wait for the GIL is no host work then
         work = work.filter(~pl.col("gil"))
+    off_cpu = pl.col("off_cpu")
     kind = (
-        pl.when(pl.col("mpi")).then(pl.lit("mpi_call"))
+        pl.when("mpi").then(pl.lit("mpi_call"))
         .when(pl.col("call") != "").then(pl.lit("os_call"))
-        .when(pl.col("off_cpu")).then(pl.lit("off_cpu"))
+        .when(off_cpu).then(pl.lit("off_cpu"))
         .otherwise(pl.lit("rest"))
     )  # fmt: skip
-    work = work.with_columns(
-        kind=kind, range="place", off_cpu_ns=pl.when(pl.col("off_cpu")).then(pl.col("ns")).otherwise(0)
-    )
-    table = standardised.pivot(work, ["thread", "range", "kind", "call"], ["ns", "off_cpu_ns"])
-    known: dict[str, pl.Expr | bool] = {}
-    switched: dict[str, pl.Expr | bool] = {}
+    work = work.with_columns(kind=kind, range="place", off_cpu_ns=pl.when(off_cpu).then("ns").otherwise(0))
+    by = ["thread", "range", "kind", "call"]
+    table = standardised.pivot(work, by, ["ns", "off_cpu_ns"])
+    known: dict[str, pl.Expr] = {}
     for name, side in zip(SIDES, sides, strict=False):
         calls, switches, mpi = (side.captured(kind) for kind in ("os_calls", "context_switches", "mpi"))
         told = {"mpi_call": mpi, "os_call": calls, "off_cpu": switches, "rest": calls or switches or mpi}
         known[name] = pl.col("kind").is_in([kind for kind, there in told.items() if there])
-        switched[name] = known[name] & switches
-    table = _known(_known(table, ["ns"], known), ["off_cpu_ns"], switched)
-    return _rows(HostWorkRow, _by_size(table, "ns", "thread", "range", "kind", "call"))
+    table = _known(table, ["ns"], known)
+    switched = {name: known[name] & held for name, held in _held(sides, "context_switches").items()}
+    return _rows(HostWorkRow, _by_size(_known(table, ["off_cpu_ns"], switched), "ns", *by))
 
 
-def _memory(
-    sides: Sequence[Side], standardised: StandardisedMeans, held: Mapping[str, pl.Expr | bool]
-) -> list[MemoryRow]:
+def _memory(sides: Sequence[Side], standardised: StandardisedMeans, held: _Held) -> list[MemoryRow]:
     flows = ("allocations", "bytes", "frees", "freed_bytes")
     flow = standardised.weigh(stacked(sides, "memory"), ["kind"], flows)
     peaks = stacked(sides, "memory_peaks").group_by("side", "kind").agg(peak_bytes=pl.col("bytes").max())
     both = flow.join(peaks, on=["side", "kind"], how="full", coalesce=True)
     table = wide(both, ["kind"], len(sides)).sort("kind")
-    return _rows(
-        MemoryRow,
-        table.select(
-            "kind",
-            *(
-                pl.when(held[side])
-                .then(
-                    pl.struct(
-                        *(
-                            pl.col(f"{side}_{name}").fill_null(0.0).alias(f"{name}_per_step")
-                            for name in flows
-                        ),
-                        peak_bytes=pl.col(f"{side}_peak_bytes").fill_null(0),
-                    )
-                )
-                .otherwise(None)
-                .alias(side)
-                for side in held
-            ),
-        ),
-    )
+
+    def of_side(side: str) -> pl.Expr:
+        fields = [pl.col(f"{side}_{name}").fill_null(0.0).alias(f"{name}_per_step") for name in flows]
+        peak = pl.col(f"{side}_peak_bytes").fill_null(0).alias("peak_bytes")
+        return pl.when(held[side]).then(pl.struct(*fields, peak)).otherwise(None).alias(side)
+
+    return _rows(MemoryRow, table.select("kind", *map(of_side, held)))
 
 
 def _payloads(sides: Sequence[Side], standardised: StandardisedMeans) -> list[PayloadRow]:
@@ -801,17 +773,11 @@ def _payloads(sides: Sequence[Side], standardised: StandardisedMeans) -> list[Pa
     """
     by = ["place", "domain", "thread"]
     sums = standardised.weigh(standardised.of_host("payloads", values=("count", "sum")), by, ["count", "sum"])
-    bounds = (
-        standardised.compared(stacked(sides, "payloads"))
-        .group_by("side", *by)
-        .agg(pl.col("low").min(), pl.col("high").max())
-    )
+    compared = standardised.compared(stacked(sides, "payloads"))
+    bounds = compared.group_by("side", *by).agg(pl.col("low").min(), pl.col("high").max())
+    both = sums.join(bounds, on=["side", *by], how="left", nulls_equal=True)
     mean = pl.min_horizontal(pl.max_horizontal(pl.col("sum") / pl.col("count"), "low"), "high")
-    table = wide(
-        sums.join(bounds, on=["side", *by], how="left", nulls_equal=True).with_columns(mean=mean),
-        by,
-        len(sides),
-    ).rename({"place": "range"})
+    table = wide(both.with_columns(mean=mean), by, len(sides)).rename({"place": "range"})
     fields = {"count_per_step": "count", "sum_per_step": "sum", "mean": "mean", "min": "low", "max": "high"}
     table = _structs(table, "count", fields)
     order = ("range", "domain", "thread")
@@ -896,7 +862,7 @@ def _mean(runs: Sequence[list[float]]) -> GpuMetricMean:
     return GpuMetricMean(means[0], means[1], _less(means[1], means[0]), *(bounds or (None, None)))
 
 
-def _sampling(sides: Sequence[Side], held: Mapping[str, pl.Expr | bool]) -> list[GpuSampling]:
+def _sampling(sides: Sequence[Side], held: _Held) -> list[GpuSampling]:
     rows = []
     for of, mine in _ranked(sides, "gpu_sampling").sort(_UNIT).group_by(_UNIT, maintain_order=True):
         found: dict[str, GpuSamplingSide | None] = {}
