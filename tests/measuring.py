@@ -74,13 +74,13 @@ def measured(
     *sides: Runs,
     idle: int,
     kernels: int = 0,
-    speed: bool = False,
+    speed: bool | None = False,
     blocks: Sequence[int] = (),
     paired: bool = False,
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
-    A step lasts as long as its cells take. blocks: of each kernel row.
+    A step lasts as long as its cells take. speed: False for hosts of one speed, None where it is not known. blocks: of each kernel row.
     """
     for runs in sides:
         for one in (row for steps in runs for row in steps):
@@ -102,8 +102,9 @@ def measured(
     values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
     values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
-    if speed:
-        values.append(of(len(kinds), spent[:, idle + kernels]))
+    known = speed is not None
+    if known:
+        values.append(of(len(kinds), spent[:, idle + kernels] if speed else np.zeros(len(spent))))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},
@@ -112,8 +113,8 @@ def measured(
         list(range(FIRST + idle, FIRST + idle + kernels)),
         pl.DataFrame(),
     )
-    summed = CellSums.of(values, len(kinds) + speed)
-    found = [cells._phase_cells(frame, summed, layout, one, speed) for one in frame.phases]
+    summed = CellSums.of(values, len(kinds) + known)
+    found = [cells._phase_cells(frame, summed, layout, one, known) for one in frame.phases]
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
         for at in range(kernels)

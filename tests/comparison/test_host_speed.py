@@ -84,8 +84,19 @@ def test_functions_that_one_side_calls_twice_as_often_say_nothing():
     assert host_speed(made, frame) == pytest.approx([-0.5] * 4 + [0.5] * 4)
 
 
-def test_with_fewer_than_three_functions_it_is_not_known():
+def test_two_functions_are_enough_where_neither_side_calls_others():
+    """The launch is called three times as often on one side: the program differs, and the other two say little of its host."""
+    made, frame = sides_of([[step(launch=1)] * 4], [[step(0.2, launch=3)] * 4])
+    assert host_speed(made, frame) is None
+    rare = [step(0.2, launch=3), *[step(0.2, launch=0)] * 9]  # 0.3 a step
+    made, frame = sides_of([[step(launch=0)] * 10], [rare])
+    assert host_speed(made, frame) == pytest.approx([-0.1] * 10 + [0.1] * 10)
+
+
+def test_with_fewer_than_two_functions_it_is_not_known():
     made, frame = sides_of([[step(query=0)] * 4], [[step(0.2, query=0)] * 4])
+    assert host_speed(made, frame) == pytest.approx([-0.1] * 4 + [0.1] * 4)
+    made, frame = sides_of([[step(query=0, record=0)] * 4], [[step(0.2, query=0, record=0)] * 4])
     assert host_speed(made, frame) is None
     made, frame = sides_of([[{}] * 4], [[{}] * 4])
     assert host_speed(made, frame) is None

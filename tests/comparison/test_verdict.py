@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.measuring import measured, step
@@ -46,6 +48,21 @@ def test_the_verdict_of_a_phase_follows_its_runs(baseline, candidate, verdict):
     forward, backward = measured(one, other, idle=1, kernels=1), measured(other, one, idle=1, kernels=1)
     assert judge_phases(forward) == {"generation": verdict}
     assert judge_phases(backward) == {"generation": OPPOSITE.get(verdict, verdict)}
+
+
+@pytest.mark.parametrize(("speed", "verdict"), [(False, "likely_improved"), (None, "inconclusive")])
+def test_where_the_speed_of_hosts_is_not_known_their_time_scatters_more(speed, verdict):
+    """400 -> 300 us of host work: hosts are a quarter apart, and nine tenths of 300 us go with them."""
+    found = measured(*of_host([400, 400, 400], [300, 300]), idle=1, kernels=1, speed=speed)
+    usual, of_host_work = 0.025 * 1_300 + 0.5, 0.0 if speed is False else 0.25 * 0.9 * 300
+    assert found.phases[0].typical.scatter[0] == pytest.approx(math.hypot(usual, of_host_work) * US)
+    assert judge_phases(found) == {"generation": verdict}
+
+
+def test_time_that_is_new_does_not_depend_on_an_unknown_host():
+    """20 -> 120 us: no host is that much slower."""
+    found = measured(*of_host([20, 20], [120, 120]), idle=1, kernels=1, speed=None)
+    assert found.phases[0].typical.scatter[0] == pytest.approx((0.025 * 1_020 + 0.5) * US)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ from tracediff.stats.estimator import FEW_RUNS, Estimate, Sample, estimate, pair
 from tracediff.stats.workload import TRIMMED_VARIANCE
 
 LEAST_FUNCTIONS = 3
+_FEW_FUNCTIONS = 2  # of programs of CUDA graphs that call no others
 _OFTEN = 2.0
+_RARELY = 0.5  # calls a step
 
 
 def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
@@ -46,7 +48,9 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     )  # fmt: skip
     one, other = pl.col("side0"), pl.col("side1")
     alike = often.filter((one > 0) & (other > 0) & (one < _OFTEN * other) & (other < _OFTEN * one))
-    if len(alike) < LEAST_FUNCTIONS:
+    others = often.filter(pl.max_horizontal(one, other) >= _RARELY).join(alike, on="api", how="anti")
+    # where one side calls many others, such as launches of every kernel, the few that both call lie in other work
+    if len(alike) < (LEAST_FUNCTIONS if len(others) else _FEW_FUNCTIONS):
         return None
     table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")
     mean = (pl.col("log_ns") * pl.col("count")).sum() / pl.col("count").sum()
@@ -237,6 +241,7 @@ _LEAST_DEALT, _LEAST_PAIRS = (
 _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
+_ANY_HOST = 0.25  # log ratio: what the speed of the host varies from run to run, where it is not known
 
 
 def measure(
@@ -304,6 +309,8 @@ def _phase_cells(
     sums = layout.sums()
     for one in (usual, usual_tail):
         one[[*sums]] = 0.0  # the sum of their parts
+    if not with_speed:
+        scatter = np.hypot(scatter, _of_any_host(usual, sums))
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
@@ -327,6 +334,8 @@ def _phase_cells(
     tail = _paired(frame, tail)
     # of few runs, the scatter of steps says itself how much rare ones vary
     tail_scatter = plus + (_TAIL if min(tail.runs) > FEW_RUNS else _TAIL_OF_FEW) * tail_mean
+    if not with_speed:
+        tail_scatter = np.hypot(tail_scatter, _of_any_host(usual_tail, sums))
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
     cells_of = PhaseCells(
         phase,
@@ -345,6 +354,14 @@ def _phase_cells(
         (typical.runs[0], typical.runs[1]),
     )
     return cells_of, rest
+
+
+def _of_any_host(usual: Floats, sums: dict[int, npt.NDArray[np.intp]]) -> Floats:
+    """What a host of unknown speed makes each cell vary from run to run: in a sum, all of its parts together."""
+    slope = np.abs(np.nan_to_num(usual))
+    for cell, parts in sums.items():
+        slope[cell] = slope[parts].sum()
+    return np.asarray(_ANY_HOST * slope)
 
 
 def _mostly_new(means: Floats, gap: float) -> npt.NDArray[np.bool_]:

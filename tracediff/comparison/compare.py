@@ -372,8 +372,8 @@ def _warnings(
     notes += host_only_notes(sides, asked=asked)
     if not with_speed:
         notes.append(
-            Note("host-speed-unknown", "fewer than three CUDA functions that wait for nothing are called about as often on both sides:"
-                 " a slower host looks like a slower program")
+            Note("host-speed-unknown", "too few CUDA functions that wait for nothing are called about as often on both sides:"
+                 " a slower host looks like a slower program, so the intervals are wider")
         )  # fmt: skip
     if not with_gil:
         notes.append(

@@ -283,11 +283,13 @@ def _rare_total(phase: PhaseCells) -> float | None:
     """What rare steps add to a phase, of few runs, whose causes are too many to test.
 
     Slow steps of a lone run follow one another: they may be one bad spell of its machine, which their scatter does not tell. Only
-    what is far larger than such spells were counts there.
+    what is far larger than such spells were counts there. None where the typical step goes the other way by as much.
     """
     found = phase.tail.estimate
     delta, runs = float(found.delta[STEP]), min(phase.runs)
     least = (CARRIES if runs > 1 else CARRIES_LONE) * phase.step_ns
+    if (delta + float(phase.typical.estimate.delta[STEP])) * delta <= 0:
+        return None
     return delta if runs < FEW and found.p[STEP] < RARE and abs(delta) >= least else None
 
 
