@@ -62,7 +62,7 @@ def _signed(name: str) -> bool:
     return (
         name.startswith(("delta", "ci_"))
         or name.endswith("delta_ns")
-        or name in ("batch_mix_ns", "speed_ns", "host_speed_ns", "carried_ns", "outlier")
+        or name in ("batch_mix_ns", "first_uses_ns", "speed_ns", "host_speed_ns", "carried_ns", "outlier")
     )
 
 

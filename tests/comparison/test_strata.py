@@ -73,6 +73,18 @@ def test_steps_that_are_not_compared_are_no_mix():
     assert (found.batch_mix_ns, found.speed_ns, found.not_compared_ns) == pytest.approx((0, 0, 15))
 
 
+def test_more_first_uses_are_no_mix():
+    """Of ten steps two are first uses, then five; they take 100, the others 10. The mean of both sides has 35 % of them."""
+    one, other = (gen(4, *[100] * starts, new=True) + gen(4, *[10] * (10 - starts)) for starts in (2, 5))
+    frame = framed([one], [other])
+    equal = 0.35 * 100 + 0.65 * 10
+    found = mix(frame, equal, equal)
+    assert (found.baseline_raw_ns, found.candidate_raw_ns) == pytest.approx((28, 55))
+    assert (found.first_uses_ns, found.batch_mix_ns) == pytest.approx((0.3 * 90, 0), abs=1e-9)
+    assert (found.starts.baseline, found.starts.candidate) == (2, 5)
+    assert [own.tolist() for own in frame.first_uses()] == [pytest.approx([-13.5]), pytest.approx([13.5])]
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_phase_of_one_side_is_listed_with_the_side(side: int):
     both = gen(4, 10, 10, 10)

@@ -12,7 +12,7 @@ from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Mix, OddRun, Result, Shares, Stratum
+from tracediff.model import Mix, OddRun, Pair, Result, Shares, Stratum
 from tracediff.report import coverage
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
@@ -108,6 +108,16 @@ def test_what_the_raw_means_differ_by() -> None:
         "steps that were not compared add 1.00 ms."
     )
     assert note(0.09, 3, 0) == ""  # less than 1 % of the mean
+
+
+def test_how_often_first_uses_occur_is_told() -> None:
+    found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(3, 9))
+    result = with_strata(stratum((40, 41), (1.0, 1.0), ""))
+    step = msgspec.structs.replace(result.step, steps=Pair(40, 41))
+    assert mix_note(msgspec.structs.replace(result, mix=found, step=step)) == (
+        "The raw means differ by +2.00 ms; 1.50 ms of that comes from more first uses of kernels "
+        "(3 of 40 steps before, 9 of 41 now), 0.500 ms from first uses of kernels and steps of the same kind."
+    )
 
 
 def test_a_result_that_knows_no_shares_tells_the_steps() -> None:

@@ -22,7 +22,7 @@ from tracediff.comparison.frame import Frame
 from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import short
-from tracediff.model import Mix, Note, Stratum
+from tracediff.model import Mix, Note, Pair, Stratum
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,
@@ -377,7 +377,18 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
     raw = [float(ns[mine].mean()) for mine in kept]
     compared = [float(ns[mine & (frame.weight > 0)].mean()) for mine in kept]
     speed, of_compared = candidate_ns - baseline_ns, compared[1] - compared[0]
-    return Mix(raw[0], raw[1], of_compared - speed, speed, raw[1] - raw[0] - of_compared)
+    begun, more = frame.first_uses()
+    often = float(more.mean() - begun.mean())
+    starts = np.any([one.start > 0 for one in frame.phases], axis=0)
+    return Mix(
+        raw[0],
+        raw[1],
+        of_compared - speed - often,
+        speed,
+        raw[1] - raw[0] - of_compared,
+        often,
+        Pair(*(int((starts & mine).sum()) for mine in kept)),
+    )
 
 
 _ENOUGH = 20  # steps a side, from which it is odd that none repeats

@@ -589,11 +589,11 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     ns, side, run = (steps[name].to_numpy() for name in ("ns", "side", "run"))
     if any(ns[(side == at) & (weight > 0)].sum() < _MOST_LEFT_OUT * ns[side == at].sum() for at in (0, 1)):
         return []
-    whole = measured.whole.values
+    whole, often = measured.whole.values, measured.frame.first_uses()
     runs = [
         np.array(
             [
-                ns[(side == at) & (run == number) & (weight > 0)].mean() - whole[at][row, 0]
+                ns[(side == at) & (run == number) & (weight > 0)].mean() - whole[at][row, 0] - often[at][row]
                 for row, number in enumerate(measured.frame.kept(at))
             ]
         )

@@ -134,6 +134,26 @@ class Frame:
         """The steps that are compared, with their weight in the mean."""
         return self.steps.with_columns(weight=pl.Series(self.weight)).filter(pl.col("weight") > 0)
 
+    def first_uses(self) -> tuple[Floats, Floats]:
+        """What the mean step of each run that counts gains for having more first uses than runs of both sides have, ns, (runs,) a side.
+
+        The means of the sides have as many, so that it is no part of them.
+        """
+        side, run, ns = (self.steps[name].to_numpy() for name in ("side", "run", "ns"))
+
+        def of_run(one: int, number: int) -> float:
+            mine, gained = (side == one) & (run == number), 0.0
+            for phase in self.phases:
+                count = (mine & (phase.mean > 0)).sum()
+                if phase.start_share and count:
+                    more = (mine & (phase.start > 0)).sum() / count - phase.start_share
+                    longer = sum(((phase.start - phase.rest) * ns)[side == at].sum() for at in (0, 1)) / 2
+                    gained += phase.share * more * longer
+            return float(gained)
+
+        baseline, candidate = (np.array([of_run(one, number) for number in self.kept(one)]) for one in (0, 1))
+        return baseline, candidate
+
     def sums(self, table: CellSums, weight: Floats, klass: Ints, *, variance: bool) -> Sums:
         """Means and run values of every cell under a weighting; `variance`: also that of the means."""
         side, run = self.steps["side"].to_numpy(), self.run_number

@@ -258,6 +258,8 @@ class Mix(msgspec.Struct, frozen=True):
     """Raw means over all whole steps of the runs that count, and what their difference is made of.
 
     speed_ns: of the compared steps, at equal workload. batch_mix_ns: the compared steps are of other workloads on each side.
+    first_uses_ns: first uses of kernels occur more or less often; in the other means both sides have them equally often. starts: so
+    many steps that are compared have some.
     not_compared_ns: the steps that were not compared move the means; the same workload may have become slower in them, so that no
     part of it is called a mix.
     """
@@ -267,6 +269,8 @@ class Mix(msgspec.Struct, frozen=True):
     batch_mix_ns: float
     speed_ns: float
     not_compared_ns: float = 0.0
+    first_uses_ns: float = 0.0
+    starts: Pair | None = None
 
 
 # What somebody who knows these programs would add to the causes: facts, from which report/insight_words.py writes sentences.

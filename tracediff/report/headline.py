@@ -79,15 +79,17 @@ def headline(result: Result) -> Headline:
 
 def _first_uses(result: Result) -> str:
     """What first uses of kernels make of the mean of all steps, where that is most of it: no verdict is of them."""
-    step = result.step
+    mix = result.mix
     if result.verdict_facts.basis not in ("phase", "part", "rare", "same", "scatter"):
         return ""
-    change = math.fsum(one.share * one.start_share * one.start.delta_ns for one in result.phases if one.start)
-    if abs(change) < _MOSTLY_START * max(step.baseline_ns, step.candidate_ns) or change * step.delta_ns <= 0:
+    longer = math.fsum(one.share * one.start_share * one.start.delta_ns for one in result.phases if one.start)
+    change, before, after = longer + mix.first_uses_ns, mix.baseline_raw_ns, mix.candidate_raw_ns
+    if abs(change) < _MOSTLY_START * max(before, after) or change * (after - before) <= 0:
         return ""
-    prose = units.prose([step.baseline_ns, step.candidate_ns, change])
+    prose = units.prose([before, after, change])
     did = f"add {prose.size(change)} to" if change > 0 else f"take {prose.size(change)} off"
-    return f"; first uses of kernels {did} the mean of all steps ({prose.size(step.baseline_ns)} -> {prose.size(step.candidate_ns)})"
+    often = words.first_uses(result) if abs(mix.first_uses_ns) > _AGAINST * abs(change) else ""
+    return f"; first uses of kernels{often} {did} the mean of all steps ({prose.size(before)} -> {prose.size(after)})"
 
 
 def reason(result: Result) -> str:

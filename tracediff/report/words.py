@@ -393,10 +393,12 @@ def mix_note(result: Result) -> str:
     raw = mix.candidate_raw_ns - mix.baseline_raw_ns
     least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
     what = "requests" if _requests_known(result) else "steps"
+    more = "more" if mix.first_uses_ns > 0 else "fewer"
     other = [
         (value, name)
         for value, name in (
             (mix.batch_mix_ns, f"a different mix of {what}"),
+            (mix.first_uses_ns, f"{more} first uses of kernels{first_uses(result)}"),
             (mix.not_compared_ns, "steps that were not compared"),
         )
         if abs(value) >= least and value
@@ -410,14 +412,22 @@ def mix_note(result: Result) -> str:
     text = f"The raw means differ by {prose.signed(raw)}"
     if all(value * raw > 0 for value, _ in (*steps, *other)):
         (first, name), *rest = [*other, *steps]
-        more = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
-        return f"{text}; {prose.size(first)} of that comes from {name}{more}."
+        also = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
+        return f"{text}; {prose.size(first)} of that comes from {name}{also}."
     said = [
         f"{name} {verb}{'s' * name.startswith('a ')} {prose.size(value)}{off}"
         for value, name in (*steps, *other)
         for verb, off in [("add", "") if value > 0 else ("take", " off")]
     ]
     return f"{text}: {', '.join(said)}."
+
+
+def first_uses(result: Result) -> str:
+    """` (57 of 116 steps before, 8 of 116 now)`: how many of the compared steps have first uses of kernels."""
+    starts, steps = result.mix.starts, result.step.steps
+    if starts is None:
+        return ""
+    return f" ({starts.baseline:,} of {steps.baseline:,} steps before, {starts.candidate:,} of {steps.candidate:,} now)"
 
 
 def _requests_known(result: Result) -> bool:
