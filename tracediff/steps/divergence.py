@@ -53,31 +53,27 @@ def divergences(
 ) -> list[Divergence]:
     """The steps of one kind of both sides, a workload each. `strata`: of the result, the workload of each; `kernel_order`: see `StepWriter`."""
     found: dict[str, Divergence] = {}
+    place = {row: number for number, row in enumerate(kernel_order)}
     for one in selected:
         if one.kind != kind or one.workload in found or None in one.steps:
             continue
         shown = [(sides[side][step.run][step.part], step) for side, step in enumerate(one.steps) if step]
-        both = [_ops(part, step.sampled, matching, side, with_gil) for side, (part, step) in enumerate(shown)]
-        if both[0] is None or both[1] is None:
+        ops = [_ops(part, step.sampled, matching, side, with_gil) for side, (part, step) in enumerate(shown)]
+        if ops[0] is None or ops[1] is None:
             continue
-        anchors = align(both[0], both[1])
-        points, causes = diverge(both[0], both[1], anchors)
-        causes = _by_name(causes, matching)
-        place = {row: number for number, row in enumerate(kernel_order)}
-        steps = [
-            _step(part, step, len(ops.names)) for (part, step), ops in zip(shown, both, strict=True) if ops
-        ]
+        anchors = align(ops[0], ops[1])
+        points, causes = diverge(ops[0], ops[1], anchors)
         named = [
             DivergenceCause(category, place.get(row, -1), text, sum(jumps), len(jumps), *_largest(at, jumps))
-            for (category, row, text), (at, jumps) in causes.items()
+            for (category, row, text), (at, jumps) in _by_name(causes, matching).items()
         ]
         named.sort(key=lambda one: (-abs(one.delta_ns), one.cause, one.place, one.op))
         found[one.workload] = Divergence(
             stratum=strata.index(one.workload),
             rank=one.rank,
             matched=len(anchors),
-            baseline=steps[0],
-            candidate=steps[1],
+            baseline=_step(*shown[0], ops[0]),
+            candidate=_step(*shown[1], ops[1]),
             points=[DivergencePoint(op, ns) for op, ns in thinned(points)],
             causes=[one for one in named[:MOST_CAUSES] if one.delta_ns],
             rest_delta_ns=sum(one.delta_ns for one in named[MOST_CAUSES:]),
@@ -107,11 +103,9 @@ def _largest(at: list[int], jumps: list[int]) -> tuple[int, int]:
     return at[number], jumps[number]
 
 
-def _step(part: Reduction, shown: ShownStep, ops: int) -> DivergentStep:
+def _step(part: Reduction, shown: ShownStep, ops: StepOps) -> DivergentStep:
     row = part.periods.row(shown.sampled.period, named=True)
-    return DivergentStep(
-        part.name, row["number"], int(row["start_ns"]), int(row["end_ns"] - row["start_ns"]), ops
-    )
+    return DivergentStep(part.name, row["number"], int(row["start_ns"]), ops.period, len(ops.names))
 
 
 def _ops(
@@ -231,10 +225,6 @@ def thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     kept: set[int] = set()
     for first in range(0, len(points), share):
         part = range(first, min(first + share, len(points)))
-        kept |= {
-            part[0],
-            part[-1],
-            min(part, key=lambda at: points[at][1]),
-            max(part, key=lambda at: points[at][1]),
-        }
+        low, high = (bound(part, key=lambda at: points[at][1]) for bound in (min, max))
+        kept |= {part[0], part[-1], low, high}
     return [points[at] for at in sorted(kept)]

@@ -143,41 +143,41 @@ class StepEvents:
         Columns: tid and range of the thread that was waited for, call that it was in, holder of the GIL and its range;
         range, call and holder_range index `texts`.
         """
-        parts = self._idle_pieces()
         texts: dict[str, int] = {}
-        columns: dict[str, list[Ints]] = {}
-
-        def add(name: str, values: Index) -> None:
-            columns.setdefault(name, []).append(values.astype(np.int64))
+        columns: dict[str, list[Index]] = {}
 
         def indexed(words: list[str]) -> Ints:
             return np.array([texts.setdefault(word, len(texts)) for word in words], np.int64)
 
-        worded = [self._idle_words(part) for part in parts]
-        what = [indexed(words) for *_, words in worded]
-        for part, (place, call, holder_place, _) in zip(parts, worded, strict=True):
+        pieces = self._idle_pieces()
+        worded = [self._idle_words(part) for part in pieces]
+        for *_, words in worded:  # texts of events come before those of columns
+            columns.setdefault("what", []).append(indexed(words))
+        for part, (place, call, holder_place, _) in zip(pieces, worded, strict=True):
             size = len(part.start)
-            add("start", part.start)
-            add("end", part.end)
-            add("cause", part.cause)
-            add("under", part.cause if part.under is None else part.under)
-            add("tid", np.full(size, part.tid))
-            add("range", indexed(place))
-            add("call", indexed(call))
-            add("holder", np.full(size, part.holder))
-            add("holder_range", indexed(holder_place))
+            for name, values in {
+                "start": part.start,
+                "end": part.end,
+                "group": part.cause,
+                "under": part.cause if part.under is None else part.under,
+                "tid": np.full(size, part.tid),
+                "range": indexed(place),
+                "call": indexed(call),
+                "holder": np.full(size, part.holder),
+                "holder_range": indexed(holder_place),
+            }.items():
+                columns.setdefault(name, []).append(values)
+        names = ("start", "end", "what", "group", "under", "tid", "range", "call", "holder", "holder_range")
         empty = np.empty(0, np.int64)
-        names = ("start", "end", "cause", "under", "tid", "range", "call", "holder", "holder_range")
-        joined: dict[str, Any] = {name: np.concatenate([empty, *columns.get(name, [])]) for name in names}
-        return self._lane(
-            "idle", "GPU idle", joined.pop("start"), joined.pop("end"), what=np.concatenate([empty, *what]),
-            group=joined.pop("cause"), under=joined.pop("under"), texts=list(texts), groups=IDLE, **joined,
-        )  # fmt: skip
+        joined: dict[str, Any] = {
+            name: np.concatenate([empty, *columns.get(name, [])]).astype(np.int64) for name in names
+        }
+        return self._lane("idle", "GPU idle", texts=list(texts), groups=IDLE, **joined)
 
     def _idle_pieces(self) -> list[IdlePieces]:
         unit, gaps, launches = self.unit, self._swept.gaps, self.timeline.launches
         mine = gaps.take(np.flatnonzero(gaps.period == self._period))
-        labels = np.full(len(launches.start), -1, np.int64) if len(launches.start) else np.empty(0, np.int64)
+        labels = np.full(len(launches.start), -1, np.int64)
         launch = unit.launch[mine.op]
         for tid in distinct(launches.tid[launch[launch >= 0]]):
             own = np.unique(launch[(launch >= 0) & (launches.tid[launch] == tid)])

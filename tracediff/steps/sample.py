@@ -63,9 +63,10 @@ def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
         bucket("ctx_tokens").alias("wide_tokens"),
         bucket("gen_reqs").alias("wide_gen"),
     )
-    chosen: set[int] = set()
+    unit = ["rank", "device"]
+    chosen = set(_long(table))
     for level in (SHAPE, ["phase", "ctx_reqs", "wide_tokens", "wide_gen"], ["phase"]):
-        by = ["rank", "device", *level]
+        by = [*unit, *level]
         groups = (
             in_order(table)
             .group_by(by, maintain_order=True)
@@ -76,16 +77,11 @@ def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
             )
             .sort("total", *by, descending=[True, *[False] * len(by)], nulls_last=True)
         )
-        unit = ["rank", "device"]
-        groups = pl.concat(
-            [
-                groups.group_by(unit, maintain_order=True).head(WORKLOADS),
-                groups.group_by(*unit, "phase", maintain_order=True).head(OF_PHASE),
-            ],
-            how="diagonal",
-        )
-        chosen |= {*groups["typical"].to_list(), *groups["worst"].to_list()}
-    chosen |= set(_long(table))
+        for shown in (
+            groups.group_by(unit, maintain_order=True).head(WORKLOADS),
+            groups.group_by(*unit, "phase", maintain_order=True).head(OF_PHASE),
+        ):
+            chosen |= {*shown["typical"].to_list(), *shown["worst"].to_list()}
     return sorted(one for one in chosen if ops[one] <= LONGEST_STEP)
 
 
@@ -168,10 +164,8 @@ _OF_IDLE = (
 
 
 def _without_columns(lane: Lane) -> Lane:
-    """The lane with none of its columns but those of _OF_IDLE."""
-    return replace(
-        lane, columns={name: lane.columns[name] for name in _OF_IDLE} if lane.kind == "idle" else {}
-    )
+    kept = _OF_IDLE if lane.kind == "idle" else ()
+    return replace(lane, columns={name: lane.columns[name] for name in kept})
 
 
 FOR_THE_PAGE = Sampler(choose_steps, partial(map, _for_the_page))
@@ -230,13 +224,11 @@ def _gil(step: StepEvents) -> list[Lane]:
         "texts": ["holds the GIL", "waits for the GIL"],
         "groups": ("gil_hold", "gil_wait"),
     }
-    own = [
-        replace(holds.take(np.flatnonzero(tid == step.tid)), kind="gil", **words),
-        *(
-            replace(lane, what=lane.what + 1, group=lane.group + 1, **words)
-            for lane in step.gil_waits()
-            if lane.source == step.tid
-        ),
+    own = [replace(holds.take(np.flatnonzero(tid == step.tid)), kind="gil", **words)]
+    own += [
+        replace(lane, what=lane.what + 1, group=lane.group + 1, **words)
+        for lane in step.gil_waits()
+        if lane.source == step.tid
     ]
     others = holds.take(np.flatnonzero(tid != step.tid))
     seen, what = np.unique(others.columns["tid"], return_inverse=True)
@@ -303,18 +295,12 @@ def merge(start: Ints, end: Ints, group: Index, below: int) -> tuple[Ints, Ints]
     merged one it went into.
     """
     size = len(start)
-    if not size:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
     short = end - start < below
     cell = np.where(short, start // below, -1 - np.arange(size))
     order = np.lexsort((np.arange(size), group, cell))
     fresh = np.ones(size, np.bool_)
-    fresh[1:] = (cell[order][1:] != cell[order][:-1]) | (group[order][1:] != group[order][:-1])
-    number = np.cumsum(fresh) - 1
-    first = order[fresh]
-    rank = np.argsort(first, kind="stable")  # in order of start again
-    place = np.empty(len(first), np.int64)
-    place[rank] = np.arange(len(first))
+    fresh[1:] = (np.diff(cell[order]) != 0) | (np.diff(group[order]) != 0)
+    first, place = np.unique(order[fresh], return_inverse=True)  # in order of start again
     owner = np.empty(size, np.int64)
-    owner[order] = place[number]
-    return first[rank].astype(np.int64), owner
+    owner[order] = place[np.cumsum(fresh) - 1]
+    return first.astype(np.int64), owner

@@ -120,15 +120,12 @@ def _nearest(runs: Runs, steps: pl.DataFrame, kind: str) -> ShownStep | None:
         of_run = in_order(steps.filter(pl.col("run") == typical(means["run"].to_list())))
         best = of_run.row((len(of_run) - 1) // 2, named=True)
     place = tuple(best[name] for name in names)
-    row = min(
-        candidates.iter_rows(named=True),
-        key=lambda row: (
-            tuple(row[name] for name in names) != place,
-            abs(row["ns"] - best["ns"]),
-            row["run"],
-            row["start_ns"],
-        ),
-    )
+
+    def far(row: dict[str, Any]) -> tuple[Any, ...]:
+        other = tuple(row[name] for name in names) != place
+        return other, abs(row["ns"] - best["ns"]), row["run"], row["start_ns"]
+
+    row = min(candidates.iter_rows(named=True), key=far)
     found = (row["run"], row["part"], row["period"])
     return ShownStep(*found, row["rank"], found == place, sampled[found])
 
@@ -212,36 +209,23 @@ class StepWriter:
 
     def lanes(self, lanes: Sequence[Lane], part: Reduction, phase: str, side: int) -> list[TimelineLane]:
         """Lanes of a sampled step, whole or cut; without the GIL's where one side did not trace it."""
-        shares = self._shares(side)
         return [
-            self._lane(lane, part.keys, shares, phase)
+            self._lane(lane, part, phase, side)
             for lane in lanes
             if self.with_gil or lane.kind not in ("gil", "holders")
         ]
 
     def rows(self, lane: Lane, part: Reduction, phase: str, side: int) -> Ints:
         """Of each op of a lane the row of the matching that has most of its time in the phase, -1 none."""
-        shares = self._shares(side)
+        shares = self._matching.candidate if side else self._matching.baseline
         return _mapped(lane.what, lambda key: row_of(part.keys.row(key, named=True), shares, phase))
 
-    def _shares(self, side: int) -> dict[tuple[str, OpKey], list[tuple[int, float]]]:
-        return self._matching.candidate if side else self._matching.baseline
-
-    def _lane(
-        self,
-        lane: Lane,
-        keys: pl.DataFrame,
-        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
-        phase: str,
-    ) -> TimelineLane:
+    def _lane(self, lane: Lane, part: Reduction, phase: str, side: int) -> TimelineLane:
         merged = bool((lane.count > 1).any())
         group = lane.group if self.with_gil or lane.under is None else lane.under
-        texts = keys["name"] if lane.kind == "gpu" else lane.texts
-        rows = (
-            _mapped(lane.what, lambda key: self._kernel_row(keys.row(key, named=True), shares, phase))
-            if lane.kind == "gpu"
-            else None
-        )
+        ops = lane.kind == "gpu"
+        texts = part.keys["name"] if ops else lane.texts
+        rows = self.rows(lane, part, phase, side) if ops else lane.what
         return TimelineLane(
             kind=lane.kind,
             name=lane.name,
@@ -249,7 +233,7 @@ class StepWriter:
             length=_column(lane.end - lane.start),
             what=_column(_mapped(lane.what, lambda one: self.name(texts[one]))),
             group=_column(_mapped(group, lambda one: self.name(lane.groups[one]))),
-            row="" if rows is None else _column(rows),
+            row=_column(_mapped(rows, lambda row: self._place.get(row, -1))) if ops else "",
             count=_column(lane.count) if merged else "",
             inside=_column(lane.inside) if merged else "",
         )
@@ -257,14 +241,6 @@ class StepWriter:
     def name(self, text: str) -> int:
         """The number of a text."""
         return self.names.setdefault(text, len(self.names))
-
-    def _kernel_row(
-        self,
-        key: dict[str, Any],
-        shares: dict[tuple[str, OpKey], list[tuple[int, float]]],
-        phase: str,
-    ) -> int:
-        return self._place.get(row_of(key, shares, phase), -1)
 
 
 def row_of(key: dict[str, Any], shares: dict[tuple[str, OpKey], list[tuple[int, float]]], phase: str) -> int:
