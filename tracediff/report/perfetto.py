@@ -14,12 +14,11 @@ from functools import lru_cache
 from itertools import count
 
 from tracediff.accounting.reduction import Lane, Reduction
-from tracediff.comparison.timeline import SIDES, PairedRuns
+from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
 from tracediff.kernels.categories import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
 from tracediff.report.words import workload_name
-from tracediff.steps.pairs import Pair, PairedStep
 from tracediff.steps.timelines import accounting_of
 
 MOST_TEXT = 4_096  # characters of a name or an argument; longer ones are cut in the middle
@@ -177,9 +176,12 @@ _short = lru_cache(1 << 14)(names.short)
 _Args = tuple[tuple[str, str | int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Slice:
-    """Something that lasts, ns on the axis. leaves, lands: a launch, by its number in the export, that begins in it or whose first op it is."""
+    """Something that lasts, ns on the axis. leaves, lands: a launch, by its number in the export, that begins in it or whose first op it is.
+
+    begins, ends: number of the flow that does so in it, 0 none.
+    """
 
     start: int
     end: int
@@ -188,18 +190,18 @@ class _Slice:
     args: _Args = ()
     leaves: int = -1
     lands: int = -1
+    begins: int = 0
+    ends: int = 0
 
 
 @dataclass
 class _Track:
-    """Slices in order of (start, longest first); begins, ends: position -> number of a flow."""
+    """Slices in order of (start, longest first)."""
 
     kind: str
     name: str
     source: int  # stream
     slices: list[_Slice] = field(default_factory=list)
-    begins: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
 
 
 _Group = tuple[int, int]  # rank, unit (-1: host)
@@ -220,7 +222,7 @@ def _tracks(shown: PairedRuns, side: int, flows: Iterator[int]) -> dict[_Group, 
     run = shown.sides[side]
     texts = [_Texts(part) for part in run.parts]
     found: dict[_Group, dict[tuple[str, int], _Track]] = {}
-    launches: dict[tuple[int, int], list[tuple[_Track, int]]] = {}
+    launches: dict[tuple[int, int], tuple[list[_Slice], list[_Slice]]] = {}  # calls, and their first ops
     busy: dict[tuple[int, int, int], Counter[str]] = {}  # rank, unit, stream -> ns by what it does
 
     def track(rank: int, unit: int, kind: str, source: int, name: str) -> _Track:
@@ -238,30 +240,25 @@ def _tracks(shown: PairedRuns, side: int, flows: Iterator[int]) -> dict[_Group, 
                 unit = one.unit if lane.kind in _OF_DEVICE else -1
                 own = track(one.rank, unit, lane.kind, lane.source, text.track(lane))
                 for event in text.slices(lane, at, shown.with_gil):
-                    launch = max(event.leaves, event.lands)
-                    if launch >= 0:
-                        launches.setdefault((one.part, launch), []).append((own, len(own.slices)))
+                    for end, launch in enumerate((event.leaves, event.lands)):
+                        if launch >= 0:
+                            launches.setdefault((one.part, launch), ([], []))[end].append(event)
                     own.slices.append(event)
                 if lane.kind == "gpu":
                     ns = busy.setdefault((one.rank, unit, lane.source), Counter())
-                    for group, length in zip(
-                        lane.group.tolist(), (lane.end - lane.start).tolist(), strict=True
-                    ):
-                        ns[_STREAM_DOES.get(lane.groups[group], "compute")] += length
+                    for group in set(lane.group.tolist()):
+                        mine = lane.group == group
+                        does = _STREAM_DOES.get(lane.groups[group], "compute")
+                        ns[does] += int((lane.end - lane.start)[mine].sum())
     for (rank, unit), tracks in found.items():
         for (kind, source), own in tracks.items():
             if kind == "steps":
                 own.slices = _padded(own.slices, _ORIGIN + shown.pairs[-1].end())
             elif kind == "gpu":
                 own.name += f", {busy[rank, unit, source].most_common(1)[0][0]}"
-    for ends in launches.values():
-        calls = [(own, at) for own, at in ends if own.slices[at].leaves >= 0]
-        ops = [(own, at) for own, at in ends if own.slices[at].lands >= 0]
-        if len(calls) != 1 or len(ops) != 1:
-            continue  # the other end is in a step that is not shown
-        (call, at_call), (stream, at_op) = calls[0], ops[0]
-        if call.slices[at_call].start <= stream.slices[at_op].start:
-            call.begins[at_call] = stream.ends[at_op] = next(flows)
+    for calls, ops in launches.values():  # the other end may be in a step that is not shown
+        if len(calls) == len(ops) == 1 and calls[0].start <= ops[0].start:
+            calls[0].begins = ops[0].ends = next(flows)
     return {group: list(tracks.values()) for group, tracks in found.items()}
 
 
@@ -308,24 +305,23 @@ class _Texts:
         self, lane: Lane, what: int, group: str, ns: int, event: dict[str, int]
     ) -> tuple[str, str, _Args, dict[str, int]]:
         """Name, category, arguments and flows of one event."""
-        if lane.kind == "state":
-            return lane.texts[what], "state", (), {}
-        if lane.kind == "idle":
-            return group, "idle", self._idle_args(lane, group, ns, event), {}
-        if lane.kind == "gpu":
-            name, kind, args = self._op(what, group, ns, lane.source, event)
-            return name, kind, args, {"lands": event["launch"]} if event["first"] else {}
-        if lane.kind == "api":
-            name = lane.texts[what] or "a CUDA call"
-            return name, group, (("duration_ns", ns),), {"leaves": event["launch"]}
-        if lane.kind == "holders":
-            return self._threads.get(event["tid"], "a thread"), "gil_hold", (), {}
-        if lane.kind == "gil":
-            return "waits for the GIL", "gil_wait", (), {}
-        if lane.kind == "gc":
-            thread = self._roles.get(event["tid"], "a thread")
-            return f"generation {lane.texts[what]}", "gc", (("thread", thread),), {}
-        return lane.texts[what], lane.kind, (), {}
+        text = lane.texts[what] if lane.texts and lane.kind != "gpu" else ""
+        match lane.kind:
+            case "idle":
+                return group, "idle", self._idle_args(lane, group, ns, event), {}
+            case "gpu":
+                name, kind, args = self._op(what, group, ns, lane.source, event)
+                return name, kind, args, {"lands": event["launch"]} if event["first"] else {}
+            case "api":
+                return text or "a CUDA call", group, (("duration_ns", ns),), {"leaves": event["launch"]}
+            case "holders":
+                return self._threads.get(event["tid"], "a thread"), "gil_hold", (), {}
+            case "gil":
+                return "waits for the GIL", "gil_wait", (), {}
+            case "gc":
+                thread = self._roles.get(event["tid"], "a thread")
+                return f"generation {text}", "gc", (("thread", thread),), {}
+        return text, lane.kind, (), {}
 
     def _idle_args(self, lane: Lane, cause: str, ns: int, event: dict[str, int]) -> _Args:
         args: list[tuple[str, str | int]] = [
@@ -410,13 +406,10 @@ def _write_track(writer: TraceWriter, track: _Track, group: int, place: int) -> 
     for lane in range(max(lanes, default=-1) + 1):
         uuid = writer.track(track.name, group, place=place)
         open_until: list[int] = []
-        for position, one in enumerate(track.slices):
-            if lanes[position] != lane:
-                continue
+        for one in (one for at, one in zip(lanes, track.slices, strict=True) if at == lane):
             while open_until and open_until[-1] <= one.start:
                 writer.end(uuid, open_until.pop())
-            flows = (track.begins.get(position, 0), track.ends.get(position, 0))
-            writer.begin(uuid, one.start, one.name, one.category, one.args, *flows)
+            writer.begin(uuid, one.start, one.name, one.category, one.args, one.begins, one.ends)
             open_until.append(one.end)
         while open_until:
             writer.end(uuid, open_until.pop())

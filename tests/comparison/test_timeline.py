@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracediff.steps.pairs import Pair, median_run, on_axis, pair_steps
+from tracediff.comparison.timeline import Pair, median_run, on_axis, pair_steps
 
 COLUMNS = ("side", "run", "part", "period", "rank", "device", "ns", "start_ns", "number", "row")
 
