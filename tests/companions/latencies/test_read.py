@@ -208,7 +208,7 @@ def test_what_is_too_large_is_refused_at_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "path",
-    ["kpi/bench_streaming.json", "kpi/serving_summary.json", "kpi/iter_log.log", "ncu/gemm_two.csv", "torch/loop_a.json.gz",
+    ["kpi/bench_streaming.json", "kpi/serving_summary.json", "kpi/iter_log.log", "torch/loop_a.json.gz",
      "demo/graph_a/graph_a1.sqlite.xz", "README.md"],
 )  # fmt: skip
 def test_other_files_are_not_taken_for_latencies(path):

@@ -3,32 +3,24 @@
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.recognise import HEAD, Kind, saved_result
+from tracediff.formats.recognise import Kind, saved_result
 
 
 def _fits(path: Path, head: bytes) -> bool:
-    from tracediff.companions.latencies.read import SUFFIXES, UnsettledError, parse, recognise
+    from tracediff.companions.latencies.read import recognise
 
-    if recognise(path) is not None:
-        return True
-    if not path.is_file() or path.suffix.lower() not in SUFFIXES or path.stat().st_size > HEAD << 6:
-        return False
-    try:
-        parse(path)
-    except UnsettledError:
-        return True
-    except TracediffError as error:  # a table with a bad cell is said to be one
-        return error.slug == "latencies-bad-value" and path.suffix.lower() in (".csv", ".tsv")
-    return True
+    return recognise(path) is not None
 
 
 def _facts(path: Path) -> tuple[list[str], str]:
-    from tracediff.companions.latencies.read import UnsettledError, read
+    from tracediff.companions.latencies.read import read
 
+    options = {"latencies-unit": " --unit ns|us|ms|s", "latencies-column": " --column NAME"}
     try:
         found = read(path)
-    except UnsettledError as error:
-        options = {"latencies-unit": " --unit ns|us|ms|s", "latencies-column": " --column NAME"}
+    except TracediffError as error:
+        if error.slug not in options:
+            raise
         return [error.message], options[error.slug]
     count = "1 latency" if len(found.ns) == 1 else f"{len(found.ns)} latencies"
     return [f"format: {found.format}", count], ""

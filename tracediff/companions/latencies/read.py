@@ -186,7 +186,8 @@ def recognise(path: Path) -> str | None:
             return None
         found = _own(data, Wanted(path.name))
     except TracediffError as error:
-        return "unclear" if error.slug in ("latencies-no-data", "latencies-decimal-comma") else None
+        known = error.slug in ("latencies-no-data", "latencies-decimal-comma", "latencies-bad-value")
+        return "unclear" if known or isinstance(error, UnsettledError) else None
     except (OSError, UnicodeDecodeError):
         return None
     if found is None or not found.values:

@@ -13,15 +13,26 @@ from tracediff.companions.model import (
     LatencyRun,
     LatencySide,
 )
+from tracediff.model import Check
 from tracediff.report import units, words
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
-from tracediff.report.document import Block, Heading, Items, Number, Paragraph, Span, Strong, Table
+from tracediff.report.document import (
+    Block,
+    Code,
+    Heading,
+    Items,
+    Number,
+    Paragraph,
+    Span,
+    Strong,
+    Table,
+    markdown,
+)
 from tracediff.report.drawing import HALF_NARROW, Layout
-from tracediff.report.escape import shorten
+from tracediff.report.escape import Markdown, shorten
 from tracediff.report.pictures import distribution
 
 STYLE = "latencies.css"
-_NOTES = 20  # of a post-mortem
 NONE = "not known"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
 _LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)
@@ -87,17 +98,19 @@ def interval_name(found: Latencies) -> str:
 
 def facts(found: Latencies) -> str:
     """P where the verdict does not say it, runs, iterations and the noise floor of the mean."""
-    step, s = found.step, scale(found)
-    said = found.verdict in ("improved", "regressed")
-    parts = [] if step.p_value is None or said else [f"p {units.probability(step.p_value)}"]
+    step = found.step
+    parts = []
+    if step.p_value is not None and found.verdict not in ("improved", "regressed"):
+        parts.append(f"p {units.probability(step.p_value)}")
     parts.append(
         f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
     )
     if step.noise_floor_ns is not None:
-        source = "assumed" if step.noise_source == "assumed" else "from the repeats and an assumed scatter"
-        parts.append(
-            f"noise floor {s.time(step.noise_floor_ns)}: identical runs differ by up to this much ({source})"
+        floor = (
+            f"noise floor {scale(found).time(step.noise_floor_ns)}: identical runs differ by up to this much"
         )
+        origin = "assumed" if step.noise_source == "assumed" else "from the repeats and an assumed scatter"
+        parts.append(f"{floor} ({origin})")
     return "; ".join(parts)
 
 
@@ -114,11 +127,29 @@ def _read_as(run: LatencyRun) -> str:
     return f"{run.format}{column}, in {run.unit} by {shorten(run.unit_from, 60)}"
 
 
+def doubtful(found: Latencies) -> list[Check]:
+    """The checks that did not pass."""
+    return [check for check in found.checks if check.status != "ok"]
+
+
 def doubts(found: Latencies) -> str:
     """Name the checks that did not pass; empty where all did."""
-    bad = [check.name.replace("_", " ") for check in found.checks if check.status != "ok"]
+    bad = [check.name.replace("_", " ") for check in doubtful(found)]
     head = f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass"
     return f"{head}: {', '.join(bad)}" if bad else ""
+
+
+def passed(found: Latencies) -> str:
+    """Count the checks that passed."""
+    whole = len(found.checks)
+    return f"{whole - len(doubtful(found))} of {whole} checks of the measurement passed"
+
+
+def _of_check(check: Check) -> tuple[str, str]:
+    return (
+        f"{check.name.replace('_', ' ')}: ",
+        f"baseline {check.baseline}, candidate {check.candidate}: {check.message}",
+    )
 
 
 def outliers(side: LatencySide) -> str:
@@ -159,16 +190,15 @@ def traced(found: Latencies) -> list[str]:
 def distributions(found: Latencies) -> distribution.Plot:
     """Which part of the iterations took at most so long, up to `_DRAWN_TO` of them."""
     curves: dict[str, distribution.Curve] = {}
-    for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
+    for name, side in _sides(found):
         steps = len(side.quantiles_ns) - 1
         shown = side.quantiles_ns[: int(_DRAWN_TO * steps) + 1]
         curves[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
-    rows = {row.statistic: row for row in found.rows}
-    s = scale(found)
+    unit = scale(found).unit
     figures = [
-        f"{LABELS[name]} {s.number(rows[name].baseline_ns)} -> {s.number(rows[name].candidate_ns)} {s.unit}"
-        for name in ("median", "p99")
-        if name in rows
+        f"{row.label} {row.before} -> {row.after} {unit}"
+        for row in lines(found)
+        if row.label in ("median", "p99")
     ]
     return distribution.Plot("Latencies", ", ".join(figures), curves)
 
@@ -183,10 +213,11 @@ def drawn(found: Latencies) -> Markup:
 def tail_left_out(found: Latencies) -> bool:
     """Whether the slowest iterations are not drawn."""
     curves = distributions(found).curves
-    return any(
-        side.quantiles_ns[-1] > curves[name][-1][0]
-        for name, side in (("baseline", found.baseline), ("candidate", found.candidate))
-    )
+    return any(side.quantiles_ns[-1] > curves[name][-1][0] for name, side in _sides(found))
+
+
+def _sides(found: Latencies) -> tuple[tuple[str, LatencySide], tuple[str, LatencySide]]:
+    return ("baseline", found.baseline), ("candidate", found.candidate)
 
 
 def print_report(found: Latencies, console: Console, top: int) -> None:
@@ -216,28 +247,21 @@ def _rest(found: Latencies, console: Console) -> None:
     for text in (found.note, found.step.power_note, *notes(found)):
         if text:
             print_line(console, (text, "dim"))
-    for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
+    for name, side in _sides(found):
         print_line(console, (f"{name}: {source(side)}", "dim"), hang=2)
-    bad = [check for check in found.checks if check.status != "ok"]
-    print_line(
-        console,
-        (f"{len(found.checks) - len(bad)} of {len(found.checks)} checks of the measurement passed", "dim"),
-    )
-    for check in bad:
-        print_line(
-            console, (f"{check.name.replace('_', ' ')}: ", "yellow"),
-            f"baseline {check.baseline}, candidate {check.candidate}: {check.message}", hang=2,
-        )  # fmt: skip
-    for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
+    print_line(console, (passed(found), "dim"))
+    for check in doubtful(found):
+        head, text = _of_check(check)
+        print_line(console, (head, "yellow"), text, hang=2)
+    for name, side in _sides(found):
         if far := outliers(side):
             print_line(console, (f"far out in the {name}: {far}", "dim"), hang=2)
 
 
 def _table(found: Latencies, console: Console) -> None:
     rows = lines(found)
-    unit = scale(found).unit
-    head = Line(unit, "baseline", "candidate", "delta", "change", interval_name(found), "level", "q")
-    table: list[tuple[str, ...]] = [astuple(row) for row in (head, *rows)]
+    head = ("baseline", "candidate", "delta", "change", interval_name(found), "level", "q")
+    table = [(scale(found).unit, *head), *map(astuple, rows)]
     if not any(row.q for row in rows):
         table = [line[:-1] for line in table]
     console.print()
@@ -245,26 +269,32 @@ def _table(found: Latencies, console: Console) -> None:
     console.print()
 
 
+def comment(found: Latencies) -> Markdown:
+    """The table and what is to be said of it, as Markdown."""
+    return markdown(_blocks(found))
+
+
 def document(found: Latencies) -> list[Block]:
     """The section of a post-mortem."""
+    title = Heading(2, "Latencies without a profiler")
+    return [title, Paragraph([Strong(headline(found))]), *_blocks(found)]
+
+
+def _blocks(found: Latencies) -> list[Block]:
     rows: list[list[Span]] = [
         [
             line.label, Number(line.before), Number(line.after), Number(line.delta), Number(line.change),
-            Number(line.interval), line.level,
+            Number(line.interval), line.level + (f", q {line.q}" if line.q else ""),
         ]
         for line in lines(found)
     ]  # fmt: skip
     unit = f"{scale(found).unit} per iteration"
-    notes = [f"Profiling, {line}." for line in traced(found)] + ([found.note] if found.note else [])
-    notes += [
-        f"{check.name.replace('_', ' ')}: baseline {check.baseline}, candidate {check.candidate}: {check.message}"
-        for check in found.checks
-        if check.status != "ok"
-    ]
+    said = [f"{facts(found)}.", *(f"Profiling, {line}." for line in traced(found)), found.note]
+    bad = [["".join(_of_check(check))] for check in doubtful(found)]
+    files = ["Baseline ", Code(source(found.baseline)), ", candidate ", Code(source(found.candidate)), "."]
     return [
-        Heading(2, "Latencies without a profiler"),
-        Paragraph([Strong(headline(found))]),
         Table([unit, "Baseline", "Candidate", "Delta", "Change", interval_name(found), "Level"], rows),
-        Paragraph([f"{facts(found)}."]),
-        *([Items([[note] for note in notes[:_NOTES]])] if notes else []),
+        *(Paragraph([text]) for text in said if text),
+        *([Items(bad)] if bad else []),
+        Paragraph([f"{passed(found)}. ", *files]),
     ]
