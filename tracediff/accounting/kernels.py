@@ -10,7 +10,17 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.idle import Names
-from tracediff.accounting.intervals import Floats, Ints, count_by, float_sum_by, grouped, quantiles, sum_by
+from tracediff.accounting.intervals import (
+    Floats,
+    Ints,
+    Tally,
+    count_by,
+    float_sum_by,
+    grouped,
+    picked,
+    quantiles,
+    sum_by,
+)
 from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
 from tracediff.kernels.names import normalise
@@ -271,25 +281,22 @@ def origin_table(timeline: Timeline, inside: list[slice], labels: Ints, names: N
     api = launches.api.astype(np.int64) + 1  # -1: a call without a name
     places, apis = int(place.max(initial=0)) + 1, int(api.max(initial=0)) + 1
     kinds, kind = grouped((role * places + place) * apis + api)
-    counts: dict[int, int] = {}
+    tally = Tally()  # by key and kind of launch, 0: not recorded
     for unit, part in zip(timeline.units, inside, strict=True):
         launch = unit.launch[part]
-        known = np.flatnonzero(launch >= 0)
-        of = np.zeros(len(launch), np.int64)  # 0: not recorded
-        of[known] = kind[launch[known]] + 1
-        code, position = grouped(unit.key[part].astype(np.int64) * (len(kinds) + 1) + of)
-        for one, many in zip(code.tolist(), count_by(position, len(code)).tolist(), strict=True):
-            counts[one] = counts.get(one, 0) + many
-    texts = names.tables()
-    rows = []
-    for one in sorted(counts):
-        key, origin = divmod(one, len(kinds) + 1)
-        thread = where = call = ""
-        if origin:
-            rest, number = divmod(int(kinds[origin - 1]), apis)
-            at, spot = divmod(rest, places)
-            thread, where = texts["role_name"][at], texts["place_name"][spot]
-            call = timeline.api_names.get(number - 1, ("", ""))[0]
-        rows.append((key, thread, where, call, counts[one]))
-    schema = {"key": pl.Int64, "thread": pl.String, "place": pl.String, "api": pl.String, "count": pl.Int64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+        of = picked(kind + 1, launch, 0)
+        code = unit.key[part].astype(np.int64) * (len(kinds) + 1) + of
+        tally.add(code, code)
+    code, count, _ = tally.rows()
+    key, origin = np.divmod(code, len(kinds) + 1)
+    rest, call = np.divmod(np.append(0, kinds)[origin], apis)
+    at, spot = np.divmod(rest, places)
+    calls = [timeline.api_names.get(number - 1, ("", ""))[0] for number in range(apis)]
+    texts = {
+        "thread": names.tables()["role_name"],
+        "place": names.tables()["place_name"],
+        "api": ["", *calls],
+    }
+    numbers = {"thread": at, "place": spot, "api": np.where(origin, call + 1, 0)}
+    spelled = {name: pl.Series(words, dtype=pl.String).gather(numbers[name]) for name, words in texts.items()}
+    return pl.DataFrame({"key": key, **spelled, "count": count})

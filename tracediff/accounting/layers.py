@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -175,7 +176,8 @@ class _Sequences:
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
-        self._found: dict[bytes, tuple[int, tuple[str, ...], tuple[str, ...], tuple[int, ...]]] = {}
+        self._many: Counter[bytes] = Counter()
+        self._found: dict[bytes, tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]] = {}
 
     def add(self, steps: _Steps, layer: npt.NDArray[np.int32], layers: list[str]) -> None:
         """Count the steps of a unit that have a layer."""
@@ -183,18 +185,16 @@ class _Sequences:
             if not layer[at].any():
                 continue
             same = steps.key[at].tobytes() + layer[at].tobytes()
-            if same in self._found:
-                many, *rest = self._found[same]
-                self._found[same] = (many + 1, *rest)  # type: ignore[assignment]
-            else:
+            self._many[same] += 1
+            if same not in self._found:
                 names = tuple(self._names[key] for key in steps.key[at].tolist())
                 of = tuple(layers[number] for number in layer[at].tolist())
-                self._found[same] = 1, names, of, tuple(steps.ns[at].tolist())
+                self._found[same] = names, of, tuple(steps.ns[at].tolist())
 
     def most(self) -> list[LayerSequence]:
         """Those of most steps."""
-        found = sorted(self._found.values(), key=lambda one: (-one[0], one[1]))
-        return [LayerSequence(*one) for one in found[:MOST_SEQUENCES]]
+        found = [LayerSequence(self._many[same], *one) for same, one in self._found.items()]
+        return sorted(found, key=lambda one: (-one.steps, one.names))[:MOST_SEQUENCES]
 
 
 def _aligned(

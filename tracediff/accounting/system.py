@@ -11,7 +11,17 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.idle import Names
-from tracediff.accounting.intervals import EMPTY, Intervals, Ints, Tally, covered, cut, float_sum_by, union
+from tracediff.accounting.intervals import (
+    EMPTY,
+    Intervals,
+    Ints,
+    Tally,
+    covered,
+    cut,
+    float_sum_by,
+    picked,
+    union,
+)
 from tracediff.accounting.walk import CODE, IdlePieces
 from tracediff.accounting.windows import Windows
 from tracediff.formats.capture import Capture
@@ -163,7 +173,7 @@ class HostWork:
         within = cut(pieces, mpi)
         called = cut(Intervals(within.start, within.end), calls)
         part = within.part[called.query]  # the MPI call is outside: the OS calls in it are part of it
-        call = np.where(called.part >= 0, names[called.part], -1) if len(names) else called.part
+        call = picked(names, called.part)
         if len(mpi_names):
             call = np.where(part >= 0, len(self._trace.os.names) + mpi_names[part], call)
         switched = cut(Intervals(called.start, called.end), off_cpu)

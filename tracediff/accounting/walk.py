@@ -369,8 +369,8 @@ def attribute(unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: H
     for thread in distinct(tid):
         index = np.flatnonzero(tid == thread)
         if thread < 0:
-            nothing = np.full(len(index), -1)
-            parts.append(_whole(gaps, index, "unattributed", -1, nothing))
+            start, end = gaps.start[index], gaps.end[index]
+            parts.append(_pieces(index, start, end, "unattributed", -1, np.full(len(index), -1)))
         else:
             parts += _of_thread(unit, gaps, index, launches, labels, hosts, hosts.thread(thread))
     return parts
@@ -390,18 +390,14 @@ def _of_thread(
     walked = np.flatnonzero(~internal & ~ahead)
     latency = np.flatnonzero(late)
     return [
-        _whole(gaps, index[internal], "graph_internal", host.tid, label[internal]),
-        _whole(gaps, index[ahead], "dependency", host.tid, label[ahead]),
+        _pieces(index[internal], start[internal], end[internal], "graph_internal", host.tid, label[internal]),
+        _pieces(index[ahead], start[ahead], end[ahead], "dependency", host.tid, label[ahead]),
         _pieces(index[latency], call.end[latency], end[latency], "launch_latency", host.tid, label[latency]),
         *_walk(
             hosts, host, index[walked],
             Intervals(start[walked], np.minimum(call.end, end)[walked]), call.take(walked),
         ),
     ]  # fmt: skip
-
-
-def _whole(gaps: Gaps, index: Index, cause: str, tid: int, label: Index) -> IdlePieces:
-    return _pieces(index, gaps.start[index], gaps.end[index], cause, tid, label)
 
 
 def _pieces(index: Index, start: Ints, end: Ints, cause: str, tid: int, label: Index) -> IdlePieces:

@@ -171,23 +171,10 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
         weight = phase.steps.typical[step[inside]]
         launches = np.bincount(side, weights=count * weight, minlength=2).astype(np.float64)
         of = phase.typical.grouped([cells]).estimate
-        before, after, delta, half = (float(one[0]) for one in (of.baseline, of.candidate, of.delta, of.half))
-        if before or after or launches.any():
-            count_before, count_after = (round(count, 9) for count in launches.tolist())
+        if of.baseline[0] or of.candidate[0] or launches.any():
+            before, after = (round(count, 9) for count in launches.tolist())
             level = _level(judged, phase, cells)
-            found.append(
-                KernelPhase(
-                    phase.steps.phase,
-                    count_before,
-                    count_after,
-                    before,
-                    after,
-                    delta,
-                    delta - half,
-                    delta + half,
-                    level,
-                )
-            )
+            found.append(KernelPhase(phase.steps.phase, before, after, **of.change(0), level=level))
     return found
 
 

@@ -103,13 +103,12 @@ def launch_changes(
         sample = _sample(launches, members, least[members])
         usual = _USUAL * max(float(one.mean()) for one in sample.values) + _PLUS_NS
         of = estimate(sample, np.array([usual]), np.zeros(1))
-        figures.append([float(one[0]) for one in (of.baseline, of.candidate, of.delta, of.half, of.p)])
-    q = benjamini_hochberg(np.array([one[-1] for one in figures]))
-    for number, (before, after, delta, half, p), own in zip(tested, figures, q.tolist(), strict=True):
-        material = abs(delta) >= _MATERIAL * max(before, after)
-        found[number] = LaunchChange(
-            before, after, delta, delta - half, delta + half, p, own, _level(own, runs, material=material)
-        )
+        figures.append(of)
+    q = benjamini_hochberg(np.array([float(of.p[0]) for of in figures]))
+    for number, of, own in zip(tested, figures, q.tolist(), strict=True):
+        material = bool(abs(of.delta[0]) >= _MATERIAL * max(of.baseline[0], of.candidate[0]))
+        level = _level(own, runs, material=material)
+        found[number] = LaunchChange(**of.change(0), p_value=float(of.p[0]), q_value=own, level=level)
     return found
 
 

@@ -53,21 +53,15 @@ def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]
     for phase, of in parts:
         for at in kept:
             cell, key = layout.idle[at], layout.idle_keys[at]
-            before, after, delta, half = (
-                float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
-            )
-            if not before and not after:
+            if not of.baseline[cell] and not of.candidate[cell]:
                 continue
             level = levels.get((phase, cell), "within_noise")
             if not phase:  # a level is of a phase; here only where the mean of all shows the same
-                level = _of_all(judged, cell, delta) if abs(delta) > half else "within_noise"
-            waits = key.cause == "gil_wait"
-            rows.append(
-                PlaceRow(
-                    phase, key.cause, key.thread, "" if waits else key.where, key.holder, key.where if waits else "", calls[at], before,
-                    after, delta, delta - half, delta + half, level,
-                )
-            )  # fmt: skip
+                delta = float(of.delta[cell])
+                level = _of_all(judged, cell, delta) if abs(delta) > of.half[cell] else "within_noise"
+            place, holder_place = ("", key.where) if key.cause == "gil_wait" else (key.where, "")
+            where = (phase, key.cause, key.thread, place, key.holder, holder_place, calls[at])
+            rows.append(PlaceRow(*where, **of.change(cell), level=level))
     return rows, len(size) - len(kept)
 
 
@@ -88,16 +82,14 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
         counts = measured.kernels.of_phase[name, "typical"].tolist()
         tested = phase.steps.judged and phase.steps.steady
         for number, cell in enumerate(measured.layout.kernels):
-            before, after, delta, half = (
-                float(one[cell]) for one in (of.baseline, of.candidate, of.delta, of.half)
-            )
             counted = tested and bool(measured.kernels.counted[name][number])
-            if counted or max(before, after) >= MATERIAL * phase.step_ns:
+            if counted or max(of.baseline[cell], of.candidate[cell]) >= MATERIAL * phase.step_ns:
                 level, q = levels.get((name, cell), ("within_noise", math.nan))
+                before, after = counts[number]
                 found[number].append(
                     KernelTypical(
-                        name, before, after, delta, delta - half, delta + half, level, counts[number][0], counts[number][1],
-                        None if math.isnan(q) else q, counted,
+                        name, **of.change(cell), level=level, baseline_count=before, candidate_count=after,
+                        q_value=None if math.isnan(q) else q, counted=counted,
                     )
                 )  # fmt: skip
     return found
@@ -125,22 +117,11 @@ def compared_layers(measured: Measured) -> Layers | None:
         return None
     layout, whole = measured.layout, measured.whole
     judged = judge(measured, [Place("layers", (cell,)) for cell in (*layout.layers, *layout.layer_kinds)])
-    half = whole.half
 
     def row(cell: int, layer: str, kind: str) -> LayerRow:
         level, q = judged.levels(cell)
-        delta = float(whole.delta[cell])
-        return LayerRow(
-            layer=layer,
-            kind=kind,
-            baseline_ns=float(whole.baseline[cell]),
-            candidate_ns=float(whole.candidate[cell]),
-            delta_ns=delta,
-            ci_low_ns=delta - float(half[cell]),
-            ci_high_ns=delta + float(half[cell]),
-            level=level,
-            q_value=None if np.isnan(q) else q,
-        )
+        q_value = None if math.isnan(q) else q
+        return LayerRow(layer=layer, kind=kind, **whole.change(cell), level=level, q_value=q_value)
 
     found = [[row(*one) for one in cells] for cells in _cells(layout, measured.layers)]
     kinds, rows = (sorted(part, key=lambda one: (-abs(one.delta_ns), one.layer)) for part in found)

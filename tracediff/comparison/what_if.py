@@ -269,10 +269,10 @@ def _exactly(where: Where) -> At:
     return lambda words: all(one in (None, there) for one, there in zip(given, words, strict=False))
 
 
-def _projected(side: Side, edits: Sequence[Edit], undone: Sequence[Finding]) -> Projected | None:
+def _projected(candidate: Side, edits: Sequence[Edit], undone: Sequence[Finding]) -> Projected | None:
     """The step with the edits that undo some findings of one phase. Typical steps are those in the middle: a tenth at either end is left out."""
     finding, before, after, busy = undone[0], [], [], []
-    for part in side.parts:
+    for part in candidate.parts:
         steps = project(part, edits)
         rows = part.periods[steps.row]
         mine = ((rows["phase"] == finding.where.phase) & ~rows["start_up"]).to_numpy()

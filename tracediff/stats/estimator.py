@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,14 @@ class Estimate:
     p: Floats
     df: Floats
     values: tuple[Floats, Floats]  # (runs, cells), host speed taken out
+
+    def change(self, cell: int) -> dict[str, Any]:
+        """One cell as the fields of a row: baseline_ns, candidate_ns, delta_ns, and the interval of that."""
+        baseline, candidate, delta, half = (
+            float(values[cell]) for values in (self.baseline, self.candidate, self.delta, self.half)
+        )
+        both = {"baseline_ns": baseline, "candidate_ns": candidate}
+        return {**both, "delta_ns": delta, "ci_low_ns": delta - half, "ci_high_ns": delta + half}
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> Estimate:
         """Some of the cells."""

@@ -29,15 +29,13 @@ class Places:
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         rows = db.execute("SELECT label, text FROM range_text ORDER BY label").fetchall()
-        steps = (
-            {row[0] for row in db.execute("SELECT label FROM step_text").fetchall()}
-            if _has_steps(db)
-            else set()
-        )
+        found = db.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'step_text'").fetchone()
+        known = db.execute("SELECT label FROM step_text").fetchall() if found and found[0] else []
+        steps = {label for (label,) in known}
         names: dict[str, int] = {}
         self._of_label = np.full(max((row[0] for row in rows), default=-1) + 2, -1, np.int64)
         for label, text in rows:
-            place = _step_place(text) if label in steps else mask(text)
+            place = STEP_PLACE if label in steps and "_forward_step" in text else mask(text)
             self._of_label[label] = names.setdefault(place, len(names))
         self.names: list[str] = list(names)
         self._ids = names
@@ -104,12 +102,3 @@ def beside(place: str) -> list[str] | None:
         return None
     side, _, text = place.removeprefix(OUTSIDE).removeprefix(", ").partition(" ")
     return text.split(" and ", 1) if side == "between" else [text] if text else []
-
-
-def _step_place(text: str) -> str:
-    return STEP_PLACE if "_forward_step" in text else mask(text)
-
-
-def _has_steps(db: duckdb.DuckDBPyConnection) -> bool:
-    row = db.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'step_text'").fetchone()
-    return bool(row and row[0])

@@ -88,7 +88,7 @@ def heaviest_first(label: Ints, weight: npt.NDArray[np.number[Any]]) -> Ints:
     return place[label]
 
 
-def classes_of(bags: Floats, weight: Floats, most: int = _MOST_CLASSES) -> Ints:
+def classes_of(bags: Floats, weight: Floats) -> Ints:
     """The class of each bag, 0 the one of most weight: the bags in order of weight each found or join a class (leader clustering).
 
     `weight`: how many steps each bag stands for. Bags of equal weight go in the order of their counts, so that the order of the rows
@@ -99,5 +99,5 @@ def classes_of(bags: Floats, weight: Floats, most: int = _MOST_CLASSES) -> Ints:
     total = np.bincount(where, weights=weight, minlength=len(equal))
     order = np.argsort(-total, kind="stable")
     label = np.empty(len(equal), np.int64)
-    label[order] = leaders(equal[order], most, nearest=True)[0]
+    label[order] = leaders(equal[order], _MOST_CLASSES, nearest=True)[0]
     return heaviest_first(label, total)[where]

@@ -236,9 +236,7 @@ def _unused_host(graph: EventGraph, lag: Ints, gone: Mask) -> None:
             before = int(ending[graph.source[before]])
 
 
-def _to_graphs(
-    graph: EventGraph, names: Sequence[str], lag: Ints, cause: Causes, least: int = _FEWEST
-) -> int:
+def _to_graphs(graph: EventGraph, names: Sequence[str], lag: Ints, cause: Causes) -> int:
     """Kernels that a thread launches between two waits, copies or step starts become one launch; how many do. What they wait for is in the graph."""
     ops_of: dict[int, list[int]] = {}
     run = graph.kind == RUN
@@ -267,7 +265,7 @@ def _to_graphs(
                 or (alone and mine[0] in starts)
             )
             if ends:
-                total += _one_launch(graph, lag, cause, group[:last], ops) if len(ops) >= least else 0
+                total += _one_launch(graph, lag, cause, group[:last], ops) if len(ops) >= _FEWEST else 0
                 group, ops, last = [], [], 0
             if edge is not None and (alone or ops):
                 group.append(edge)

@@ -62,11 +62,10 @@ def record(
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
-    most_ops: int = MOST_OPS,
 ) -> EventGraph:
     """The graph of an export; of a long one the graphs of some stretches, side by side. `timeline`: with streams."""
     parts = _Parts()
-    for low, high in stretches(timeline.units, most_ops):
+    for low, high in stretches(timeline.units, MOST_OPS):
         _Stretch(parts, timeline, periods, places, threads, hosts, low, high).build()
     return parts.graph()
 
@@ -244,7 +243,7 @@ class _Stretch:
         self._gil(words)
         self._joins()
         for tid, host in self.host.items():
-            self._own(host, *words[tid])
+            self._own(host, words[tid][0])
         self._periods(ops)
 
     # GPU work.
@@ -353,14 +352,8 @@ class _Stretch:
         def add(kind: int, which: npt.NDArray[np.bool_], source: Ints, lags: Ints, cause: Ints | int) -> None:
             at = np.flatnonzero(which)
             causes = cause[at] if isinstance(cause, np.ndarray) else cause
-            self.parts.add(
-                kind,
-                source[at],
-                ops["begin"][at],
-                lags[at],
-                causes,
-                **{name: values[at] for name, values in link.items()},
-            )
+            words = {name: values[at] for name, values in link.items()}
+            self.parts.add(kind, source[at], ops["begin"][at], lags[at], causes, **words)
 
         previous = np.where(gap >= 0, ops["finish"][before], ops["begin"][before])
         whole = np.where(gap >= 0, gap, ops["start"] - ops["start"][before])
@@ -396,16 +389,9 @@ class _Stretch:
         table = table.filter((pl.col("after") >= 0).all().over(together))
         pairs = table.join(table, on=together, suffix="_peer").filter(pl.col("at") != pl.col("at_peer"))
         at, peer = pairs["at"].to_numpy(), pairs["at_peer"].to_numpy()
-        self.parts.add(
-            PEER,
-            ops["begin"][peer],
-            ops["finish"][at],
-            pairs["after"].to_numpy(),
-            CAUSE["comm"],
-            ops["word"][at],
-            ops["op"][at],
-            ops["launch"][at],
-        )
+        words = ops["word"][at], ops["op"][at], ops["launch"][at]
+        after = pairs["after"].to_numpy()
+        self.parts.add(PEER, ops["begin"][peer], ops["finish"][at], after, CAUSE["comm"], *words)
         own[table["at"].to_numpy()] = table["after"].to_numpy()
         return own
 
@@ -558,19 +544,12 @@ class _Stretch:
                     if not (0 <= handed <= most and 0 <= back <= most and begun < done):
                         continue
                     host.own[one] = other.own[first] = 0
-                    point = (
-                        np.array([host.first + one, other.first + last]),
-                        np.array([other.first + first + 1, host.first + one + 1]),
-                    )
-                    self.parts.add(
-                        JOIN,
-                        *point,
-                        np.array([handed, back]),
-                        CAUSE["host_work"],
-                        self.parts.word("", self._role(tid)),
-                    )
+                    source = np.array([host.first + one, other.first + last])
+                    target = np.array([other.first + first + 1, host.first + one + 1])
+                    word = self.parts.word("", self._role(tid))
+                    self.parts.add(JOIN, source, target, np.array([handed, back]), CAUSE["host_work"], word)
 
-    def _own(self, host: _Host, words: Ints, _: list[str]) -> None:
+    def _own(self, host: _Host, words: Ints) -> None:
         call = self._call_of(host)
         cause = np.where(call >= 0, _IN_LAUNCH[host.state], _CAUSE_OF_STATE[host.state])
         sync = host.state == _SYNC_STATE
