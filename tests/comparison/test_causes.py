@@ -10,7 +10,7 @@ from tracediff.comparison.evidence import idle_sql
 from tracediff.model import CATEGORIES, Cause
 from tracediff.model.causes import BUSY, CAUSES, IDLE
 from tracediff.report import causes, palette
-from tracediff.trace.ranges import beside, outside_text
+from tracediff.trace.threads import beside, outside_text
 
 
 def test_every_cause_has_its_words():

@@ -8,8 +8,8 @@ import pytest
 from fixtures.builders import HOSTILE_NAMES, TraceBuilder
 from tests.tiny import STEP, idle, label, one_gap, reduced
 from tracediff.formats.capture import load_capture
-from tracediff.trace.ranges import OUTSIDE, Places, mask, outside_text
 from tracediff.trace.steps import find_steps
+from tracediff.trace.threads import OUTSIDE, Places, mask, outside_text
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,6 @@ def test_labels_of_one_kind_are_one_place(places):
     assert sorted(found.names) == sorted([STEP, "layer N", "_schedule"])
     assert {found.of_label(labels[f"layer {number}"]) for number in range(3)} == {"layer N"}
     assert {found.of_label(labels[label(number)]) for number in range(3)} == {STEP}
-    assert found.size == 7
     assert found.name(-1) == ""
     ids = found.ids(np.array([labels["layer 0"], -1, labels["layer 2"]]))
     assert ids[0] == ids[2] and ids[1] == -1

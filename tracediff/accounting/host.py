@@ -6,13 +6,11 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Intervals, Tally, chunks, cut, picked
-from tracediff.accounting.walk import Gil, Hosts
-from tracediff.accounting.windows import Windows, active_windows
+from tracediff.accounting.walk import Gil, Hosts, Windows, active_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, sql
 from tracediff.trace.periods import Timeline
-from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import Places, Thread
 
 
 def host_tables(

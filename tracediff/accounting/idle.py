@@ -17,8 +17,7 @@ from tracediff.accounting.walk import CODE, Hosts, IdlePieces, attribute
 from tracediff.formats.database import create_table, frame, insert, run_sql, sql
 from tracediff.model.causes import IDLE
 from tracediff.trace.periods import Timeline
-from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import Places, Thread
 
 
 class Names:

@@ -26,8 +26,7 @@ from tracediff.accounting.layers import LayerRanges, layer_tables
 from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, metric_tables, system_tables
-from tracediff.accounting.walk import Hosts, read_gil
-from tracediff.accounting.windows import host_windows
+from tracediff.accounting.walk import Hosts, host_windows, read_gil
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
@@ -37,9 +36,8 @@ from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.layers import LayerSequence
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
-from tracediff.trace.ranges import Places
 from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
-from tracediff.trace.threads import Thread, thread_roles
+from tracediff.trace.threads import Places, Thread, thread_roles
 from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
 
 # Makes the graph of events that a what-if replays (see whatif/graph.py). The timeline has streams.

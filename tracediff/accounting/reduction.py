@@ -146,7 +146,7 @@ class Reduction:
     memory_peaks kind -> bytes: the most that one process had on one device at once within the steps
     gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
     gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
-    active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `windows.active_windows`
+    active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `walk.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     layers     period, key, layer -> count, share_ns: `kernels` divided by layer, '' where none is known; empty where none is of the export

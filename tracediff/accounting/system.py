@@ -22,8 +22,7 @@ from tracediff.accounting.intervals import (
     picked,
     union,
 )
-from tracediff.accounting.walk import CODE, IdlePieces
-from tracediff.accounting.windows import Windows
+from tracediff.accounting.walk import CODE, IdlePieces, Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, sql
 from tracediff.trace.periods import MEMCPY, Unit

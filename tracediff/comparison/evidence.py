@@ -10,7 +10,7 @@ from typing import Any
 from tracediff.formats.database import quoted
 from tracediff.kernels.names import is_kernel
 from tracediff.model.causes import CAUSES
-from tracediff.trace.ranges import STEP_PLACE, beside
+from tracediff.trace.threads import STEP_PLACE, beside
 
 _RANGES = """SELECT n.start, n."end", n."end" - n.start AS ns, coalesce(n.text, s.value) AS range
 FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId

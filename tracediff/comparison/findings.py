@@ -68,7 +68,7 @@ from tracediff.model import (
 )
 from tracediff.model.causes import CAUSES
 from tracediff.stats.estimator import Sample, estimate
-from tracediff.trace.ranges import beside
+from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
 _LAUNCH_NS = 20_000  # an eager launch costs the host 5 to 20 us

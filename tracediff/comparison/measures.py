@@ -21,7 +21,7 @@ from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
 from tracediff.model import CATEGORIES, Accounting, KernelTypical, Phase, PlaceRow, Result
 from tracediff.model.causes import BUSY, CAUSES, IDLE
-from tracediff.trace.ranges import OUTSIDE
+from tracediff.trace.threads import OUTSIDE
 
 STEP: Final = "step"
 KERNEL: Final = "kernel"

@@ -27,9 +27,8 @@ from tracediff.kernels.names import family
 from tracediff.query import guard
 from tracediff.query.guard import Answer, in_thread
 from tracediff.query.reference import EVENTS, MEASURED, tables
-from tracediff.trace.ranges import Places
 from tracediff.trace.steps import find_steps
-from tracediff.trace.threads import thread_roles
+from tracediff.trace.threads import Places, thread_roles
 
 SCHEMAS = ("baseline", "candidate")
 

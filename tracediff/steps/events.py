@@ -22,8 +22,7 @@ from tracediff.formats.database import create_table, sql
 from tracediff.kernels.categories import category
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
-from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread, distinct
+from tracediff.trace.threads import Places, Thread, distinct
 
 GPU_STATES = BUSY  # each hides those after it, as in the accounting
 GPU_GROUPS = ("gemm", "attention", *GPU_STATES)

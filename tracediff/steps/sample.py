@@ -17,8 +17,7 @@ from tracediff.accounting.walk import Hosts
 from tracediff.formats.capture import Capture
 from tracediff.steps.events import StepEvents, read_host_rows
 from tracediff.trace.periods import Timeline
-from tracediff.trace.ranges import Places
-from tracediff.trace.threads import Thread
+from tracediff.trace.threads import Places, Thread
 from tracediff.trace.workloads import SHAPE, bucket
 
 WORKLOADS = 6  # of a rank and level, those with the most time

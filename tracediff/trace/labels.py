@@ -15,8 +15,8 @@ import numpy as np
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
-from tracediff.trace.ranges import mask
 from tracediff.trace.segments import STRUCTURED, Flags, Hashes, Ints, cycle, segments
+from tracediff.trace.threads import mask
 
 
 @dataclass(frozen=True)

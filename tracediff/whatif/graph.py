@@ -29,8 +29,7 @@ from tracediff.accounting.reduction import EventGraph
 from tracediff.accounting.walk import NO_STATE, STATES, Hosts
 from tracediff.model.causes import BUSY, CATEGORIES
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
-from tracediff.trace.ranges import Places
-from tracediff.trace.threads import SYNC, Thread
+from tracediff.trace.threads import SYNC, Places, Thread
 
 OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, CROSS, PEER, JOIN = range(9)
 DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
