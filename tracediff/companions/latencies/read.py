@@ -219,22 +219,15 @@ def _find(data: bytes, path: Path, wanted: Wanted) -> Found:
         fix = "save it as UTF-8; traces go to tracediff compare"
         raise wanted.error("latencies-unreadable", "is no UTF-8 text", fix)
     found = _own(data, wanted) or _iteration_log(path, wanted.column)
-    if found is None:
-        what = f"no latencies of a form that is known here{_broken(data)}"
-        raise wanted.error("latencies-unknown-format", what)
-    return found
-
-
-def _broken(data: bytes) -> str:
-    """Say what is wrong with a file that begins like JSON."""
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] not in (b"{", b"["):
-        return ""
-    try:
-        parse_json(text)
-    except ValueError as error:
-        return f"; as JSON it is broken: {error}"
-    return ""
+    if found is not None:
+        return found
+    broken = ""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            parse_json(text.encode())
+        except ValueError as error:
+            broken = f"; as JSON it is broken: {error}"
+    raise wanted.error("latencies-unknown-format", f"no latencies of a form that is known here{broken}")
 
 
 def _own(data: bytes, wanted: Wanted) -> Found | None:
@@ -301,7 +294,11 @@ def find_in_json(value: Any, wanted: Wanted) -> Found | None:
     if isinstance(value, dict):
         readers = (_pytest_benchmark, _hyperfine, _vllm, _object)
         return next((found for reader in readers if (found := reader(value, wanted)) is not None), None)
-    return _list(value, wanted) if isinstance(value, list) else None
+    if not isinstance(value, list):
+        return None
+    if value and all(isinstance(one, dict) for one in value):
+        return rows(value, wanted)
+    return None if value and isinstance(value[0], dict | list) else Found("json", "", value)
 
 
 def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted, form: str = "json") -> Found:
@@ -309,18 +306,7 @@ def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted, form: str = "json
     first = objects[0]
     numeric = [key for key, value in first.items() if isinstance(key, str) and as_number(value) is not None]
     key = choose(numeric, wanted)
-    units = {str(one.get(name)) for one in objects for name in _UNIT_KEYS if name in one}
-    return Found(form, key, [one.get(key) for one in objects], _stated(units, wanted), "object")
-
-
-def _list(values: list[Any], wanted: Wanted) -> Found | None:
-    if not values:
-        return Found("json", "", [])
-    if all(isinstance(one, dict) for one in values):
-        return rows(values, wanted)
-    if isinstance(values[0], dict | list):
-        return None
-    return Found("json", "", values)
+    return Found(form, key, [one.get(key) for one in objects], _stated(objects, wanted), "object")
 
 
 def _object(value: dict[str, Any], wanted: Wanted) -> Found | None:
@@ -332,19 +318,17 @@ def _object(value: dict[str, Any], wanted: Wanted) -> Found | None:
     if not lists:
         return None
     key = choose(list(lists), wanted)
-    stated = {str(value[name]) for name in _UNIT_KEYS if name in value}
-    return Found("json", key, lists[key], _stated(stated, wanted))
+    return Found("json", key, lists[key], _stated([value], wanted))
 
 
-def _stated(units: set[str], wanted: Wanted) -> str | None:
-    """The unit that a file states; an unknown one is refused, for nothing may be guessed instead."""
-    if not units:
-        return None
-    named = {unit_of(one) for one in units}
+def _stated(objects: Iterable[Mapping[str, Any]], wanted: Wanted) -> str | None:
+    """The unit that objects state; an unknown one is refused, for nothing may be guessed instead."""
+    told = {str(one.get(name)) for one in objects for name in _UNIT_KEYS if name in one}
+    named = {_UNIT_OF.get(one.strip().lower()) for one in told}
     if len(named) > 1 or None in named:
-        told = ", ".join(sorted(one[:20] for one in units))
-        raise wanted.error("latencies-unit", f"the unit is given as {told}", "ns, us, ms or s, one for all")
-    return named.pop()
+        units = ", ".join(sorted(one[:20] for one in told))
+        raise wanted.error("latencies-unit", f"the unit is given as {units}", "ns, us, ms or s, one for all")
+    return named.pop() if named else None
 
 
 def _one_of(series: Sequence[tuple[str, Any]], wanted: Wanted, what: str) -> tuple[str, Any]:
@@ -465,13 +449,12 @@ def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, wa
 
 def _comma(wanted: Wanted, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
     """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
-    other, names = (
-        (", or two columns and no header",
-         "; with two columns begin with a line of names, such as iteration,latency_ms")
-        if or_columns else ("", "")
-    )  # fmt: skip
+    other, fix = "", "write decimal points, as with LC_ALL=C"
+    if or_columns:
+        other = ", or two columns and no header"
+        fix += "; with two columns begin with a line of names, such as iteration,latency_ms"
     what = f"line {line} has a decimal comma{other}: {shown(cell)}"
-    return wanted.error("latencies-decimal-comma", what, f"write decimal points, as with LC_ALL=C{names}")
+    return wanted.error("latencies-decimal-comma", what, fix)
 
 
 def _csv(kept: Sequence[tuple[int, str]], delimiter: str, wanted: Wanted) -> Found | None:
@@ -487,11 +470,10 @@ def _csv(kept: Sequence[tuple[int, str]], delimiter: str, wanted: Wanted) -> Fou
             raise _comma(wanted, kept[0][0], kept[0][1].strip(), or_columns=True)
         if commas:
             raise _comma(wanted, kept[0][0], commas[0])
-        what, fix = (
-            f"{len(header)} numbers a line and no header",
-            "begin with a line of names, such as iteration,latency_ms",
+        what = f"{len(header)} numbers a line and no header"
+        raise wanted.error(
+            "latencies-column", what, "begin with a line of names, such as iteration,latency_ms"
         )
-        raise wanted.error("latencies-column", what, fix)
     if len(header) > _MAX_COLUMNS or len(set(header)) < len(header):
         raise wanted.error("latencies-column", "too many columns, or two of one name", "one name a column")
     if not body:
@@ -544,11 +526,6 @@ def words(name: str) -> list[str]:
     return [token.lower() for token in _TOKEN.findall(name)]
 
 
-def unit_of(text: str) -> str | None:
-    """Return the unit that a word names: `msec` -> ms; None where it is none."""
-    return _UNIT_OF.get(text.strip().lower())
-
-
 def unit_in(name: str) -> str | None:
     """Return the unit that a name ends in, `step_time_us` -> us; None for rates, moments and names without one."""
     found = words(name)
@@ -585,14 +562,11 @@ def choose(names: Sequence[str], wanted: Wanted) -> str:
     rest = durations or [name for name in names if not set(words(name)) <= _COUNTERS]
     if len(rest) == 1:
         return rest[0]
-    there = "several columns or keys" if rest else "no column or key"
-    what = f"{there} could be the latencies (of numbers: {listed})"
-    raise wanted.error(
-        "latencies-column",
-        what,
-        f"{wanted.option('column')} NAME",
-        UnsettledError if rest else TracediffError,
+    there, kind = (
+        ("several columns or keys", UnsettledError) if rest else ("no column or key", TracediffError)
     )
+    what = f"{there} could be the latencies (of numbers: {listed})"
+    raise wanted.error("latencies-column", what, f"{wanted.option('column')} NAME", kind)
 
 
 def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
@@ -613,10 +587,8 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
         return given, option
     if known:
         return known.pop(), "the file" if said else f"the name {name}"
-    what, fix = (
-        "nothing says whether the numbers are ns, us, ms or s",
-        f"{option} ms (or ns, us, s), or name the column latency_ms",
-    )
+    fix = f"{option} ms (or ns, us, s), or name the column latency_ms"
+    what = "nothing says whether the numbers are ns, us, ms or s"
     raise wanted.error("latencies-unit", what, fix, UnsettledError)
 
 
