@@ -26,9 +26,8 @@ _RARE = frozenset({"limit_barriers", "spill_instructions", "load_bytes_per_secto
 _CLOCKS_DIFFER = 0.05
 _ORDER = {"slower": 0, "faster": 0, "not_collected": 1, "no_clear_change": 2, "added": 3, "removed": 3}
 _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip
-_CAST = re.compile(
-    r"(?<=[<,])\([A-Za-z_][\w:]*\)(?=-?\d)"
-)  # of a template argument, in a name without spaces
+# of a template argument, in a name without spaces
+_CAST = re.compile(r"(?<=[<,])\([A-Za-z_][\w:]*\)(?=-?\d)")
 _LOGICAL = re.compile(r"(?<=[<,])(?:true|false)(?=[,>])")
 _CONFIDENCE_OF_PLACE = 0.5  # one kernel on each side, alike in nothing
 LARGEST = 6  # as many kernels as a row of the step's table puts into one (kernels/matching.py)
@@ -162,18 +161,13 @@ def _sentence(
     both = text.both(text.time(before), text.time(after))
     if change == "no_clear_change":
         return f"no clear change: {both}{text.part(after - before, before)}"
-    head = f"{text.times(before, after)} {change} ({both})"
-    if why:
-        return f"{head}: {'; '.join(reason.text for reason in why)}"
-    known = (
-        one.stalls
-        and other.stalls
-        and "achieved_occupancy_pct" in one.values
-        and "memory_pct" in other.values
-    )
-    if not known:
-        return f"{head}: the counters that would say why were not collected (ncu --set full)"
-    return f"{head}: no rule explains it; occupancy, instructions, traffic and stalls are alike"
+    because = "; ".join(reason.text for reason in why)
+    if not because:
+        known = "achieved_occupancy_pct" in one.values and "memory_pct" in other.values
+        because = "no rule explains it; occupancy, instructions, traffic and stalls are alike"
+        if not known or not one.stalls or not other.stalls:
+            because = "the counters that would say why were not collected (ncu --set full)"
+    return f"{text.times(before, after)} {change} ({both}): {because}"
 
 
 def _of_sums(sums: str, change: str, before: float, after: float, why: Sequence[NcuReason]) -> str:
@@ -199,11 +193,8 @@ def _note(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> str:
         )
     if min(one.launches, other.launches) < 2:
         notes.append("one launch on a side: how much its duration varies is not known")
-    if (
-        one.launches != other.launches
-        and pairing.kernel is None
-        and pairing.match not in ("exact", "fused", "split")
-    ):
+    by_name = pairing.kernel is None and pairing.match not in ("exact", "fused", "split")
+    if one.launches != other.launches and by_name:
         notes.append(
             f"{one.launches} launches were profiled against {other.launches}: times are those of one launch each,"
             " so a kernel that does the work of several looks slower than it is"
@@ -211,7 +202,7 @@ def _note(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> str:
     return "; ".join(notes)
 
 
-def _side(profile: Profile, known: dict[OpKey, Kernel]) -> NcuSide:
+def _side(profile: Profile, known: Known) -> NcuSide:
     missing: dict[str, list[str]] = {}
     for metric in METRICS:
         if metric.key not in _RARE and any(metric.key not in kernel.values for kernel in known.values()):
@@ -220,35 +211,26 @@ def _side(profile: Profile, known: dict[OpKey, Kernel]) -> NcuSide:
         missing.setdefault("WarpStateStats", []).append("stalls")
     groups = [NcuMissing(keys, f"--section {section}") for section, keys in missing.items()]
     if len(groups) > 3:
-        groups = [NcuMissing([key for group in groups for key in group.keys], "--set full")]
+        groups = [NcuMissing([key for keys in missing.values() for key in keys], "--set full")]
     return NcuSide(profile.file, profile.source, profile.device, len(profile.launches), len(known), groups)  # type: ignore[arg-type]
 
 
 def _warnings(baseline: Profile, candidate: Profile, rows: Sequence[NcuRow]) -> list[Note]:
     notes = []
     if baseline.device and candidate.device and baseline.device != candidate.device:
-        notes.append(
-            Note(
-                "ncu-devices-differ",
-                f"profiled on {baseline.device} and on {candidate.device}: % of peak are of another peak",
-            )
-        )
-    differ = [row for row in rows if _clocks_differ(row)]
+        what = f"profiled on {baseline.device} and on {candidate.device}: % of peak are of another peak"
+        notes.append(Note("ncu-devices-differ", what))
+    pairs = [(row.baseline.values, row.candidate.values) for row in rows if row.baseline and row.candidate]
+    clocks = [sorted((one.get("sm_clock_hz", 0.0), other.get("sm_clock_hz", 0.0))) for one, other in pairs]
+    differ = sum(low > 0 and high / low > 1 + _CLOCKS_DIFFER for low, high in clocks)
     if differ:
         notes.append(
-            Note("ncu-clocks-differ", f"{len(differ)} of {len(rows)} kernels ran at SM clocks that differ by more than"
+            Note("ncu-clocks-differ", f"{differ} of {len(rows)} kernels ran at SM clocks that differ by more than"
                  f" {100 * _CLOCKS_DIFFER:.0f} %: durations compare clocks as well (ncu --clock-control)")
         )  # fmt: skip
-    if not any(row.baseline and row.candidate for row in rows):
+    if not pairs:
         notes.append(Note("ncu-nothing-paired", "no kernel of one side is like one of the other"))
     return notes
-
-
-def _clocks_differ(row: NcuRow) -> bool:
-    if row.baseline is None or row.candidate is None:
-        return False
-    clocks = [side.values.get("sm_clock_hz", 0.0) for side in (row.baseline, row.candidate)]
-    return min(clocks) > 0 and max(clocks) / min(clocks) > 1 + _CLOCKS_DIFFER
 
 
 # Which kernels of one profile are those of the other.
