@@ -13,11 +13,11 @@ from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Mix, OddRun, Pair, Result, Shares, Stratum
-from tracediff.report import coverage
+from tracediff.report import workloads
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
-from tracediff.report.words import left_out, mix_note
+from tracediff.report.workloads import left_out, mix_note
 
 
 def stratum(steps: tuple[int, int], shares: tuple[float, float] | tuple[None, None], reason: str) -> Stratum:
@@ -43,7 +43,7 @@ def test_the_bar_of_each_side_names_what_is_not_compared() -> None:
     step = msgspec.structs.replace(result.step, time_share=Shares(0.61, 0.936))
     odd = OddRun("baseline", "A4.sqlite", 1e6, "host_work", 1e6, left_out=True)
     phases = [msgspec.structs.replace(one, odd_runs=[odd]) for one in result.phases]
-    baseline, candidate = coverage.sides(msgspec.structs.replace(result, step=step, phases=phases))
+    baseline, candidate = workloads.sides(msgspec.structs.replace(result, step=step, phases=phases))
     name = "mixed steps with 4 context requests with 768 tokens and 12 generation requests (other GPU work)"
     assert [(round(one.share, 6), one.text) for one in baseline.left] == [
         (0.3, name),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracediff.model import Finding, Headline, Launch, OddRun, Phase, Result, Verdict
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.report import launch_words, measured, units, words
+from tracediff.report import launch_words, measured, units, words, workloads
 from tracediff.report.causes import CAUSES, joined, named, run_name, spoken
 
 SPEAKS_OF_PART = 0.5  # of a side's step time: with less compared, the first sentence says so
@@ -88,7 +88,7 @@ def _first_uses(result: Result) -> str:
         return ""
     prose = units.prose([before, after, change])
     did = f"add {prose.size(change)} to" if change > 0 else f"take {prose.size(change)} off"
-    often = words.first_uses(result) if abs(mix.first_uses_ns) > _AGAINST * abs(change) else ""
+    often = workloads.first_uses(result) if abs(mix.first_uses_ns) > _AGAINST * abs(change) else ""
     return f"; first uses of kernels{often} {did} the mean of all steps ({prose.size(before)} -> {prose.size(after)})"
 
 
@@ -454,7 +454,7 @@ def _strata_of_both(result: Result) -> str:
     both.sort(key=lambda row: -max(row[0].baseline_share or 0.0, row[0].candidate_share or 0.0))
     prose = units.prose([value for _, *sides in both[:_STRATA_NAMED] for value in sides])
     said = [
-        f"{words.workload_name(one, ', ')} {prose.size(before)} -> {prose.size(after)}"
+        f"{workloads.workload_name(one, ', ')} {prose.size(before)} -> {prose.size(after)}"
         f" ({units.pair(one.baseline_steps, one.candidate_steps)} steps)"
         for one, before, after in both[:_STRATA_NAMED]
     ]

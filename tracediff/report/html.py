@@ -15,7 +15,6 @@ from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import Accounting, KernelRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (
-    coverage,
     document,
     figures,
     insight_words,
@@ -34,6 +33,7 @@ from tracediff.report import (
     units,
     waterfall,
     words,
+    workloads,
 )
 from tracediff.report import tables as rows
 from tracediff.report.drawing import HALF, HALF_NARROW
@@ -166,7 +166,6 @@ def helpers() -> dict[str, Any]:
         "names": names,
         "palette": palette,
         "phase_table": phase_table,
-        "coverage": coverage,
         "figures": figures,
         "cut": rows.cut,
         "by_kernel": rows.kernel_order,
@@ -191,8 +190,9 @@ def helpers() -> dict[str, Any]:
         "NOISE": units.NOISE,
         "gil_grid": gil_grid,
         "two": True,  # sides
-        "workload": words.workload,
-        "workload_name": words.workload_name,
+        "workload": workloads.workload,
+        "workload_name": workloads.workload_name,
+        "workloads": workloads,
         "kernel_sql": _kernel_sql,
         "timeline_words": timelines.WORDS,
         "crop": timelines.crop,

@@ -21,6 +21,7 @@ from tracediff.report import (
     units,
     waterfall,
     words,
+    workloads,
 )
 from tracediff.report.document import markdown
 from tracediff.report.escape import (
@@ -180,8 +181,8 @@ def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
 
 def _not_compared(result: Result) -> str:
     """What part of the step time the numbers speak of, and the largest workload that they do not."""
-    large = any(words.most_of(one) >= _WORTH for one in result.strata if not one.compared)
-    return " ".join(one for one in (words.step_share(result), *words.left_out(result)[:large]) if one)
+    large = any(workloads.most_of(one) >= _WORTH for one in result.strata if not one.compared)
+    return " ".join(one for one in (workloads.step_share(result), *workloads.left_out(result)[:large]) if one)
 
 
 def _gates(result: Result, width: int) -> list[Markdown]:
@@ -259,8 +260,8 @@ def _trust(result: Result) -> list[str]:
         *(f"{insight_words.TITLE}: {text}" for text in insight_words.sentences(result)[1:]),
         result.verdict_reason,
         result.step.power_note,
-        words.mix_note(result),
-        *words.left_out(result)[:_NOTES],
+        workloads.mix_note(result),
+        *workloads.left_out(result)[:_NOTES],
         *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),
         *(shorten(note.message, 400) for note in result.warnings[:_NOTES]),
     ]

@@ -18,7 +18,7 @@ from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
 from tracediff.kernels.categories import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
-from tracediff.report.words import workload_name
+from tracediff.report.workloads import workload_name
 from tracediff.steps.timelines import accounting_of
 
 MOST_TEXT = 4_096  # characters of a name or an argument; longer ones are cut in the middle

@@ -25,6 +25,7 @@ from tracediff.report import (
     units,
     waterfall,
     words,
+    workloads,
 )
 from tracediff.report.document import (
     Block,
@@ -42,7 +43,7 @@ from tracediff.report.document import (
 )
 from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.words import left_out
+from tracediff.report.workloads import left_out
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
@@ -272,7 +273,7 @@ def _certainty(result: Result) -> list[Block]:
     said = [
         words.VERDICTS[result.verdict].meaning,
         f"{units.pair(runs.baseline, runs.candidate)} runs and {units.pair(steps.baseline, steps.candidate)} steps were compared.",
-        words.step_share(result), result.step.power_note,
+        workloads.step_share(result), result.step.power_note,
     ]  # fmt: skip
     return [Heading(2, "Certainty"), Paragraph([" ".join(one for one in said if one)])]
 
@@ -648,7 +649,7 @@ def _measured(result: Result) -> list[Block]:
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
     ]
-    items += [[note] for note in (words.mix_note(result), *left_out(result)) if note]
+    items += [[note] for note in (workloads.mix_note(result), *left_out(result)) if note]
     items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]
     limits: list[list[Span]] = [

@@ -39,7 +39,7 @@ from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
-from tracediff.report.words import left_out, workload_name
+from tracediff.report.workloads import left_out, workload_name
 
 
 def render_show_html(report: Show) -> str:

@@ -20,6 +20,7 @@ from tracediff.report import (
     units,
     waterfall,
     words,
+    workloads,
 )
 from tracediff.report.causes import run_name
 from tracediff.report.console import (
@@ -35,7 +36,7 @@ from tracediff.report.console import (
 )
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.waterfall import text_lines
-from tracediff.report.words import left_out
+from tracediff.report.workloads import left_out
 
 _STATUS = {"fail": "red", "warn": "yellow"}
 
@@ -86,7 +87,12 @@ def _verdict(result: Result, console: Console) -> None:
     if result.verdict_reason:
         print_line(console, result.verdict_reason)
     _phases(result, console)
-    for text in (words.step_share(result), result.step.power_note, words.mix_note(result), *left_out(result)):
+    for text in (
+        workloads.step_share(result),
+        result.step.power_note,
+        workloads.mix_note(result),
+        *left_out(result),
+    ):
         if text:
             print_line(console, (text, "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"

@@ -15,7 +15,6 @@ from tracediff.model import (
     RangeRow,
     Result,
     SideInput,
-    Stratum,
     Verdict,
     Where,
     causes,
@@ -384,169 +383,6 @@ def problems(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-_MIX = 0.01  # of the mean: a smaller part of the raw difference is not told apart
-
-
-def mix_note(result: Result) -> str:
-    """Say what the difference of the raw means is made of; empty where it is the steps' own change but for next to nothing."""
-    mix = result.mix
-    raw = mix.candidate_raw_ns - mix.baseline_raw_ns
-    least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
-    what = "requests" if _requests_known(result) else "steps"
-    more = "more" if mix.first_uses_ns > 0 else "fewer"
-    other = [
-        (value, name)
-        for value, name in (
-            (mix.batch_mix_ns, f"a different mix of {what}"),
-            (mix.first_uses_ns, f"{more} first uses of kernels{first_uses(result)}"),
-            (mix.not_compared_ns, "steps that were not compared"),
-        )
-        if abs(value) >= least and value
-    ]
-    if not other:
-        return ""
-    prose = units.prose([raw, mix.speed_ns, *(value for value, _ in other)])
-    # first uses of kernels are in it, so that it may go the other way than the typical step
-    begun = "first uses of kernels and " * any(phase.start for phase in result.phases)
-    steps = [(mix.speed_ns, f"{begun}steps of the same kind")] * bool(mix.speed_ns)
-    text = f"The raw means differ by {prose.signed(raw)}"
-    if all(value * raw > 0 for value, _ in (*steps, *other)):
-        (first, name), *rest = [*other, *steps]
-        also = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
-        return f"{text}; {prose.size(first)} of that comes from {name}{also}."
-    said = [
-        f"{name} {verb}{'s' * name.startswith('a ')} {prose.size(value)}{off}"
-        for value, name in (*steps, *other)
-        for verb, off in [("add", "") if value > 0 else ("take", " off")]
-    ]
-    return f"{text}: {', '.join(said)}."
-
-
-def first_uses(result: Result) -> str:
-    """` (57 of 116 steps before, 8 of 116 now)`: how many of the compared steps have first uses of kernels."""
-    starts, steps = result.mix.starts, result.step.steps
-    if starts is None:
-        return ""
-    return f" ({starts.baseline:,} of {steps.baseline:,} steps before, {starts.candidate:,} of {steps.candidate:,} now)"
-
-
-def _requests_known(result: Result) -> bool:
-    """Whether the steps' labels count requests."""
-    return any(count not in ("?", "0") for one in result.strata for count in (one.ctx_reqs, one.gen_reqs))
-
-
-# Workloads, and those that are in no mean: a step time says nothing about them.
-
-_WORKLOADS_NAMED = 3  # further ones are summed up
-_WORTH_A_NAME = 0.02  # of a side's step time: smaller ones are summed up
-
-
-def workload(stratum: Stratum, kind: str) -> str:
-    """Say in words which step of a stratum this is."""
-    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
-
-
-def workload_name(stratum: Stratum, between: str = ": ") -> str:
-    """Say in words what the steps of a stratum have in common."""
-    words = []
-    if stratum.ctx_reqs not in ("0", "?"):
-        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
-    if stratum.gen_reqs not in ("0", "?"):
-        words.append(_of(stratum.gen_reqs, "generation request"))
-    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
-    return name + (f"{between}{' and '.join(words)}" if words else "")
-
-
-def _of(label: str, noun: str) -> str:
-    """`1 token`, `2 tokens`, `129-256 tokens`."""
-    return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
-
-
-def left_out(result: Result | Show) -> list[str]:
-    """One sentence per workload, those with the most step time first, and one for all small ones; empty where every step counts."""
-    two = isinstance(result, Result)
-    out = [one for one in result.strata if not one.compared]
-    out.sort(key=lambda one: -max(one.baseline_share or 0.0, (one.candidate_share or 0.0) if two else 0.0))
-    size = _of_both if two else _of_one
-    named = min(_WORKLOADS_NAMED, sum(most_of(one) >= _WORTH_A_NAME for one in out))
-    if len(out) - named == 1 and not named:
-        named = 1
-    texts = [
-        f"{size([one])}{_called(one)}{REASONS.get(one.reason, f': {one.reason}')}" for one in out[:named]
-    ]
-    if named and out[named:]:
-        texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
-    elif out[named:]:
-        texts.append(f"{size(out)} {_summed({one.reason for one in out})}")
-    return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
-
-
-def _called(stratum: Stratum) -> str:
-    name = workload_name(stratum, ", ")
-    return "" if name == "step" else f" ({name})"
-
-
-def _summed(reasons: set[str]) -> str:
-    """Why the steps of several workloads are in no mean."""
-    if len(reasons) == 1:
-        return _OF_ALL.get(next(iter(reasons)), "of several workloads")
-    return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
-
-
-def most_of(stratum: Stratum) -> float:
-    """Its part of a side's step time; 1 where an older result does not know it."""
-    shares = [one for one in (stratum.baseline_share, stratum.candidate_share) if isinstance(one, float)]
-    return max(shares, default=1.0)
-
-
-# Why steps of a workload are in no mean.
-REASONS = {
-    "irregular": ", which have no regular phase",
-    "baseline_only": ", which the candidate never ran",
-    "candidate_only": ", which the baseline never ran",
-    "other_ops": ", whose GPU work the other side never launched",
-    "none_typical": ", of whose workload a side has no typical step",
-    "first_use": ", in which kernels run for the first time, as in no step of the other side",
-    "": "",
-}
-# The same of several workloads.
-_OF_ALL = {
-    "irregular": "without a regular phase",
-    "baseline_only": "of workloads that the candidate never ran",
-    "candidate_only": "of workloads that the baseline never ran",
-    "other_ops": "of workloads whose GPU work one side never launched",
-    "none_typical": "of workloads of which one side has no typical step",
-    "first_use": "in which kernels run for the first time",
-}
-_LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
-
-
-def _of_one(strata: Sequence[Stratum]) -> str:
-    share = units.share(sum(one.baseline_share or 0.0 for one in strata))
-    return f"{share} of the time of all steps, {units.counted(sum(one.baseline_steps for one in strata), 'step')}"
-
-
-def _of_both(strata: Sequence[Stratum]) -> str:
-    """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
-    sides = [
-        ("the baseline's", [one.baseline_share for one in strata], sum(one.baseline_steps for one in strata)),
-        (
-            "the candidate's",
-            [one.candidate_share for one in strata],
-            sum(one.candidate_steps for one in strata),
-        ),
-    ]
-    there = [(whose, shares, steps) for whose, shares, steps in sides if steps]
-    steps = " + ".join(f"{steps:,}" for *_, steps in there)
-    steps = f"{steps} step" if steps == "1" else f"{steps} steps"
-    if any(share is None for _, shares, _ in there for share in shares):
-        return steps
-    parts = [(units.share(sum(share or 0.0 for share in shares)), whose) for whose, shares, _ in there]
-    if len(parts) == 2 and parts[0][0] == parts[1][0]:
-        parts = [(parts[0][0], "both sides'")]
-    return f"{' and '.join(f'{share} of {whose}' for share, whose in parts)} step time, {steps}"
-
-
 # Phases. Their table is report/phase_table.py.
 
 WORKLOADS = {
@@ -567,24 +403,6 @@ def whole_captures(result: Result) -> bool:
 def unit(result: Result) -> str:
     """What times are of: a `step`, or a `capture` where captures were not cut."""
     return "capture" if whole_captures(result) else "step"
-
-
-def step_share(result: Result) -> str:
-    """How much of all step time the comparison speaks of; empty where it is nearly all."""
-    share = result.step.time_share
-    if min(share.baseline, share.candidate) >= 0.95:
-        return ""
-    said = []
-    for side, value in (("baseline", share.baseline), ("candidate", share.candidate)):
-        runs = {
-            run_name(one.run)
-            for phase in result.phases
-            for one in phase.odd_runs
-            if one.side == side and one.left_out
-        }
-        without = f" (without run{'s' * (len(runs) > 1)} {', '.join(sorted(runs))})" if runs else ""
-        said.append(f"{100 * value:.0f} % of the {side}'s{without}")
-    return f"Compared: {' and '.join(said)} step time."
 
 
 # Findings.

@@ -1,0 +1,275 @@
+"""What was compared: workloads and their names, what is in no mean and why, and what share of the step time the numbers speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tracediff.model import Result, Stratum
+from tracediff.model.show import Show
+from tracediff.report import units
+from tracediff.report.causes import run_name
+
+_SIDES = ("baseline", "candidate")
+_WORTH_A_NAME = 0.02  # of a side's step time: smaller workloads are summed up
+_NAMED_IN_TEXT = 3  # further ones are summed up
+
+
+class _Why(NamedTuple):
+    """Why steps of a workload are in no mean: as a clause, of several workloads, in brackets."""
+
+    clause: str
+    several: str
+    short: str
+
+
+_WHY = {
+    "irregular": _Why(", which have no regular phase", "without a regular phase", "no regular phase"),
+    "baseline_only": _Why(
+        ", which the candidate never ran",
+        "of workloads that the candidate never ran",
+        "the candidate has none",
+    ),
+    "candidate_only": _Why(
+        ", which the baseline never ran", "of workloads that the baseline never ran", "the baseline has none"
+    ),
+    "other_ops": _Why(
+        ", whose GPU work the other side never launched",
+        "of workloads whose GPU work one side never launched",
+        "other GPU work",
+    ),
+    "none_typical": _Why(
+        ", of whose workload a side has no typical step",
+        "of workloads of which one side has no typical step",
+        "no typical step",
+    ),
+    "first_use": _Why(
+        ", in which kernels run for the first time, as in no step of the other side",
+        "in which kernels run for the first time",
+        "first use of kernels",
+    ),
+    "": _Why("", "of several workloads", ""),
+}
+_LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
+
+
+def workload(stratum: Stratum, kind: str) -> str:
+    """Say in words which step of a stratum this is."""
+    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
+
+
+def workload_name(stratum: Stratum, between: str = ": ") -> str:
+    """Say in words what the steps of a stratum have in common."""
+    words = []
+    if stratum.ctx_reqs not in ("0", "?"):
+        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
+    if stratum.gen_reqs not in ("0", "?"):
+        words.append(_of(stratum.gen_reqs, "generation request"))
+    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
+    return name + (f"{between}{' and '.join(words)}" if words else "")
+
+
+def _of(label: str, noun: str) -> str:
+    """`1 token`, `2 tokens`, `129-256 tokens`."""
+    return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
+
+
+def left_out(result: Result | Show) -> list[str]:
+    """One sentence per workload, those with the most step time first, and one for all small ones; empty where every step counts."""
+    two = isinstance(result, Result)
+    out = [one for one in result.strata if not one.compared]
+    out.sort(key=lambda one: -max(_share(one, side) for side in _SIDES))
+    size = _of_both if two else _of_one
+    named = min(_NAMED_IN_TEXT, sum(most_of(one) >= _WORTH_A_NAME for one in out))
+    if len(out) - named == 1 and not named:
+        named = 1
+    texts = [f"{size([one])}{_called(one)}{_why(one).clause}" for one in out[:named]]
+    if named and out[named:]:
+        texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
+    elif out[named:]:
+        texts.append(f"{size(out)} {_summed(out)}")
+    return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
+
+
+def _called(stratum: Stratum) -> str:
+    name = workload_name(stratum, ", ")
+    return "" if name == "step" else f" ({name})"
+
+
+def _why(stratum: Stratum) -> _Why:
+    """An older result may have other reasons."""
+    return _WHY.get(
+        stratum.reason, _Why(f": {stratum.reason}", "of several workloads", stratum.reason.replace("_", " "))
+    )
+
+
+def _summed(strata: Sequence[Stratum]) -> str:
+    """Why the steps of several workloads are in no mean."""
+    reasons = {one.reason for one in strata}
+    if len(reasons) == 1:
+        return _why(strata[0]).several
+    return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
+
+
+def most_of(stratum: Stratum) -> float:
+    """Its part of a side's step time; 1 where an older result does not know it."""
+    shares = [one for one in (stratum.baseline_share, stratum.candidate_share) if isinstance(one, float)]
+    return max(shares, default=1.0)
+
+
+def _of_one(strata: Sequence[Stratum]) -> str:
+    share = units.share(sum(one.baseline_share or 0.0 for one in strata))
+    return f"{share} of the time of all steps, {units.counted(sum(one.baseline_steps for one in strata), 'step')}"
+
+
+def _of_both(strata: Sequence[Stratum]) -> str:
+    """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
+    sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in _SIDES]
+    there = [(side, steps) for side, steps in sides if steps]
+    steps = " + ".join(f"{steps:,}" for _, steps in there)
+    steps = f"{steps} step" if steps == "1" else f"{steps} steps"
+    if any(getattr(one, f"{side}_share") is None for side, _ in there for one in strata):
+        return steps
+    parts = [(units.share(sum(_share(one, side) for one in strata)), f"the {side}'s") for side, _ in there]
+    if len(parts) == 2 and parts[0][0] == parts[1][0]:
+        parts = [(parts[0][0], "both sides'")]
+    return f"{' and '.join(f'{share} of {whose}' for share, whose in parts)} step time, {steps}"
+
+
+def _share(stratum: Stratum, side: str) -> float:
+    """Its part of a side's step time; 0 where that is not known."""
+    share = getattr(stratum, f"{side}_share")
+    return share if isinstance(share, float) else 0.0
+
+
+_MIX = 0.01  # of the mean: a smaller part of the raw difference is not told apart
+
+
+def mix_note(result: Result) -> str:
+    """Say what the difference of the raw means is made of; empty where it is the steps' own change but for next to nothing."""
+    mix = result.mix
+    raw = mix.candidate_raw_ns - mix.baseline_raw_ns
+    least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
+    what = "requests" if _requests_known(result) else "steps"
+    more = "more" if mix.first_uses_ns > 0 else "fewer"
+    other = [
+        (value, name)
+        for value, name in (
+            (mix.batch_mix_ns, f"a different mix of {what}"),
+            (mix.first_uses_ns, f"{more} first uses of kernels{first_uses(result)}"),
+            (mix.not_compared_ns, "steps that were not compared"),
+        )
+        if abs(value) >= least and value
+    ]
+    if not other:
+        return ""
+    prose = units.prose([raw, mix.speed_ns, *(value for value, _ in other)])
+    # first uses of kernels are in it, so that it may go the other way than the typical step
+    begun = "first uses of kernels and " * any(phase.start for phase in result.phases)
+    steps = [(mix.speed_ns, f"{begun}steps of the same kind")] * bool(mix.speed_ns)
+    text = f"The raw means differ by {prose.signed(raw)}"
+    if all(value * raw > 0 for value, _ in (*steps, *other)):
+        (first, name), *rest = [*other, *steps]
+        also = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
+        return f"{text}; {prose.size(first)} of that comes from {name}{also}."
+    said = [
+        f"{name} {verb}{'s' * name.startswith('a ')} {prose.size(value)}{off}"
+        for value, name in (*steps, *other)
+        for verb, off in [("add", "") if value > 0 else ("take", " off")]
+    ]
+    return f"{text}: {', '.join(said)}."
+
+
+def first_uses(result: Result) -> str:
+    """` (57 of 116 steps before, 8 of 116 now)`: how many of the compared steps have first uses of kernels."""
+    starts, steps = result.mix.starts, result.step.steps
+    if starts is None:
+        return ""
+    return f" ({starts.baseline:,} of {steps.baseline:,} steps before, {starts.candidate:,} of {steps.candidate:,} now)"
+
+
+def _requests_known(result: Result) -> bool:
+    """Whether the steps' labels count requests."""
+    return any(count not in ("?", "0") for one in result.strata for count in (one.ctx_reqs, one.gen_reqs))
+
+
+# What share of each side's step time the numbers speak of: a bar a side, with names beside it.
+
+_NAMED = 2  # workloads at most; further ones are summed up
+_LEAST = 0.0005  # of the step time: less is not worth a word
+
+
+def step_share(result: Result) -> str:
+    """How much of all step time the comparison speaks of; empty where it is nearly all."""
+    share = result.step.time_share
+    if min(share.baseline, share.candidate) >= 0.95:
+        return ""
+    said = []
+    for side, value in (("baseline", share.baseline), ("candidate", share.candidate)):
+        runs = _odd_runs(result, side)
+        without = f" (without run{'s' * (len(runs) > 1)} {', '.join(sorted(runs))})" if runs else ""
+        said.append(f"{100 * value:.0f} % of the {side}'s{without}")
+    return f"Compared: {' and '.join(said)} step time."
+
+
+@dataclass(frozen=True)
+class Left:
+    """A part of a side's step time that is not compared, 0 to 1, and what it is."""
+
+    share: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """A bar: `share` of the side's step time is compared, 0 to 1; the parts of the rest, the largest first."""
+
+    name: str
+    share: float
+    left: list[Left]
+
+    @property
+    def percent(self) -> str:
+        """`71 %`; never `100 %` where something is left out."""
+        return ">99.9 %" if self.left and self.share >= 0.9995 else units.share(self.share)
+
+
+def sides(result: Result) -> list[Side]:
+    """Return the bar of each side; empty where nothing was compared or an older result does not know the shares."""
+    known = all(one.baseline_share is not None for one in result.strata)
+    return [_side(result, side) for side in _SIDES] if known and result.verdict != "not_comparable" else []
+
+
+def _side(result: Result, name: str) -> Side:
+    share = getattr(result.step.time_share, name)
+    out = [(_share(one, name), one) for one in result.strata if not one.compared]
+    strata = sorted((pair for pair in out if pair[0] > 0), key=lambda pair: -pair[0])
+    named = [pair for pair in strata[:_NAMED] if pair[0] >= _WORTH_A_NAME or len(strata) == 1]
+    left = [Left(size, _workload(one)) for size, one in named]
+    if more := strata[len(named) :]:
+        text = units.counted(len(more), "more workload" if named else "workload")
+        left.append(Left(sum(size for size, _ in more), f"{text} without a counterpart"))
+    rest = 1.0 - share - sum(one.share for one in left)
+    if rest > _LEAST:
+        left.append(Left(rest, _runs(result, name)))
+    return Side(name, share, sorted((one for one in left if one.share > _LEAST), key=lambda one: -one.share))
+
+
+def _workload(stratum: Stratum) -> str:
+    why = _why(stratum).short
+    return workload_name(stratum, " with ").replace("step", "steps", 1) + (f" ({why})" if why else "")
+
+
+def _runs(result: Result, side: str) -> str:
+    """What the steps are of that no workload accounts for: those of runs that are left out."""
+    names = _odd_runs(result, side)
+    if not names:
+        return "other steps"
+    return f"run{'s' * (len(names) > 1)} {', '.join(names)}, unlike the others"
+
+
+def _odd_runs(result: Result, side: str) -> list[str]:
+    """Names of the runs of a side that are left out."""
+    odd = [run for phase in result.phases for run in phase.odd_runs if run.side == side and run.left_out]
+    return list(dict.fromkeys(run_name(one.run) for one in odd))
