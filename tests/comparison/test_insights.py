@@ -17,7 +17,7 @@ from tests.tiny import label, reduced
 from tracediff.comparison.insights import hides, late_rank, of_one_length, regular, slower_clock
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Insight, RankSkew, Result
-from tracediff.report.insight_words import sentences
+from tracediff.report.phrases import remarks
 
 MS = 1000 * US
 
@@ -116,7 +116,7 @@ def test_steps_that_stop_at_each_tenth(tmp_path: Path) -> None:
     assert (one.count, one.period, one.other_count, one.cause) == (24, 10, 0, "host_work")
     # 100 to 105 us of every step are host work as well
     assert 3_100 * US <= one.low_ns <= one.high_ns <= 3_115 * US
-    assert sentences(found) == [
+    assert remarks(found) == [
         f"24 of {one.total} generation steps stop for 3.10 ms (host work), every 10th step; on the baseline none of"
         f" {one.other_total}."
     ]
@@ -141,8 +141,8 @@ def test_one_long_step_hides_a_change(tmp_path: Path) -> None:
     assert one.typical_ns == pytest.approx(50 * US, abs=2 * US)
     assert one.mean_ns == pytest.approx(50 * US - 30_000 * US / one.total, abs=2 * US)
     assert (
-        "1 of " in sentences(found)[0]
-        and "of the baseline (30.7 ms long) makes the difference" in sentences(found)[0]
+        "1 of " in remarks(found)[0]
+        and "of the baseline (30.7 ms long) makes the difference" in remarks(found)[0]
     )
 
 
@@ -150,7 +150,7 @@ def test_all_kernels_slower_by_one_factor(tmp_path: Path) -> None:
     found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(), kernel_us=103))
     (one,) = [one for one in found.insights if one.kind == "slower_clock"]
     assert (one.count, one.low, one.high) == (6, pytest.approx(0.03), pytest.approx(0.03))
-    assert sentences(found)[0].startswith(
+    assert remarks(found)[0].startswith(
         "All kernels take 3.0 % longer, 6 kernels of equal grids alike: a lower clock"
     )
 

@@ -24,7 +24,7 @@ from tracediff.model.common import Coverage
 from tracediff.model.contents import Problem
 from tracediff.query import reference
 from tracediff.query.tables import Tables, check, needs_measuring, sides_of
-from tracediff.report import insight_words
+from tracediff.report import phrases
 from tracediff.report import what_if as what_if_words
 from tracediff.request import CompareRequest, ShowRequest, WhatIfRequest
 from tracediff.session import compare_request, history_of, show_request, what_if_request
@@ -291,7 +291,7 @@ class Desk:
             phases=a.rows(made.table("phases"), _PHASE),
             findings=self._first(name, made, "findings", _FINDING),
             launch=[result.launch.baseline, result.launch.candidate],
-            remarks=[*insight_words.sentences(result), *warned],
+            remarks=[*phrases.remarks(result), *warned],
             kernel_answers=[one.text for one in result.kernel_answers],
             not_ok=[one for one in result.comparability.checks if one.status != "ok"],
             not_captured=_not_captured(result.coverage),

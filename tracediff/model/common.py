@@ -273,7 +273,7 @@ class Mix(msgspec.Struct, frozen=True):
     starts: Pair | None = None
 
 
-# What somebody who knows these programs would add to the causes: facts, from which report/insight_words.py writes sentences.
+# What somebody who knows these programs would add to the causes: facts, from which report/phrases.py writes sentences.
 
 
 class Insight(msgspec.Struct, frozen=True, omit_defaults=True):

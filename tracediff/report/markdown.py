@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tracediff.model import Finding, GateOutcome, Outcome, Result, Verdict
 from tracediff.report import (
-    insight_words,
     kernel_words,
     launch_words,
     measured,
     phase_table,
+    phrases,
     sections,
     units,
     waterfall,
@@ -147,7 +147,7 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
         "recounted": recounted,
         "next": sure[0].next.rstrip(".") if sure and advised else "",
-        "insight": next(iter(insight_words.sentences(result)), ""),
+        "insight": next(iter(phrases.remarks(result)), ""),
         "differs": next(
             (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
         ),
@@ -257,7 +257,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
 def _trust(result: Result) -> list[str]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
-        *(f"{insight_words.TITLE}: {text}" for text in insight_words.sentences(result)[1:]),
+        *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)[1:]),
         result.verdict_reason,
         result.step.power_note,
         workloads.mix_note(result),

@@ -17,9 +17,9 @@ from tracediff.errors import TracediffError
 from tracediff.model import Finding, Phase, Result, RunInput
 from tracediff.report import (
     document,
-    insight_words,
     launch_words,
     palette,
+    phrases,
     sections,
     templates,
     units,
@@ -43,7 +43,6 @@ from tracediff.report.document import (
 )
 from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.workloads import left_out
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
@@ -264,7 +263,7 @@ def _cause(result: Result) -> list[Block]:
         blocks.append(Items(items))
     elif not launch_words.by_launch(result):
         blocks.append(Paragraph(["No cause is beyond noise."]))
-    blocks += [Paragraph([f"{insight_words.TITLE}: {text}"]) for text in insight_words.sentences(result)]
+    blocks += [Paragraph([f"{phrases.REMARK}: {text}"]) for text in phrases.remarks(result)]
     return [*blocks, Paragraph([Fill("What in the code explains this.")])]
 
 
@@ -649,7 +648,7 @@ def _measured(result: Result) -> list[Block]:
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
     ]
-    items += [[note] for note in (workloads.mix_note(result), *left_out(result)) if note]
+    items += [[note] for note in (workloads.mix_note(result), *workloads.left_out(result)) if note]
     items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]
     limits: list[list[Span]] = [

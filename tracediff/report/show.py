@@ -24,6 +24,7 @@ from tracediff.report import (
     timelines,
     units,
     words,
+    workloads,
 )
 from tracediff.report.console import (
     has_unicode,
@@ -39,7 +40,6 @@ from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
 from tracediff.report.tables import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
-from tracediff.report.workloads import left_out, workload_name
 
 
 def render_show_html(report: Show) -> str:
@@ -54,7 +54,7 @@ def render_show_html(report: Show) -> str:
         "books": show_words.books(report),
         "show_words": show_words,
         "step_words": step_words,
-        "left_out": left_out(report),
+        "left_out": workloads.left_out(report),
         "comment": render_show_markdown(report),
         "timelines": timelines.build(report),
         "pictures": pictures.for_page(report),
@@ -198,7 +198,7 @@ def detail_tables(report: Show) -> list[TableOf]:
             TableOf(
                 "Step time by workload", ("Workload", "Steps", "Mean, {}", "Of the time", "In the mean"), "pfffp", report.strata,
                 lambda row, s: [
-                    workload_name(row), units.count(row.baseline_steps), *_time(s, row.baseline_ns), units.share(row.baseline_share),
+                    workloads.workload_name(row), units.count(row.baseline_steps), *_time(s, row.baseline_ns), units.share(row.baseline_share),
                     "yes" if row.compared else f"no: {row.reason}",
                 ],
                 "strata", lambda row: [row.baseline_ns], on_terminal=False,
@@ -243,7 +243,7 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
         .render(
             r=report,
             books=show_words.books(report),
-            left_out=left_out(report),
+            left_out=workloads.left_out(report),
             words=show_words,
             base=words,
             units=units,
@@ -285,7 +285,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
         ),
     )
     print_line(console, (show_words.machine(report), "dim"))
-    for text in left_out(report):
+    for text in workloads.left_out(report):
         print_line(console, (text, "yellow"))
     _accounting(report, books, console)
     _idle(report, console, top)

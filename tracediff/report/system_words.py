@@ -12,12 +12,15 @@ from tracediff.model import (
     GpuSamplingSide,
     MemorySide,
     PayloadSide,
+    RankRow,
+    RankSkew,
     Result,
     System,
 )
 from tracediff.model.common import ABSENT
 from tracediff.report import units, words
 from tracediff.report.document import Code, Number, Table
+from tracediff.report.tables import OUTLIER, rank_order
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
 # field of a side of a row of memory, and whether it counts bytes
@@ -252,3 +255,47 @@ def _sampled(side: GpuSamplingSide | None, a_step: float | None) -> str:
     if side.unread_metrics:
         said += f"; metrics in other units than % and MHz, not read: {side.unread_metrics}"
     return said
+
+
+# Ranks in words: which of them stand out, and which one the others wait for.
+
+
+_RANKS_NAMED = 3
+
+
+def rank_outliers(result: Result) -> list[str]:
+    """A sentence for each of the ranks that changed otherwise than the rest, and one for those that are not named."""
+    found = [
+        row
+        for row in sorted(result.ranks, key=rank_order)
+        if row.outlier is not None and abs(row.outlier) >= OUTLIER
+    ]
+    out = [_outlier(row) for row in found[:_RANKS_NAMED]]
+    if more := len(found[_RANKS_NAMED:]):
+        of = f"{units.counted(more, 'more rank')} of {len(result.ranks)}"
+        out.append(f"{of} changed otherwise than the rest.")
+    return out
+
+
+def _outlier(row: RankRow) -> str:
+    scale = units.scale_for([row.delta_own_ns or 0.0, row.candidate_own_ns or 0.0])
+    text = f"Rank {row.rank} changed otherwise than the rest"
+    if row.delta_own_ns is not None:
+        text += f": its own time by {scale.signed(row.delta_own_ns)} {scale.unit} per step"
+    return text + (f"; {late}." if (late := _late_rank(row)) else ".")
+
+
+def _late_rank(row: RankRow) -> str:
+    if not row.candidate_last or row.candidate_behind_ns is None:
+        return ""
+    behind = units.scale_for([row.candidate_behind_ns]).time(row.candidate_behind_ns)
+    return f"the last one in {units.share(row.candidate_last)} of the candidate's steps, by {behind}"
+
+
+def rank_skew(one: RankSkew, two: bool = True) -> str:
+    """How far the ranks of a side are apart; `two`: there are two sides."""
+    late = units.scale_for([one.late_ns]).time(one.late_ns)
+    text = f"{f'{one.side}: ' if two else ''}the last of {one.ranks} ranks is {late} after the median one"
+    if one.slowest is not None:
+        text += f"; rank {one.slowest} most often, in {units.share(one.slowest_share)} of {one.steps:,} steps"
+    return text + "."

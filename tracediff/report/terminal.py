@@ -10,11 +10,10 @@ from rich.text import Text
 
 from tracediff.model import Finding, Result, Section
 from tracediff.report import (
-    insight_words,
     kernel_words,
     measured,
     phase_table,
-    rank_words,
+    phrases,
     sections,
     system_words,
     units,
@@ -36,7 +35,6 @@ from tracediff.report.console import (
 )
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.waterfall import text_lines
-from tracediff.report.workloads import left_out
 
 _STATUS = {"fail": "red", "warn": "yellow"}
 
@@ -91,7 +89,7 @@ def _verdict(result: Result, console: Console) -> None:
         workloads.step_share(result),
         result.step.power_note,
         workloads.mix_note(result),
-        *left_out(result),
+        *workloads.left_out(result),
     ):
         if text:
             print_line(console, (text, "dim"))
@@ -162,8 +160,8 @@ def _findings(result: Result, console: Console, top: int) -> None:
     if noise:
         largest = f"{words.sentence(noise[0].title)}: {words.size(noise[0], words.finding_scale(noise[:1]), words.unit(result))}"
         print_line(console, (f"Within noise: {largest}{words.and_more(len(noise) - 1)}", "dim"), hang=2)
-    for text in insight_words.sentences(result):
-        print_line(console, (f"{insight_words.TITLE}: ", "bold"), text, hang=2)
+    for text in phrases.remarks(result):
+        print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)
 
 
 def _finding(finding: Finding, scale: units.Scale, result: Result, console: Console) -> None:
@@ -207,14 +205,14 @@ def _kernels(result: Result, console: Console, top: int) -> None:
 
 def _ranks(result: Result, console: Console) -> None:
     """Which ranks stand out; the table of all of them is in the other formats."""
-    outliers = rank_words.outliers(result)
+    outliers = system_words.rank_outliers(result)
     if not outliers:
         return
     print_heading(console, f"Ranks ({len(result.ranks)})")
     for text in outliers:
         print_line(console, text)
     for one in result.rank_skew:
-        print_line(console, (words.sentence(rank_words.skew(one)), "dim"))
+        print_line(console, (words.sentence(system_words.rank_skew(one)), "dim"))
 
 
 def _doubts(result: Result, console: Console) -> None:

@@ -26,31 +26,15 @@ class _Why(NamedTuple):
 
 _WHY = {
     "irregular": _Why(", which have no regular phase", "without a regular phase", "no regular phase"),
-    "baseline_only": _Why(
-        ", which the candidate never ran",
-        "of workloads that the candidate never ran",
-        "the candidate has none",
-    ),
-    "candidate_only": _Why(
-        ", which the baseline never ran", "of workloads that the baseline never ran", "the baseline has none"
-    ),
-    "other_ops": _Why(
-        ", whose GPU work the other side never launched",
-        "of workloads whose GPU work one side never launched",
-        "other GPU work",
-    ),
-    "none_typical": _Why(
-        ", of whose workload a side has no typical step",
-        "of workloads of which one side has no typical step",
-        "no typical step",
-    ),
+    "baseline_only": _Why(", which the candidate never ran", "of workloads that the candidate never ran", "the candidate has none"),
+    "candidate_only": _Why(", which the baseline never ran", "of workloads that the baseline never ran", "the baseline has none"),
+    "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched", "other GPU work"),
+    "none_typical": _Why(", of whose workload a side has no typical step", "of workloads of which one side has no typical step", "no typical step"),
     "first_use": _Why(
-        ", in which kernels run for the first time, as in no step of the other side",
-        "in which kernels run for the first time",
-        "first use of kernels",
+        ", in which kernels run for the first time, as in no step of the other side", "in which kernels run for the first time", "first use of kernels",
     ),
     "": _Why("", "of several workloads", ""),
-}
+}  # fmt: skip
 _LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
 
 
