@@ -26,11 +26,13 @@ from tracediff.report.words import LEVELS, VERDICTS
 
 STYLE = "ncu.css"
 NONE = "-"
+NAMELESS = "not in the layer info"
 MATCHES = {
     "exact": "same name", "normalised": "same name but for counters", "similar": "joined with other parts", "fused": "fused",
     "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
+_SURE = ("confirmed", "likely")
 _NAMED = 3  # layers of a side that a label names
 
 
@@ -129,11 +131,7 @@ def meaning(row: TrtexecRow) -> str:
 
 def notable(trtexec: Trtexec) -> list[TrtexecRow]:
     """The rows that say more than a time: those that changed beyond noise, or in what they are."""
-    return [
-        row
-        for row in trtexec.rows
-        if row.level in ("confirmed", "likely") or row.match in _NOTABLE or row.changes
-    ]
+    return [row for row in trtexec.rows if row.level in _SURE or row.match in _NOTABLE or row.changes]
 
 
 def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
@@ -144,13 +142,8 @@ def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
 def headline(trtexec: Trtexec) -> str:
     """The first sentences: the verdict, what changed, by how much, how sure; then the layer that changed most."""
     said = f"{VERDICTS[trtexec.verdict].word}: {trtexec.verdict_reason}"
-    row = best(trtexec)
+    row = next((row for row in trtexec.rows if row.level in _SURE), None)
     return f"{said} The largest change of a layer is in {name(row, 80)}: {row.sentence}." if row else said
-
-
-def best(trtexec: Trtexec) -> TrtexecRow | None:
-    """The row that changed most, where one did beyond noise."""
-    return next((row for row in trtexec.rows if row.level in ("confirmed", "likely")), None)
 
 
 def layers_line(trtexec: Trtexec) -> str:
@@ -175,11 +168,6 @@ def totals(trtexec: Trtexec) -> tuple[float | None, float | None, float | None]:
     return one, other, None if one is None or other is None else other - one
 
 
-def time(side: TrtexecLayers | None, scale: units.Scale) -> str:
-    """The time of a side of a row."""
-    return NONE if side is None or side.time_ns is None else scale.number(side.time_ns)
-
-
 def scale(trtexec: Trtexec) -> units.Scale:
     """The unit of the tables of layers."""
     sides = [side for row in trtexec.rows for side in (row.baseline, row.candidate) if side]
@@ -198,11 +186,6 @@ def groups(trtexec: Trtexec, kind: str) -> list[TrtexecGroup]:
     return [one for one in trtexec.groups if one.kind == kind]
 
 
-def group(one: TrtexecGroup) -> str:
-    """Name a group."""
-    return shorten(one.name, 48) or "not in the layer info"
-
-
 def side_line(word: str, side: TrtexecSide) -> str:
     """What a side's files are."""
     counts = [run.iterations for run in side.runs if run.iterations is not None]
@@ -216,7 +199,7 @@ def side_line(word: str, side: TrtexecSide) -> str:
     return f"{word}: {side.label} ({'; '.join(filter(None, parts))})"
 
 
-_TAILED = {"GPU compute time", "latency"}  # figures whose percentiles are printed
+_TAILED = ("GPU compute time, ", "latency, ")  # figures whose percentiles are printed
 _COLOURS = {"slower": "red", "faster": "green"}
 
 
@@ -240,10 +223,9 @@ def _print(trtexec: Trtexec, console: Console, top: int) -> None:
     if trtexec.figures:
         print_heading(console, "trtexec: means per query")
         lines, styles = [], []
-        tails = spread(trtexec)
+        tails = [line for line in spread(trtexec) if line.label.startswith(_TAILED)]
         for one in means(trtexec):
-            of = [tail for tail in tails if tail.label.startswith(f"{one.label}, ") and one.label in _TAILED]
-            for line in (one, *of):
+            for line in (one, *(tail for tail in tails if tail.label.startswith(f"{one.label}, "))):
                 label = line.label.replace(f"{one.label}, ", "  ")
                 lines.append((label, line.before, line.after, line.difference, line.change, level(line)))
                 styles.append(_COLOURS.get(line.tone, ""))
@@ -277,7 +259,7 @@ def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
             print_heading(console, f"Layers by {kind} ({unit.unit} per query)")
             lines = [
                 (
-                    group(one), f"{one.baseline_layers} -> {one.candidate_layers}", *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
+                    shorten(one.name, 48) or NAMELESS, f"{one.baseline_layers} -> {one.candidate_layers}", *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
                     "" if one.delta_ns is None else unit.signed(one.delta_ns),
                 )
                 for one in found[:top]
