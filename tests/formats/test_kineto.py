@@ -475,55 +475,12 @@ def test_calls_of_hip_have_a_category_of_their_own_since_2026(tmp_path):
 
 
 def test_an_amd_trace_whose_kernels_say_not_what_launched_them(tmp_path):
-    made = without(as_hip(steps(TorchTrace())), "correlation", "External id")
+    made = without(as_hip(steps(TorchTrace())), "correlation")
     path = torch_trace(tmp_path, made)
     with pytest.raises(TracediffError) as error:
         convert(path, tmp_path / "out.sqlite")
     assert error.value.slug == "kineto-rocm"
-    assert "neither a correlation nor an External id" in str(error.value)
-
-
-@pytest.mark.parametrize("key", ["External id", "external id"])
-@pytest.mark.parametrize("calls_have", ["both", "External id alone"])
-def test_kernels_with_an_external_id_alone_are_joined_by_it(key, calls_have, tmp_path):
-    # operator 7 launches twice, operator 8 once and its graph runs two kernels
-    made = TorchTrace()
-    for corr, external, start in ((11, 7, 0), (12, 7, 20), (13, 8, 40)):
-        args = {"correlation": corr, key: external} if calls_have == "both" else {key: external}
-        made.event("cuda_runtime", "cudaLaunchKernel", start, start + 5, 100, 1, args)
-        # what the operator calls beside is no launch
-        made.event(
-            "cuda_runtime",
-            "cudaStreamIsCapturing",
-            start + 5,
-            start + 6,
-            100,
-            1,
-            {"correlation": corr + 50, key: external},
-        )
-    for external, start in ((7, 100), (7, 110), (8, 120), (8, 130)):
-        made.event("kernel", "k", start, start + 5, 0, 7, {key: external, "device": 0, "stream": 7})
-    with tables(tmp_path, made) as db:
-        joined = db.execute(
-            "SELECT k.start, c.start FROM CUPTI_ACTIVITY_KIND_KERNEL AS k LEFT JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS c"
-            " ON c.correlationId = k.correlationId ORDER BY 1"
-        ).fetchall()
-    assert joined == [(100, 0), (110, 20), (120, 40), (130, 40)]
-
-
-def test_one_external_id_gives_the_accounting_of_correlation_ids(tmp_path):
-    made = steps(TorchTrace())
-    number = 0
-    for at, text in enumerate(made.events):
-        event = json.loads(text)
-        if event.get("ph") == "X" and "correlation" in event.get("args", {}):
-            event["args"]["External id"] = event["args"]["correlation"]
-            if event["cat"] != "cuda_runtime":
-                del event["args"]["correlation"]
-                number += 1
-            made.events[at] = json.dumps(event)
-    assert number == 5  # kernels of 3 steps, copies of 2
-    assert spent(reduced(tmp_path, made)) == spent(reduced(tmp_path, steps(TorchTrace()), "cuda.json"))
+    assert "no correlation" in str(error.value)
 
 
 def test_annotations_on_the_gpu_are_no_kernels(tmp_path):

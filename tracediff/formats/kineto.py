@@ -322,8 +322,6 @@ class _Args(msgspec.Struct, gc=False):
     registers: _Int | None = msgspec.field(default=None, name="registers per thread")
     shared: _Int | None = msgspec.field(default=None, name="shared memory")
     node: _Int | None = msgspec.field(default=None, name="graph node id")
-    external: _Int | None = msgspec.field(default=None, name="External id")
-    external_old: _Int | None = msgspec.field(default=None, name="external id")
 
 
 _args = msgspec.json.Decoder(_Args)
@@ -512,8 +510,6 @@ _INSERTS = {
     for table, columns in _COLUMNS.items()
 }
 _PUSH_POP, _START_END = 59, 60
-# calls that put work on a GPU
-_LAUNCHES = re.compile(r"(?:cuda|cu|hip)(?:(?:Ext|Hcc|Module)*Launch|GraphLaunch|Memcpy|Memset)")
 _ID_BITS = (1 << 24) - 1  # what nsys's globalTid has for a process, and for a thread
 _NOTES = "TRACEDIFF_NOTES"
 _LACKS = (
@@ -542,12 +538,6 @@ def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
                 for block in trace.blocks():
                     tables.add(block)
                 head |= trace.tail
-            if tables.unjoined:
-                with open_trace(path) as trace:
-                    trace.head()
-                    for block in trace.blocks():
-                        tables.add_external(block)
-                tables.join_external()
             tables.finish(head)
             db.execute("COMMIT")
     except sqlite3.OperationalError as error:
@@ -577,11 +567,7 @@ class _Tables:
         self._numbers: dict[int, dict[Any, int]] = {}  # process -> its threads
         self._callers: set[int] = set()  # processes that called CUDA
         self._hip = False  # it is HIP that they called
-        self.unjoined: dict[
-            str, list[tuple[int, int]]
-        ] = {}  # table -> row and external id of ops without a correlation id
         self._rows = dict.fromkeys(_COLUMNS, 0)  # of each table, so far
-        self._calls = 0  # of those that are read again for their external ids
         self._known = self._timed = 0  # events of categories of Kineto; those with a time
         self._fine = False  # some time is finer than a microsecond
         self._origin: int | None = None  # ns, of the first event
@@ -633,9 +619,6 @@ class _Tables:
         device = args.device if args.device is not None else _first(args.inDevice, event.pid)
         stream = args.stream if args.stream is not None else _int(str(event.tid).removeprefix("stream "))
         common = (device, stream, args.correlation, args.node)
-        external = _first(args.external, args.external_old)
-        if args.correlation is None and external is not None:
-            self.unjoined.setdefault(table, []).append((self._rows[table] + 1, external))
         if table is _KERNEL:
             name = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # AMD's kernel descriptors
             return (*common, self._string(name), args.registers, *args.grid, *args.block, args.shared)
@@ -675,56 +658,6 @@ class _Tables:
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
 
-    def add_external(self, events: list[Event]) -> None:
-        """Take the calls of one block a second time, for their external ids; see `join_external`."""
-        if not self._calls:
-            self._db.execute("CREATE TEMP TABLE external (row INTEGER, id INTEGER)")
-        rows = []
-        for event in events:
-            if (
-                _CATEGORIES.get(event.cat or "") is not _CALL
-                or event.ph != "X"
-                or nanoseconds(event.ts) is None
-            ):
-                continue
-            self._calls += 1
-            args = _decoded_args(event.args)
-            external = _first(args.external, args.external_old)
-            if external is not None and _LAUNCHES.match(str(event.name)):
-                rows.append((self._calls, external))
-        self._db.executemany("INSERT INTO external VALUES (?, ?)", rows)
-
-    def join_external(self) -> None:
-        """Give ops without a correlation id that of the launching call with their external id, the id of an operator.
-
-        The nth op of an operator is of its nth launch, those after its last launch are of that. Calls without a correlation id
-        get one.
-        """
-        db = self._db
-        db.execute("CREATE TEMP TABLE external_op (kind TEXT, row INTEGER, id INTEGER, start INTEGER)")
-        for table, found in self.unjoined.items():
-            db.executemany(
-                f"INSERT INTO external_op SELECT '{table}', ?1, ?2, \"start\" FROM {table} WHERE rowid = ?1",
-                found,
-            )
-        # above the ids that Kineto gives, below the highest that is read
-        db.execute(
-            f"UPDATE {_CALL} SET correlationId = 3000000000 + rowid WHERE correlationId IS NULL"
-            " AND rowid IN (SELECT row FROM external)"
-        )
-        db.execute(
-            "CREATE TEMP TABLE joined AS WITH calls AS ("
-            "  SELECT e.id, c.correlationId AS corr, count(*) OVER (PARTITION BY e.id) AS many,"
-            f' row_number() OVER (PARTITION BY e.id ORDER BY c."start", e.row) AS nth FROM external AS e JOIN {_CALL} AS c'
-            "  ON c.rowid = e.row), ops AS ("
-            "  SELECT kind, row, id, row_number() OVER (PARTITION BY id ORDER BY start, kind, row) AS nth FROM external_op)"
-            " SELECT ops.kind, ops.row, calls.corr FROM ops JOIN calls ON calls.id = ops.id AND calls.nth = min(ops.nth, calls.many)"
-        )
-        for table in self.unjoined:
-            db.execute(
-                f"UPDATE {table} SET correlationId = j.corr FROM joined AS j WHERE j.kind = '{table}' AND j.row = {table}.rowid"
-            )
-
     def finish(self, head: dict[str, Any]) -> None:
         """Write what is known at the end: names, devices, how it was recorded, notes. Raises `TracediffError`: not-kineto."""
         if not self._known:
@@ -762,8 +695,7 @@ class _Tables:
         ).fetchone():
             raise TracediffError(
                 "kineto-rocm",
-                f"{self._name} was recorded on an AMD GPU, and its kernels have neither a correlation nor an External id that a"
-                " launching call has: what launched them is not known",
+                f"{self._name} was recorded on an AMD GPU, and its kernels have no correlation: what launched them is not known",
                 fix="record it with a newer PyTorch, whose kernels on AMD GPUs have a correlation",
             )
 

@@ -29,13 +29,10 @@ T = TypeVar("T")
 _READING = frozenset({"SELECT", "EXPLAIN", "CREATE"})
 # Turned on with a file as its target, it would leave the connection of no use.
 _FORBIDDEN = re.compile(r"\benable_logging\b", re.IGNORECASE)
-# Types that polars cannot take over, or takes for bytes; dates inside of lists and structs, which may be beyond its own.
+# Types that polars cannot take over, or takes for bytes. Dates: those beyond its calendar make it panic, and no table has any.
 _AS_TEXT = re.compile(
-    r"INTERVAL|UNION|BIT\b|BIGNUM|VARINT|TIME WITH TIME ZONE|VARIANT|GEOMETRY|(DATE|TIMESTAMP).*[])]|(MAP|STRUCT)\(.*(DATE|TIMESTAMP)"
+    r"INTERVAL|UNION|BIT\b|BIGNUM|VARINT|TIME WITH TIME ZONE|VARIANT|GEOMETRY|DATE|TIMESTAMP"
 )
-# Years 1 to 9999 in days since 1970-01-01: of others, and of infinity, polars makes no date but a panic.
-_DAYS = (-719_162, 2_932_896)
-_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _WHOLE = re.compile(r"U?HUGEINT\Z")
 
 
@@ -169,10 +166,7 @@ def _statements(db: duckdb.DuckDBPyConnection, text: str) -> list[tuple[str, boo
     return found
 
 
-def _answer(
-    relation: duckdb.DuckDBPyRelation, limit: int | None, as_text: frozenset[str] = frozenset()
-) -> Answer:
-    """`as_text`: columns of dates that are taken over as text."""
+def _answer(relation: duckdb.DuckDBPyRelation, limit: int | None) -> Answer:
     import polars as pl
 
     kinds = [str(kind) for kind in relation.types]
@@ -184,36 +178,17 @@ def _answer(
             new = f"{name}_{number}"
         names.append(new)
     columns = [
-        f"#{number}{'::VARCHAR' if name in as_text or _AS_TEXT.search(kind) else ''} AS {identifier(name)}"
+        f"#{number}{'::VARCHAR' if _AS_TEXT.search(kind) else ''} AS {identifier(name)}"
         for number, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
     ]
     rows = relation.project(", ".join(columns))
     frame = pl.DataFrame(rows if limit is None else rows.limit(limit + 1))
-    if beyond := frozenset(column.name for column in frame.iter_columns() if _beyond_calendar(column)):
-        return _answer(relation, limit, as_text | beyond)
     # DuckDB sums integers in 128 bits; those that fit into 64 are whole numbers again, and not decimals
     for name, kind in zip(names, kinds, strict=True):
         narrow = frame[name].cast(pl.Int64, strict=False) if _WHOLE.match(kind) else None
         if narrow is not None and narrow.null_count() == frame[name].null_count():
             frame = frame.with_columns(narrow)
     return Answer(frame.head(limit), limit < len(frame)) if limit is not None else Answer(frame, False)
-
-
-def _beyond_calendar(column: pl.Series) -> bool:
-    """Whether a column holds a date that polars cannot spell."""
-    import polars as pl
-
-    if isinstance(column.dtype, pl.Datetime):
-        zone = 1 if column.dtype.time_zone else 0  # days: what a zone may add
-        low, high = (
-            days * _PER_DAY[column.dtype.time_unit] for days in (_DAYS[0] + zone, _DAYS[1] + 1 - zone)
-        )
-    elif column.dtype == pl.Date:
-        low, high = _DAYS[0], _DAYS[1] + 1
-    else:
-        return False
-    numbers = column.to_physical()
-    return bool(((numbers < low) | (numbers >= high)).any())
 
 
 def _not_read_only(what: str) -> TracediffError:

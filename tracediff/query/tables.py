@@ -252,13 +252,8 @@ class _Filling:
 
     def _reduction(self) -> Reduction:
         reading = self.reading
-        if reading.host_only or is_host_only(self.capture):
-            return reduce_host(
-                self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture
-            )
-        return reduce_capture(
-            self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture
-        )
+        reduce = reduce_host if reading.host_only or is_host_only(self.capture) else reduce_capture
+        return reduce(self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture)
 
     def _steps(self) -> tuple[str, TracediffError | None]:
         """Tables step, step_text and query_window; where the steps came from, and why there are none if so."""
