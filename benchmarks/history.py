@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from tracediff.history import changes
-from tracediff.history.analysis import analyse
+from tracediff.history.analysis import Commits, analyse
 from tracediff.history.changes import Series
-from tracediff.history.commits import Commits
 from tracediff.history.points import Measures, Point, Program
 from tracediff.history.store import Kept, Store
 

@@ -54,7 +54,7 @@ Completion of commands, options and files: `eval "$(_TRACEDIFF_COMPLETE=bash_sou
 
 def render() -> str:
     """Return the page."""
-    index = "".join(f"| [{name}](#{name}) | {_cell(text)} |\n" for name, (_, text) in COMMANDS.items())
+    index = "".join(f"| [{name}](#{name}) | {_cell(text)} |\n" for name, text in COMMANDS.items())
     root = click.Context(cli, info_name="tracediff", help_option_names=["-h", "--help"])
     return HEAD + index + "".join(_section(root, name) for name in COMMANDS)
 

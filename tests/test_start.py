@@ -20,7 +20,7 @@ UNUSED = (
 # What a comparison of exports alone does without.
 NOT_ASKED_FOR = (
     "tracediff.companions.latencies.read", "tracediff.companions.trtexec.read", "tracediff.companions.bench.compare",
-    "tracediff.capture.manifest", "tracediff.capture.plan", "tracediff.execution.processes", "multiprocessing",
+    "tracediff.capture.runner", "tracediff.capture.plan", "tracediff.execution.processes", "multiprocessing",
 )  # fmt: skip
 
 _CODE = """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracediff.companions.model import Result
     from tracediff.comparison.measures import Measure
     from tracediff.execution.reading import Reading
-    from tracediff.history.commits import Commits
+    from tracediff.history.analysis import Commits
     from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
     from tracediff.model.show import Show
@@ -176,12 +176,10 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
     """
     import tracediff
     from tracediff.bisect.decide import ERROR, parse_cause
-    from tracediff.bisect.history import History, commit, remove
     from tracediff.bisect.probe import TREES, Prober, plan_of
-    from tracediff.bisect.search import Search
-    from tracediff.bisect.store import fingerprint, keep, opened
+    from tracediff.bisect.search import History, Search, commit, fingerprint, keep, opened, remove
     from tracediff.capture.checkout import root
-    from tracediff.capture.nsys import need_nsys
+    from tracediff.capture.machine import need_nsys
     from tracediff.model import Tool
     from tracediff.model.bisect import Bisect
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tracediff.bisect.decide import ERROR, Rule, judge
-from tracediff.bisect.history import History
-from tracediff.bisect.search import Search
+from tracediff.bisect.search import History, Search
 from tracediff.model import Tool
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe, BisectVerdict
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.bisect.histories import Halving, Simulated, git, repository, search
 from tracediff.bisect.decide import Rule, judge, levels, parse_cause, prior_of
-from tracediff.bisect.history import History, commit
+from tracediff.bisect.search import History, commit
 from tracediff.comparison.sequential import confidence_sequence
 from tracediff.errors import TracediffError
 from tracediff.model import Tool

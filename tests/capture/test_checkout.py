@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture.checkout import check_out, located
-from tracediff.capture.manifest import fingerprint
 from tracediff.capture.plan import Plan, plan_from
+from tracediff.capture.runner import fingerprint
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 

@@ -10,7 +10,7 @@ import pytest
 from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture import doctor
 from tracediff.capture.launch import launch_of, left_out
-from tracediff.capture.nsys import need_nsys
+from tracediff.capture.machine import need_nsys
 from tracediff.capture.plan import Plan, plan_from
 from tracediff.capture.runner import Runner, diagnose
 from tracediff.errors import TracediffError

@@ -13,9 +13,8 @@ import pytest
 
 from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture.launch import additions, left_out, nsys_flags, shown, with_flags, with_reports, wrap
-from tracediff.capture.nsys import Features, Nsys, need_nsys
-from tracediff.capture.plan import plan_from
-from tracediff.capture.presets import FUNCTIONS, PRESETS, preset
+from tracediff.capture.machine import Features, Nsys, need_nsys
+from tracediff.capture.plan import FUNCTIONS, PRESETS, plan_from, preset
 from tracediff.capture.runner import Runner
 from tracediff.errors import TracediffError
 from tracediff.trace.labels import PRESETS as LABELS

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.capture.stand_ins import manifest_of
-from tracediff.capture.presets import PRESETS
+from tracediff.capture.plan import PRESETS
 from tracediff.cli.main import cli
 from tracediff.formats.reports import find_nsys
 

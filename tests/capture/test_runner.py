@@ -18,8 +18,7 @@ import pytest
 from tests.capture.conftest import SECRET
 from tests.capture.stand_ins import StandIns, manifest_of
 from tests.failing import failing
-from tracediff.capture.machine import recorded_command, versions
-from tracediff.capture.nsys import import_raw, need_nsys
+from tracediff.capture.machine import import_raw, need_nsys, recorded_command, versions
 from tracediff.capture.plan import Plan, plan_from
 from tracediff.capture.runner import Runner, forget_environment
 from tracediff.errors import TracediffError
@@ -180,7 +179,7 @@ def test_an_interrupted_run_leaves_nothing_of_itself(stand_ins: StandIns, tmp_pa
 def test_a_run_that_hangs_is_ended_with_everything_it_started(
     stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracediff.capture.process.GRACE_S", 2.0)
+    monkeypatch.setattr("tracediff.capture.runner.GRACE_S", 2.0)
     stand_ins.mode("hang")
     began = time.monotonic()
     with pytest.raises(TracediffError, match="not finished after 2 s"):

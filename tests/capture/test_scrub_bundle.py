@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from tests.capture.stand_ins import StandIns, manifest_of
 from tests.capture.test_scrub import SECRETS, private_trace
-from tracediff.capture.nsys import need_nsys
+from tracediff.capture.machine import need_nsys
 from tracediff.capture.plan import plan_from
 from tracediff.capture.runner import Runner
 from tracediff.capture.scrub import scrub_bundle

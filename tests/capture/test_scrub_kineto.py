@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from fixtures.builders.torch_trace import TorchTrace
 from tests.formats.test_kineto import EXECUTOR, steps
-from tracediff.capture.scrub_kineto import scrub_trace
+from tracediff.capture.scrub import scrub_trace
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.execution.reading import Reading

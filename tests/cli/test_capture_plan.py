@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.checks import expect_error
-from tracediff.capture import nsys as nsys_features
+from tracediff.capture import machine as nsys_features
 
 WORDS = ("capture", "--baseline", "python a.py", "--candidate", "python b.py", "-n", "1")
 

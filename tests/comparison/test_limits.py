@@ -12,7 +12,7 @@ from rich.console import Console
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import FIXTURES, label
-from tracediff.capture.scrub_kineto import scrub_trace
+from tracediff.capture.scrub import scrub_trace
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.execution.reading import Reading

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import duckdb
-import polars as pl
 import pytest
 
 from fixtures.builders import two_steps
 from fixtures.builders.columnar import to_folder
 from tests.formats.odd_exports import TWO_STEPS, edit, reduce, written
 from tests.tiny import spent
-from tracediff.formats.columnar import without_texts
+from tracediff.errors import TracediffError
+from tracediff.formats.columnar import check_texts
 from tracediff.formats.contents import looked_into
 from tracediff.formats.schema import METADATA, READ
 
@@ -130,17 +131,6 @@ def test_metadata_of_a_folder_that_is_not_utf_8(table: str, column: str, form: s
     assert reduction.warnings == []
 
 
-def test_a_version_beside_a_value_that_is_not_utf_8(tmp_path):
-    path = with_metadata(written(tmp_path), "META_DATA_EXPORT")
-    edit(
-        path,
-        "UPDATE META_DATA_EXPORT SET value = '3.11.0'",
-        f"INSERT INTO META_DATA_EXPORT VALUES ('x', '{MARKER}')",
-    )
-    folder = with_bytes(to_folder(path, tmp_path / "run", "parquet"), BAD)
-    assert reduce(folder).schema_version == "3.11.0"
-
-
 # Names that matter: of kernels and of ranges.
 
 
@@ -149,9 +139,8 @@ def labelled():
     return two_steps().range(101, MARKER, 0, 3000)
 
 
-@pytest.mark.parametrize("form", ["sqlite", "parquet"])
 @pytest.mark.parametrize("inline", [False, True])
-def test_names_that_are_not_utf_8(form: str, inline: bool, tmp_path, capture_of):
+def test_names_that_are_not_utf_8(inline: bool, tmp_path, capture_of):
     path = written(tmp_path, labelled())
     table = "NVTX_EVENTS" if inline else "StringIds"
     if inline:
@@ -164,11 +153,16 @@ def test_names_that_are_not_utf_8(form: str, inline: bool, tmp_path, capture_of)
         sqlite3.connect(path).execute(f"SELECT count(*) FROM NVTX_EVENTS WHERE text = '{MARKER}'").fetchone()
     )
     assert held == (int(inline),)
-    if form == "sqlite":
-        column = "text" if inline else "value"
-        edit(path, f"UPDATE {table} SET {column} = CAST(x'{BAD.hex()}' AS TEXT) WHERE {column} = '{MARKER}'")
-    else:
-        path = with_bytes(to_folder(path, tmp_path / "run", form), BAD)
+    folder = with_bytes(to_folder(path, tmp_path / "run", "parquet"), BAD)
+    with pytest.raises(
+        TracediffError, match=f"{table} is damaged, or holds names that are not UTF-8"
+    ) as refused:
+        reduce(folder)
+    assert refused.value.slug == "truncated"
+    with closing(duckdb.connect()) as db, pytest.raises(duckdb.Error):
+        check_texts(db, folder)
+    column = "text" if inline else "value"
+    edit(path, f"UPDATE {table} SET {column} = CAST(x'{BAD.hex()}' AS TEXT) WHERE {column} = '{MARKER}'")
     capture = capture_of(path)
     texts = {text for (text,) in capture.db.execute("SELECT text FROM range_text").fetchall()}
     assert "k" + "\ufffd" * (len(MARKER) - 1) in texts
@@ -181,22 +175,3 @@ def test_names_that_are_not_utf_8(form: str, inline: bool, tmp_path, capture_of)
         assert ("k" + "\ufffd" * (len(MARKER) - 1),) in seen.db.execute(
             "SELECT text FROM range_seen"
         ).fetchall()
-
-
-def test_a_copy_of_a_parquet_file_without_texts(tmp_path):
-    """Numbers and their signs are what they were; texts are bytes."""
-    table = pl.DataFrame(
-        {"number": [1, 2, 3], "small": pl.Series([1, 2, 255], dtype=pl.UInt8), "text": ["a", None, "é"]}
-    )
-    table.write_parquet(tmp_path / "a.parquet")
-    without_texts(tmp_path / "a.parquet", tmp_path / "b.parquet")
-    copy = duckdb.read_parquet(str(tmp_path / "b.parquet"))
-    assert [str(kind) for kind in copy.types] == ["BIGINT", "UTINYINT", "BLOB"]
-    assert copy.fetchall() == [(1, 1, b"a"), (2, 2, None), (3, 255, "é".encode())]
-
-
-def test_what_is_no_parquet_file_has_no_copy(tmp_path):
-    for content in (b"", b"PAR1", b"PAR1" + b"\xff" * 20 + b"\x10\0\0\0PAR1"):
-        (tmp_path / "a.parquet").write_bytes(content)
-        with pytest.raises(ValueError, match="no Parquet metadata"):
-            without_texts(tmp_path / "a.parquet", tmp_path / "b.parquet")

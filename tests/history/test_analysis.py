@@ -12,8 +12,7 @@ import pytest
 from benchmarks.history import kept, noise, point
 from tracediff.comparison.gates import parse_gate
 from tracediff.comparison.measures import parse
-from tracediff.history.analysis import analyse
-from tracediff.history.commits import Commits, read
+from tracediff.history.analysis import Commits, analyse, read_commits
 from tracediff.history.points import Point, Program
 from tracediff.history.policy import exit_code, judge
 from tracediff.report.history import judged
@@ -229,7 +228,7 @@ def test_git_orders_points_whatever_clocks_say(repository):
     made = of_commits(commits)
     times = [one.time for one in made]
     made = [msgspec.structs.replace(one, time=time) for one, time in zip(made, reversed(times), strict=True)]
-    found = analyse(kept(made), read(repository))
+    found = analyse(kept(made), read_commits(repository))
     assert found.order == "git"
     assert [one.commit for one in found.points] == commits
     assert [one.place for one in found.points] == list(range(20))
@@ -246,7 +245,7 @@ def test_commits_that_were_not_measured_are_counted(repository):
         msgspec.structs.replace(one, commit=commit)
         for one, commit in zip(history(10, plant=slower), commits, strict=True)
     ]
-    (segment,) = analyse(kept(made), read(repository)).segments
+    (segment,) = analyse(kept(made), read_commits(repository)).segments
     (change,) = [one for one in segment.changes if one.measure == "generation"]
     assert (change.good, change.bad, change.unmeasured) == (4, 5, 1)
 
@@ -257,7 +256,7 @@ def test_a_rewritten_history_is_kept_apart_and_so_is_a_merged_branch(repository)
     made = of_commits([*commits, side])
     git(repository, "reset", "-q", "--hard", "main~1")
     git(repository, "commit", "-q", "--allow-empty", "-m", "another end")
-    found = analyse(kept(made), read(repository))
+    found = analyse(kept(made), read_commits(repository))
     apart = {one.commit: one.apart for one in found.points if one.apart}
     assert apart == {commits[-1]: "unreachable", side: "side_branch"}
     assert sum(len(segment.points) for segment in found.segments) == 19
@@ -266,20 +265,20 @@ def test_a_rewritten_history_is_kept_apart_and_so_is_a_merged_branch(repository)
 
 def test_a_short_name_is_the_commit_that_begins_so(repository):
     commits = git(repository, "rev-list", "--first-parent", "--reverse", "main").split()
-    found = analyse(kept(of_commits([one[:8] for one in commits])), read(repository))
+    found = analyse(kept(of_commits([one[:8] for one in commits])), read_commits(repository))
     assert [one.commit for one in found.points] == commits
 
 
 def test_a_shallow_clone_cannot_order_points_and_says_so(repository, tmp_path):
     git(tmp_path, "clone", "-q", "--depth", "2", f"file://{repository}", "shallow")
-    commits = read(tmp_path / "shallow")
+    commits = read_commits(tmp_path / "shallow")
     assert (commits.problem, commits.order) == ("shallow", {})
     found = analyse(kept(history(3)), commits)
     assert (found.order, found.why, [one.apart for one in found.points]) == ("time", "shallow", [""] * 3)
 
 
 def test_without_a_repository_time_orders_points(tmp_path):
-    found = analyse(kept(list(reversed(history(5)))), read(tmp_path))
+    found = analyse(kept(list(reversed(history(5)))), read_commits(tmp_path))
     assert (found.order, found.why) == ("time", "no-repository")
     assert [one.time for one in found.points] == sorted(one.time for one in found.points)
 

@@ -251,7 +251,7 @@ class Desk:
 
     def history(self, asked: a.HistoryAsked) -> a.HistoryFound:
         """Raises also what `history_of` does. Git is not asked: a repository can name programs to run."""
-        from tracediff.history.commits import Commits
+        from tracediff.history.analysis import Commits
         from tracediff.report.history import headline, name
 
         store = self.folders.readable(asked.store)

@@ -18,8 +18,7 @@ import numpy as np
 
 from tracediff.accounting.intervals import Floats
 from tracediff.bisect.decide import FIRST_LOOK, Rule, Seen, judge
-from tracediff.bisect.history import git
-from tracediff.bisect.search import ENDS, BudgetSpentError
+from tracediff.bisect.search import ENDS, BudgetSpentError, git
 from tracediff.capture.checkout import check_out_side, located
 from tracediff.capture.plan import Plan, plan_from, read_plan
 from tracediff.capture.runner import Pair, Runner
@@ -36,7 +35,7 @@ from tracediff.model.bisect import BisectCommit, BisectProbe
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
-    from tracediff.capture.nsys import Nsys
+    from tracediff.capture.machine import Nsys
 
 TREES = "checkouts"
 _TAIL = 1 << 16  # bytes of a build's log that are looked at

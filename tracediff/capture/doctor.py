@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracediff.capture import machine
-from tracediff.capture.nsys import Nsys, import_raw, need_nsys
+from tracediff.capture.machine import Nsys, import_raw, need_nsys
 from tracediff.errors import TracediffError
 from tracediff.formats.reports import export_report
 
@@ -25,7 +25,6 @@ Status = Literal["ok", "warn", "fail"]
 _MARK = "tracediff doctor"
 _MIN_FREE_GIB = 10.0
 _TRIAL_S = 180
-_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _DRIVER = Path("/proc/driver/nvidia/params")
 # What a program to be captured most often has: that it is missing there says which interpreter was asked.
 _EXPECTED = ("torch", "tensorrt_llm", "nvtx")
@@ -73,9 +72,9 @@ def examine(folder: Path, python: str = sys.executable) -> list[Check]:
         nsys = need_nsys()
     except TracediffError as error:
         missing = Check("nsys", "fail", error.message, error.fix or "")
-        return [missing, *_gpu(), *_software(python), _disk(folder), _perf()]
+        return [missing, *_gpu(), *_software(python), _disk(folder)]
     trial = _trial(nsys, python) if shutil.which(python) else ()
-    return [*_features(nsys), *_gpu(), *_software(python), *trial, _disk(folder), _perf()]
+    return [*_features(nsys), *_gpu(), *_software(python), *trial, _disk(folder)]
 
 
 def can_capture(checks: list[Check]) -> bool:
@@ -115,12 +114,9 @@ def _features(nsys: Nsys) -> Iterator[Check]:
 def _gpu() -> Iterator[Check]:
     gpus = machine.gpus()
     if not gpus:
-        yield Check(
-            "GPU",
-            "fail",
-            "nvidia-smi is missing or lists no GPU: NVTX and Python can be traced here, kernels cannot",
-            "run on a machine with an NVIDIA GPU and driver (in a container: --gpus all)",
-        )
+        lacks = "nvidia-smi is missing or lists no GPU: NVTX and Python can be traced here, kernels cannot"
+        fix = "run on a machine with an NVIDIA GPU and driver (in a container: --gpus all)"
+        yield Check("GPU", "fail", lacks, fix)
         return
     names = sorted({str(gpu["name"]) for gpu in gpus})
     yield Check("GPU", "ok", f"{len(gpus)} x {', '.join(names)}")
@@ -137,12 +133,8 @@ def _clocks(gpus: list[dict[str, Any]]) -> Check:
     if locked:
         return Check("clocks", "ok", f"locked: {said}")
     state = "no sign that they are locked" if locked is False else "nvidia-smi tells nothing of locks"
-    return Check(
-        "clocks",
-        "warn",
-        f"{state}: {said}",
-        "for steadier kernel times: nvidia-smi --lock-gpu-clocks (needs root; not done here)",
-    )
+    fix = "for steadier kernel times: nvidia-smi --lock-gpu-clocks (needs root; not done here)"
+    return Check("clocks", "warn", f"{state}: {said}", fix)
 
 
 def _counters() -> Check:
@@ -156,12 +148,9 @@ def _counters() -> Check:
         return Check("GPU counters", "ok", unknown)
     if said[1] == "0" or os.geteuid() == 0:
         return Check("GPU counters", "ok", "may be read: --gpu-metrics can be used")
-    return Check(
-        "GPU counters",
-        "warn",
-        "only administrators may read them: --gpu-metrics cannot be used (ERR_NVGPUCTRPERM)",
-        "load the driver with NVreg_RestrictProfilingToAdminUsers=0; captures without --gpu-metrics work",
-    )
+    lacks = "only administrators may read them: --gpu-metrics cannot be used (ERR_NVGPUCTRPERM)"
+    fix = "load the driver with NVreg_RestrictProfilingToAdminUsers=0; captures without --gpu-metrics work"
+    return Check("GPU counters", "warn", lacks, fix)
 
 
 def _software(python: str) -> Iterator[Check]:
@@ -199,12 +188,9 @@ def _trial(nsys: Nsys, python: str) -> Iterator[Check]:
         lacks = "no binding in this Python (nvtx or torch): it was not tried"
         yield Check("NVTX", "warn", lacks, "--python PATH names the interpreter that your program runs in")
     else:
-        yield Check(
-            "NVTX",
-            "fail",
-            f"a range of {binding} got lost: steps would have no labels",
-            "pip install 'nvtx<=0.2.10' (later ones lose every range under older nsys), or a newer nsys",
-        )
+        lacks = f"a range of {binding} got lost: steps would have no labels"
+        fix = "pip install 'nvtx<=0.2.10' (later ones lose every range under older nsys), or a newer nsys"
+        yield Check("NVTX", "fail", lacks, fix)
     if "python-gil" in traces and gil:
         yield Check("GIL trace", "ok", f"{gil} holds and waits seen")
     elif "python-gil" in traces:
@@ -266,13 +252,3 @@ def _disk(folder: Path) -> Check:
     if free < _MIN_FREE_GIB:
         return Check("disk", "warn", said, "free space, or -o on another disk")
     return Check("disk", "ok", said)
-
-
-def _perf() -> Check:
-    try:
-        level = int(_PARANOID.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        unknown = "perf_event_paranoid cannot be read; captures here do not sample the CPU"
-        return Check("perf events", "ok", unknown)
-    limit = ": no CPU sampling (captures here use none)" if level > 2 else ""
-    return Check("perf events", "ok", f"perf_event_paranoid is {level}{limit}")

@@ -9,9 +9,20 @@ from pathlib import Path, PurePath
 from urllib.parse import urljoin
 
 from tracediff.capture import machine
-from tracediff.capture.nsys import TRACES, Features, Nsys
-from tracediff.capture.plan import RUN, SEED_VARIABLE, TRAFFIC_SEED, Plan, Slot
-from tracediff.capture.presets import FUNCTIONS, LLMAPI_LAUNCH, Preset, check_steps, preset, rank_suffix
+from tracediff.capture.machine import TRACES, Features, Nsys
+from tracediff.capture.plan import (
+    FUNCTIONS,
+    LLMAPI_LAUNCH,
+    RUN,
+    SEED_VARIABLE,
+    TRAFFIC_SEED,
+    Plan,
+    Preset,
+    Slot,
+    check_steps,
+    preset,
+    rank_suffix,
+)
 
 
 @dataclass(frozen=True)

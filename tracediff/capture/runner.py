@@ -8,28 +8,223 @@ A run works in `runs/.NAME.part`, which takes its name when the run is over; an 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
+import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import sqlite3
+import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tracediff.capture import machine, manifest
+import tracediff
+from tracediff.capture import machine
 from tracediff.capture.launch import Launch, launch_of, left_out, profile_url
-from tracediff.capture.nsys import Nsys, import_raw
-from tracediff.capture.plan import Plan, Slot
-from tracediff.capture.process import Child, await_url, post, start
+from tracediff.capture.machine import Nsys, import_raw
+from tracediff.capture.plan import Plan, SidePlan, Slot
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
-from tracediff.formats.bundle import MANIFEST, SIDES, Manifest, Run, SideName, Traffic, read_manifest
+from tracediff.formats.bundle import (
+    MANIFEST,
+    PART,
+    SIDES,
+    Manifest,
+    Run,
+    SideName,
+    Traffic,
+    read_manifest,
+    write_manifest,
+)
 from tracediff.formats.reports import export_report
+
+GRACE_S = 20.0  # between asking a process tree to end and killing it; nsys writes its report in it
+_MARK = "TRACEDIFF_RUN"  # tells the processes of a run, also those that left its tree
+
+
+@dataclass
+class Child:
+    """A started program in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    mark: bytes
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None when the time is over."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self, first: signal.Signals = signal.SIGTERM, grace_s: float | None = None) -> int:
+        """End the program and everything it started; its exit code.
+
+        SIGINT goes to the program's group alone, as from a terminal: nsys's agent is outside of it, and has to live
+        until the report is written.
+        """
+        pids = self._others()
+        _signal(self.process.pid, set() if first == signal.SIGINT else pids, first)
+        if self.wait(grace_s or GRACE_S) is None and first != signal.SIGTERM:
+            _signal(self.process.pid, pids, signal.SIGTERM)
+            self.wait(GRACE_S)
+        _signal(self.process.pid, self._others() | pids, signal.SIGKILL)
+        return self.process.wait()
+
+    def _others(self) -> set[int]:
+        return _tree(self.process.pid) | _marked(self.mark)
+
+
+def start(
+    command: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], logs: Path, name: str = ""
+) -> Child:
+    """Start a command with its output in `{name}stdout.log` and `{name}stderr.log` of a folder.
+
+    Raises OSError where the program does not exist or may not be run.
+    """
+    mark = secrets.token_hex(8)
+    with (logs / f"{name}stdout.log").open("wb") as out, (logs / f"{name}stderr.log").open("wb") as err:
+        process = subprocess.Popen(
+            list(command), cwd=cwd, env={**env, _MARK: mark}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=err, start_new_session=True,
+        )  # fmt: skip
+    return Child(process, f"{_MARK}={mark}".encode())
+
+
+def await_url(url: str, child: Child, timeout_s: float, poll_s: float = 0.5) -> bool:
+    """Wait until a URL answers with success; False when the server ended or the time is over."""
+    end = time.monotonic() + timeout_s
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is ours: no proxy
+    while time.monotonic() < end:
+        if child.process.poll() is not None:
+            return False
+        with (
+            contextlib.suppress(urllib.error.URLError, OSError, ValueError),
+            opener.open(url, timeout=5) as answer,
+        ):
+            if 200 <= answer.status < 300:
+                return True
+        time.sleep(poll_s)
+    return False
+
+
+def post(url: str, body: str, timeout_s: float = 60.0) -> str:
+    """Post JSON, or nothing where `body` is '', to a server of ours; '' or why it was refused."""
+    kind = {"Content-Type": "application/json"} if body else {}
+    request = urllib.request.Request(url, data=body.encode(), headers=kind, method="POST")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=timeout_s):
+            return ""
+    except (OSError, ValueError) as error:  # HTTPError and URLError are OSErrors
+        return str(error)
+
+
+def _marked(mark: bytes) -> set[int]:
+    """The processes that inherited the mark of a run, whoever their parent is by now."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in entry.read_bytes().split(b"\0"):
+                found.add(int(entry.parent.name))
+    return found
+
+
+def _tree(root: int) -> set[int]:
+    """Every descendant of a process at this moment."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(entry.parent.name)] = int(
+                entry.read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
+    found, grown = {root}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return found - {root}
+
+
+def _signal(root: int, pids: set[int], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(root, number)
+    for pid in sorted(pids):  # what left the group: a profiler's agent, a worker in a session of its own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) != root:
+                os.kill(pid, number)
+
+
+# The manifest. Values of variables are recorded for the names in `machine.RECORDED_VARIABLES` only.
+
+
+def timestamp(seconds: float) -> str:
+    """A time in UTC as ISO 8601."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def fingerprint(plan: Plan) -> str:
+    """What makes two plans the same for `--resume`. Values of unrecorded variables do not enter it."""
+    parts: list[Any] = [_order(plan)]
+    for side in (plan.baseline, plan.candidate):
+        parts.append([
+            machine.recorded_command(side.command), machine.recorded_command(side.client),
+            list(side.launcher), side.preset, sorted(side.env), machine.recorded_env(side.env),
+        ])  # fmt: skip
+    parts.append([plan.steps, plan.graph_trace, plan.gpu_metrics, list(plan.nsys_flags)])
+    if plan.same_traffic:
+        parts.append("same_traffic")
+    if plan.baseline.ref or plan.candidate.ref:
+        parts.append([plan.baseline.ref, plan.candidate.ref])
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _order(plan: Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in ("order", "seed", "repeats", "warmup", "controls")}
+
+
+def new_manifest(plan: Plan, nsys: Nsys, notes: list[str], seconds: float) -> Manifest:
+    """The manifest of a bundle without runs, begun at a time."""
+    recorded = ("steps", "graph_trace", "gpu_metrics", "timeout_s", "same_traffic")
+    return Manifest(
+        tool=f"tracediff {tracediff.__version__}",
+        created=timestamp(seconds),
+        plan={
+            **_order(plan),
+            **{name: getattr(plan, name) for name in recorded},
+            "fingerprint": fingerprint(plan),
+        },
+        host=machine.host(),
+        nsys={"version": nsys.version, "notes": notes},
+        sides={name: _side(plan.side(name)) for name in SIDES},
+        runs=[],
+    )
+
+
+def _side(side: SidePlan) -> dict[str, Any]:
+    env = {**os.environ, **side.env}
+    return {
+        "command": machine.recorded_command(side.command),
+        "client": machine.recorded_command(side.client),
+        "launcher": machine.recorded_command(side.launcher),
+        "preset": side.preset,
+        "env": machine.recorded_env(env),
+        "versions": machine.versions(side.command, env, side.cwd),
+        "git": machine.commit(side.cwd or Path.cwd()),
+    }
+
+
+# The runs
 
 Report = Callable[[Slot, str], None]
 Pair = Mapping[SideName, Sequence[Path]]  # the exports of two runs that belong together
@@ -88,7 +283,7 @@ class Runner:
         if (self.bundle / MANIFEST).exists():
             return self._resumed(resume)
         if self.bundle.exists() and (
-            not self.bundle.is_dir() or any(path.name != manifest.PART for path in self.bundle.iterdir())
+            not self.bundle.is_dir() or any(path.name != PART for path in self.bundle.iterdir())
         ):
             raise TracediffError(
                 "bundle-exists", f"{self.bundle.name} exists and is no bundle", fix="-o names another folder"
@@ -105,8 +300,8 @@ class Runner:
             ) from error
         self._check_disk()
         self.prepare()
-        data = manifest.new(self.plan, self.nsys, left_out(self.plan, self.nsys.features), self.clock())
-        manifest.write(self.bundle, data)
+        data = new_manifest(self.plan, self.nsys, left_out(self.plan, self.nsys.features), self.clock())
+        write_manifest(self.bundle, data)
         return data
 
     def _abandoned(self) -> bool:
@@ -118,13 +313,13 @@ class Runner:
         running = any((self.bundle / "runs").glob(".*.part"))
         return not running and {path.name for path in self.bundle.iterdir()} <= {
             MANIFEST,
-            manifest.PART,
+            PART,
             "runs",
         }
 
     def _resumed(self, resume: bool) -> Manifest:
         data = read_manifest(self.bundle)
-        same = data.plan.get("fingerprint") == manifest.fingerprint(self.plan)
+        same = data.plan.get("fingerprint") == fingerprint(self.plan)
         if not resume:
             done, of = sum(run.status == "done" for run in data.runs), len(self.plan.schedule())
             whole = done == of or (data.adaptive or {}).get("stopped")
@@ -173,7 +368,7 @@ class Runner:
             "looks": sorted([*looks, seen], key=lambda one: one["pairs"]),
             "stopped": why or ("max_runs" if last else None),
         }
-        manifest.write(self.bundle, self._data)
+        write_manifest(self.bundle, self._data)
         return why is not None
 
     def _pairs(self, repeats: int) -> list[Pair]:
@@ -196,7 +391,7 @@ class Runner:
         began = self.clock()
         run = Run(
             index=slot.index, side=slot.side, repeat=slot.repeat, kind=slot.kind, folder=f"runs/{slot.name}", status="failed",
-            command=launch.recorded(scratch.resolve()), started=manifest.timestamp(began), before=machine.gpus(),
+            command=launch.recorded(scratch.resolve()), started=timestamp(began), before=machine.gpus(),
         )  # fmt: skip
         seed = self.plan.traffic_seed(slot)
         if seed is not None:
@@ -230,7 +425,7 @@ class Runner:
         scratch.rename(runs / slot.name)
         others = [one for one in self._data.runs if one.index != slot.index]
         self._data.runs = sorted([*others, run], key=lambda one: one.index)
-        manifest.write(self.bundle, self._data)
+        write_manifest(self.bundle, self._data)
         self.report(slot, run.status)
         if problem is not None:
             raise TracediffError(

@@ -8,6 +8,7 @@ into place.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import lzma
 import marshal
@@ -20,9 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from tracediff.capture import manifest
+import msgspec
+
 from tracediff.capture.clean import (
     EMPTIED,
     METADATA,
@@ -41,8 +43,19 @@ from tracediff.capture.clean import (
 )
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
-from tracediff.formats.bundle import Run, folder_of, read_manifest
+from tracediff.formats.bundle import Run, folder_of, read_manifest, write_manifest
 from tracediff.formats.database import identifier
+from tracediff.formats.kineto import (
+    READ,
+    Event,
+    arguments,
+    frame_name,
+    inputs,
+    marked,
+    nanoseconds,
+    not_kineto,
+    open_trace,
+)
 from tracediff.formats.schema import damaged, inspect
 from tracediff.formats.unpack import stem, unpack
 from tracediff.formats.untrusted import open_export
@@ -111,18 +124,25 @@ class Digest:
 def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Iterable[str] = ()) -> ScrubReport:
     """Write a publishable copy of an export to `target`: packed if that ends in .xz.
 
-    Of a folder of Parquet files `target` becomes one, or SQLite where it ends in .sqlite or .sqlite.xz.
+    A folder of Parquet files becomes SQLite.
     Raises `TracediffError`: scrub-folder, not-parquet, output-exists, output-folder-missing, not-a-file, bad-xz, empty-file, not-sqlite,
     truncated, not-nsys, scrub-changed-rows. After an error nothing is left behind and `target` is as it was.
     """
     report = ScrubReport()
+    form = columnar.form_of(source)
+    if form == columnar.ARROW:
+        raise TracediffError(
+            "scrub-folder",
+            f"{source.resolve().name} is a folder of Arrow files: exports in SQLite and in Parquet are scrubbed",
+            fix="nsys export --type parquetdir REPORT.nsys-rep, and scrub that",
+        )
+    if form and target.suffix not in (".sqlite", ".xz"):
+        raise TracediffError(
+            "scrub-folder",
+            f"{target.name}: of a folder of Parquet files a SQLite file is made",
+            fix=f"name OUT {target.name}.sqlite.xz",
+        )
     with replaced(target, force=force) as (folder, done):
-        if columnar.form_of(source) == columnar.ARROW:
-            raise TracediffError(
-                "scrub-folder",
-                f"{source.resolve().name} is a folder of Arrow files: exports in SQLite and in Parquet are scrubbed",
-                fix="nsys export --type parquetdir REPORT.nsys-rep, and scrub that",
-            )
         export = tables = unpack(source, folder, export="sqlite")
         if tables.is_dir():
             export = columnar.to_sqlite(
@@ -135,6 +155,11 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
                 db.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 _copy(db, plain, frozenset(keep_tables), report)
                 _prove(db, plain, report)
+            if tables.is_dir():
+                files = columnar.tables(tables)
+                for proof in report.tables:
+                    if columnar.row_count(files[proof.name]) != proof.rows_read:
+                        raise _changed(proof.name)
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) in _CANNOT_WRITE:
                 raise TracediffError(
@@ -146,9 +171,6 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
         if target.suffix == ".xz":
             with plain.open("rb") as file, lzma.open(done, "wb", preset=9 | lzma.PRESET_EXTREME) as packed:
                 shutil.copyfileobj(file, packed, 1 << 20)
-        elif tables.is_dir() and target.suffix != ".sqlite":
-            columnar.from_sqlite(plain, tables, done)
-            _prove_folder(tables, done, report)
         else:
             plain.rename(done)
     return report
@@ -181,8 +203,8 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
             f"{target} is a device or a pipe",
             fix="name a file: what is written is read back",
         )
-    if target.is_dir() and columnar.form_of(target) is None:
-        raise TracediffError("output-exists", f"{target} is a folder of something else", fix="another name")
+    if target.is_dir():
+        raise TracediffError("output-exists", f"{target} is a folder", fix="another name")
     if not target.parent.is_dir():
         raise TracediffError(
             "output-folder-missing", f"the folder of {target} does not exist", fix=f"mkdir -p {target.parent}"
@@ -190,8 +212,6 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
     with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as name:
         done = Path(name) / "done"
         yield Path(name), done
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
         done.replace(target)
 
 
@@ -333,19 +353,6 @@ def _prove(source: sqlite3.Connection, path: Path, report: ScrubReport) -> None:
                 raise TracediffError(
                     "scrub-changed-rows", f"{proof.name}: {proof.rows_read - proof.rows_kept} rows were lost"
                 )
-
-
-def _prove_folder(source: Path, made: Path, report: ScrubReport) -> None:
-    """Read a folder again and compare it with what was taken from the source."""
-    files = columnar.tables(source)
-    for proof in report.tables:
-        digest = Digest()
-        for chunk in columnar.rows_of(made / f"{proof.name}.parquet", _CHUNK):
-            digest.add(chunk)
-        if (digest.rows, digest.hex(), columnar.row_count(files[proof.name])) != (
-            proof.rows_kept, proof.digest, proof.rows_read,
-        ):  # fmt: skip
-            raise _changed(proof.name)
 
 
 # What is kept of each table
@@ -555,7 +562,7 @@ def scrub_bundle(source: Path, target: Path, *, keep_kpi: bool = False) -> Bundl
         # 6.18 of 6.18.44-acme-lab7: the rest of a kernel's name tells who built it
         number = re.match(r"\d+\.\d+", str(data.host.get("kernel")))
         data.host["kernel"] = number[0] if number else None
-        manifest.write(part, data)
+        write_manifest(part, data)
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -584,3 +591,147 @@ def _scrub_run(source: Path, part: Path, run: Run, report: BundleReport, keep_kp
     run.command, run.reports, run.exports = [], [], names
     run.kpi = kpi if keep_kpi else []
     run.error = {"slug": run.error.get("slug"), "message": ""} if run.error else None
+
+
+# Traces of torch.profiler.
+#
+# Events are written anew from a list of what is kept: category, name, thread, times and the arguments that are read, all
+# of them numbers. Only names are free text, and they are cleaned.
+
+
+_NUMBERS = ("schemaVersion", "cupti_version", "cuda_runtime_version", "cuda_driver_version")
+_DEVICE = (
+    "id",
+    "totalGlobalMem",
+    "computeMajor",
+    "computeMinor",
+    "numSms",
+    "multiProcessorCount",
+    "warpSize",
+)
+_RANKS = ("rank", "world_size")
+_OWNERS = {"host_name": "Hostname", "hostname": "Hostname", "user": "USER_NAME", "username": "USER_NAME"}
+
+
+@dataclass(frozen=True)
+class ScrubbedTrace:
+    """What was kept: events, and how many were left out; texts that were cleaned."""
+
+    events: int
+    left_out: int
+    texts_changed: int
+
+
+def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> ScrubbedTrace:
+    """Write a publishable copy of a trace to `target`, packed if that ends in .gz, and read it back.
+
+    Raises `TracediffError`: output-exists, output-folder-missing, scrub-changed-rows, not-kineto and those of
+    `TraceFile`. After an error nothing is left behind and `target` is as it was.
+    """
+    if not source.is_file():
+        raise TracediffError("not-a-file", f"{source}: there is no such file")
+    with replaced(target, force=overwrite) as (_, done):
+        digest, changed, left_out = Digest(), 0, 0
+        behind = _said_behind(source)
+        with open_trace(source) as trace, _written(done, packed=target.suffix == ".gz") as out:
+            head = trace.head()
+            owners = ((_OWNERS[key], value) for key, value in (head | behind).items() if key in _OWNERS)
+            cleaner = Cleaner((name, value) for name, value in owners if isinstance(value, str))
+            out.write(msgspec.json.encode(_head(head, cleaner))[:-1] + b',"traceEvents":[')
+            between = b"\n"
+            for event in (event for events in trace.blocks() for event in events):
+                row = _row(event, cleaner)
+                if row is None:
+                    left_out += 1
+                    continue
+                changed += row[1] != event.name
+                digest.add([row])
+                out.write(between + _line(row))
+                between = b",\n"
+            kept = {key: value for key, value in _head(trace.tail, cleaner).items() if key in trace.tail}
+            out.write(b"\n]" + (b"," + msgspec.json.encode(kept)[1:] if kept else b"}") + b"\n")
+        if not digest.rows:
+            raise not_kineto(source.name, "no event of a category that torch.profiler writes")
+        again = Digest()
+        with open_trace(done) as trace:
+            trace.head()
+            for events in trace.blocks():
+                again.add(row for event in events if (row := _row(event, Cleaner())) is not None)
+        if (again.rows, again.hex()) != (digest.rows, digest.hex()):
+            raise TracediffError(
+                "scrub-changed-rows",
+                f"{source.name}: the events written are not the events read; nothing was put in place",
+                fix="please report it, with the version of PyTorch",
+            )
+    return ScrubbedTrace(digest.rows, left_out, changed)
+
+
+def _said_behind(source: Path) -> dict[str, Any]:
+    """What a trace says behind its events, of its owner too; it costs a reading where the head has no mark of Kineto."""
+    with open_trace(source) as trace:
+        if not marked(trace.head()):
+            for _ in trace.blocks():
+                pass
+        return trace.tail
+
+
+@contextmanager
+def _written(path: Path, *, packed: bool) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    with path.open("wb") as file:
+        if not packed:
+            yield file
+            return
+        # neither the name nor the time in the file
+        with gzip.GzipFile("", "wb", 9, file, 0) as stream:
+            yield stream
+
+
+def _head(head: dict[str, Any], cleaner: Cleaner) -> dict[str, Any]:
+    kept: dict[str, Any] = {key: head[key] for key in _NUMBERS if _number(head.get(key))}
+    kept.setdefault("schemaVersion", 1)
+    for key in ("deviceProperties", "computeProperties"):
+        devices = head.get(key)
+        if isinstance(devices, list):
+            kept[key] = [
+                {"name": cleaner.clean(str(device.get("name") or ""), path=True)}
+                | {name: device[name] for name in _DEVICE if _number(device.get(name))}
+                for device in devices
+                if isinstance(device, dict)
+            ]
+    ranks = head.get("distributedInfo")
+    if isinstance(ranks, dict):
+        kept["distributedInfo"] = {name: ranks[name] for name in _RANKS if _number(ranks.get(name))}
+    return kept | {"displayTimeUnit": "ms"}
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _row(event: Event, cleaner: Cleaner) -> Row | None:
+    """What is kept of an event: category, name, process, thread, begin and length in ns, numbers."""
+    start = nanoseconds(event.ts) if event.ph == "X" and event.cat in READ else None
+    if start is None:
+        return None
+    name = event.name if isinstance(event.name, str) else str(event.name or "")
+    if event.cat == "python_function":
+        name = frame_name(cleaner.clean(name, path=True))
+    else:
+        name = cleaner.clean(name)
+    where = [cleaner.clean(one, path=True) if isinstance(one, str) else one for one in (event.pid, event.tid)]
+    told = (*arguments(event), *(inputs(event) or {}).items())
+    return event.cat, name, *where, start, nanoseconds(event.dur) or 0, told
+
+
+def _line(row: Row) -> bytes:
+    category, name, pid, tid, start, length, numbers = row
+    event: dict[str, Any] = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+    event |= {"ts": _microseconds(start), "dur": _microseconds(length)}
+    if numbers:
+        event["args"] = dict(numbers)
+    return msgspec.json.encode(event)
+
+
+def _microseconds(ns: int) -> msgspec.Raw:
+    whole, rest = divmod(abs(ns), 1000)
+    return msgspec.Raw(f"{'-' if ns < 0 else ''}{whole}.{rest:03}".encode())

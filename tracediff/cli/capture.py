@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from tracediff.accounting.reduction import Reduction
-    from tracediff.capture.nsys import Nsys
+    from tracediff.capture.machine import Nsys
     from tracediff.capture.plan import Plan, Slot
     from tracediff.capture.runner import Pair
     from tracediff.comparison.measures import Measure
@@ -251,7 +251,7 @@ def capture(
 
 def _nsys(only_plan: bool) -> Nsys:
     """The nsys of this machine; for a plan that is only shown, one that can do everything stands for a missing one."""
-    from tracediff.capture.nsys import Features, Nsys, need_nsys
+    from tracediff.capture.machine import Features, Nsys, need_nsys
 
     try:
         return need_nsys()

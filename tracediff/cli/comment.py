@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import Gating, judge, takes
+from tracediff.cli.options import Gating, judge, takes, web_address
 from tracediff.cli.outputs import read_result
 from tracediff.cli.say import say
 from tracediff.errors import TracediffError
@@ -46,7 +46,9 @@ there, whatever the gates say. See docs/ci.md.
     help="Pull or merge request. [default: that of the CI job]",
 )
 @click.option("--key", default="", metavar="WORD", help="Keeps several comments apart, e.g. one a GPU model.")
-@click.option("--link", default="", metavar="URL", help="Where the HTML report can be read.")
+@click.option(
+    "--link", default="", metavar="URL", callback=web_address, help="Where the HTML report can be read."
+)
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -69,10 +71,15 @@ def comment(
     gating: Gating,
 ) -> None:
     """Post RESULTS, the JSON of `tracediff compare --json`, as one comment, or update the comment that is there."""
-    from tracediff.report.markdown import render_many, render_markdown
+    from tracediff.report.markdown import marker, render_many, render_markdown
 
     policy = gating.read()
-    first = _checked(key, link)
+    try:
+        first = marker(key)
+    except ValueError:
+        raise click.BadParameter(
+            "letters, digits, dots, dashes and underscores", param_hint="--key"
+        ) from None
     if github and gitlab:
         raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
     forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
@@ -114,24 +121,6 @@ def _open(name: str, repo: str | None, pr: int | None) -> Forge:
         ) from error
     open_forge = forges.github if name == "github" else forges.gitlab
     return open_forge(os.environ, repo, pr)
-
-
-def _checked(key: str, link: str) -> str:
-    """The comment's marker."""
-    from tracediff.report.markdown import marker, report_link
-
-    try:
-        first = marker(key)
-    except ValueError:
-        raise click.BadParameter(
-            "letters, digits, dots, dashes and underscores", param_hint="--key"
-        ) from None
-    try:
-        if link:
-            report_link(link)
-    except ValueError:
-        raise click.BadParameter("an http or https address", param_hint="--link") from None
-    return first
 
 
 def _forge_of_job() -> str | None:

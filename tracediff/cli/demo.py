@@ -35,14 +35,9 @@ def demo(html: Path, overwrite: bool, pair: str, quiet: bool) -> None:
     """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
     from tracediff.cli.compare import finish
     from tracediff.cli.outputs import Output, check
-    from tracediff.companions.bench.compare import with_bundle_kpi
-    from tracediff.companions.model import complete
-    from tracediff.comparison.compare import compare
     from tracediff.comparison.gates import Policy
-    from tracediff.execution.reading import Reading
-    from tracediff.execution.run import reduce_sides
-    from tracediff.formats.inputs import resolve_pair
-    from tracediff.report.phrases import with_words
+    from tracediff.request import CompareRequest
+    from tracediff.session import compare_request
 
     output = Output(html=html, overwrite=overwrite, quiet=quiet)
     check(output)
@@ -50,12 +45,10 @@ def demo(html: Path, overwrite: bool, pair: str, quiet: bool) -> None:
     if not quiet:
         say(f"demo: {what}")
     folder = bundled()
-    *files, bundle = resolve_pair(str(folder / baseline), str(folder / candidate) if candidate else None)
-    before, after = reduce_sides(files, Reading(keep=True))
-    result = complete(with_words(compare(before, after)))
-    if bundle is not None:
-        result = with_bundle_kpi(result, bundle)
-    sys.exit(finish(result, output, Policy()))
+    request = CompareRequest(
+        baseline=folder / baseline, candidate=folder / candidate if candidate else None, cache=False
+    )
+    sys.exit(finish(compare_request(request, keep=True), output, Policy()))
 
 
 def bundled() -> Path:

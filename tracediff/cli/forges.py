@@ -23,6 +23,11 @@ _TRIES = 3
 _LONGEST_WAIT_S = 30.0
 _MOST_BYTES = 32_000_000
 _MOST_PAGES = 1_000
+_REFUSALS = {
+    401: ("forge-unauthorized", "refused the token"),
+    403: ("forge-forbidden", "forbids this to the token"),
+    404: ("forge-not-found", "knows no such thing"),
+}
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9_.-]+\Z")
 
 
@@ -96,13 +101,11 @@ class Api:
         code, host, said = answer.status_code, self._host(), self._said(answer)
         spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
         if code == 429 or (code == 403 and spent):
-            return TracediffError("forge-rate-limit", f"{host} limits the rate of calls ({code}){said}", fix="try again later")  # fmt: skip
-        if code == 401:
-            return TracediffError("forge-unauthorized", f"{host} refused the token (401){said}", fix=self.fixes[code])  # fmt: skip
-        if code == 403:
-            return TracediffError("forge-forbidden", f"{host} forbids this to the token (403){said}", fix=self.fixes[code])  # fmt: skip
-        if code == 404:
-            return TracediffError("forge-not-found", f"{host} knows no such thing (404){said}", fix=self.fixes[code])  # fmt: skip
+            limited = f"{host} limits the rate of calls ({code}){said}"
+            return TracediffError("forge-rate-limit", limited, fix="try again later")
+        if code in _REFUSALS:
+            slug, what = _REFUSALS[code]
+            return TracediffError(slug, f"{host} {what} ({code}){said}", fix=self.fixes[code])
         if answer.is_redirect or 300 <= code < 400:
             return TracediffError(
                 "forge-redirected",

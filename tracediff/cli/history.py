@@ -3,54 +3,47 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from tracediff.cli import outputs
+from tracediff.cli.options import takes, web_address
+from tracediff.cli.outputs import BY_NAME, Output, not_of, read_saved, write_outputs
 from tracediff.cli.say import say
 from tracediff.errors import TracediffError
+from tracediff.request import option
 
 if TYPE_CHECKING:
     from tracediff.comparison.measures import Measure
     from tracediff.history.model import History
     from tracediff.history.points import Point
-
-_STORE = "tracediff-history"
-
-
-def _places(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say where points and commits are."""
-    for add in (
-        click.option("--program", metavar="NAME", help="Of several programs in one store, this one."),
-        click.option(
-            "--repo",
-            type=click.Path(path_type=Path),
-            default=".",
-            show_default=True,
-            help="Git repository of the commits.",
-        ),
-        click.option(
-            "--store",
-            metavar="PATH|URL",
-            default=_STORE,
-            show_default=True,
-            help="Folder of the points, here or on anything that fsspec opens.",
-        ),
-    ):
-        command = add(command)
-    return command
+    from tracediff.model import Result
 
 
-_BRANCH = click.option(
-    "--branch",
-    default="HEAD",
-    show_default=True,
-    metavar="REF",
-    help="Whose first-parent history orders the points.",
-)
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Where points and commits are."""
+
+    branch: str = option(
+        "HEAD", "Whose first-parent history orders the points.", metavar="REF", show_default=True
+    )
+    store: str = option(
+        "tracediff-history", "Folder of the points, here or on anything that fsspec opens.", metavar="PATH|URL", show_default=True
+    )  # fmt: skip
+    repo: Path = option(Path(), "Git repository of the commits.", path=True, show_default=True)
+    program: str | None = option(None, "Of several programs in one store, this one.", metavar="NAME")
+
+    def analysed(self, measures: Sequence[str], limits: Iterable[Measure] = ()) -> History:
+        """What changed over all points."""
+        from tracediff.history.analysis import read_commits
+        from tracediff.session import history_of
+
+        return history_of(self.store, read_commits(self.repo, self.branch), measures, self.program, limits)
 
 
 @click.group()
@@ -80,26 +73,23 @@ The same result added twice is one point. See docs/history.md.
     metavar="NAME",
     help="The baseline is the pinned program NAME (a commit or label): drift is measured against it.",
 )
-@click.option("--link", default="", metavar="URL", help="Where the report of this result can be read.")
-@_places
+@click.option(
+    "--link",
+    default="",
+    metavar="URL",
+    callback=web_address,
+    help="Where the report of this result can be read.",
+)
+@takes(where=Where, omit={"branch"})
 def add(
-    results: tuple[Path, ...],
-    commit: str,
-    when: str | None,
-    pinned: str,
-    link: str,
-    store: str,
-    repo: Path,
-    program: str | None,
+    results: tuple[Path, ...], commit: str, when: str | None, pinned: str, link: str, where: Where
 ) -> None:
     """Add each RESULT (the JSON of `compare` or `show`) or BUNDLE (compared first) as a point of a commit."""
     from tracediff.history.store import Store
 
-    opened = Store(store)
-    name, time = _dated(commit, when, repo)
-    if link:
-        _check_link(link)
-    points = [(path, _point(path, name, time, program or "", pinned)) for path in results]
+    opened = Store(where.store)
+    name, time = _dated(commit, when, where.repo)
+    points = [(path, _point(path, name, time, where.program or "", pinned)) for path in results]
     for path, point in points:
         _, new = opened.add(point, source=path.name, link=link)
         say(f"{path.name}: {'added' if new else 'is there already'} as a point of {name[:10]}", err=False)
@@ -114,46 +104,14 @@ Examples:
 """
 )
 @click.argument("measures", nargs=-1, metavar="[MEASURE]...")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="One offline page.")
-@click.option(
-    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Everything that was found."
-)
-@click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@_BRANCH
-@_places
-def show(
-    measures: tuple[str, ...],
-    html: Path | None,
-    as_json: Path | None,
-    overwrite: bool,
-    quiet: bool,
-    branch: str,
-    store: str,
-    repo: Path,
-    program: str | None,
-) -> None:
+@takes(output=Output, where=Where, omit=not_of("history"))
+def show(measures: tuple[str, ...], output: Output, where: Where) -> None:
     """Say what changed, since which commit and why, what drifts, and where each measure stands.
 
     MEASURE: what to look at beside the times of steps, [PHASE.]QUANTITY[@PLACE]: generation.host_work@_schedule, gil_wait, launches.
     """
-    from rich.console import Console
-
-    from tracediff.model import encode
-    from tracediff.report.history import render_html, render_terminal
-    from tracediff.report.write import check_outputs, write_atomically
-
-    outputs = [path for path in (html, as_json) if path is not None]
-    check_outputs(outputs, overwrite)
-    found = _analysed(measures, store, repo, branch, program)
-    if html is not None:
-        write_atomically(html, render_html(found).encode(), overwrite)
-    if as_json is not None:
-        write_atomically(as_json, encode(found), overwrite)
-    if not quiet:
-        render_terminal(found, Console())
-        for path in outputs:
-            say(f"wrote {path}")
+    outputs.check(output, BY_NAME["history"])
+    write_outputs(where.analysed(measures), output)
 
 
 @history.command(
@@ -182,24 +140,15 @@ Exit status: 0 nothing against the newest point, 3 a change for the worse or a l
     metavar="N",
     help="A change for the worse fails for its first N points.",
 )
-@_BRANCH
-@_places
-def check(
-    measures: tuple[str, ...],
-    fail_on: tuple[str, ...],
-    recent: int,
-    branch: str,
-    store: str,
-    repo: Path,
-    program: str | None,
-) -> None:
+@takes(where=Where)
+def check(measures: tuple[str, ...], fail_on: tuple[str, ...], recent: int, where: Where) -> None:
     """Fail where the newest point comes after a recent change for the worse of a step time, or of a MEASURE, or where a limit is exceeded."""
     from tracediff.comparison.gates import parse_gate
     from tracediff.history.policy import exit_code, judge
     from tracediff.report.history import drift, headline, judged, notes
 
     gates = [parse_gate(text) for text in fail_on]
-    found = _analysed(measures, store, repo, branch, program, [gate.measure for gate in gates])
+    found = where.analysed(measures, [gate.measure for gate in gates])
     said = judge(found, gates, recent)
     for one in said:
         say(f"{one.outcome}: {judged(found, one)}")
@@ -211,23 +160,9 @@ def check(
     sys.exit(exit_code(said))
 
 
-def _analysed(
-    measures: tuple[str, ...],
-    store: str,
-    repo: Path,
-    branch: str,
-    program: str | None,
-    limits: Iterable[Measure] = (),
-) -> History:
-    from tracediff.history.commits import read
-    from tracediff.session import history_of
-
-    return history_of(store, read(repo, branch), measures, program, limits)
-
-
 def _dated(commit: str, when: str | None, repo: Path) -> tuple[str, str]:
     """Full name of the commit where git knows it, and its time in UTC."""
-    from tracediff.history.commits import COMMIT, identify
+    from tracediff.history.analysis import COMMIT, identify
 
     known = identify(repo, commit)
     if known is None and not COMMIT.match(commit):
@@ -253,17 +188,7 @@ def _utc(text: str) -> str:
         raise click.BadParameter("a time such as 2026-01-31T12:00:00Z", param_hint="--time") from None
 
 
-def _check_link(link: str) -> None:
-    from tracediff.report.markdown import report_link
-
-    try:
-        report_link(link)
-    except ValueError:
-        raise click.BadParameter("an http or https address", param_hint="--link") from None
-
-
 def _point(path: Path, commit: str, time: str, program: str, pinned: str) -> Point:
-    from tracediff.cli.outputs import read_saved
     from tracediff.history.points import of_result, of_show
     from tracediff.model import Result
     from tracediff.model.show import Show
@@ -285,7 +210,3 @@ def _compared(bundle: Path) -> Result:
     from tracediff.session import compare_request
 
     return compare_request(CompareRequest(baseline=bundle), warn=lambda text: say(f"warning: {text}"))
-
-
-if TYPE_CHECKING:
-    from tracediff.model import Result

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import takes
-from tracediff.cli.outputs import Output, check, not_of, write_outputs
+from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 from tracediff.formats.selection import own_label
 from tracediff.request import LatenciesRequest
 

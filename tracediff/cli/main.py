@@ -19,30 +19,30 @@ from tracediff.cli.say import say, say_error
 from tracediff.errors import TracediffError
 from tracediff.formats import bounds
 
-# name -> (module with a click command of the same name, short help). Modules are imported only when used:
-# `tracediff --help` must not pay for DuckDB or polars.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "compare": ("tracediff.cli.compare", "Compare a baseline with a candidate and write reports."),
-    "timeline": ("tracediff.cli.timeline", "Write both runs into one trace for Perfetto."),
-    "show": ("tracediff.cli.show", "Report what is in the time of a step of one capture."),
-    "what-if": ("tracediff.cli.what_if", "Say what a step would take if something were different."),
-    "query": ("tracediff.cli.query", "Run SQL over the tables of one or two captures."),
-    "report": ("tracediff.cli.report", "Render a saved result again, without the traces."),
-    "history": ("tracediff.cli.history", "Keep results over time and find since which commit what changed."),
-    "mcp": ("tracediff.cli.mcp", "Let an agent ask about captures: a server of the Model Context Protocol."),
-    "comment": ("tracediff.cli.comment", "Post or update a pull-request comment on GitHub or GitLab."),
-    "ncu": ("tracediff.cli.ncu", "Compare two profiles of Nsight Compute, kernel by kernel."),
-    "trtexec": ("tracediff.cli.trtexec", "Compare two TensorRT engines by what trtexec measured."),
-    "latencies": ("tracediff.cli.latencies", "Compare latencies that were measured without a profiler."),
-    "cache": ("tracediff.cli.cache", "Show or clear what is kept of exports read before."),
-    "schema": ("tracediff.cli.schema", "Print the JSON Schema of a saved result."),
-    "demo": ("tracediff.cli.demo", "Run the main job on the bundled captures."),
-    "inputs": ("tracediff.cli.inputs", "Say what files are, what they hold, and what could be said of them."),
-    "init": ("tracediff.cli.init", "Write a policy, a plan and a CI job to start from."),
-    "capture": ("tracediff.cli.capture", "Record paired runs under nsys into a bundle."),
-    "bisect": ("tracediff.cli.bisect", "Find the commit that caused a change."),
-    "doctor": ("tracediff.cli.doctor", "Check that this machine can capture."),
-    "scrub": ("tracediff.cli.scrub", "Remove environment, host, user and paths from an export."),
+# name -> short help. The click command of that name is in a module of that name, imported only when used: `tracediff --help`
+# must not pay for DuckDB or polars.
+COMMANDS = {
+    "compare": "Compare a baseline with a candidate and write reports.",
+    "timeline": "Write both runs into one trace for Perfetto.",
+    "show": "Report what is in the time of a step of one capture.",
+    "what-if": "Say what a step would take if something were different.",
+    "query": "Run SQL over the tables of one or two captures.",
+    "report": "Render a saved result again, without the traces.",
+    "history": "Keep results over time and find since which commit what changed.",
+    "mcp": "Let an agent ask about captures: a server of the Model Context Protocol.",
+    "comment": "Post or update a pull-request comment on GitHub or GitLab.",
+    "ncu": "Compare two profiles of Nsight Compute, kernel by kernel.",
+    "trtexec": "Compare two TensorRT engines by what trtexec measured.",
+    "latencies": "Compare latencies that were measured without a profiler.",
+    "cache": "Show or clear what is kept of exports read before.",
+    "schema": "Print the JSON Schema of a saved result.",
+    "demo": "Run the main job on the bundled captures.",
+    "inputs": "Say what files are, what they hold, and what could be said of them.",
+    "init": "Write a policy, a plan and a CI job to start from.",
+    "capture": "Record paired runs under nsys into a bundle.",
+    "bisect": "Find the commit that caused a change.",
+    "doctor": "Check that this machine can capture.",
+    "scrub": "Remove environment, host, user and paths from an export.",
 }
 
 
@@ -57,14 +57,14 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"tracediff.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -95,6 +95,18 @@ def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [CompletionItem(incomplete, type="file")]
 
 
+def web_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Take what --link may be."""
+    if not value:
+        return value
+    from tracediff.report.markdown import report_link
+
+    try:
+        return report_link(value)
+    except ValueError:
+        raise click.BadParameter("an http or https address", param_hint="--link") from None
+
+
 def progress(quiet: bool = False) -> Callable[[str], None]:
     """Say which file is read, to somebody who waits at a terminal."""
     shown = sys.stderr.isatty() and not quiet

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from tracediff.cli.compare import finish
-from tracediff.cli.kinds import Kind, kind_of
 from tracediff.cli.options import Gating, takes
-from tracediff.cli.outputs import Output, check, read_saved, write_outputs
+from tracediff.cli.outputs import Kind, Output, check, kind_of, read_saved, write_outputs
 from tracediff.errors import TracediffError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tracediff.cli.kinds import ALONE, COMPARISON, named, version
+from tracediff.cli.outputs import ALONE, COMPARISON, named, version
 
 
 @click.command(epilog="Example: tracediff schema > result.schema.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tracediff.capture import scrub as scrubbing
-from tracediff.capture.scrub_kineto import scrub_trace
+from tracediff.capture.scrub import scrub_trace
 from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
@@ -30,9 +30,8 @@ from tracediff.formats.kineto import is_trace_name
 def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, ...], keep_kpi: bool) -> None:
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
-    IN is an export (.sqlite, .sqlite.xz, or a folder of Parquet files: OUT is then a folder, or SQLite if it is named
-    so); OUT is packed when its name ends in .xz. Every row of every measured
-    table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
+    IN is an export (.sqlite, .sqlite.xz, or a folder of Parquet files, which becomes SQLite); OUT is packed when its name
+    ends in .xz. Every row of every measured table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
     form) are removed. Dropped are the environment, command arguments beyond an allow-list, output of the traced
     programs, names of other processes, strings that no row refers to, and tables and columns that nsys does not write.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tracediff.cli.kinds import BY_NAME
 from tracediff.cli.options import progress, takes
-from tracediff.cli.outputs import Output, check, not_of, write_outputs
+from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 from tracediff.request import ShowRequest
 
 

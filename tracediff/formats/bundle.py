@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ SIDES: tuple[SideName, SideName] = ("baseline", "candidate")
 RunKind = Literal["warmup", "profiled", "control"]
 
 MANIFEST = "manifest.json"
+PART = f".{MANIFEST}.part"  # what a capture leaves that ends while it writes its manifest
 FORMAT_VERSION = 1
 _MOST_MANIFEST = 64 << 20  # bytes
 _RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
@@ -121,6 +123,16 @@ def read_manifest(bundle: Path) -> Manifest:
         f"{bundle.name}: bundle format {version!r}, known is {FORMAT_VERSION}",
         fix="use the tracediff that recorded it, or compare the folders of its exports",
     )
+
+
+def write_manifest(bundle: Path, manifest: Manifest) -> None:
+    """Replace manifest.json as a whole: a reader sees the old or the new one."""
+    scratch = bundle / PART
+    with scratch.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(bundle / MANIFEST)
 
 
 def read_bundle(path: Path) -> Bundle:

@@ -116,9 +116,17 @@ def _loaded(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyC
         meta=meta,
         coverage={},
     )
-    graphs = graph_launches_without_ops(capture)
-    capture.coverage = _coverage(capture, *graphs)
-    capture.warnings = [*notes, *_warnings(capture, *graphs)]
+    # with nsys --cuda-graph-trace=graph launches may own no rows
+    ((launches, bare),) = db.execute(sql("formats/graph_launches")).fetchall()
+    capture.coverage = _coverage(capture, graphs=not (launches and bare == launches))
+    capture.warnings = notes
+    if bare:
+        missing = Note(
+            "graph-kernels-missing",
+            f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
+            " recorded, and they are missing where launches are counted. Capture with --cuda-graph-trace=node",
+        )
+        capture.warnings.append(missing)
     return capture
 
 
@@ -134,14 +142,7 @@ def _database(
     return connect(memory_limit=memory_limit, threads=threads, spill=scratch / "spill", file=file)
 
 
-def graph_launches_without_ops(capture: Capture) -> tuple[int, int]:
-    """(graph launches, those of them that own no GPU row): with nsys --cuda-graph-trace=graph the rows may be missing."""
-    row = capture.db.execute(sql("formats/graph_launches")).fetchone()
-    assert row is not None
-    return int(row[0]), int(row[1])
-
-
-def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]:
+def _coverage(capture: Capture, *, graphs: bool) -> dict[str, Captured]:
     def said(yes: bool) -> Captured:
         return "captured" if yes else "not_captured"
 
@@ -160,7 +161,7 @@ def _coverage(capture: Capture, launches: int, bare: int) -> dict[str, Captured]
         "nvtx": said(capture.count("range") > 0),
         "gil": said(capture.count("nvtx_domain", "name = 'GIL Trace'") > 0 or capture.count("gil") > 0),
         "gc": said(capture.count("gc") > 0),
-        "graphs": said(not (launches and bare == launches)),
+        "graphs": said(graphs),
         "memcpy": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_MEMCPY")),
         "sync": said(cuda_asked or capture.schema.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")),
         **{kind: said(table in made) for kind, table in _SYSTEM.items()},
@@ -172,18 +173,6 @@ _SYSTEM = {
     "os_calls": "os_call", "context_switches": "off_cpu", "gpu_memory": "memory_event", "mpi": "mpi_call",
     "nccl": "nccl_call", "gpu_metrics": "gpu_sample",
 }  # fmt: skip
-
-
-def _warnings(capture: Capture, launches: int, bare: int) -> list[Note]:
-    if not bare:
-        return []
-    return [
-        Note(
-            "graph-kernels-missing",
-            f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"
-            " recorded, and they are missing where launches are counted. Capture with --cuda-graph-trace=node",
-        )
-    ]
 
 
 # How the program that recorded a trace records what the trace lacks: the words of advice.

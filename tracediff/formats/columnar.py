@@ -1,7 +1,16 @@
-"""The metadata at the end of a Parquet file (thrift's compact protocol), as far as it is read without a library.
+"""A folder of Parquet or Arrow files, one a table: what `nsys export --type parquetdir` and `--type arrowdir` write.
 
-It says how many rows there are. And it says what a column means: no reader takes texts that are not all UTF-8 as texts, as bytes
-every reader does; a copy of the file that does not call its columns texts holds the same bytes.
+Seen with nsys 2023.4.4: the tables and columns of the SQLite export of the same report, a file a table, rows in the same
+order, in row groups (record batches) of 2048, Arrow as IPC streams. What differs:
+
+- ids, sizes and handles are unsigned (UINT64), where SQLite knows signed numbers only; the same bits are read
+- numbers of 32 bits are INT32 or, if unsigned, INT64; floatValue is FLOAT; isDiscrete and isGreenContext are BOOLEAN
+- enumerations are numbers, explained by ENUM_ tables, as in SQLite; what has no value is null
+- a kind that was not recorded has no file, with --lazy=false one without rows
+- META_DATA_CAPTURE (how was recorded) is not written
+- a folder not named with -o is called REPORT_pqtdir or REPORT_arwdir
+
+Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
 """
 
 from __future__ import annotations
@@ -11,170 +20,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import connect, identifier, quoted
 from tracediff.formats.schema import MARKS, METADATA, READ, Schema, version_of
-
-_END = b"PAR1"
-# fields of FileMetaData and SchemaElement, see parquet.thrift
-_SCHEMA, _NUMBER_OF_ROWS = 2, 3
-_TYPE, _CONVERTED_TYPE, _LOGICAL_TYPE = 1, 6, 10
-_BYTE_ARRAY = 6
-# kinds of values in thrift's compact protocol
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
-
-
-def without_texts(source: Path, to: Path) -> None:
-    """Copy a Parquet file with its texts as bytes. Raises ValueError where its metadata cannot be read; OSError."""
-    data = source.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    begin = len(data) - 8 - length
-    if data[-4:] != _END or begin < len(_END):
-        raise ValueError("no Parquet metadata")
-    try:
-        footer = _Footer(data[begin:-8]).rewritten()
-    except (IndexError, RecursionError) as error:
-        raise ValueError("no Parquet metadata") from error
-    with to.open("wb") as file:
-        file.write(memoryview(data)[:begin])
-        file.write(footer + len(footer).to_bytes(4, "little") + _END)
-
-
-def declared_rows(path: Path) -> int:
-    """How many rows a Parquet file says that it holds. Raises ValueError where its metadata cannot be read; OSError."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 8, 0))
-        length = int.from_bytes(file.read(4), "little")
-        if length > size - 12:
-            raise ValueError("its metadata would be longer than the file")
-        file.seek(size - 8 - length)
-        data = file.read(length)
-    try:
-        return _Footer(data).rows()
-    except (IndexError, RecursionError) as error:
-        raise ValueError("its metadata cannot be read") from error
-
-
-class _Footer:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def rewritten(self) -> bytes:
-        return self._struct(())
-
-    def rows(self) -> int:
-        """Field 3 of the outermost struct: it comes before the row groups, which are most of the metadata."""
-        field = 0
-        while head := self._take(1)[0]:
-            field = field + (head >> 4) if head >> 4 else _unzigzag(self._number()[1])
-            if field == _NUMBER_OF_ROWS:
-                return _unzigzag(self._number()[1])
-            if head & 15 not in (_TRUE, _FALSE):
-                self._value(head & 15, (-1,))  # nothing below is looked at
-        raise IndexError
-
-    def _struct(self, path: tuple[int, ...]) -> bytes:
-        """The struct at this place, below these fields."""
-        out, last, written, bytes_column = bytearray(), 0, 0, False
-        while head := self._take(1)[0]:
-            field = last + (head >> 4) if head >> 4 else _unzigzag(self._number()[1])
-            last = field
-            kind = head & 15
-            begin = self._at
-            value = b"" if kind in (_TRUE, _FALSE) else self._value(kind, (*path, field))
-            if path == (_SCHEMA,):
-                if field == _TYPE:
-                    self._at = begin
-                    bytes_column = _unzigzag(self._number()[1]) == _BYTE_ARRAY
-                elif bytes_column and field in (_CONVERTED_TYPE, _LOGICAL_TYPE):
-                    continue
-            step = field - written
-            out += bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + _varint(_zigzag(field))
-            out += value
-            written = field
-        return bytes(out) + b"\0"
-
-    def _value(self, kind: int, path: tuple[int, ...]) -> bytes:
-        if kind == _STRUCT:
-            return self._struct(path)
-        if kind in (_TRUE, _FALSE, _BYTE):  # of a list: a byte each
-            return self._take(1)
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            raw, length = self._number()
-            return raw + self._take(length)
-        if kind in (_LIST, _SET):
-            head = self._take(1)
-            size, of = head[0] >> 4, head[0] & 15
-            if size == 15:
-                raw, size = self._number()
-                head += raw
-            return head + b"".join(self._value(of, path) for _ in range(size))
-        if kind == _MAP:
-            raw, size = self._number()
-            if not size:
-                return raw
-            kinds = self._take(1)
-            pairs = (self._value(of, path) for _ in range(size) for of in (kinds[0] >> 4, kinds[0] & 15))
-            return raw + kinds + b"".join(pairs)
-        return self._number()[0]
-
-    def _take(self, length: int) -> bytes:
-        found = self._data[self._at : self._at + length]
-        if len(found) < length:
-            raise IndexError
-        self._at += length
-        return found
-
-    def _number(self) -> tuple[bytes, int]:
-        """A varint: its bytes, and what they say."""
-        begin, value, shift = self._at, 0, 0
-        while True:
-            byte = self._take(1)[0]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return self._data[begin : self._at], value
-            shift += 7
-            if shift >= 70:
-                raise IndexError
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else -value * 2 - 1
-
-
-def _unzigzag(value: int) -> int:
-    return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
-
-
-# A folder of Parquet or Arrow files, one a table: what `nsys export --type parquetdir` and `--type arrowdir` write.
-#
-# Seen with nsys 2023.4.4: the tables and columns of the SQLite export of the same report, a file a table, rows in the same
-# order, in row groups (record batches) of 2048, Arrow as IPC streams. What differs:
-#
-# - ids, sizes and handles are unsigned (UINT64), where SQLite knows signed numbers only; the same bits are read
-# - numbers of 32 bits are INT32 or, if unsigned, INT64; floatValue is FLOAT; isDiscrete and isGreenContext are BOOLEAN
-# - enumerations are numbers, explained by ENUM_ tables, as in SQLite; what has no value is null
-# - a kind that was not recorded has no file, with --lazy=false one without rows
-# - META_DATA_CAPTURE (how was recorded) is not written
-# - a folder not named with -o is called REPORT_pqtdir or REPORT_arwdir
-#
-# Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
-
 
 PARQUET, ARROW = "parquetdir", "arrowdir"
 FORMS = {".parquet": PARQUET, ".arrow": ARROW}
@@ -346,7 +197,8 @@ def to_sqlite(folder: Path, path: Path, name: str, wanted: Callable[[str], bool]
 
     Raises `TracediffError`: empty-file, not-parquet, truncated.
     """
-    with closing(_in_order()) as db:
+    with closing(connect(threads=1)) as db:
+        db.execute("SET preserve_insertion_order = true")
         db.execute(f"ATTACH {quoted(str(path))} AS made (TYPE sqlite)")
         try:
             for table, file in tables(folder).items():
@@ -355,42 +207,6 @@ def to_sqlite(folder: Path, path: Path, name: str, wanted: Callable[[str], bool]
         except duckdb.Error as error:
             raise damaged(name, (str(error).splitlines() or [""])[0]) from error
     return path
-
-
-def from_sqlite(path: Path, like: Path, folder: Path) -> None:
-    """Write the tables of a SQLite file into a new folder of Parquet files, with the types of the tables of `like`."""
-    folder.mkdir()
-    with closing(_in_order()) as db:
-        db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
-        for table, file in tables(like).items():
-            there = db.execute(
-                "SELECT column_name FROM duckdb_columns() WHERE database_name = 'source' AND table_name = ?",
-                [table],
-            ).fetchall()
-            if there:
-                kinds = db.execute(f"DESCRIBE FROM {_rows_of(file)}").fetchall()
-                parts = [
-                    f"{_typed(identifier(column), kind)} AS {identifier(column)}"
-                    for column, kind, *_ in kinds
-                    if (column,) in there
-                ]
-                rows = f"SELECT {', '.join(parts)} FROM source.{identifier(table)}"
-                db.execute(f"COPY ({rows}) TO {quoted(str(folder / file.name))} (FORMAT parquet)")
-
-
-def rows_of(path: Path, chunk: int) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a table's Parquet file in order, `chunk` of them at a time, as an export to SQLite would hold them."""
-    with closing(_in_order()) as db:
-        found = db.execute(f"FROM {_columns(db, path, path.parent.name)[1]}")
-        while rows := found.fetchmany(chunk):
-            yield rows
-
-
-def _in_order() -> duckdb.DuckDBPyConnection:
-    """A database that keeps the order of rows."""
-    db = connect(threads=1)
-    db.execute("SET preserve_insertion_order = true")
-    return db
 
 
 def rewrite(folder: Path, queries: dict[str, str]) -> None:
@@ -405,9 +221,11 @@ def rewrite(folder: Path, queries: dict[str, str]) -> None:
 
 
 def check_texts(db: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Raise duckdb.Error where names of StringIds cannot be read, as those that are not UTF-8."""
-    if path := tables(folder).get("StringIds"):
-        db.execute(f"SELECT sum(strlen(value)) FROM {_rows_of(path)}")
+    """Raise duckdb.Error where names cannot be read, as those that are not UTF-8."""
+    there = tables(folder)
+    for table, column in (("StringIds", "value"), ("NVTX_EVENTS", "text")):
+        if path := there.get(table):
+            db.execute(f"SELECT sum(strlen({column})) FROM {_rows_of(path)}")
 
 
 def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[frozenset[str], str]:
@@ -428,13 +246,6 @@ def _columns(db: duckdb.DuckDBPyConnection, path: Path, name: str) -> tuple[froz
 
 def _rows_of(path: Path) -> str:
     return f"read_parquet({quoted(str(path))}, hive_partitioning = false)"
-
-
-def _typed(column: str, kind: str) -> str:
-    """A column of SQLite as another type; what was unsigned is so again."""
-    if kind != "UBIGINT":
-        return f"{column}::{kind}"
-    return f"CASE WHEN {column} >= 0 THEN {column}::UBIGINT ELSE ({column}::HUGEINT + 18446744073709551616)::UBIGINT END"
 
 
 def _as_in_sqlite(column: str, kind: str) -> str:
@@ -493,3 +304,90 @@ def damaged(name: str, why: str) -> TracediffError:
 
 def _again(form: str) -> str:
     return f"export it again: nsys export --type {form} --force-overwrite true REPORT.nsys-rep"
+
+
+# The metadata at the end of a Parquet file (thrift's compact protocol), as far as it is read without a library: the number of rows.
+
+_NUMBER_OF_ROWS = 3  # field of FileMetaData, see parquet.thrift
+# kinds of values in thrift's compact protocol
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+
+
+def declared_rows(path: Path) -> int:
+    """How many rows a Parquet file says that it holds. Raises ValueError where its metadata cannot be read; OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little")
+        if length > size - 12:
+            raise ValueError("its metadata would be longer than the file")
+        file.seek(size - 8 - length)
+        data = file.read(length)
+    try:
+        return _Footer(data).rows()
+    except (IndexError, RecursionError) as error:
+        raise ValueError("its metadata cannot be read") from error
+
+
+class _Footer:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def rows(self) -> int:
+        """It comes before the row groups, which are most of the metadata."""
+        for field, kind in self._fields():
+            if field == _NUMBER_OF_ROWS:
+                return _unzigzag(self._number())
+            self._skip(kind)
+        raise IndexError
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        """Number and kind of each field of a struct that has a value of its own."""
+        field = 0
+        while head := self._take(1)[0]:
+            field = field + (head >> 4) if head >> 4 else _unzigzag(self._number())
+            if head & 15 not in (_TRUE, _FALSE):
+                yield field, head & 15
+
+    def _skip(self, kind: int) -> None:
+        if kind == _STRUCT:
+            for _, inner in self._fields():
+                self._skip(inner)
+        elif kind in (_TRUE, _FALSE, _BYTE):  # of a list: a byte each
+            self._take(1)
+        elif kind == _DOUBLE:
+            self._take(8)
+        elif kind == _BINARY:
+            self._take(self._number())
+        elif kind in (_LIST, _SET):
+            head = self._take(1)[0]
+            for _ in range(self._number() if head >> 4 == 15 else head >> 4):
+                self._skip(head & 15)
+        elif kind == _MAP:
+            size = self._number()
+            kinds = self._take(1)[0] if size else 0
+            for _ in range(size):
+                self._skip(kinds >> 4)
+                self._skip(kinds & 15)
+        else:
+            self._number()
+
+    def _take(self, length: int) -> bytes:
+        found = self._data[self._at : self._at + length]
+        if len(found) < length:
+            raise IndexError
+        self._at += length
+        return found
+
+    def _number(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise IndexError
+
+
+def _unzigzag(value: int) -> int:
+    return value >> 1 if value & 1 == 0 else -(value >> 1) - 1

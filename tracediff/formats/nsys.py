@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
-from tracediff.formats.columnar import without_texts
 from tracediff.formats.database import identifier, quoted, run_sql, sql
-from tracediff.formats.files import scratch
 from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
 from tracediff.formats.untrusted import open_export
 from tracediff.model import Note
@@ -71,7 +69,6 @@ def load(
     if schema is None:
         schema = columnar.inspect(db, path, file_name) if in_folder else inspect(path, file_name)
     notes: list[Note] = []
-    own = ExitStack()
     try:
         if not in_folder:
             db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
@@ -83,7 +80,7 @@ def load(
         schema = schema if schema.version else replace(schema, version=_version(db))
         for step in steps:
             if step in _TEXTS:
-                notes += _load_texts(db, path, schema, file_name, step, own)
+                notes += _load_texts(db, schema, file_name, step)
             elif step == "formats/op_descriptor":
                 _describe_ops(db, schema, file_name)
             else:
@@ -100,8 +97,6 @@ def load(
         _drop_staged(db)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
-    finally:
-        own.close()
     return schema, notes
 
 
@@ -255,19 +250,20 @@ def _no_time(message: str) -> TracediffError:
 _TEXTS = {"formats/string": "StringIds", "formats/nvtx": "NVTX_EVENTS", "formats/contents": "NVTX_EVENTS"}
 
 
-def _load_texts(
-    db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str, step: str, own: ExitStack
-) -> list[Note]:
+def _load_texts(db: duckdb.DuckDBPyConnection, schema: Schema, name: str, step: str) -> list[Note]:
     """The tables of a step; names of kernels and ranges that are not UTF-8 are spelled as far as they are."""
     try:
         run_sql(db, step)  # its first statement is the one that reads
         return []
-    except (duckdb.InvalidInputException, duckdb.TypeMismatchException, UnicodeDecodeError):
+    except (duckdb.InvalidInputException, duckdb.TypeMismatchException, UnicodeDecodeError) as error:
         table = _TEXTS[step]
-        try:
-            odd = mend(db, path, table, schema, own.enter_context(scratch()))
-        except ValueError:  # no Parquet as any other: what the database says of it is the error
-            odd = 0
+        if schema.relations:
+            raise TracediffError(
+                "truncated",
+                f"{name}: {table} is damaged, or holds names that are not UTF-8",
+                fix="nsys export --type sqlite REPORT.nsys-rep: such names are read of SQLite",
+            ) from error
+        odd = mend(db, table, schema)
         _stage(db, table, STAGED[table], schema)
         run_sql(db, step)
     if not odd:
@@ -396,16 +392,10 @@ def _from_file(
 def _from_folder(
     db: duckdb.DuckDBPyConnection, path: Path, table: str, columns: list[str], schema: Schema
 ) -> list[tuple[object, ...]]:
-    query = f"SELECT {', '.join(columns)} FROM"
     try:
-        return db.execute(f"{query} {schema.relation(table)}").fetchall()
+        return db.execute(f"SELECT {', '.join(columns)} FROM {schema.relation(table)}").fetchall()
     except (duckdb.InvalidInputException, UnicodeDecodeError):
-        with scratch() as folder:
-            copy = folder / f"{table}.parquet"
-            without_texts(path / copy.name, copy)
-            return db.execute(
-                f"{query} read_parquet({quoted(str(copy))}, hive_partitioning = false)"
-            ).fetchall()
+        return []  # a value that is not UTF-8, as of the environment: the export is read without
 
 
 def _read_as(kind: str, value: object) -> int | float | str | None:
@@ -428,10 +418,10 @@ def _read_as(kind: str, value: object) -> int | float | str | None:
 # The texts are read as bytes; those that are UTF-8 are themselves, of the others Python makes texts with replacement characters.
 
 
-def mend(db: duckdb.DuckDBPyConnection, path: Path, table: str, schema: Schema, folder: Path) -> int:
+def mend(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> int:
     """Have `schema.relation(table)` give texts for all rows; how many different texts had bytes that are not UTF-8.
 
-    `folder` takes a copy of a table's file, to be there as long as the relation. Raises what DuckDB raises.
+    Raises what DuckDB raises.
     """
     present = {column.lower(): column for column in schema.tables.get(table, frozenset())}
     known = {
@@ -441,19 +431,14 @@ def mend(db: duckdb.DuckDBPyConnection, path: Path, table: str, schema: Schema, 
     }
     texts = [column for column, is_text in known.items() if is_text]
     others = [column for column, is_text in known.items() if not is_text]
-    if schema.relations:
-        source, raw = path / f"{table}.parquet", folder / f"{table}.parquet"
-        without_texts(source, raw)
-        rows, read = schema.relation(table).replace(quoted(str(source)), quoted(str(raw))), "{}"
-    else:
-        # its scanner knows no text as bytes, so SQLite spells them
-        hexed = (f"CASE WHEN {one} IS NOT NULL THEN hex({one}) END AS {one}" for one in texts)
-        query = f"SELECT {', '.join([*others, *hexed])} FROM {identifier(table)}"
-        rows, read = f"sqlite_query('source', {quoted(query)})", "unhex({})"
+    # the scanner knows no text as bytes, so SQLite spells them
+    hexed = (f"CASE WHEN {one} IS NOT NULL THEN hex({one}) END AS {one}" for one in texts)
+    query = f"SELECT {', '.join([*others, *hexed])} FROM {identifier(table)}"
+    rows = f"sqlite_query('source', {quoted(query)})"
     mended, count = identifier(f"mended_{table}"), 0
     db.execute(f"CREATE OR REPLACE TEMP TABLE {mended} (raw BLOB, said VARCHAR)")
     for column in texts:
-        as_bytes = read.format(column)
+        as_bytes = f"unhex({column})"
         odd = db.execute(
             f"SELECT DISTINCT {as_bytes} FROM {rows} WHERE {column} IS NOT NULL AND try(decode({as_bytes})) IS NULL"
         ).fetchall()
@@ -463,7 +448,7 @@ def mend(db: duckdb.DuckDBPyConnection, path: Path, table: str, schema: Schema, 
         count += len(values)
     parts, joins = [f"t.{one}" for one in others], []
     for number, column in enumerate(texts):
-        as_bytes = read.format(f"t.{column}")
+        as_bytes = f"unhex(t.{column})"
         parts.append(f"coalesce(try(decode({as_bytes})), m{number}.said) AS {column}")
         joins.append(
             f"LEFT JOIN (SELECT raw, any_value(said) AS said FROM {mended} GROUP BY raw) AS m{number} ON m{number}.raw = {as_bytes}"
