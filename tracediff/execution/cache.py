@@ -30,7 +30,6 @@ from tracediff.formats.unpack import fingerprint
 from tracediff.model import Note
 
 if TYPE_CHECKING:
-    from tracediff.accounting.reduction import Reduction
     from tracediff.execution.reading import Reading
 
 
@@ -214,14 +213,12 @@ def opened() -> tuple[Cache | None, list[Note]]:
         status = where.stat()
     except OSError:  # not made yet, or never: then nothing is kept
         return Cache(where), []
-    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+    if status.st_uid != os.geteuid():
+        why, fix = "it belongs to another user", "set TRACEDIFF_CACHE to a folder of your own"
+    elif status.st_mode & 0o022:
+        why, fix = "others may write to it", f"chmod go-w {where}"
+    else:
         return Cache(where), []
-    why = "others may write to it" if status.st_uid == os.geteuid() else "it belongs to another user"
-    fix = (
-        f"chmod go-w {where}"
-        if status.st_uid == os.geteuid()
-        else "set TRACEDIFF_CACHE to a folder of your own"
-    )
     return None, [Note("cache-not-private", f"nothing is kept in {where}, nor taken from it: {why} ({fix})")]
 
 

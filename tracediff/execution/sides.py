@@ -73,12 +73,7 @@ class Side:
 def same_traffic(baseline: Side, candidate: Side) -> Side | None:
     """The candidate with its runs in the order of those of the baseline that had the same requests; None where that is not known."""
     had = [[run.traffic for run in side.runs] for side in (baseline, candidate)]
-    if (
-        None in had[0]
-        or len(set(had[0])) < len(had[0])
-        or len(had[0]) != len(had[1])
-        or set(had[0]) != set(had[1])
-    ):
+    if None in had[0] or len(set(had[0])) < len(had[0]) or Counter(had[0]) != Counter(had[1]):
         return None
     return replace(candidate, runs=[candidate.runs[had[1].index(one)] for one in had[0]])
 
@@ -109,29 +104,13 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     side, run, part, period, rank (over the run's exports), device, SHAPE, ns, start_ns, number, stratum (of its part), op_key, copies,
     start_up, and ns by busy category.
     """
+    kept = ("number", "stratum", "op_key", "copies", "start_up", *BUSY)
+    firsts = [first for side in sides for run in side.runs for first in run.firsts()]
     frames = []
-    for number, side in enumerate(sides):
-        for run_number, run in enumerate(side.runs):
-            for part_number, (part, first_rank) in enumerate(zip(run.parts, run.firsts(), strict=True)):
-                frames.append(
-                    part.periods.select(
-                        pl.lit(number, pl.Int64).alias("side"),
-                        pl.lit(run_number, pl.Int64).alias("run"),
-                        pl.lit(part_number, pl.Int64).alias("part"),
-                        "period",
-                        (pl.col("rank") + first_rank).alias("rank"),
-                        "device",
-                        *SHAPE,
-                        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
-                        "start_ns",
-                        "number",
-                        "stratum",
-                        "op_key",
-                        "copies",
-                        "start_up",
-                        *BUSY,
-                    )
-                )
+    for (*place, part), first_rank in zip(parts_of(sides), firsts, strict=True):
+        rank, length = pl.col("rank") + first_rank, (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
+        steps = part.periods.select("period", rank, "device", *SHAPE, length, "start_ns", *kept)
+        frames.append(tagged(steps, *place))
     return pl.concat(frames)
 
 
@@ -140,9 +119,8 @@ def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
     parts = parts_of(sides)
     frames = [getattr(part, table) for *_, part in parts]
     rows = [len(one) for one in frames]
-    numbers = np.repeat(
-        np.array([one[:3] for one in parts], np.int64), rows, axis=0
-    )  # one pass, whatever the ranks
+    # one pass, whatever the ranks
+    numbers = np.repeat(np.array([one[:3] for one in parts], np.int64), rows, axis=0)
     head = [pl.Series(name, numbers[:, place]) for place, name in enumerate(("side", "run", "part"))]
     return pl.DataFrame(head).hstack(pl.concat(frames, how="vertical_relaxed", rechunk=True))
 
