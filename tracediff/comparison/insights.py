@@ -13,8 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
@@ -48,11 +50,11 @@ def insights(
     found = [
         late_rank(findings, ranks, skews, step),
         slower_clock(
-            kernels, accounting.baseline.get("compute", 0.0), accounting.candidate.get("compute", 0.0)
+            kernels, *(side.get("compute", 0.0) for side in (accounting.baseline, accounting.candidate))
         ),
         *few_steps_hide(measured, verdicts),
-        *gil_waits(measured, sure),
-        *rare_stops(measured, sure),
+        gil_waits(measured, sure),
+        rare_stops(measured, sure),
         *hidden_host(measured, standardised, step, accounting),
     ]
     return [one for one in found if one is not None][:MOST]
@@ -66,23 +68,17 @@ _SHORT_NS = 100_000  # a shorter wait is a hand-over, not a holder that keeps it
 _ABOUT = (0.96, 1.10)  # a wait of an interval is noticed a little after it ended
 
 
-def gil_waits(measured: Measured, sure: Sequence[Judgement]) -> list[Insight]:
+def gil_waits(measured: Measured, sure: Sequence[Judgement]) -> Insight | None:
     """Whether waits for the GIL, where a sure cause holds more of them, are of one length."""
     keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
-    threads = {
-        key.thread
-        for one in sure
-        if one.place.kind == "idle"
-        and one.delta > 0
-        and (key := keys[one.place.cells[0]]).cause == "gil_wait"
-    }
+    more = [keys[one.place.cells[0]] for one in sure if one.place.kind == "idle" and one.delta > 0]
+    threads = sorted({key.thread for key in more if key.cause == "gil_wait"})
     if not threads:
-        return []
+        return None
     waits = stacked(measured.sides, "gil_waits").filter(
-        pl.col("side") == 1, pl.col("thread").is_in(sorted(threads)), pl.col("ns") >= _SHORT_NS
+        pl.col("side") == 1, pl.col("thread").is_in(threads), pl.col("ns") >= _SHORT_NS
     )
-    found = of_one_length(waits["ns"].to_numpy().astype(np.float64), waits["count"].to_numpy())
-    return [found] if found else []
+    return of_one_length(waits["ns"].to_numpy().astype(np.float64), waits["count"].to_numpy())
 
 
 def of_one_length(ns: Floats, count: Ints) -> Insight | None:
@@ -90,25 +86,18 @@ def of_one_length(ns: Floats, count: Ints) -> Insight | None:
     time = ns * count
     if not len(ns) or not time.sum():
         return None
-    times = np.maximum(np.round(ns / SWITCH_NS), 1)
-    off = ns / (SWITCH_NS * times)
-    intervals = (off >= _ABOUT[0]) & (off <= _ABOUT[1])
+    off = ns / (SWITCH_NS * np.maximum(np.round(ns / SWITCH_NS), 1))
     middle = _weighted_median(ns, time)
-    alike = (ns >= 0.85 * middle) & (ns <= 1.15 * middle)
-    for kind, chosen in (("switch_interval", intervals), ("holder_lets_go", alike)):
+    kinds: dict[Literal["switch_interval", "holder_lets_go"], npt.NDArray[np.bool_]] = {
+        "switch_interval": (off >= _ABOUT[0]) & (off <= _ABOUT[1])
+    }
+    if middle < _ABOUT[0] * SWITCH_NS:
+        kinds["holder_lets_go"] = (ns >= 0.85 * middle) & (ns <= 1.15 * middle)
+    for kind, chosen in kinds.items():
         many = int(count[chosen].sum())
-        if many < _WAITS or time[chosen].sum() < _MOSTLY * time.sum():
-            continue
-        if kind == "holder_lets_go" and middle >= _ABOUT[0] * SWITCH_NS:
-            continue
-        return Insight(
-            kind="switch_interval" if kind == "switch_interval" else "holder_lets_go",
-            cause="gil_wait",
-            count=many,
-            total=int(count.sum()),
-            low_ns=float(ns[chosen].min()),
-            high_ns=float(ns[chosen].max()),
-        )
+        if many >= _WAITS and time[chosen].sum() >= _MOSTLY * time.sum():
+            low, high = float(ns[chosen].min()), float(ns[chosen].max())
+            return Insight(kind, "gil_wait", count=many, total=int(count.sum()), low_ns=low, high_ns=high)
     return None
 
 
@@ -128,15 +117,12 @@ _REGULAR = 0.8  # of the distances between stops are of one period, or several
 _DISTANCES, _LEAST_PERIOD = 4, 5  # fewer, or shorter ones, agree by chance
 
 
-def rare_stops(measured: Measured, sure: Sequence[Judgement]) -> list[Insight]:
+def rare_stops(measured: Measured, sure: Sequence[Judgement]) -> Insight | None:
     """How many steps stop, for how long, at which period; the largest sure cause of rare steps alone."""
     keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
-    for one in sure:
-        if one.part == "tail" and one.place.kind == "idle":
-            found = _stops(measured, one, keys[one.place.cells[0]].cause)
-            if found:
-                return [found]
-    return []
+    rare = (one for one in sure if one.part == "tail" and one.place.kind == "idle")
+    found = (_stops(measured, one, keys[one.place.cells[0]].cause) for one in rare)
+    return next(filter(None, found), None)
 
 
 def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
@@ -145,11 +131,10 @@ def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
     spent = np.zeros(len(frame.steps))
     np.add.at(spent, mine["step"].to_numpy(), mine["ns"].to_numpy())
     side, run, ns = (frame.steps[name].to_numpy() for name in ("side", "run", "ns"))
-    ordinary = (frame.steps["phase"].to_numpy() == one.phase.steps.phase) & ~frame.steps[
-        "start_up"
-    ].to_numpy()
+    phase = one.phase.steps.phase
+    ordinary = frame.steps.select((pl.col("phase") == phase) & ~pl.col("start_up")).to_series().to_numpy()
     for number in (0, 1):
-        ordinary &= (side != number) | np.isin(run, frame.kept(number))
+        ordinary = ordinary & ((side != number) | np.isin(run, frame.kept(number)))
     at = 1 if one.delta > 0 else 0
     here, there = (np.flatnonzero(ordinary & (side == number)) for number in (at, 1 - at))
     usual = float(np.median(spent[here])) if len(here) else 0.0
@@ -176,7 +161,7 @@ def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
         kind="rare_stops",
         cause=cause,
         side=SIDES[at],
-        phase=one.phase.steps.phase,
+        phase=phase,
         count=len(stops),
         total=len(here),
         other_count=others,
@@ -234,12 +219,11 @@ def few_steps_hide(measured: Measured, verdicts: dict[str, Verdict]) -> list[Ins
             continue
         at = 0 if mean < delta else 1  # the side whose long steps pull the mean off
         order = mine[at][np.argsort(-ns[mine[at]])]
-        most = max(1, int(_FEW_STEPS * len(order)))
-        for many in range(1, most + 1):
-            rest = [ns[one].mean() for one in mine]
-            rest[at] = ns[order[many:]].mean() if many < len(order) else 0.0
-            if abs(rest[1] - rest[0] - delta) <= _HIDES * abs(delta):
-                few = order[:many]
+        means = [ns[one].mean() for one in mine]
+        for many in range(1, max(1, int(_FEW_STEPS * len(order))) + 1):
+            means[at] = ns[order[many:]].mean() if many < len(order) else 0.0
+            if abs(means[1] - means[0] - delta) <= _HIDES * abs(delta):
+                few = ns[order[:many]]
                 found.append(
                     Insight(
                         kind="few_steps_hide",
@@ -247,11 +231,11 @@ def few_steps_hide(measured: Measured, verdicts: dict[str, Verdict]) -> list[Ins
                         phase=name,
                         count=many,
                         total=len(order),
-                        low_ns=float(ns[few].min()),
-                        high_ns=float(ns[few].max()),
+                        low_ns=float(few.min()),
+                        high_ns=float(few.max()),
                         mean_ns=mean,
                         typical_ns=delta,
-                        start_up=bool(start[few].all()),
+                        start_up=bool(start[order[:many]].all()),
                     )
                 )
                 break
@@ -363,13 +347,7 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
         return None  # kernels that run beside each other take longer each, and not together
     if low * high <= 0 or min(abs(low), abs(high)) < _LEAST_FACTOR or high - low > 0.5 * abs(middle):
         return None
-    return Insight(
-        kind="slower_clock",
-        count=len(known),
-        share=float(time.sum() / total),
-        low=low,
-        high=high,
-    )
+    return Insight("slower_clock", count=len(known), share=float(time.sum() / total), low=low, high=high)
 
 
 # A rank that comes last.

@@ -146,8 +146,7 @@ def headline(history: History) -> str:
     if not history.segments:
         return "No points."
     segment = history.segments[0]
-    steps = {one.measure for one in segment.standings}
-    newest = next((one for one in segment.changes if one.measure in steps), None)
+    newest = _newest(segment)
     if newest is not None:
         first = "".join(causes(newest, segment)[:1])
         if first:
@@ -160,8 +159,7 @@ def headline(history: History) -> str:
     if segment.drifts:
         return drift(history, segment.drifts[0]) + "."
     if len(segment.points) < FEW:
-        points = "1 point is" if len(segment.points) == 1 else f"{len(segment.points)} points are"
-        return f"{points} too few to tell a change: about {FEW} are needed."
+        return f"{_many(segment.points, 'point', 'is')} too few to tell a change: about {FEW} are needed."
     return f"No step time changed in {len(segment.points)} points."
 
 
@@ -207,7 +205,7 @@ def notes(history: History) -> list[str]:
     """What to know about the store and the order; nothing is left out without a word."""
     said = []
     if history.torn:
-        files = "1 file is" if len(history.torn) == 1 else f"{len(history.torn)} files are"
+        files = _many(history.torn, "file", "is")
         said.append(
             f"{files} not whole and left out ({_some(history.torn)}): remove them, and add those results again"
         )
@@ -218,18 +216,21 @@ def notes(history: History) -> list[str]:
         if commits:
             said.append(f"Kept apart ({words}): {_some(commits)}")
     for segment in history.segments:
-        if segment.left_out:
-            labels = sorted(
-                {
-                    history.points[at].pinned or history.points[at].baseline or "no baseline"
-                    for at in segment.left_out
-                }
-            )
-            points = "1 point was" if len(segment.left_out) == 1 else f"{len(segment.left_out)} points were"
+        apart = [history.points[at] for at in segment.left_out]
+        if apart:
+            labels = sorted({one.pinned or one.baseline or "no baseline" for one in apart})
             said.append(
-                f"{points} measured against another baseline than the pinned {segment.pinned} ({', '.join(labels[:5])}): not in its drift"
+                f"{_many(apart, 'point', 'was')} measured against another baseline than the pinned {segment.pinned}"
+                f" ({', '.join(labels[:5])}): not in its drift"
             )
     return said
+
+
+def _many(found: Sequence[object], noun: str, verb: str) -> str:
+    """So many, with the verb that goes with it: `1 file is`, `2 points were`."""
+    return (
+        f"1 {noun} {verb}" if len(found) == 1 else f"{len(found)} {noun}s {'are' if verb == 'is' else 'were'}"
+    )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -244,16 +245,15 @@ def judged(history: History, one: Judged) -> str:
 
 
 def _reason(history: History, one: Judged) -> str:
-    if one.reason == "change" and one.change is not None:
-        change = one.change
+    change, standing = one.change, one.standing
+    if one.reason == "change" and change is not None:
         parts = ", ".join(causes(change, history.segments[one.segment])[:3])
-        return f"{one.measure} {size(change.delta, change.before, change.unit)} {between(history, change)}, {certainty(change.p)}{'; ' * bool(parts)}{parts}"
-    if one.reason == "stands_out" and one.standing is not None:
-        standing = one.standing
-        assert standing.stands_out is not None
-        level = standing.last - standing.stands_out
+        sized = f"{one.measure} {size(change.delta, change.before, change.unit)} {between(history, change)}"
+        return f"{sized}, {certainty(change.p)}{'; ' * bool(parts)}{parts}"
+    if one.reason == "stands_out" and standing is not None and standing.stands_out is not None:
+        beyond = size(standing.stands_out, standing.last - standing.stands_out, standing.unit)
         return (
-            f"{one.measure} of the newest point is {size(standing.stands_out, level, standing.unit)} beyond the points before it; one point"
+            f"{one.measure} of the newest point is {beyond} beyond the points before it; one point"
             " alone may be an odd run: measure the commit again, and add that"
         )
     if one.reason == "new_segment" and one.before is not None:
@@ -265,30 +265,27 @@ def _reason(history: History, one: Judged) -> str:
         return f"{one.gate}: no point of the newest segment holds {one.measure} (docs/history.md says what a point keeps)"
     if (
         one.reason == "no_pinned"
-        or one.standing is None
-        or one.standing.delta is None
-        or one.standing.baseline is None
+        or standing is None
+        or standing.delta is None
+        or standing.baseline is None
+        or one.limit is None
     ):
         return f"{one.gate}: the points of the newest segment are not all against one pinned baseline (history add --pinned NAME)"
-    standing = one.standing
-    assert standing.delta is not None and standing.baseline is not None and one.limit is not None
-    change_words = size(standing.delta, standing.baseline, standing.unit)
+    gate = f"{one.gate}: {size(standing.delta, standing.baseline, standing.unit)} against the pinned baseline"
     limit = amount(one.limit, standing.unit)
-    if one.outcome == "passed":
-        newest = standing.last - standing.baseline
-        alone = ""
-        if newest > one.limit or standing.stands_out is not None:
-            alone = f". That is the level of {standing.points} points; the newest point alone: {size(newest, standing.baseline, standing.unit)}"
-        return f"{one.gate}: {change_words} against the pinned baseline, limit {limit}{alone}"
-    noise = "" if one.outcome == "failed" else ", but may be noise"
-    return f"{one.gate}: {change_words} against the pinned baseline exceeds {limit}{noise}"
+    if one.outcome != "passed":
+        return f"{gate} exceeds {limit}" + ("" if one.outcome == "failed" else ", but may be noise")
+    newest = standing.last - standing.baseline
+    alone = ""
+    if newest > one.limit or standing.stands_out is not None:
+        alone = f". That is the level of {standing.points} points; the newest point alone: {size(newest, standing.baseline, standing.unit)}"
+    return f"{gate}, limit {limit}{alone}"
 
 
 def standing_row(one: Standing) -> list[str]:
     """A row of the table of where measures stand."""
-    if one.baseline is None or one.delta is None or one.low is None or one.high is None:
-        against = ["", "", ""]
-    else:
+    against = ["", "", ""]
+    if one.baseline is not None and one.delta is not None and one.low is not None and one.high is not None:
         against = [
             amount(one.baseline, one.unit),
             size(one.delta, one.baseline, one.unit),
@@ -315,13 +312,17 @@ def markdown(history: History) -> str:
 
 def tone(history: History) -> str:
     """How the headline is coloured: by the newest change."""
-    steps = {one.measure for segment in history.segments[:1] for one in segment.standings}
-    newest = next(
-        (one for segment in history.segments[:1] for one in segment.changes if one.measure in steps), None
-    )
+    segment = history.segments[0] if history.segments else None
+    newest = _newest(segment) if segment else None
     if newest is None:
-        return "unsure" if any(segment.drifts for segment in history.segments[:1]) else "neutral"
+        return "unsure" if segment and segment.drifts else "neutral"
     return "bad" if newest.delta > 0 else "good"
+
+
+def _newest(segment: Segment) -> ChangeFound | None:
+    """The newest change of a measure that has a standing."""
+    steps = {one.measure for one in segment.standings}
+    return next((one for one in segment.changes if one.measure in steps), None)
 
 
 def pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
@@ -331,20 +332,19 @@ def pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
     )
     if change is not None:
         return change.good, change.bad
-    points = sorted(at for segment in segments for at in segment.points)
+    points = _points(segments)
     return points[-2] if len(points) > 1 else points[-1], points[-1]
 
 
 def accounting(segments: Sequence[Segment], first: int, second: int) -> list[tuple[str, ...]]:
     """Measures of two points beside each other: name, both values and the difference as text; '' where a point has none."""
     rows = []
-    values = table(segments)
-    for name, (unit, points) in values.items():
+    for name, (unit, points) in table(segments).items():
         one, other = points.get(first), points.get(second)
-        if one is None and other is None:
-            continue
-        delta = "" if one is None or other is None else size(other - one, one, unit)
-        rows.append((name, *("" if value is None else amount(value, unit) for value in (one, other)), delta))
+        if one is not None or other is not None:
+            delta = "" if one is None or other is None else size(other - one, one, unit)
+            texts = ("" if value is None else amount(value, unit) for value in (one, other))
+            rows.append((name, *texts, delta))
     return rows
 
 
@@ -357,9 +357,13 @@ def table(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, float]]
     return found
 
 
+def _points(segments: Sequence[Segment]) -> list[int]:
+    return sorted(at for segment in segments for at in segment.points)
+
+
 def data(history: History, segments: Sequence[Segment]) -> str:
     """The same for the page's script, as JSON: points, and for each measure its unit and a value for every point."""
-    points = sorted(at for segment in segments for at in segment.points)
+    points = _points(segments)
     columns = [
         [name, unit, [None if at not in known else round(known[at], 1) for at in points]]
         for name, (unit, known) in table(segments).items()
