@@ -125,6 +125,17 @@ def test_a_change_without_a_certain_cause() -> None:
     assert reason(one).startswith("Only fewer launches of gemm_a are certain: +27.4 us per generation step.")
 
 
+def test_a_change_that_hosts_of_unknown_speed_may_make() -> None:
+    """92 us more host work of 500; of these 60 us are new in one place in the second case, and 32 of 92 may be the host's."""
+    books = m.Accounting({"host_work": 500 * US}, {"host_work": 592 * US}, {"host_work": 92 * US}, 0)
+    said = "; most of it may be the speed of the hosts, which is not known."
+    for speed, new, unknown in ((None, 0.0, True), (None, 60.0, False), (1.0, 0.0, False)):
+        slower = msgspec.structs.replace(GENERATION, accounting=books, host_speed=speed)
+        rows = [finding("host_work", new, **SCHEDULE)] if new else []
+        one = result("regressed", m.VerdictFacts("phase", "generation"), [slower, NOISY], rows)
+        assert headline(one).text.endswith(said) is unknown
+
+
 def fused(phase: str, own: float, gemm: float, silu: float, launches: float, level: m.Evidence) -> m.Finding:
     """GEMMs of which two become one, silu that gets slower with them, and host work that follows, us."""
     rows = [

@@ -241,7 +241,7 @@ _LEAST_DEALT, _LEAST_PAIRS = (
 _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
-_ANY_HOST = 0.25  # log ratio: what the speed of the host varies from run to run, where it is not known
+_ANY_HOST = 0.2  # log ratio: what the speed of the host varies from run to run, where it is not known
 
 
 def measure(

@@ -24,6 +24,7 @@ _ODD_RUNS = 3
 _LARGE_RARE = 0.5  # of the typical step's change: so much in rare steps is in the first sentence
 _MOSTLY_START = 0.4  # of the longer mean step: so much in first uses is said
 _OTHERWISE = 0.15  # of what causes carry: where the total is as far from it, both are said
+_NEW = 2.0  # times as much time in one place is not a slower host
 _FAR_SPEED = 0.4  # log ratio: a run whose host is so much slower or faster is apart for that alone
 _FIRST = ("generation", "step")  # phases that users feel before the others
 
@@ -67,7 +68,7 @@ def headline(result: Result) -> Headline:
     elif facts.basis == "rare":
         text += _rare(result, phase, cause)
     else:
-        text += _phase(result, phase, cause) + _large_in_rare(result, phase)
+        text += _phase(result, phase, cause) + _unknown_host(result, phase) + _large_in_rare(result, phase)
     return Headline(
         f"{_verdict(result.verdict)}{_in_part(result, text)}{_first_uses(result)}.",
         cause.cause if cause else "",
@@ -186,6 +187,21 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
         unsure = largest if largest and largest.level == "within_noise" else None
         return f"{text}, {of}" + (f"; {_largest(unsure, prose)}" if unsure else "")
     return text + _cause_clause(result, phase.phase, cause, delta, prose)
+
+
+def _unknown_host(result: Result, phase: Phase) -> str:
+    """That hosts of unlike speed may make most of a change: their speed is not known, and the time is of what both sides do."""
+    books, delta = phase.accounting, _typical(phase)[0]
+    if phase.host_speed is not None or books is None:
+        return ""
+    on_host = [name for name in books.delta if ROWS[name].scatter.slope]
+    new = [
+        one.delta_ns
+        for one in _rows(result, phase.phase, "typical")
+        if one.cause in on_host and max(one.baseline_ns, one.candidate_ns) > _NEW * min(one.baseline_ns, one.candidate_ns)
+    ]  # fmt: skip
+    may = math.fsum(books.delta[name] for name in on_host) - math.fsum(new)
+    return "; most of it may be the speed of the hosts, which is not known" if may / delta >= 0.5 else ""
 
 
 def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
