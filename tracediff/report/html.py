@@ -64,7 +64,6 @@ def render_html(result: Result) -> str:
         svg=Markup("".join(waterfall.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
-        head=words.headline(result),
         phase_lines=phase_table.lines(result),
         comment=render_markdown(result),
         insights=phrases.remarks(result),
@@ -81,7 +80,7 @@ def render_html(result: Result) -> str:
         alone=False,
         **sections.context(result),
         **own_files(["timelines.js"], sections.styles(result)),
-        **helpers() | {"cut": rows.cut_for_page},
+        **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
     )
 
 

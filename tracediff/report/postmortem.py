@@ -122,7 +122,7 @@ def _build(result: Result) -> list[Block]:
         *_sections(result),
         *_gates(result),
         *ruled_out(result),
-        *_timeline(result),
+        *_timeline(),
         *_conclusion(),
         Heading(1, "Appendix"),
         *_small_causes(result),
@@ -548,52 +548,12 @@ def _mix(result: Result) -> list[Span]:
     ]
 
 
-def _timeline(result: Result) -> list[Block]:
+def _timeline() -> list[Block]:
     events = ["change merged", "first sign", "alert", "cause found", "resolved"]
     return [
         Heading(2, "Timeline"),
         Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
-        *_captures(result),
     ]
-
-
-def _captures(result: Result) -> list[Block]:
-    """The runs of both sides: in the order of recording where a capture bundle told it, else as they were given."""
-    runs = [
-        (side, run)
-        for side, given in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-        for run in given.runs
-    ]
-    times = _recorded(result)
-    known = {(side, run.name) for side, run in runs} <= times.keys()
-    header = ["Side", "Capture", "Length and whole steps"]
-    rows: list[list[Span]] = []
-    if known:
-        order = list(times)
-        runs.sort(key=lambda pair: order.index((pair[0], pair[1].name)))
-        header.insert(0, "Recorded (UTC)")
-    for side, run in runs:
-        ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
-        length = f"{run.duration_ns / 1e9:.3f} s, {units.counted(run.steps, 'step')}{ranks}"
-        cells: list[Span] = [side, Code(run.name), Number(length)]
-        rows.append([times[side, run.name] or Fill(""), *cells] if known else cells)
-    if known:
-        return [Paragraph(["Captures, in the order in which they were recorded:"]), Table(header, rows)]
-    return [
-        Paragraph(["Captures, in the order in which they were given:"]),
-        Table(header, rows),
-        Paragraph([Fill("When and in which order these were recorded.")]),
-    ]
-
-
-def _recorded(result: Result) -> dict[tuple[str, str], str]:
-    """(side, run) -> when it was recorded, in order; empty unless both sides came from one capture bundle."""
-    given = result.inputs.options.get("recorded")
-    out: dict[tuple[str, str], str] = {}
-    for one in given if isinstance(given, list) else []:
-        if isinstance(one, dict):
-            out[str(one.get("side")), str(one.get("run"))] = str(one.get("started") or "")
-    return out
 
 
 def _conclusion() -> list[Block]:
@@ -665,10 +625,13 @@ def _measured(result: Result) -> list[Block]:
         Items(items),
         Paragraph(["What it cannot say:"]),
         Items(limits),
-        Table(["Side", "Capture", "Steps found by", "Size, fingerprint"], inputs),
+        Table(["Side", "Capture", "Length and whole steps", "Steps found by", "Size, fingerprint"], inputs),
         Paragraph([f"{result.tool.name} {result.tool.version}."]),
     ]
 
 
 def _input(side: str, run: RunInput) -> list[Span]:
-    return [side, Code(run.name), run.step_source, Code(f"{units.size(run.bytes)}, {run.fingerprint[:16]}")]
+    ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
+    length = f"{run.duration_ns / 1e9:.3f} s, {units.counted(run.steps, 'step')}{ranks}"
+    fingerprint = f"{units.size(run.bytes)}, {run.fingerprint[:16]}"
+    return [side, Code(run.name), Number(length), run.step_source, Code(fingerprint)]

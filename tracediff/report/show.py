@@ -31,6 +31,7 @@ from tracediff.report.console import (
     print_heading,
     print_line,
     print_more,
+    print_table,
     print_tables,
     print_warnings,
 )
@@ -314,25 +315,19 @@ def _steps(report: Show, console: Console, top: int) -> None:
 def _accounting(report: Show, books: show_words.Books, console: Console) -> None:
     print_heading(console, "What is in the time of a step")
     full = "█" if has_unicode(console) else "#"
-    cells = [
-        (line.label, f"{line.time} {books.scale.unit}", line.share, f"sd {line.sd}" if line.sd else "")
+    sd = bool(books.lines and books.lines[0].sd)
+    rows: list[list[str | Text]] = [
+        [line.label, f"{line.time} {books.scale.unit}", line.share, *[Text(f"sd {line.sd}", "dim")] * sd]
         for line in books.lines
     ]
-    cells.append(("step", f"{books.total} {books.scale.unit}", "100.00 %", ""))
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    total = ("step", f"{books.total} {books.scale.unit}", "100.00 %", *[""] * sd)
+    rows.append([Text(cell, "bold") for cell in total])
+    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
     bar = max(6, min(_BAR, console.width - sum(widths) - 10))
-    for number, (label, time, share, sd) in enumerate(cells):
-        total = number == len(books.lines)
-        text = Text("  ")
-        text.append(
-            f"{label:<{widths[0]}}  {time:>{widths[1]}}  {share:>{widths[2]}}", "bold" if total else ""
-        )
-        if widths[3]:
-            text.append(f"  {sd:>{widths[3]}}", "dim")
-        if not total:
-            text.append("  " + full * round(bar * books.lines[number].bar), "cyan")
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+    for row, line in zip(rows, books.lines, strict=False):
+        row.append(Text(full * round(bar * line.bar), "cyan"))
+    rows[-1].append("")
+    print_table(console, (), rows, left=(0, len(rows[0]) - 1))
     hidden = [
         f"{words.cause(row.category)} {units.scale_for([row.hidden_ns]).time(row.hidden_ns)}"
         for row in report.accounting

@@ -273,11 +273,6 @@ def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
     return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
 
 
-def cut_for_page(rows: Sequence[Row], limit: int = PAGE) -> Shown[Row]:
-    """Keep the first rows, as many as a page of a comparison shows."""
-    return cut(rows, limit)
-
-
 @dataclass(frozen=True)
 class PhaseKernels:
     """Kernel rows, the largest change first, per typical step of a phase as causes are; phase '': per mean of all compared steps.

@@ -230,37 +230,6 @@ def place(where: Where) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
-@dataclass(frozen=True)
-class Headline:
-    """The step time in words, ready for any output."""
-
-    baseline: str
-    candidate: str
-    delta: units.Delta
-    interval: str
-    runs: str
-    steps: str
-    detectable: str
-    scale: units.Scale
-
-
-def headline(result: Result) -> Headline:
-    """Write the step time, its difference and how sure it is."""
-    step = result.step
-    scale = units.scale_for([step.baseline_ns, step.candidate_ns])
-    level: Evidence | None = "within_noise" if result.verdict in ("no_change", "inconclusive") else None
-    return Headline(
-        baseline=scale.time(step.baseline_ns),
-        candidate=scale.time(step.candidate_ns),
-        delta=units.delta(scale, step.delta_ns, step.baseline_ns, level),
-        interval=f"{scale.signed(step.ci_low_ns)} to {scale.signed(step.ci_high_ns)} {scale.unit}",
-        runs=f"{step.runs.baseline} + {step.runs.candidate}",
-        steps=f"{step.steps.baseline:,} + {step.steps.candidate:,}",
-        detectable="" if step.min_detectable_ns is None else scale.time(step.min_detectable_ns),
-        scale=scale,
-    )
-
-
 _RUNS_NAMED = 8
 
 

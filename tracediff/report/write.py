@@ -19,13 +19,24 @@ def _special(path: Path) -> bool:
 def _check(path: Path, force: bool) -> None:
     if path.is_dir():
         raise TracediffError("output-is-folder", f"{path} is a folder", fix="name a file inside it")
-    if not path.parent.is_dir():
-        raise TracediffError(
-            "output-folder-missing", f"the folder of {path} does not exist", fix=f"mkdir -p {path.parent}"
-        )
+    _check_parent(path)
     if os.path.lexists(path) and not force and not _special(path):
         raise TracediffError(
             "output-exists", f"{path} exists already", fix="-f to overwrite it, or another name"
+        )
+
+
+def _check_parent(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise TracediffError(
+            "output-folder-missing", f"the folder of {path} does not exist", fix=f"mkdir -p {path.parent}"
+        )
+
+
+def _check_writable(path: Path, folder: Path) -> None:
+    if not os.access(folder, os.W_OK):
+        raise TracediffError(
+            "output-not-writable", f"the folder of {path} is not writable", fix="choose another folder"
         )
 
 
@@ -42,10 +53,7 @@ def check_outputs(paths: Iterable[Path | str], force: bool = False) -> None:
                 "output-twice", f"two outputs would be written to {path}", fix="give each output its own file"
             )
         seen[real] = path
-        if not os.access(path.parent, os.W_OK):
-            raise TracediffError(
-                "output-not-writable", f"the folder of {path} is not writable", fix="choose another folder"
-            )
+        _check_writable(path, path.parent)
 
 
 def check_folder(path: Path | str) -> None:
@@ -53,14 +61,8 @@ def check_folder(path: Path | str) -> None:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise TracediffError("output-not-folder", f"{path} is a file", fix="name a folder")
-    if not path.absolute().parent.is_dir():
-        raise TracediffError(
-            "output-folder-missing", f"the folder of {path} does not exist", fix=f"mkdir -p {path.parent}"
-        )
-    if not os.access(path if path.is_dir() else path.absolute().parent, os.W_OK):
-        raise TracediffError(
-            "output-not-writable", f"the folder of {path} is not writable", fix="choose another folder"
-        )
+    _check_parent(path)
+    _check_writable(path, path if path.is_dir() else path.absolute().parent)
 
 
 def make_folder(path: Path | str) -> None:
