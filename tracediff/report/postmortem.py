@@ -619,19 +619,30 @@ def _measured(result: Result) -> list[Block]:
         ["Why a kernel is slower is a question for Nsight Compute."],
     ]
     sides = (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-    inputs = [_input(name, run) for name, side in sides for run in side.runs]
+    started = _recorded(result)
+    inputs = [
+        _input(name, run, started.get((name, run.name), "")) for name, side in sides for run in side.runs
+    ]
     return [
         Heading(2, "How it was measured, and its limits"),
         Items(items),
         Paragraph(["What it cannot say:"]),
         Items(limits),
-        Table(["Side", "Capture", "Length and whole steps", "Steps found by", "Size, fingerprint"], inputs),
+        Table(["Side", "Capture", "Length, whole steps, found by", "Size, fingerprint"], inputs),
         Paragraph([f"{result.tool.name} {result.tool.version}."]),
     ]
 
 
-def _input(side: str, run: RunInput) -> list[Span]:
+def _recorded(result: Result) -> dict[tuple[str, str], str]:
+    """(side, run) -> when it was recorded, where a capture bundle tells it."""
+    given = result.inputs.options.get("recorded")
+    runs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return {(str(one.get("side")), str(one.get("run"))): str(one.get("started") or "") for one in runs}
+
+
+def _input(side: str, run: RunInput, started: str) -> list[Span]:
+    when = f"recorded {started}, " if started else ""
     ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
-    length = f"{run.duration_ns / 1e9:.3f} s, {units.counted(run.steps, 'step')}{ranks}"
+    steps = f"{units.counted(run.steps, 'step')}{ranks}, by {run.step_source}"
     fingerprint = f"{units.size(run.bytes)}, {run.fingerprint[:16]}"
-    return [side, Code(run.name), Number(length), run.step_source, Code(fingerprint)]
+    return [side, Code(run.name), f"{when}{run.duration_ns / 1e9:.3f} s, {steps}", Code(fingerprint)]
