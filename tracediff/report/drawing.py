@@ -278,7 +278,7 @@ def path_of(points: Sequence[tuple[float, float]]) -> str:
 
 def dots_of(points: Iterable[tuple[float, float]]) -> str:
     """Points as a path of round dots."""
-    return "".join(f"M{x:g} {y:g}h0" for x, y in points)
+    return "".join(f"M{x:.4g} {y:.4g}h0" for x, y in points)
 
 
 @dataclass(frozen=True)

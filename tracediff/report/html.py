@@ -37,7 +37,6 @@ from tracediff.report import (
 from tracediff.report import tables as rows
 from tracediff.report.drawing import HALF, HALF_NARROW
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.figures import gil_grid
 from tracediff.report.markdown import render_markdown
 from tracediff.report.pictures import divergence
 
@@ -51,9 +50,7 @@ def render_html(result: Result) -> str:
     figure = waterfall.build(result)
     kernels = rows.kernels_by_phase(result)
     places = {row: place for one in kernels for row, place in one.places.items()}
-    listed: dict[
-        int, int
-    ] = {}  # row of the result -> that which has its anchor: it may be listed in several phases
+    listed: dict[int, int] = {}  # row of the result -> that which has its anchor: several phases may list it
     for one in kernels:
         for shown in (one.beyond, one.within, one.untested):
             for row in shown.rows:
@@ -184,8 +181,6 @@ def helpers() -> dict[str, Any]:
         "long": _long,
         "shorten": shorten,
         "categories": _categories,
-        "NOISE": units.NOISE,
-        "gil_grid": gil_grid,
         "two": True,  # sides
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,
