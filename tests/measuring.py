@@ -77,10 +77,12 @@ def measured(
     speed: bool | None = False,
     blocks: Sequence[int] = (),
     paired: bool = False,
+    ops: tuple[float, float] = (1.0, 0.0),
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
     A step lasts as long as its cells take. speed: False for hosts of one speed, None where it is not known. blocks: of each kernel row.
+    ops: of each kernel row, and the part that may be of the work.
     """
     for runs in sides:
         for one in (row for steps in runs for row in steps):
@@ -114,7 +116,8 @@ def measured(
         pl.DataFrame(),
     )
     summed = CellSums.of(values, len(kinds) + known)
-    found = [cells._phase_cells(frame, summed, layout, one, known) for one in frame.phases]
+    of_rows = np.tile(ops, (kernels, 1))
+    found = [cells._phase_cells(frame, summed, layout, one, of_rows, known) for one in frame.phases]
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
         for at in range(kernels)

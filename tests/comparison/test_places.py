@@ -41,7 +41,9 @@ def judged(baseline: list[float], candidate: list[float], **rest) -> Judged:
         ([50, 51, 52, 126], [125, 200, 201, 202], "likely"),  # q, but 4 of 70 splits
         ([50, 51, 52], [120, 121, 122], "confirmed"),
         ([50, 51], [120, 121], "likely"),
-        ([50], [400], "within_noise"),  # s0^2 counts 2.25 times, with 4 degrees of freedom
+        # 80 us are 7 % of the step; t = log(135 / 55) / (0.1 sqrt(2)) = 6.4 with 4 degrees of freedom: p = .003
+        ([50], [130], "likely"),
+        ([50], [80], "within_noise"),  # log(85 / 55): t = 3.1, p = .04
         ([50, 51, 52, 53], [50, 52, 51, 53.5], "within_noise"),
     ],
 )
@@ -51,8 +53,33 @@ def test_the_level_follows_the_number_of_runs(baseline, candidate, level):
 
 
 def test_one_run_a_side_says_more_of_kernels_than_of_the_host():
-    """s0 is 0.4 % and 0.05 us: t = 20 / (1.5 * 0.53 * sqrt(2)) = 17.8 with 4 degrees of freedom."""
+    """s0 is 0.4 % and 0.05 us: t = 20 / (0.53 * sqrt(2)) = 26.7 with 4 degrees of freedom."""
     assert levels(judged([50], [50], more=20.0)) == {0: "within_noise", 1: "within_noise", 2: "likely"}
+
+
+@pytest.mark.parametrize(
+    ("ops", "level"),
+    [
+        ((1.0, 0.0), "likely"),  # s0 = 0.10 + 0.05: t = 2 / (0.15 sqrt(2)) = 9.2 with 4 degrees of freedom
+        ((12.0, 0.0), "within_noise"),  # 0.10 + 12 * 0.05 = 0.70: t = 2.0, p = .11
+        ((1.0, 0.5), "within_noise"),  # half of the ops may be of the work: 13 us
+    ],
+)
+def test_one_run_a_side_a_kernel_scatters_by_its_ops(ops, level):
+    one, other = ([[step(cells=[1_000 * US, ns * US]) for _ in range(12)]] for ns in (24, 26))
+    found = judge(measured(one, other, idle=1, kernels=1, ops=ops))
+    assert levels(found)[1] == level
+
+
+@pytest.mark.parametrize(("gap", "level"), [(0.0, "likely"), (0.5, "within_noise"), (-0.5, "likely")])
+def test_one_run_a_side_a_slower_host_may_expose_what_the_gpu_hid(gap, level):
+    """50 -> 400 us. A host that is 0.5 slower: error at least 0.5 * 405 = 202, t < 1.8; on a faster host it is the change."""
+    one, other = (
+        [[step(cells=[1_000 * US, own * US, speed]) for _ in range(12)]]
+        for own, speed in ((50, 0.0), (400, gap))
+    )
+    found = judge(measured(one, other, idle=2, speed=True))
+    assert levels(found)[1] == level
 
 
 @pytest.mark.parametrize(
@@ -144,15 +171,21 @@ def test_phases_with_too_few_steps_and_unknown_kernels_are_not_tested():
     assert {one.level for one in few.rows} == {"within_noise"} and all(np.isnan(one.q) for one in few.rows)
 
 
-def test_findings_rank_by_what_survives_their_uncertainty():
-    found = judged([50, 51, 52, 53], [120, 121, 122, 123])
-    tests = sum(not np.isnan(one.q) for one in (*found.rows, *found.categories))
-    wider = stats.t.ppf(1 - 0.025 / tests, 10) / stats.t.ppf(0.975, 10)  # of 4 + 6 degrees of freedom
-    for one in found.rows:
-        assert one.score == pytest.approx(
-            max(0.0, abs(one.delta) - wider * one.half)
-        )  # one phase: its share is 1
-    assert max(found.rows, key=lambda one: one.score).place.cells == (FIRST + 1,)
+def test_of_sure_places_the_first_is_the_one_that_explains_most():
+    """One gains 600 us with runs 200 us apart, one 50 us with runs 1 us apart, which an interval for all tests at once ranks first."""
+
+    def runs(large: list[float], small: float) -> list[list[dict]]:
+        return [
+            [step(cells=[own * US, (small + at) * US]) for _ in range(12)] for at, own in enumerate(large)
+        ]
+
+    found = judge(measured(runs([2_000, 2_200, 2_400], 10), runs([2_600, 2_800, 3_000], 60), idle=2))
+    large, small = sorted((one for one in found.rows if one.part == "typical"), key=lambda one: -one.delta)
+    assert (large.delta, small.delta) == pytest.approx((600 * US, 50 * US))
+    for one in (large, small):
+        assert one.score == pytest.approx(one.delta - one.half)  # one phase: its share is 1
+    assert large.delta - large.wide < 0 < small.delta - small.wide
+    assert large.score > small.score
 
 
 def test_exchanging_the_sides_changes_signs_alone():

@@ -15,6 +15,7 @@ from tracediff.stats.estimator import (
     PRIOR,
     RIDGE,
     SPLITS,
+    Lone,
     Sample,
     benjamini_hochberg,
     detectable,
@@ -149,6 +150,17 @@ def test_with_one_run_a_side_the_usual_variance_counts_more():
     assert found.error[0] == pytest.approx(np.sqrt(LONE_RUN * 9 + 1 + LONE_RUN * 9 / 2 + 2))
     # 30.375 of the runs with 4 + 1 degrees of freedom, 3 of the steps with 2
     assert found.df[0] == pytest.approx(33.375**2 / (30.375**2 / (PRIOR + 1) + 9 / 2))
+
+
+def test_of_one_run_a_side_the_interval_is_of_each_side_and_the_test_of_sides_that_are_alike():
+    """Times 10 and 40. Interval: sqrt(2) x 5 x 2.776 (t of 4 df). Test: 30 / (sqrt(2) x 3)."""
+    sample = Sample((column(10), column(40)), step_variance=(np.zeros(1), np.zeros(1)))
+    found = estimate(sample, NONE + 99, NONE, Lone(NONE + 5, NONE + 3))
+    assert found.half[0] == pytest.approx(np.sqrt(2) * 5 * 2.7764, rel=1e-4)
+    assert found.error[0] == pytest.approx(np.sqrt(2) * 3)
+    assert found.p[0] == pytest.approx(2 * stats.t.sf(30 / (np.sqrt(2) * 3), 4))
+    two = Sample((column(10, 10), column(40, 40)), step_variance=sample.step_variance)
+    assert estimate(two, NONE + 3, NONE, Lone(NONE, NONE)).p == estimate(two, NONE + 3, NONE).p
 
 
 @pytest.mark.parametrize(("slope", "of_slope"), [(1.0, 3.2), (90.0, 18.0**2)])

@@ -57,7 +57,7 @@ class Candidate:
     parts: tuple[FindingPart, ...] = ()  # they sum to its change; none where it is one place
     elsewhere: tuple[PhaseDelta, ...] = ()
     level: Evidence = "within_noise"
-    explained: float = 0.0  # what of its time survives its uncertainty
+    explained: float = 0.0  # what its interval leaves of its time
     differs: bool = False  # other numbers of kernels in every step
     of_rank: RankSize | None = None  # where one rank alone changed
     key: Any = None  # candidates of all phases with this key are one cause; None: those at the same place

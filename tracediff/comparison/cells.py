@@ -22,9 +22,19 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
-from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
+from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, IDLE
 from tracediff.model.causes import STEP as USUAL_STEP
-from tracediff.stats.estimator import FEW_RUNS, Estimate, Sample, estimate, paired, permuted_t, slopes, splits
+from tracediff.stats.estimator import (
+    FEW_RUNS,
+    Estimate,
+    Lone,
+    Sample,
+    estimate,
+    paired,
+    permuted_t,
+    slopes,
+    splits,
+)
 from tracediff.stats.workload import TRIMMED_VARIANCE
 
 LEAST_FUNCTIONS = 3
@@ -123,6 +133,7 @@ class Part:
     scatter: Floats  # what each cell usually scatters, ns
     slope: Floats  # what it usually gains per unit of host speed; nan: nothing
     sums: dict[int, npt.NDArray[np.intp]]  # cells that are sums of others
+    lone: Lone | None  # with one run a side: instead of `scatter`
     estimate: Estimate
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> Part:
@@ -145,18 +156,16 @@ class Part:
             self.sample.paired,
             self.sample.step_df,
         )
-        scatter = np.sqrt(added(self.scatter[None] ** 2)[0])
+        scatter, *lone = (np.sqrt(added(one[None] ** 2)[0]) for one in (self.scatter, *(self.lone or ())))
         slope = added(np.nan_to_num(self.slope)[None])[0]
-        slope[added(np.isnan(self.slope)[None].astype(float))[0] > 0] = np.nan
-        return Part(
-            self.name, sample, scatter, slope, {}, estimate(sample, scatter, slopes(sample, slope, {}))
-        )
+        slope[added((~np.isnan(self.slope))[None].astype(float))[0] == 0] = np.nan
+        return _part(self.name, sample, scatter, slope, {}, Lone(*lone) if lone else None)
 
     def together(self, groups: Sequence[Sequence[int]]) -> Estimate:
         """All groups as one, then each: what the speed of the host explains of one is the sum of what it explains of each."""
         part = self.grouped([[cell for group in groups for cell in group], *groups])
         sums = {0: np.arange(1, len(groups) + 1)}
-        return estimate(part.sample, part.scatter, slopes(part.sample, part.slope, sums))
+        return estimate(part.sample, part.scatter, slopes(part.sample, part.slope, sums), part.lone)
 
     def grouped_t(self, cells: npt.NDArray[np.intp], dealt: npt.NDArray[np.bool_]) -> Floats:
         """|t| of some cells with the runs dealt out anew, (splits, cells)."""
@@ -176,6 +185,18 @@ class Part:
         part = self.grouped([[int(cell)] for cell in (STEP, *parts)])
         sums = {0: np.arange(1, len(parts) + 1)} if len(parts) else {}
         return np.asarray(permuted_t(part.sample, part.scatter, part.slope, sums, dealt)[:, 0])
+
+
+def _part(
+    name: Literal["typical", "tail"],
+    sample: Sample,
+    scatter: Floats,
+    slope: Floats,
+    sums: dict[int, npt.NDArray[np.intp]],
+    lone: Lone | None = None,
+) -> Part:
+    found = estimate(sample, scatter, slopes(sample, slope, sums), lone)
+    return Part(name, sample, scatter, slope, sums, lone, found)
 
 
 @dataclass(frozen=True)
@@ -240,6 +261,7 @@ _LEAST_DEALT, _LEAST_PAIRS = (
 )  # runs a side, and pairs, from which a permutation can reach 3 % (2 of 70, 2 of 128)
 _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
+_NEXT_TO_NOTHING = 5_000.0  # ns of idle time: a factor between less is chance
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 _ANY_HOST = 0.2  # log ratio: what the speed of the host varies from run to run, where it is not known
 
@@ -259,7 +281,10 @@ def measure(
     if speed is not None:
         values.append(_known_speed(frame, speed, cells))
     table = CellSums.of(values, cells + (speed is not None))
-    phases = [_phase_cells(frame, table, layout, one, speed is not None) for one in frame.phases]
+    phases = [
+        _phase_cells(frame, table, layout, one, _ops(kernels, one.phase), speed is not None)
+        for one in frame.phases
+    ]
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in phases], _whole(phases, frame, layout), odd or [],
     )  # fmt: skip
@@ -276,9 +301,9 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
 
 
 def _phase_cells(
-    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, with_speed: bool
+    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, ops: Floats, with_speed: bool
 ) -> tuple[PhaseCells, Sums]:
-    """The estimates of a phase, and the sums of its mean over all but the start."""
+    """The estimates of a phase, and the sums of its mean over all but the start. `ops`: as `_ops` gives them."""
     cells = len(layout.kinds)
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
@@ -290,7 +315,8 @@ def _phase_cells(
             # what a run without such steps would have taken, is the mean of its side
             start_runs[side][:] = start[side]
             start_runs[side][of_start.runs[side]] = own[:, :cells]
-    larger = np.abs(typical.means[:2, :cells]).max(axis=0)
+    of_sides = np.abs(typical.means[:2, :cells])
+    larger = of_sides.max(axis=0)
     rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
     relative, plus, slope = (
         np.array([np.nan if value is None else value for value in column], float)
@@ -300,7 +326,7 @@ def _phase_cells(
     if not phase.judged:
         scatter = np.maximum(scatter, _UNKNOWN * larger)
     # of the smaller side: what one side has more is the change, and need not move with the host's speed
-    usual = slope * np.abs(typical.means[:2, :cells]).min(axis=0)
+    usual = slope * of_sides.min(axis=0)
     tail_means = (rest.means - typical.means)[:2, :cells]
     usual_tail = slope * np.abs(tail_means).min(axis=0)
     gap = float(np.diff(typical.means[:2, cells])[0]) if with_speed else 0.0
@@ -309,8 +335,8 @@ def _phase_cells(
     sums = layout.sums()
     for one in (usual, usual_tail):
         one[[*sums]] = 0.0  # the sum of their parts
-    if not with_speed:
-        scatter = np.hypot(scatter, _of_any_host(usual, sums))
+    any_host = np.zeros(cells) if with_speed else _of_any_host(usual, sums)
+    scatter = np.hypot(scatter, any_host)
     speed = None
     if with_speed:
         speed = typical.values[0][:, cells], typical.values[1][:, cells]
@@ -319,7 +345,8 @@ def _phase_cells(
     step_df = float(max(min(phase.steps[:2]) - 1, 1))
     sample = Sample(_of_sides(typical, cells), speed, of_steps, _more(typical, cells), step_df=step_df)
     sample = _paired(frame, sample)
-    found = estimate(sample, scatter, slopes(sample, usual, sums))
+    unmeasured = phase.judged and min(sample.runs) == 1 and sample.more is None
+    lone = _lone(layout, of_sides, ops, gap, any_host) if unmeasured else None
     tail_values = [
         one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
     ]
@@ -339,15 +366,8 @@ def _phase_cells(
     mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
     cells_of = PhaseCells(
         phase,
-        Part("typical", sample, scatter, usual, sums, found),
-        Part(
-            "tail",
-            tail,
-            tail_scatter,
-            usual_tail,
-            sums,
-            estimate(tail, tail_scatter, slopes(tail, usual_tail, sums)),
-        ),
+        _part("typical", sample, scatter, usual, sums, lone),
+        _part("tail", tail, tail_scatter, usual_tail, sums),
         mean,
         start,
         start_runs,
@@ -362,6 +382,47 @@ def _of_any_host(usual: Floats, sums: dict[int, npt.NDArray[np.intp]]) -> Floats
     for cell, parts in sums.items():
         slope[cell] = slope[parts].sum()
     return np.asarray(_ANY_HOST * slope)
+
+
+def _ops(kernels: KernelCells, phase: str) -> Floats:
+    """Ops of each row per typical step of the larger side, and the part of them that may be a matter of the work, (rows, 2)."""
+    one, other = kernels.of_phase[phase, "typical"].astype(np.float64).T  # no rows are of integers
+    most = np.maximum(one, other)
+    unsure = np.where(kernels.differs[phase], 0.0, np.abs(other - one))
+    return np.stack([most, np.divide(unsure, most, out=np.zeros_like(most), where=most > 0)], axis=1)
+
+
+def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: Floats) -> Lone:
+    """What cells scatter where a side has one run. `of_sides`: (sides, cells) ns; `gap`: log ratio of host speed; `any_host`: as of `_of_any_host`.
+
+    Runs of one program differ in idle time by a factor: sides that are a large one apart are not alike. Kernels differ by some ns
+    of every op, however long it takes.
+    """
+    rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
+    relative, plus, times = np.array([(row.relative, row.plus_ns, row.lone) for row in rows]).T
+    larger, host_of_lone = of_sides.max(axis=0), times * any_host
+    apart = times * (relative * larger + plus)
+    gpu = np.array([cell for cell in layout.kernels if layout.kinds[cell] != "comm"], np.intp)
+    if len(gpu):
+        many, unsure = ops[gpu - layout.kernels[0]].T
+        apart[gpu] = (relative[gpu] + unsure) * larger[gpu] + plus[gpu] * np.maximum(many, 1.0)
+    alike = apart.copy()
+    idle = np.array([cell for cell, kind in enumerate(layout.kinds) if kind in IDLE], np.intp)
+    one, other = of_sides[:, idle] + _NEXT_TO_NOTHING
+    relative, times = relative[idle], times[idle]
+    # of host work that a GPU hides, a slower host exposes more than it is slower
+    exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0)
+    host = np.where(exposed, np.abs(gap) * np.maximum(one, other) / math.sqrt(2), 0.0)
+    apart[idle] = np.hypot(times * relative * np.sqrt((one**2 + other**2) / 2), host)
+    alike[idle] = np.hypot(times * relative * _logarithmic_mean(one, other), host)
+    return Lone(np.hypot(apart, host_of_lone), np.hypot(alike, host_of_lone))
+
+
+def _logarithmic_mean(one: Floats, other: Floats) -> Floats:
+    """Of positive times: (other - one) / log(other / one); so a difference in these units is the log of the ratio."""
+    ratio = np.log(other / one)
+    near = np.abs(ratio) < 1e-6
+    return np.where(near, (one + other) / 2, (other - one) / np.where(near, 1.0, ratio))
 
 
 def _mostly_new(means: Floats, gap: float) -> npt.NDArray[np.bool_]:

@@ -91,8 +91,8 @@ def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Can
 def order(one: Candidate) -> tuple[bool, float, float, str, str]:
     """What is more than noise first, of it what explains most; of what may all be noise the largest."""
     return (
-        one.level == "within_noise",
-        -one.explained,
+        not one.sure,
+        -one.explained if one.sure else 0.0,
         -abs(one.judged.delta) * one.judged.phase.steps.share,
         one.cause,
         repr(one.where),
@@ -470,7 +470,7 @@ def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     for parts in by_cause.values():
         group = [united(rows[0], rows[1:]) for rows in (sorted(rows, key=order) for rows in parts.values())]
         group.sort(key=order)
-        own = [one for one in group if one.phase == first and (one.explained > 0 or one.sure)]
+        own = [one for one in group if one.phase == first and one.sure]
         lead = (own or group)[0]
         rest = [
             PhaseDelta(
@@ -483,7 +483,7 @@ def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     return out
 
 
-# Findings: one cause each, ranked by the time that survives its uncertainty, whatever its level.
+# Findings: one cause each, ranked by the time that its interval leaves where it is more than noise.
 #
 # Judged places -> candidates of phases -> those that are one cause together -> ranked findings -> what ranks, OS calls and memory add
 # to them. Findings carry data; report/phrases.py writes their sentences.

@@ -59,8 +59,8 @@ class Judgement:
 
     @property
     def score(self) -> float:
-        """What of its time survives its uncertainty, as a part of the mean over all steps."""
-        return self.phase.steps.share * max(0.0, abs(self.delta) - self.wide)
+        """What of its time its interval leaves, as a part of the mean over all steps."""
+        return self.phase.steps.share * max(0.0, abs(self.delta) - self.half)
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,11 @@ def _levels(
     levels: list[Evidence] = ["within_noise"] * len(places)
     if not phase.steps.judged:
         return levels
-    large = np.abs(part.estimate.delta) >= MATERIAL * phase.step_ns
+    size = np.abs(part.estimate.delta)
+    large = (size >= MATERIAL * phase.step_ns) & (size > part.estimate.half)
     among = q < 0.05  # nan compares false
     if runs < FEW:  # so few places are this large that their number needs no correction
-        among |= (
-            (np.abs(part.estimate.delta) >= LARGE * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
-        )
+        among |= (size >= LARGE * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
     # more than the whole difference, for a host that was slower: that may be taken out too much
     raw = part.estimate.delta + part.estimate.host_speed
     passed = np.flatnonzero(large & among & (part.estimate.delta * raw > 0))

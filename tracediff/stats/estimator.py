@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -120,36 +120,62 @@ def slopes(sample: Sample, usual: Floats, sums: Sums) -> Floats:
     return np.asarray(_slope((products[0] + products[1])[None], squares, usual, least, sums)[0])
 
 
-def estimate(sample: Sample, usual_scatter: Floats, slope: Floats) -> Estimate:
-    """The difference of every cell. `usual_scatter`: s0, `slope`: per unit of host speed, both (cells,)."""
+class Lone(NamedTuple):
+    """What a cell scatters where a side has one run, so that nothing measures it, ns, (cells,).
+
+    apart: of what was measured on each side, for the interval. alike: if both sides took the same, for the test.
+    """
+
+    apart: Floats
+    alike: Floats
+
+
+def estimate(sample: Sample, usual_scatter: Floats, slope: Floats, lone: Lone | None = None) -> Estimate:
+    """The difference of every cell. `usual_scatter`: s0, `slope`: per unit of host speed, both (cells,).
+
+    `lone`: instead of s0 where a side has one run.
+    """
     from scipy.special import stdtr, stdtrit
 
     one, other = sample.values
     raw = other.mean(axis=0) - one.mean(axis=0)
     gap = 0.0 if sample.speed is None else float(sample.speed[1].mean() - sample.speed[0].mean())
     adjusted = _adjusted(sample, slope)
-    squares, df = _squares(adjusted, sample, slope)
-    variance = (PRIOR * usual_scatter**2 + squares) / (PRIOR + df)
-    of_steps = _of_steps(sample)
-    of_runs = _of_runs(sample, variance, usual_scatter) + _of_slope(sample, variance, slope)
-    error2 = of_runs + of_steps
-    freedom = np.full(len(raw), float(PRIOR + df))
-    if of_steps.any():  # Satterthwaite (1946)
-        spread = of_runs**2 / freedom + of_steps**2 / max(sample.step_df, 1.0)
-        freedom = np.where(spread > 0, error2**2 / np.where(spread > 0, spread, 1.0), freedom)
-    error = np.sqrt(error2)
+    if lone is None or min(sample.runs) > 1:
+        error, freedom = _error(sample, adjusted, usual_scatter, slope, LONE_RUN)
+        half = stdtrit(freedom, 0.975) * error
+    else:
+        apart, freedom_apart = _error(sample, adjusted, lone.apart, slope, 1.0)
+        half = stdtrit(freedom_apart, 0.975) * apart
+        error, freedom = _error(sample, adjusted, lone.alike, slope, 1.0)
     delta = raw - slope * gap
     return Estimate(
         baseline=one.mean(axis=0),
         candidate=other.mean(axis=0),
         delta=delta,
         host_speed=slope * gap,
-        half=stdtrit(freedom, 0.975) * error,
+        half=half,
         error=error,
         p=2 * stdtr(freedom, -_t(delta, error)),
         df=freedom,
         values=adjusted,
     )
+
+
+def _error(
+    sample: Sample, adjusted: tuple[Floats, Floats], usual: Floats, slope: Floats, lone_run: float
+) -> tuple[Floats, Floats]:
+    """The standard error of delta and its degrees of freedom. `lone_run`: times the usual variance with one run a side."""
+    squares, df = _squares(adjusted, sample, slope)
+    variance = (PRIOR * usual**2 + squares) / (PRIOR + df)
+    of_steps = _of_steps(sample)
+    of_runs = _of_runs(sample, variance, usual, lone_run) + _of_slope(sample, variance, slope)
+    error2 = of_runs + of_steps
+    freedom = np.full(len(usual), float(PRIOR + df))
+    if of_steps.any():  # Satterthwaite (1946)
+        spread = of_runs**2 / freedom + of_steps**2 / max(sample.step_df, 1.0)
+        freedom = np.where(spread > 0, error2**2 / np.where(spread > 0, spread, 1.0), freedom)
+    return np.sqrt(error2), freedom
 
 
 def _of_slope(sample: Sample, variance: Floats, slope: Floats) -> Floats:
@@ -200,11 +226,11 @@ def _squares(values: tuple[Floats, Floats], sample: Sample, slope: Floats) -> tu
     return squares, df - (len(values[0]) - 1 if sample.paired else 0)
 
 
-def _of_runs(sample: Sample, variance: Floats, usual: Floats) -> Floats:
+def _of_runs(sample: Sample, variance: Floats, usual: Floats, lone_run: float) -> Floats:
     """The variance of delta from that of a run."""
     runs = sample.runs
     if min(runs) <= FEW_RUNS and sample.step_variance is not None:
-        variance = np.maximum(variance, usual**2 * (LONE_RUN if min(runs) == 1 else 1.0))
+        variance = np.maximum(variance, usual**2 * (lone_run if min(runs) == 1 else 1.0))
     return variance * (1 / runs[0] + 1 / runs[1])
 
 
