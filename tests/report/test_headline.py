@@ -388,6 +388,23 @@ def test_inconclusive_says_what_the_runs_could_have_shown() -> None:
     )
 
 
+def test_of_one_run_a_side_the_likely_cause_of_a_step_that_scatters_comes_first() -> None:
+    likely = finding("host_work", 62.0, level="likely", **SCHEDULE)
+    still = phase("generation", delta(1_000.0, 10.0, 200.0), "inconclusive")
+    facts, phases = m.VerdictFacts("scatter", "generation"), [still, NOISY]
+    scatter = (
+        "generation +1.0 % ± 20.0 %, mixed +0.8 % ± 8.0 %; a generation change below 30.0 % would not show."
+    )
+    found = headline(result("inconclusive", facts, phases, [likely], runs=m.Pair(1, 1)))
+    assert (
+        found.text == f"Inconclusive; likely: host work in _schedule +62.0 us per generation step; {scatter}"
+    )
+    assert (found.cause, found.level) == ("host_work", "likely")
+    five = result("inconclusive", facts, phases, [likely])  # they could have made it certain
+    assert headline(five).text == f"Inconclusive: {scatter}"
+    assert reason(five).startswith("Likely: host work in _schedule +62.0 us per generation step.")
+
+
 def test_only_the_hosts_differ() -> None:
     noisy = phase(
         "generation", delta(1_000.0, 3.0, 10.0, host_speed_ns=72_000.0), "no_change", host_speed=1.08

@@ -21,6 +21,7 @@ WORTH = 0.01  # of a step: a certain cause of this size is in the first sentence
 ESTIMATE = 0.02  # of a step: an uncertain cause of this size is named where nothing is certain
 _SAME = 0.05  # of a step: a wider interval cannot show that it is unchanged
 _ODD_RUNS = 3
+_CONFIRM = 3  # runs a side from which a cause may be certain
 _LARGE_RARE = 0.5  # of the typical step's change: so much in rare steps is in the first sentence
 _MOSTLY_START = 0.4  # of the longer mean step: so much in first uses is said
 _OTHERWISE = 0.15  # of what causes carry: where the total is as far from it, both are said
@@ -338,11 +339,15 @@ def _often(count: float) -> str:
 
 
 def _worth_a_headline(result: Result) -> Finding | None:
-    """The first certain cause of a step that did not change for sure, where it or a part of it is 1 % of the step."""
+    """The first certain cause of a step that did not change for sure, where it or a part of it is 1 % of the step.
+
+    Of few runs, of which nothing is certain, the first likely one.
+    """
     if result.verdict_facts.basis not in ("same", "scatter"):
         return None
     base = {one.phase: _typical(one)[1] for one in result.phases}
-    certain = _certain_of(result)
+    likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
+    certain = _certain_of(result) or (likely if _runs(result) < _CONFIRM else [])
     lead_first = sorted(certain, key=lambda one: one.where.phase != result.verdict_facts.phase)
     worth = (
         one for one in lead_first if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf)
@@ -372,10 +377,9 @@ def _yet(result: Result) -> str:
     per = per_step(result, one.where.phase or "")
     net = _net(one, prose)
     size = prose.signed(one.delta_ns)
+    word = "likely" if one.level == "likely" else "certain"
     return (
-        f"; certain: {named(one)} {size} net {per} ({net})"
-        if net
-        else f"; certain: {named(one)} {size} {per}"
+        f"; {word}: {named(one)} {size} net {per} ({net})" if net else f"; {word}: {named(one)} {size} {per}"
     )
 
 
