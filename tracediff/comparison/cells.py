@@ -410,9 +410,10 @@ def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: F
     idle = np.array([cell for cell, kind in enumerate(layout.kinds) if kind in IDLE], np.intp)
     one, other = of_sides[:, idle] + _NEXT_TO_NOTHING
     relative, times = relative[idle], times[idle]
-    # of host work that a GPU hides, a slower host exposes more than it is slower
+    # of host work that a GPU hides, a slower host exposes more than it is slower: no more than it is of the whole step
     exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0)
-    host = np.where(exposed, np.abs(gap) * np.maximum(one, other) / math.sqrt(2), 0.0)
+    most = np.minimum(np.maximum(one, other), of_sides[:, STEP].min())
+    host = np.where(exposed, np.abs(gap) * most / math.sqrt(2), 0.0)
     apart[idle] = np.hypot(times * relative * np.sqrt((one**2 + other**2) / 2), host)
     alike[idle] = np.hypot(times * relative * _logarithmic_mean(one, other), host)
     return Lone(np.hypot(apart, host_of_lone), np.hypot(alike, host_of_lone))
