@@ -263,6 +263,7 @@ _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
 _NEXT_TO_NOTHING = 5_000.0  # ns of idle time: a factor between less is chance
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
+_HOSTS_APART = 0.2  # log ratio: what hosts this far apart hide behind the GPU differs by more than they do
 _ANY_HOST = 0.2  # log ratio: what the speed of the host varies from run to run, where it is not known
 
 
@@ -393,8 +394,9 @@ def _ops(kernels: KernelCells, phase: str) -> Floats:
 
 
 def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: Floats) -> Lone:
-    """What cells scatter where a side has one run. `of_sides`: (sides, cells) ns; `gap`: log ratio of host speed; `any_host`: as of `_of_any_host`.
+    """What cells scatter where a side has one run. `of_sides`: (sides, cells) ns.
 
+    `gap`: log ratio of host speed. `any_host`: as of `_of_any_host`.
     Runs of one program differ in idle time by a factor: sides that are a large one apart are not alike. Kernels differ by some ns
     of every op, however long it takes.
     """
@@ -411,7 +413,7 @@ def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: F
     one, other = of_sides[:, idle] + _NEXT_TO_NOTHING
     relative, times = relative[idle], times[idle]
     # of host work that a GPU hides, a slower host exposes more than it is slower: no more than it is of the whole step
-    exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0)
+    exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0) & (abs(gap) > _HOSTS_APART)
     most = np.minimum(np.maximum(one, other), of_sides[:, STEP].min())
     host = np.where(exposed, np.abs(gap) * most / math.sqrt(2), 0.0)
     apart[idle] = np.hypot(times * relative * np.sqrt((one**2 + other**2) / 2), host)
