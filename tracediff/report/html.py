@@ -25,6 +25,7 @@ from tracediff.report import (
     phase_table,
     phrases,
     pictures,
+    rows,
     sections,
     system_words,
     templates,
@@ -34,7 +35,6 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report import tables as rows
 from tracediff.report.drawing import HALF, HALF_NARROW
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.markdown import render_markdown

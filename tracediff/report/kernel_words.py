@@ -11,7 +11,7 @@ from tracediff.model import KernelAnswer, KernelRow, KernelTypical, Result
 from tracediff.report import causes as titles
 from tracediff.report import launch_words, measured, names, units, words
 from tracediff.report.document import Code, Number, Span, Table, TableOf
-from tracediff.report.tables import kernels_by_phase
+from tracediff.report.rows import kernels_by_phase
 
 NOT_RECORDED = "not recorded"
 
@@ -59,7 +59,7 @@ def _mean_step(result: Result) -> str:
 def _both_sizes(prose: units.Prose, before: float, after: float) -> str:
     """`132 -> 145 us`; where both are written alike, once."""
     numbers = (units.three_digits(ns / prose.factor) for ns in (before, after))
-    return f"{' -> '.join(dict.fromkeys(numbers))} {prose.unit}"
+    return f"{units.arrow(numbers)} {prose.unit}"
 
 
 def _launches(count: float) -> str:
@@ -145,7 +145,7 @@ def tables(result: Result, one: KernelAnswer) -> list[Table]:
 
 
 def _both(before: float, after: float) -> str:
-    return " -> ".join(dict.fromkeys((units.count(before), units.count(after))))
+    return units.arrow((units.count(before), units.count(after)))
 
 
 def _counts(row: KernelRow) -> tuple[float, float]:
@@ -160,7 +160,7 @@ def _grids(row: KernelRow) -> str:
         for side in (row.baseline, row.candidate)
         if side and side.grids
     ]
-    return " -> ".join(dict.fromkeys(sides)) or "-"
+    return units.arrow(sides) or "-"
 
 
 def most_changed(result: Result, top: int, width: int | None = None) -> Table | None:
@@ -176,16 +176,41 @@ def most_changed(result: Result, top: int, width: int | None = None) -> Table | 
     shown = rows[:top]
     if not shown:
         return None
-    scale = words.matched_scale(shown)
+    sides = [side for row in shown for side in (row.baseline, row.candidate) if side]
+    scale = units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in shown])
     layer = ["Layer"] if result.layers else []
     cells: list[list[Span]] = [
-        [Code(name), _match(row), *[Code(measured.layers_of(row)) for _ in layer], *map(Number, words.matched_figures(row, scale))]
+        [Code(name), _match(row), *[Code(measured.layers_of(row)) for _ in layer], *map(Number, _figures(row, scale))]
         for row, name in zip(shown, names.kernels(shown, width=width), strict=True)
     ]  # fmt: skip
     per = words.per_step(of.phase, unit=words.unit(result))
     heads = ["Kernel", "Match", *layer, "Count", "Base", "Cand", "Delta", "Change"]
-    title = f"Kernels that {words.kernels_did(result, of.rows)} ({scale.unit} {per})"
+    title = f"Kernels that {_did(result, of.rows)} ({scale.unit} {per})"
     return Table(heads, cells, title, len(of.rows) - len(shown), "kernels")
+
+
+def _figures(row: KernelRow, scale: units.Scale) -> list[str]:
+    """Count, time of each side, difference and percentage."""
+    times = [scale.number(side.ns_per_step) if side else "-" for side in (row.baseline, row.candidate)]
+    base = row.baseline.ns_per_step if row.baseline else 0.0
+    delta = units.delta(scale, row.delta_ns, base, words.tested_level(row))
+    return [_both(*_counts(row)), *times, delta.signed, delta.percent]
+
+
+def _did(result: Result, rows: list[KernelRow]) -> str:
+    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
+    sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
+    recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
+    if len(recorded) == 1:
+        return f"were recorded on the {recorded[0]} only"
+    levels = {words.tested_level(row) for row in rows}
+    if levels - {"within_noise", None}:
+        return "changed most"
+    if "within_noise" in levels:
+        return "differ most, all within noise"
+    if any(phase.judged for phase in result.phases):
+        return "differ most; not tested, as they depend on the shapes of the steps"
+    return "differ most; the steps are too few to test them"
 
 
 def _match(row: KernelRow) -> str:

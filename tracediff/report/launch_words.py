@@ -11,7 +11,7 @@ from tracediff.model.causes import BUSY
 from tracediff.report import units, words
 from tracediff.report.document import Code, Number, Span, Table
 from tracediff.report.escape import shorten
-from tracediff.report.tables import kernel_order
+from tracediff.report.rows import kernel_order
 
 HEADER = ("Launches", "Baseline", "Candidate", "Change", "Total, ms", "Evidence")
 CAVEAT = (

@@ -39,7 +39,7 @@ from tracediff.report.document import TableOf, markdown
 from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
 from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
-from tracediff.report.tables import RANKS, rank_order
+from tracediff.report.rows import RANKS, rank_order
 from tracediff.report.templates import markdown_environment
 
 

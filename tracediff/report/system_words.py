@@ -20,7 +20,7 @@ from tracediff.model import (
 from tracediff.model.common import ABSENT
 from tracediff.report import units, words
 from tracediff.report.document import Code, Number, Table
-from tracediff.report.tables import OUTLIER, rank_order
+from tracediff.report.rows import OUTLIER, rank_order
 
 KINDS = {"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}
 # field of a side of a row of memory, and whether it counts bytes

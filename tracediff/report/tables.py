@@ -11,22 +11,14 @@ import io
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 import polars as pl
-from msgspec.structs import replace
 
 from tracediff.model import (
     Accounting,
     FindingFacts,
-    GapRow,
-    KernelRow,
-    KernelSide,
-    KernelTypical,
-    RangeRow,
-    RankRow,
     Result,
     TimelineLane,
     TimelineStep,
@@ -36,7 +28,6 @@ from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import palette
 from tracediff.report.escape import neutral
-from tracediff.report.names import kernel as kernel_name
 
 Kind = type[Result] | type[Show]
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
@@ -247,124 +238,3 @@ def _is_struct(hint: Any) -> bool:
 
 def _type(hint: Any) -> pl.DataType:
     return {int: _WHOLE, float: _NUMBER, bool: _FLAG}.get(hint, _TEXT)
-
-
-# The order of rows in every output, how many are shown, and how many are not.
-
-LIMIT = 500  # rows a table shows at most; the JSON holds the rest
-PAGE = 40  # the same in the page of a comparison: who needs more reads the JSON or the tables
-RANKS = 64  # the same of ranks: further ones are like the others
-OUTLIER = 3.5  # robust standard deviations from which a rank is called one
-
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class Shown(Generic[Row]):
-    """The rows that a table shows, and how many it leaves out."""
-
-    rows: Sequence[Row]
-    left_out: int
-    total: int
-
-
-def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
-    """Keep the first rows."""
-    return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
-
-
-@dataclass(frozen=True)
-class PhaseKernels:
-    """Kernel rows, the largest change first, per typical step of a phase as causes are; phase '': per mean of all compared steps.
-
-    places: of `id(row)` the row of `Result.kernels`.
-    """
-
-    phase: str
-    rows: list[KernelRow]
-    places: dict[int, int]
-
-    @property
-    def beyond(self) -> Shown[KernelRow]:
-        """Those beyond noise."""
-        return cut([row for row in self.rows if row.level != "within_noise"], 2 * PAGE)
-
-    @property
-    def within(self) -> Shown[KernelRow]:
-        """Those that were tested and are within noise."""
-        return cut(
-            [row for row in self.rows if row.level == "within_noise" and row.q_value is not None], PAGE
-        )
-
-    @property
-    def untested(self) -> Shown[KernelRow]:
-        """Those that no test speaks of."""
-        return cut([row for row in self.rows if row.level == "within_noise" and row.q_value is None], PAGE)
-
-
-def kernels_by_phase(result: Result) -> list[PhaseKernels]:
-    """The kernels of each judged phase, that of the verdict first; where there is none, of all compared steps."""
-    order = sorted(result.phases, key=lambda one: (one.phase != result.verdict_facts.phase, -one.share))
-    found = []
-    for phase in (one.phase for one in order if one.judged):
-        mine = [
-            (place, row, one)
-            for place, row in enumerate(result.kernels)
-            for one in row.phases
-            if one.phase == phase
-        ]
-        if any(
-            one.baseline_count or one.candidate_count for *_, one in mine
-        ):  # older results do not know the counts
-            found.append(_of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
-    return found or [_of_phase("", list(enumerate(result.kernels)))]
-
-
-def _of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
-    return PhaseKernels(
-        phase, sorted((row for _, row in rows), key=kernel_order), {id(row): place for place, row in rows}
-    )
-
-
-def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:
-    def side(of: KernelSide | None, ns: float, count: float) -> KernelSide | None:
-        return replace(of, ns_per_step=ns, count_per_step=count) if of and (ns or count) else None
-
-    return replace(
-        row,
-        baseline=side(row.baseline, one.baseline_ns, one.baseline_count),
-        candidate=side(row.candidate, one.candidate_ns, one.candidate_count),
-        delta_ns=one.delta_ns,
-        ci_low_ns=one.ci_low_ns,
-        ci_high_ns=one.ci_high_ns,
-        level=one.level,
-        q_value=one.q_value,
-    )
-
-
-def _size(row: KernelRow | GapRow | RangeRow) -> float:
-    """The size of a row's change, or its time where there is one side."""
-    if row.delta_ns is not ABSENT:
-        return abs(row.delta_ns)
-    return row.baseline.ns_per_step if row.baseline else 0.0
-
-
-def kernel_order(row: KernelRow) -> tuple[float, str, str]:
-    """Order kernel rows by the size of their change, then by name."""
-    return -_size(row), kernel_name(row, shortened=False), row.match
-
-
-def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:
-    """Order gap rows by the size of their change, then by what they are."""
-    return -_size(row), row.cause, row.thread, row.range, row.previous, row.next
-
-
-def range_order(row: RangeRow) -> tuple[float, str, str, str]:
-    """Order range rows by the size of their change, then by what they are."""
-    return -_size(row), row.range, row.domain, row.thread
-
-
-def rank_order(row: RankRow) -> tuple[float, int, int]:
-    """Order ranks: outliers first, those that are furthest from the others; then by their number."""
-    far = abs(row.outlier or 0.0)
-    return (-far if far >= OUTLIER else 0.0), row.rank, row.device

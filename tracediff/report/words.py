@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import (
     Evidence,
     Finding,
-    GapRow,
     KernelRow,
-    RangeRow,
     Result,
     SideInput,
     Verdict,
@@ -302,41 +299,9 @@ def finding_scale(findings: list[Finding]) -> units.Scale:
     return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
 
 
-def matched_scale(rows: Sequence[KernelRow | GapRow | RangeRow]) -> units.Scale:
-    """Choose the one scale of rows of both sides."""
-    sides = [side for row in rows for side in (row.baseline, row.candidate) if side]
-    return units.scale_for([side.ns_per_step for side in sides] + [row.delta_ns for row in rows])
-
-
-def matched_figures(row: KernelRow | GapRow | RangeRow, scale: units.Scale) -> list[str]:
-    """Write a row of both sides: count, time of each side, difference and percentage."""
-    sides = (row.baseline, row.candidate)
-    counts = [units.count(side.count_per_step) if side else "0" for side in sides]
-    times = [scale.number(side.ns_per_step) if side else "-" for side in sides]
-    level = tested_level(row) if isinstance(row, KernelRow) else None
-    delta = units.delta(scale, row.delta_ns, row.baseline.ns_per_step if row.baseline else 0.0, level)
-    return [units.arrow(counts), *times, delta.signed, delta.percent]
-
-
 def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
     """How sure a row is; None where it was not tested."""
     return None if row.level == "within_noise" and row.q_value is None else row.level
-
-
-def kernels_did(result: Result, rows: Sequence[KernelRow]) -> str:
-    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
-    sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
-    recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
-    if len(recorded) == 1:
-        return f"were recorded on the {recorded[0]} only"
-    levels = {tested_level(row) for row in rows}
-    if levels - {"within_noise", None}:
-        return "changed most"
-    if "within_noise" in levels:
-        return "differ most, all within noise"
-    if any(phase.judged for phase in result.phases):
-        return "differ most; not tested, as they depend on the shapes of the steps"
-    return "differ most; the steps are too few to test them"
 
 
 def problems(result: Result) -> list[tuple[str, str]]:

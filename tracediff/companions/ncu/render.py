@@ -14,7 +14,7 @@ from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.report import names, units
 from tracediff.report.console import print_heading, print_line, print_more, print_table
 from tracediff.report.escape import shorten
-from tracediff.report.tables import LIMIT
+from tracediff.report.rows import LIMIT
 
 STYLE = "ncu.css"
 _COLOURS = {"slower": "red", "faster": "green", "added": "yellow", "removed": "yellow"}

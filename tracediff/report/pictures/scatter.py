@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
 from tracediff.report.drawing import LINE, Axis, Drawing, Layout, cut, dots_of, tick
-from tracediff.report.tables import kernels_by_phase
+from tracediff.report.rows import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
 _SIDE, _LEFT, _EDGE = (
