@@ -27,7 +27,7 @@ from tracediff.model import Coverage, Gc, Gil, encode
 from tracediff.model.show import Show, ShowCategory, ShowStep
 from tracediff.report import show_words, tables, words
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
-from tracediff.report.words import left_out
+from tracediff.report.workloads import left_out
 
 NAMES = ("graph", "gc", "straggler")
 NOT_SAID = re.compile(
