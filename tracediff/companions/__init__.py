@@ -1,10 +1,97 @@
-"""companions: inputs that stand beside traces. Each reads, compares, models and renders its own.
+"""companions: inputs that stand beside traces. Each reads, compares and renders its own.
 
-Importing this package lets the core recognise their files.
+Importing this package lets the core recognise their files; readers are imported where a file may be theirs.
 """
 
-from tracediff.companions import bench, latencies, ncu, trtexec
-from tracediff.formats.recognise import register
+from pathlib import Path
 
+from tracediff.errors import TracediffError
+from tracediff.formats.recognise import Kind, counted, head_of, register, saved_result
+
+_CHECKED = 64 << 20  # bytes of a file of trtexec that is read whole to say what is in it
+
+
+def _ncu_facts(path: Path) -> tuple[list[str], str]:
+    from tracediff.companions.ncu.read import read
+
+    profile = read(path)
+    names = {launch.name for launch in profile.launches}
+    launches = f"{len(profile.launches)} launch{'' if len(profile.launches) == 1 else 'es'}"
+    facts = [f"{launches} of {counted(len(names), 'kernel')}"]
+    return facts + ([f"on {profile.device}"] if profile.device else []), ""
+
+
+def _is_trtexec(path: Path, head: bytes) -> bool:
+    from tracediff.companions.trtexec.read import recognise
+
+    return bool(head) and recognise(head) is not None
+
+
+def _trtexec_facts(path: Path) -> tuple[list[str], str]:
+    from tracediff.companions.trtexec.read import read, recognise
+
+    if path.stat().st_size <= _CHECKED:
+        read(str(path))
+    return [f"file: {recognise(head_of(path))}"], ""
+
+
+def _is_benchmark(path: Path, head: bytes) -> bool:
+    from tracediff.companions.bench.read import read
+
+    if not head or b"\0" in head:
+        return False
+    try:
+        read(path)
+    except TracediffError:
+        return False
+    return True
+
+
+def _benchmark_facts(path: Path) -> tuple[list[str], str]:
+    from tracediff.companions.bench.read import read
+
+    report = read(path)
+    figures, iterations = counted(len(report.metrics), "figure"), counted(len(report.iterations), "iteration")
+    return [f"format: {report.kind}", f"{figures}, {iterations}"], ""
+
+
+def _are_latencies(path: Path, head: bytes) -> bool:
+    from tracediff.companions.latencies.read import recognise
+
+    return recognise(path) is not None
+
+
+def _latencies_facts(path: Path) -> tuple[list[str], str]:
+    from tracediff.companions.latencies.read import read
+
+    options = {"latencies-unit": " --unit ns|us|ms|s", "latencies-column": " --column NAME"}
+    try:
+        found = read(path)
+    except TracediffError as error:
+        if error.slug not in options:
+            raise
+        return [error.message], options[error.slug]
+    count = "1 latency" if len(found.ns) == 1 else f"{len(found.ns)} latencies"
+    return [f"format: {found.format}", count], ""
+
+
+_NCU = "tracediff ncu BASELINE CANDIDATE"
 # ncu-csv before what would take any table; latencies last: many files hold numbers
-register((*ncu.KINDS, *trtexec.KINDS, *bench.KINDS, *latencies.KINDS))
+register((
+    # without facts: read by NVIDIA's own module, where that is installed
+    Kind("ncu-report", "a report of Nsight Compute", _NCU, lambda path, head: head.startswith(b"NVR\0")),
+    saved_result("ncu"),
+    Kind("ncu-csv", "what ncu --csv printed", _NCU,
+         lambda path, head: b"==PROF==" in head or (b'"ID"' in head and b'"Kernel Name"' in head), facts=_ncu_facts),
+    saved_result("trtexec"),
+    Kind("trtexec", "what trtexec printed or exported", "tracediff trtexec BASELINE CANDIDATE", _is_trtexec, facts=_trtexec_facts,
+         refusal="trtexec-as-side",
+         instead="tracediff trtexec BASELINE CANDIDATE, or tracediff compare A B --trtexec-baseline X --trtexec-candidate Y"),
+    Kind("benchmark", "a benchmark's own report or log", "tracediff compare A B --baseline-kpi FILE --candidate-kpi FILE",
+         _is_benchmark, facts=_benchmark_facts),
+    saved_result("latencies"),
+    Kind("latencies", "latencies measured without a profiler", "tracediff latencies BASELINE CANDIDATE", _are_latencies,
+         facts=_latencies_facts, refusal="latencies-as-side",
+         instead="tracediff latencies BASELINE CANDIDATE; beside traces: tracediff compare A B --latencies-baseline PATH"
+         " --latencies-candidate PATH"),
+))  # fmt: skip
