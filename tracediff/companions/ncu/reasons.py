@@ -105,14 +105,11 @@ class Change:
         return (found[1] - found[0]) * (1 if (self.log < 0) == more_is_faster else -1)
 
 
-@dataclass(frozen=True)
-class _Fired:
-    strength: float
-    reason: NcuReason
+_Fired = tuple[float, NcuReason]  # strength up to 1, and what to say
 
 
 def _fired(strength: float, rule: str, words: str, kind: Literal["cause", "effect"] = "cause") -> _Fired:
-    return _Fired(min(strength, 1.0), NcuReason(rule, kind, words))
+    return min(strength, 1.0), NcuReason(rule, kind, words)
 
 
 Rule = Callable[[Change], _Fired | None]
@@ -140,13 +137,12 @@ def reasons(before: NcuKernel, after: NcuKernel) -> list[NcuReason]:
     if not durations[0] or not durations[1] or durations[0] == durations[1]:
         return []
     change = Change(before, after, math.log(durations[1] / durations[0]))
-    by_clock = _clock(change)
-    if by_clock is not None:
-        return [by_clock.reason]
-    found = [fired for rule in _RULES if (fired := rule(change)) is not None]
-    ranked = sorted(enumerate(found), key=lambda one: (-one[1].strength, one[0]))
-    causes = [fired.reason for _, fired in ranked if fired.reason.kind == "cause"]
-    effects = [fired.reason for _, fired in ranked if fired.reason.kind == "effect"]
+    if by_clock := _clock(change):
+        return [by_clock[1]]
+    # where two are equally strong, the earlier rule goes first
+    fired = sorted((found for rule in _RULES if (found := rule(change))), key=lambda one: -one[0])
+    causes = [reason for _, reason in fired if reason.kind == "cause"]
+    effects = [reason for _, reason in fired if reason.kind == "effect"]
     return causes[:_CAUSES] + effects[: _EFFECTS if causes else _EFFECTS + 1]
 
 
@@ -176,12 +172,8 @@ def _why_occupancy(change: Change) -> str:
     """What let more or fewer warps in: the grid, or what limits the blocks on an SM."""
     theoretical = change.pair("theoretical_occupancy_pct")
     if theoretical is not None and abs(theoretical[0] - theoretical[1]) >= POINTS / 2:
-        limiter = [name for name in change.slow.limited_by if name in LIMITS]
-        for name in limiter:
-            words = _limit(change, name)
-            if words:
-                return words
-        return f"theoretical {points(*theoretical)}"
+        found = (_limit(change, name) for name in change.slow.limited_by if name in LIMITS)
+        return next(filter(None, found), f"theoretical {points(*theoretical)}")
     waves, grid = change.pair("waves_per_sm"), change.pair("grid_blocks")
     if waves is not None and grid is not None and grid[0] != grid[1] and min(waves) < 2:
         return f"grid {grid[0]:,.0f} -> {grid[1]:,.0f} blocks"
@@ -209,29 +201,19 @@ def _instructions(change: Change) -> _Fired | None:
     if pair is None or share < EXPLAINS or change.before.bound == change.after.bound == "memory":
         return None
     fewer = "fewer" if pair[1] < pair[0] else "more"
-    return _fired(
-        share,
-        "instructions",
-        f"{times(*pair)} {fewer} instructions ({both(*map(count, pair))})",
-    )
+    return _fired(share, "instructions", f"{times(*pair)} {fewer} instructions ({both(*map(count, pair))})")
 
 
 def _traffic(change: Change) -> _Fired | None:
     """Bytes of device memory, where memory is what the slower side is busy with."""
-    before, after = (_dram(side) for side in (change.before, change.after))
-    if not before or not after or change.slow.values.get("memory_pct", 0.0) < LATENCY_PCT:
+    read, written = change.pair("dram_read_bytes"), change.pair("dram_write_bytes")
+    if read is None or written is None or change.slow.values.get("memory_pct", 0.0) < LATENCY_PCT:
         return None
-    share = math.log(after / before) / change.log
-    return (
-        _fired(share, "dram-traffic", f"DRAM traffic {both(size(before), size(after))}")
-        if share >= EXPLAINS
-        else None
-    )
-
-
-def _dram(side: NcuKernel) -> float | None:
-    read, written = side.values.get("dram_read_bytes"), side.values.get("dram_write_bytes")
-    return None if read is None or written is None else read + written
+    before, after = read[0] + written[0], read[1] + written[1]
+    share = math.log(after / before) / change.log if before and after else 0.0
+    if share < EXPLAINS:
+        return None
+    return _fired(share, "dram-traffic", f"DRAM traffic {both(size(before), size(after))}")
 
 
 def _l2_traffic(change: Change) -> _Fired | None:
@@ -316,40 +298,36 @@ def _mix(change: Change) -> _Fired | None:
 
 def _stall(change: Change) -> _Fired | None:
     """The warp state whose cycles moved most, of those that matter on one side at least."""
-    best: tuple[float, str, float, float] | None = None
-    for name in change.before.stalls.keys() & change.after.stalls.keys() - {"selected", "not_selected"}:
-        before, after = change.before.stalls[name], change.after.stalls[name]
-        side = change.before if before > after else change.after
-        total = sum(side.stalls.values())
+    one, other = change.before.stalls, change.after.stalls
+    moved = []
+    for name in one.keys() & other.keys() - {"selected", "not_selected"}:
+        before, after = one[name], other[name]
+        total = sum((one if before > after else other).values())
+        matters = min(before, after) > 0 and max(before, after) >= STALL_SHARE * total
         if (
-            (after > before) != (change.log > 0)
-            or min(before, after) <= 0
-            or max(before, after) < STALL_SHARE * total
+            matters
+            and (after > before) == (change.log > 0)
+            and max(before, after) / min(before, after) >= RATIO
         ):
-            continue
-        if max(before, after) / min(before, after) >= RATIO:
-            best = max(best or (0.0, "", 0.0, 0.0), (abs(after - before), name, before, after))
-    if best is None:
+            moved.append((abs(after - before), name, before, after))
+    if not moved:
         return None
-    _, name, before, after = best
+    _, name, before, after = max(moved)
     words = _STALL_WORDS.get(name, name.replace("_", "-"))
     less = "less" if after < before else "more"
     cycles = both(*(f"{value:.{1 if value >= 0.95 else 2}f} cycles" for value in (before, after)))
-    return _fired(
-        0.9, "stall", f"{words} stalls {times(before, after)} {less} ({cycles} an instruction)", "effect"
-    )
+    said = f"{words} stalls {times(before, after)} {less} ({cycles} an instruction)"
+    return _fired(0.9, "stall", said, "effect")
 
 
 def _issue(change: Change) -> _Fired | None:
     share, pair = change.explained("issued_per_cycle", -1), change.pair("issued_per_cycle")
     if pair is None or share < EXPLAINS:
         return None
-    return _fired(
-        0.4, "issue-rate", f"instructions a scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}", "effect"
-    )
+    said = f"instructions a scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}"
+    return _fired(0.4, "issue-rate", said, "effect")
 
 
-# Where two are equally strong, the earlier one goes first.
 _RULES: tuple[Rule, ...] = (
     _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix,
     _moved("bank-conflicts", 0.8, ("bank_conflict_pct", "bank conflicts {} of shared-memory wavefronts"), more_is_faster=False),
