@@ -47,10 +47,11 @@ def test_percent() -> None:
 
 def test_a_delta_within_noise_has_no_percentage() -> None:
     scale = units.Scale("us", 1_000, 1)
-    assert str(units.delta(scale, 4_700, 121_400, "within_noise")) == "+4.7 us, within noise"
-    assert str(units.delta(scale, 4_700, 121_400, "confirmed")) == "+4.7 us (+3.9 %)"
-    assert str(units.delta(scale, -4_700, 121_400)) == "-4.7 us (-3.9 %)"
-    assert str(units.delta(scale, 4_700, 0)) == "+4.7 us (?)"
+    noise = units.delta(scale, 4_700, 121_400, "within_noise")
+    assert (noise.signed, noise.percent, noise.word) == ("+4.7", units.NOISE, "within noise")
+    assert units.delta(scale, 4_700, 121_400, "confirmed").percent == "+3.9 %"
+    assert units.delta(scale, -4_700, 121_400).percent == "-3.9 %"
+    assert units.delta(scale, 4_700, 0).percent == units.NO_BASE
 
 
 def test_share_count_size_probability() -> None:

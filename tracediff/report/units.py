@@ -67,12 +67,6 @@ class Delta:
     signed: str
     percent: str
     word: str
-    unit: str
-
-    def __str__(self) -> str:
-        if self.percent == NOISE:
-            return f"{self.signed} {self.unit}, {self.word}"
-        return f"{self.signed} {self.unit} ({self.percent})"
 
 
 def scale_for(values: Iterable[float | None]) -> Scale:
@@ -121,8 +115,8 @@ def word(delta: float) -> str:
 def delta(scale: Scale, value: float, base: float | None, level: Evidence | None = None) -> Delta:
     """Write a difference as it is shown; within noise the percentage gives way to `~`."""
     if level == "within_noise":
-        return Delta(scale.signed(value), NOISE, "within noise", scale.unit)
-    return Delta(scale.signed(value), percent(value, base), word(value), scale.unit)
+        return Delta(scale.signed(value), NOISE, "within noise")
+    return Delta(scale.signed(value), percent(value, base), word(value))
 
 
 def count(value: float) -> str:
