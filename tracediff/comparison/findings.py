@@ -28,7 +28,6 @@ from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import LABELS
 from tracediff.comparison.places import (
     FEW,
-    LARGE,
     LEVELS,
     MATERIAL,
     PERMUTE,
@@ -37,6 +36,7 @@ from tracediff.comparison.places import (
     Judged,
     Judgement,
     joined,
+    large_alone,
 )
 from tracediff.comparison.verdict import MOVED
 from tracediff.execution.sides import Side
@@ -135,7 +135,7 @@ def _level_of(judged: Judgement) -> Evidence:
     few = (
         min(judged.phase.runs) < FEW
         and judged.p < STRICT
-        and abs(judged.delta) >= LARGE * judged.phase.step_ns
+        and abs(judged.delta) >= large_alone(judged.part, min(judged.phase.runs)) * judged.phase.step_ns
     )
     clear = judged.phase.steps.judged and (few or abs(judged.delta) > judged.wide)
     return "likely" if clear else "within_noise"

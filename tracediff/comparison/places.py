@@ -23,6 +23,7 @@ from tracediff.stats.estimator import benjamini_hochberg, permutation_p
 
 MATERIAL = 0.001
 LARGE = 0.05  # of the step
+LARGE_RARE = 0.25  # the same of rare steps of a lone run: spells of a busy machine were up to 0.1
 PERMUTE, FEW = 4, 3
 STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
@@ -162,6 +163,11 @@ def joined(rows: Sequence[Judgement]) -> Judgement:
     )
 
 
+def large_alone(part: str, runs: int) -> float:
+    """The part of the step from which a place of few runs is judged without its number: so few are that large."""
+    return LARGE_RARE if part == "tail" and runs == 1 else LARGE
+
+
 def _p(places: list[Place], phase: PhaseCells, part: Part) -> Floats:
     """The p value of every place; nan where the phase cannot be judged, or has nothing of the place.
 
@@ -184,7 +190,9 @@ def _levels(
     large = (size >= MATERIAL * phase.step_ns) & (size > part.estimate.half)
     among = q < 0.05  # nan compares false
     if runs < FEW:  # so few places are this large that their number needs no correction
-        among |= (size >= LARGE * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
+        among |= (
+            (size >= large_alone(part.name, runs) * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
+        )
     # more than the whole difference, for a host that was slower: that may be taken out too much
     raw = part.estimate.delta + part.estimate.host_speed
     passed = np.flatnonzero(large & among & (part.estimate.delta * raw > 0))

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, Measured, PhaseCells, host_of_start
-from tracediff.comparison.places import Judged, Judgement
+from tracediff.comparison.places import LARGE_RARE, Judged, Judgement
 from tracediff.model import (
     Change,
     Delta,
@@ -46,7 +46,6 @@ LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 ALONG = 0.5  # of a change in GPU time: the length must have moved by as much
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
 CARRIES_ALONE = 0.05  # the same of a phase after the first
-CARRIES_LONE = 0.25  # the same of rare steps of a lone run: spells of a busy machine were up to 0.1
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
 JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
 P_ALONE = 0.01  # p of a phase after the first
@@ -220,7 +219,7 @@ def _decided(
             for basis, part in _CARRY:
                 least = CARRIES if one is phases[0] else CARRIES_ALONE
                 if basis == "rare" and min(one.runs) == 1:
-                    least = CARRIES_LONE
+                    least = LARGE_RARE
                 carried = _carried(one, judged, part, sure, least)
                 if not certain and basis == "rare":
                     carried = carried or _rare_total(one)
@@ -287,7 +286,7 @@ def _rare_total(phase: PhaseCells) -> float | None:
     """
     found = phase.tail.estimate
     delta, runs = float(found.delta[STEP]), min(phase.runs)
-    least = (CARRIES if runs > 1 else CARRIES_LONE) * phase.step_ns
+    least = (CARRIES if runs > 1 else LARGE_RARE) * phase.step_ns
     if (delta + float(phase.typical.estimate.delta[STEP])) * delta <= 0:
         return None
     return delta if runs < FEW and found.p[STEP] < RARE and abs(delta) >= least else None
