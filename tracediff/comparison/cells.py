@@ -264,7 +264,7 @@ _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more th
 _NEXT_TO_NOTHING = 5_000.0  # ns of idle time: a factor between less is chance
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 _HOSTS_APART = 0.2  # log ratio: what hosts this far apart hide behind the GPU differs by more than they do
-_ANY_HOST = 0.2  # log ratio: what the speed of the host varies from run to run, where it is not known
+_ANY_HOST = 0.15  # log ratio: what the speed of the host varies from run to run, where it is not known
 
 
 def measure(
