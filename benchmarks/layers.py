@@ -23,8 +23,8 @@ import polars as pl
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.kernels.matching import role
 from tracediff.trace.layers import LayerSequence
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from fixtures.builders import wide
 from tests.report.browser import launched
 from tracediff.comparison.compare import compare
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report.html import render_html
 
 OPS, STEPS, OPENINGS = 10_000, 4, 5

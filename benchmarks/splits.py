@@ -15,9 +15,8 @@ import polars as pl
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.compare import compare
 from tracediff.comparison.verdict import ORDER
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import RunFiles, SideFiles, resolve
 from tracediff.model import Finding, Phase, Result
 

@@ -19,14 +19,12 @@ from benchmarks.nulls import fill
 from tracediff.comparison.classes import with_classes
 from tracediff.comparison.what_if import Asked, level, parse_edits, range_half
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.sides import Side
+from tracediff.execution.sides import Reading, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model.causes import CAUSES
-from tracediff.whatif.edits import Edit, Scale
 from tracediff.whatif.graph import OWN
-from tracediff.whatif.replay import project
+from tracediff.whatif.replay import Edit, Scale, project
 
 CASES, PAGE = ROOT / "benchmarks/what_if.toml", ROOT / "docs/what-if.md"
 BEGIN, END = "<!-- projections: python -m benchmarks.what_if -->", "<!-- /projections -->"

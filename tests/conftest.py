@@ -14,9 +14,8 @@ from hypothesis import settings
 
 from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 
 # Every test reads what it says it reads; tests/execution/test_cache.py sets a folder of its own.
 os.environ["TRACEDIFF_CACHE"] = "off"

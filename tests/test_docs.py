@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import ROOT
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 US = 1000
 PID, TID = 1, 1

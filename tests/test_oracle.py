@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from tests.oracle import load, periods
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FOLDERS = ("demo/*/*", "captures/*", "system/metrics_*", "system/nccl_*")

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.comparing import compare
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "pairs"
 PAIRS = tomllib.loads((FOLDER / "pairs.toml").read_text(encoding="utf-8"))["pair"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from fixtures.builders import TraceBuilder
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.model import CATEGORIES
 
 ROOT = Path(__file__).parent.parent

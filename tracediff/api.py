@@ -20,8 +20,8 @@ import polars as pl
 from tracediff.companions.model import Result
 from tracediff.errors import TracediffError
 from tracediff.model import Verdict, encode
+from tracediff.model.result import WhatIf
 from tracediff.model.show import Show
-from tracediff.model.what_if import WhatIf
 from tracediff.query import reference
 from tracediff.query.tables import Tables, sides_of
 from tracediff.request import CompareRequest, OpenRequest, PathLike, ShowRequest, WhatIfRequest

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracediff.errors import TracediffError
-from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
-from tracediff.formats.selection import (
+from tracediff.formats.inputs import (
     MIN_STEPS,
     Pick,
     Selection,
@@ -25,9 +24,10 @@ from tracediff.formats.selection import (
     spell_steps,
     spell_window,
 )
+from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 
 if TYPE_CHECKING:
-    from tracediff.execution.reading import Reading
+    from tracediff.execution.sides import Reading
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
@@ -95,7 +95,7 @@ class ReadRequest:
 
     def reading(self, *, keep: bool = False) -> Reading:
         """The same for `execution`; `keep`: the events of some steps, to draw."""
-        from tracediff.execution.reading import Reading
+        from tracediff.execution.sides import Reading
 
         same = {one.name: getattr(self, one.name) for one in fields(Reading) if hasattr(self, one.name)}
         return Reading(**same, keep=keep)

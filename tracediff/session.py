@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, recorded
-from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
-from tracediff.formats.selection import Selection
+from tracediff.formats.inputs import Selection, SideFiles, resolve, resolve_pair
 from tracediff.request import (
     BisectRequest,
     CompareRequest,
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
     from tracediff.companions.model import Result
     from tracediff.comparison.measures import Measure
-    from tracediff.execution.reading import Reading
+    from tracediff.execution.sides import Reading
     from tracediff.history.analysis import Commits
     from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
+    from tracediff.model.result import WhatIf
     from tracediff.model.show import Show
-    from tracediff.model.what_if import WhatIf
 
 
 def compare_request(

@@ -18,7 +18,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.formats.database import create_table, frame, sql
 from tracediff.formats.files import scratch
-from tracediff.kernels.categories import is_communication
+from tracediff.kernels.names import is_communication
 from tracediff.query.reference import DEFINITIONS
 from tracediff.trace.steps import find_steps
 from tracediff.trace.threads import Thread

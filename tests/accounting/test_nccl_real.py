@@ -12,9 +12,8 @@ import pytest
 
 from tests.tiny import FIXTURES
 from tracediff.comparison.compare import compare
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report import system_words
 
 NAMES = ("nccl_32", "nccl_64")

@@ -17,8 +17,8 @@ from tracediff.capture.clean import REMOVED, Cleaner, MetadataFilter
 from tracediff.capture.scrub import scrub
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 MEASURED = (
     "CUPTI_ACTIVITY_KIND_KERNEL",

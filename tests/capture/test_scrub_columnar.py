@@ -13,8 +13,8 @@ from tests.capture.test_scrub import SECRETS, private_trace
 from tracediff.capture.scrub import scrub
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 
 @pytest.fixture

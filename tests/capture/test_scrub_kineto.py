@@ -13,8 +13,8 @@ from tests.formats.test_kineto import EXECUTOR, steps
 from tracediff.capture.scrub import scrub_trace
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 SECRETS = ("secret-host", "someone", "jane", "142BAB1F", "hunter2", "corp.example", "acme", "python)")
 

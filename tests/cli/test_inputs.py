@@ -16,8 +16,8 @@ from fixtures.builders.columnar import to_folder
 from tests.tiny import CAPTURES, FIXTURES, label, one_gap
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.comparing import compare
 from tests.tiny import CAPTURES
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,8 @@ from tests.tiny import CAPTURES, ROOT, label, reduced
 from tests.tiny import plain as unpacked
 from tracediff.comparison.compare import Options
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 
 

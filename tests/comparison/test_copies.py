@@ -10,8 +10,8 @@ import pytest
 
 from tests.serving import serving
 from tracediff.comparison.comparability import repeated_captures
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 
 

@@ -16,9 +16,8 @@ from tests.tiny import one_gap, reduced
 from tracediff.comparison.compare import Options, compare
 from tracediff.comparison.show import show
 from tracediff.execution.cache import pack, unpack
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.model import Result
 from tracediff.report.html import render_html
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal

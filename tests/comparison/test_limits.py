@@ -15,9 +15,8 @@ from tests.tiny import FIXTURES, label
 from tracediff.capture.scrub import scrub_trace
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of
 from tracediff.limits.work import Work, math_type, work_of
 from tracediff.report import measured

@@ -16,9 +16,8 @@ from tracediff.comparison.gates import judge, parse_gate
 from tracediff.comparison.measures import COUNTS, SUMS, TIMES, Measure, measured, parse
 from tracediff.comparison.sequential import run_values
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.model import KernelRow
 from tracediff.model.causes import IDLE
 

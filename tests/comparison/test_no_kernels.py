@@ -14,9 +14,8 @@ from tests.tiny import label, reduced
 from tracediff.comparison.compare import compare
 from tracediff.comparison.host_time import host_time
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.request import CompareRequest, ShowRequest
 from tracediff.session import compare_request, show_request
 

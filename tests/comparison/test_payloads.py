@@ -15,9 +15,8 @@ from tests.serving import US, serving
 from tests.tiny import FIXTURES, one_gap, reduced
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report.html import render_html
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.terminal import render_terminal

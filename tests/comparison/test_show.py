@@ -17,9 +17,8 @@ from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.comparison import tables
 from tracediff.comparison.compare import compare
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, encode
 from tracediff.model.show import Show

@@ -9,9 +9,8 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import label
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 
 
 def side(*paths: Path) -> Side:

@@ -12,9 +12,8 @@ import pytest
 
 from tests.comparing import compare
 from tests.tiny import FIXTURES
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 
 FOLDER = FIXTURES / "system"
 MiB = 1 << 20

@@ -14,9 +14,8 @@ from tests.comparing import compare
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import idle, one_gap, reduced, spent
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.model import Result
 from tracediff.report.html import render_html
 from tracediff.report.terminal import render_terminal

@@ -7,9 +7,8 @@ import pytest
 
 from tests.tiny import CAPTURES, FIXTURES
 from tracediff.comparison.compare import Options, compare
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve_pair
 
 PAIRS = FIXTURES / "pairs"

@@ -11,10 +11,10 @@ from tracediff.comparison.compare import Options, compare
 from tracediff.comparison.what_if import parse_edits, range_half, what_if
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
-from tracediff.model.what_if import WhatIfPhase
+from tracediff.model.result import WhatIfPhase
 from tracediff.report import what_if as words
 from tracediff.report.phrases import with_words
-from tracediff.whatif.edits import Fuse, Graph, Scale
+from tracediff.whatif.replay import Fuse, Graph, Scale
 
 US = 1000
 

@@ -13,8 +13,8 @@ from tests.tiny import one_gap
 from tracediff.execution import cache
 from tracediff.execution import run as runs
 from tracediff.execution.cache import pack
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 
 KEPT = Reading(threads=1, cached=True)

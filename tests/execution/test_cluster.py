@@ -17,8 +17,8 @@ from tracediff.errors import TracediffError
 from tracediff.execution import executors
 from tracediff.execution import run as running
 from tracediff.execution.cache import pack
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 
 distributed = pytest.importorskip("distributed")

@@ -15,8 +15,8 @@ from tracediff.errors import TracediffError
 from tracediff.execution import executors
 from tracediff.execution.cache import pack
 from tracediff.execution.executors import workers
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import Task, reduce_file, reduce_sides, reduce_task
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 
 

@@ -13,14 +13,13 @@ from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
 from tracediff.execution import run as runs
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Run, Side, steps_table
-from tracediff.formats.inputs import resolve
-from tracediff.formats.selection import (
+from tracediff.execution.sides import Reading, Run, Side, steps_table
+from tracediff.formats.inputs import (
     ALL,
     ENDLESS,
     Selection,
+    resolve,
     selections,
     spell_ranks,
     spell_steps,

@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import CAPTURES
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
 from tracediff.execution.cache import DamagedError, pack, unpack
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from tests.comparison.test_ranks import ranks
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.sides import steps_table
+from tracediff.execution.sides import Reading, steps_table
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 

@@ -11,8 +11,8 @@ import pytest
 
 from fixtures.builders import two_steps
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats import bounds
 from tracediff.formats.bounds import bounded
 

@@ -17,8 +17,8 @@ from tests.tiny import CAPTURES, FIXTURES, one_gap
 from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.request import CompareRequest

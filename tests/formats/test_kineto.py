@@ -16,9 +16,8 @@ from tests.tiny import idle, label, spent
 from tracediff.comparison.compare import compare
 from tracediff.comparison.host_time import host_only_notes
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.formats.kineto import (

@@ -13,8 +13,8 @@ from tests.formats.stand_in_nsys import HELP, StandIn
 from tracediff.capture.runner import forget_environment
 from tracediff.errors import TracediffError
 from tracediff.execution.cache import pack
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.contents import looked_into
 from tracediff.formats.inputs import resolve

@@ -13,8 +13,8 @@ import pytest
 
 from tests.tiny import one_gap
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats import capture as captures
 from tracediff.formats import nsys
 from tracediff.formats.capture import load_capture

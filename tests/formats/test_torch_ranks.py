@@ -13,10 +13,9 @@ import pytest
 from tests.tiny import FIXTURES
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_sides
-from tracediff.formats.inputs import resolve
-from tracediff.formats.selection import Selection
+from tracediff.execution.sides import Reading
+from tracediff.formats.inputs import Selection, resolve
 
 TRACE = FIXTURES / "torch" / "loop_a.json.gz"
 

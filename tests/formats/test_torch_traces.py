@@ -19,8 +19,8 @@ import pytest
 
 from tests.comparing import compare
 from tracediff.accounting.reduction import Reduction
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result
 from tracediff.report import words

@@ -10,8 +10,8 @@ import pytest
 from fixtures.builders import two_steps
 from fixtures.builders.whole import whole
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats import untrusted
 from tracediff.formats.schema import READ, inspect
 from tracediff.formats.untrusted import DAMAGED, TOO_COSTLY, examine, open_export

@@ -57,11 +57,9 @@ from tracediff.cli.main import COMMANDS, cli
 from tracediff.cli.unforeseen import explained
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError, printable
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
-from tracediff.kernels.categories import category, is_communication
-from tracediff.kernels.names import clean, family, normalise, short
+from tracediff.execution.sides import Reading, Run, Side
+from tracediff.kernels.names import category, clean, family, is_communication, normalise, short
 from tracediff.model import encode
 from tracediff.report.markdown import MARKER, render_markdown
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 
 from tests.kernels import samples as k
-from tracediff.kernels.categories import CATEGORIES, category, is_communication
-from tracediff.kernels.names import normalise
+from tracediff.kernels.names import CATEGORIES, category, is_communication, normalise
 
 TRT = "void tensorrt_llm::kernels::"
 NAMES = {

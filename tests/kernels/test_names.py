@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import samples as k
-from tracediff.kernels.categories import category
-from tracediff.kernels.names import family, is_kernel, normalise, short
+from tracediff.kernels.names import category, family, is_kernel, normalise, short
 
 # name, template, family
 NAMES = [

@@ -11,9 +11,8 @@ from fixtures.builders import wide
 from tests.comparing import compare
 from tests.steps.test_timelines import result_of
 from tracediff.companions.model import decode
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 from tracediff.report import timelines

@@ -18,8 +18,8 @@ from tests.report.decode import Decoded, decode
 from tests.report.trace_processor import TraceProcessor, missing
 from tests.tiny import FIXTURES
 from tracediff.comparison.timeline import PairedRuns, Window, read_paired_runs
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
 from tracediff.report.perfetto import render_perfetto

@@ -7,8 +7,8 @@ import pytest
 
 from tests.steps.test_timelines import PAIRS, result_of
 from tracediff.kernels.matching import Match, Matching, OpKey
-from tracediff.steps import divergence
-from tracediff.steps.divergence import StepOps, align, diverge, thinned
+from tracediff.steps import timelines
+from tracediff.steps.timelines import StepOps, align, diverge, thinned
 
 
 def step(ops: str, start: list[int], period: int, causes: dict[tuple[int, int], str]) -> StepOps:
@@ -51,7 +51,7 @@ def test_a_step_is_not_apart_from_itself():
 
 
 def test_thinned_points_keep_their_extremes(monkeypatch):
-    monkeypatch.setattr(divergence, "MOST_POINTS", 8)
+    monkeypatch.setattr(timelines, "MOST_POINTS", 8)
     points = [(number, 50 if number == 13 else -7 if number == 29 else 0) for number in range(40)]
     kept = thinned(points)
     assert len(kept) <= 8 and kept[0] == (0, 0) and kept[-1] == (39, 0)
@@ -66,7 +66,7 @@ def test_causes_sum_to_the_difference_of_the_two_steps(pair):
         difference = one.candidate.period_ns - one.baseline.period_ns
         assert sum(cause.delta_ns for cause in one.causes) + one.rest_delta_ns == difference
         assert one.points[-1].delta_ns == difference
-        assert len(one.points) <= divergence.MOST_POINTS and len(one.causes) <= divergence.MOST_CAUSES
+        assert len(one.points) <= timelines.MOST_POINTS and len(one.causes) <= timelines.MOST_CAUSES
 
 
 def test_kernels_of_one_name_are_one_cause():
@@ -80,7 +80,7 @@ def test_kernels_of_one_name_are_one_cause():
         ("compute", 2, ""): ([3], [30]),
         ("gc", -1, "here"): ([5], [7]),
     }
-    assert divergence._by_name(causes, Matching(rows, {}, {})) == {
+    assert timelines._by_name(causes, Matching(rows, {}, {})) == {
         ("compute", 0, ""): ([1, 4, 3], [10, 10, 30]),
         ("compute", 1, ""): ([2], [5]),
         ("gc", -1, "here"): ([5], [7]),

@@ -14,9 +14,8 @@ from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
 from tracediff.companions.model import decode
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, TimelineLane, TimelineStep, encode
 from tracediff.steps.sample import MOST_EVENTS, bounded, choose_steps, merge

@@ -14,9 +14,8 @@ from fixtures.builders import TraceBuilder
 from tests.tiny import plain, reduced
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.trace.inference import infer_steps

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from tracediff.trace.levels import COPY, GRAPH, LAUNCH, RESULT, SYNC, Choice, Launched, choose
-from tracediff.trace.segments import blocks, cycle, repeats, segments
+from tracediff.trace.inference import COPY, GRAPH, LAUNCH, RESULT, SYNC, Choice, Launched, choose
+from tracediff.trace.periods import blocks, cycle, repeats, segments
 
 # A step is an embedding, layers, a head and a sampler; its tokens are copied to the host (<), which waits (|).
 LAYER = "nqkvaodmnugd"

@@ -11,12 +11,11 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import CAPTURES, label, reduced
 from tracediff.comparison.what_if import parse_edits
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading
 from tracediff.model.causes import CATEGORIES
-from tracediff.whatif.edits import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited
 from tracediff.whatif.graph import stretches
-from tracediff.whatif.replay import project, replay
+from tracediff.whatif.replay import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited, project, replay
 
 US = 1000
 STEPS = 8
@@ -182,7 +181,7 @@ def test_a_long_capture_is_replayed_in_stretches():
 
 
 def test_a_stretch_is_exact_and_ends_with_its_last_step(monkeypatch):
-    monkeypatch.setattr("tracediff.whatif.graph.record.__defaults__", (400,))
+    monkeypatch.setattr("tracediff.whatif.graph.MOST_OPS", 400)
     graph = reduce_file(CAPTURES["graph_sleep"], Reading(threads=1, graph=True)).events
     assert (replay(graph) == graph.time).all()
     assert len(np.unique(graph.stretch)) == 4 and len(graph.period) == 4

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.host import host_tables, payload_table
-from tracediff.accounting.idle import Names, idle_tables
 from tracediff.accounting.kernels import (
+    LayerRanges,
     collective_waits,
     common_sequences,
     launch_table,
+    layer_tables,
     new_kernels,
     op_bags,
     op_columns,
@@ -22,15 +23,14 @@ from tracediff.accounting.kernels import (
     origin_table,
     transition_table,
 )
-from tracediff.accounting.layers import LayerRanges, layer_tables
 from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, metric_tables, system_tables
-from tracediff.accounting.walk import Hosts, host_windows, read_gil
+from tracediff.accounting.walk import Hosts, Names, host_windows, idle_tables, read_gil
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
-from tracediff.formats.selection import ALL, Selection
+from tracediff.formats.inputs import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE

@@ -26,7 +26,7 @@ class Lane:
 
     start, end: ns from the step's start, cut to the step. what: index into `texts` (of kind gpu: row of `Reduction.keys`).
     group: index into `groups`. under: of idle time, the group had the GIL not been traced. source: the stream or thread, -1
-    where they are several. columns: further facts of each event (see steps/events.py); empty in lanes for the page.
+    where they are several. columns: further facts of each event (see steps/sample.py); empty in lanes for the page.
     inside: ns really covered, less than end - start where short events were merged; count: how many of them.
     """
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.idle import Names
 from tracediff.accounting.intervals import (
     EMPTY,
     Intervals,
@@ -22,7 +21,7 @@ from tracediff.accounting.intervals import (
     picked,
     union,
 )
-from tracediff.accounting.walk import CODE, IdlePieces, Windows
+from tracediff.accounting.walk import CODE, IdlePieces, Names, Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, sql
 from tracediff.trace.periods import MEMCPY, Unit

@@ -16,8 +16,8 @@ from tracediff.errors import visible
 from tracediff.model.common import Check, Note, Step
 from tracediff.model.contents import Contents, Problem
 from tracediff.model.kernels import LaunchSide
+from tracediff.model.result import WhatIfEdit, WhatIfPhase
 from tracediff.model.show import ShowStep
-from tracediff.model.what_if import WhatIfEdit, WhatIfPhase
 from tracediff.report.escape import shorten
 
 MOST_ROWS = 100

@@ -17,7 +17,7 @@ from tracediff.agents import answers as a
 from tracediff.agents.folders import Folders, Found
 from tracediff.api import Comparison, Report
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import SideFiles, resolve
 from tracediff.formats.recognise import recognise
 from tracediff.model.common import Coverage

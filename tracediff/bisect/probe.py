@@ -27,9 +27,8 @@ from tracediff.comparison.compare import compare
 from tracediff.comparison.measures import Measure
 from tracediff.comparison.sequential import METHOD, run_values
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_bundle, read_manifest
 from tracediff.model.bisect import BisectCommit, BisectProbe
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracediff.capture.plan import until_of
-from tracediff.cli.say import say
+from tracediff.cli.options import say
 from tracediff.errors import TracediffError, printable, visible
 from tracediff.formats.bundle import SIDES
 from tracediff.formats.recognise import counted
@@ -65,9 +65,8 @@ class Adaptive:
         return record, seen.answer
 
     def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
-        from tracediff.execution.reading import Reading
         from tracediff.execution.run import reduce_file
-        from tracediff.execution.sides import Run, Side
+        from tracediff.execution.sides import Reading, Run, Side
 
         for path in (path for run in runs for path in run if path not in self._reduced):
             self._reduced[path] = reduce_file(path, Reading())

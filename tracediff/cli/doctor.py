@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.say import say
+from tracediff.cli.options import say
 
 
 @click.command()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tracediff.cli.options import web_address
-from tracediff.cli.say import say
+from tracediff.cli.options import say, web_address
 from tracediff.errors import TracediffError
 from tracediff.request import option
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from tracediff.history.model import History
     from tracediff.model import Result
     from tracediff.model.bisect import Bisect
+    from tracediff.model.result import WhatIf
     from tracediff.model.show import Show
-    from tracediff.model.what_if import WhatIf
 
     Report = Result | Show | NcuReport | TrtexecReport | LatencyReport | WhatIf | Bisect | History
 

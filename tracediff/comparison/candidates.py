@@ -15,9 +15,8 @@ from tracediff.comparison.cells import IdleKey, Measured
 from tracediff.comparison.evidence import idle_sql, kernel_sql
 from tracediff.comparison.places import SURE, Judgement, Place
 from tracediff.execution.sides import Side, stacked
-from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
-from tracediff.kernels.names import short
+from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Where
 from tracediff.model.causes import CAUSES
 

@@ -42,8 +42,7 @@ from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.pictures import cause_tree, step_strip
-from tracediff.comparison.place_rows import compared_layers, kernel_phases, place_rows
-from tracediff.comparison.places import Judged, judge
+from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.verdict import (
     decide,
     gpu_change,
@@ -56,12 +55,11 @@ from tracediff.comparison.verdict import (
 from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
-from tracediff.formats.selection import MIN_STEPS
+from tracediff.formats.inputs import MIN_STEPS
 from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
 from tracediff.stats.estimator import Estimate
-from tracediff.steps.divergence import divergences
-from tracediff.steps.timelines import StepWriter, timelines
+from tracediff.steps.timelines import StepWriter, divergences, timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
 

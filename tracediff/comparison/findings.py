@@ -40,7 +40,7 @@ from tracediff.comparison.places import (
 )
 from tracediff.comparison.verdict import MOVED
 from tracediff.execution.sides import Side
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.model import (
     AllocationFact,
     ApiRow,

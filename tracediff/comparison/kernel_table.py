@@ -22,9 +22,8 @@ from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.categories import category, is_communication
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
-from tracediff.kernels.names import family
+from tracediff.kernels.names import category, family, is_communication
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
 from tracediff.stats.estimator import Estimate
 from tracediff.trace.workloads import SHAPE

@@ -20,9 +20,8 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Index
 from tracediff.comparison.frame import Frame
-from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match
-from tracediff.kernels.names import normalise
+from tracediff.kernels.names import category, normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.stats.estimator import Sample, benjamini_hochberg, estimate
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracediff.accounting.intervals import Ints, float_sum_by, grouped
-from tracediff.accounting.layers import ALIGNED, BETWEEN, NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
-from tracediff.accounting.layers import LEAST as LEAST_LIKE
+from tracediff.accounting.kernels import ALIGNED, BETWEEN, NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
+from tracediff.accounting.kernels import LEAST as LEAST_LIKE
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells, in_mean

@@ -10,7 +10,7 @@ import polars as pl
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.tables import StandardisedMeans
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.limits.peaks import Peak, peak_of
 from tracediff.model import KernelRow
 from tracediff.model.kernels import Gpu, Limits, LimitsRow, PhaseUse, Reached, Utilisation

@@ -16,8 +16,8 @@ from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.places import LEVELS, Judged
-from tracediff.kernels.categories import category
 from tracediff.kernels.matching import Match, OpKey
+from tracediff.kernels.names import category
 from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, VerdictFacts, Where
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT

@@ -29,7 +29,7 @@ from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.comparison.kernel_answer import bearing
 from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run, there
-from tracediff.comparison.place_rows import calls_of
+from tracediff.comparison.places import calls_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, steps_table, tagged
 from tracediff.model.causes import BUSY

@@ -37,12 +37,11 @@ from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
 from tracediff.comparison.pictures import one_side, step_strip
-from tracediff.comparison.place_rows import shown_layers
+from tracediff.comparison.places import shown_layers
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
-from tracediff.formats.selection import Pick
-from tracediff.kernels.categories import category
-from tracediff.kernels.names import family
+from tracediff.formats.inputs import Pick
+from tracediff.kernels.names import category, family
 from tracediff.model import (
     Coverage,
     KernelStratum,

@@ -17,11 +17,9 @@ from tracediff.comparison.classes import Strata, build_strata, notes_of, with_cl
 from tracediff.comparison.comparability import check
 from tracediff.comparison.frame import build_frame
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Side, steps_table
-from tracediff.formats.inputs import SideFiles
-from tracediff.formats.selection import MIN_STEPS, Selection
+from tracediff.execution.sides import Reading, Side, steps_table
+from tracediff.formats.inputs import MIN_STEPS, Selection, SideFiles
 from tracediff.model import Note, Stratum
 from tracediff.steps.sample import in_full, typical
 

@@ -19,9 +19,8 @@ from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
-from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
-from tracediff.whatif.edits import Ahead, At, Edit, Fuse, Graph, Scale
-from tracediff.whatif.replay import Steps, project
+from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
+from tracediff.whatif.replay import Ahead, At, Edit, Fuse, Graph, Scale, Steps, project
 
 _MOST_FACTOR = 100.0
 # Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of

@@ -30,7 +30,7 @@ from tracediff.formats.unpack import fingerprint
 from tracediff.model import Note
 
 if TYPE_CHECKING:
-    from tracediff.execution.reading import Reading
+    from tracediff.execution.sides import Reading
 
 
 _DIGEST = 32

@@ -16,7 +16,7 @@ from tracediff.formats import columnar
 from tracediff.formats.capture import LARGE
 
 if TYPE_CHECKING:
-    from tracediff.execution.reading import Reading
+    from tracediff.execution.sides import Reading
 
 # Exports together this large, or so many, are worth the start of processes: most of the time of a small one is Python's own,
 # and threads take turns.

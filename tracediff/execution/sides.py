@@ -7,16 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.reduction import Reduction
+from tracediff.formats.inputs import ALL, Selection
 from tracediff.formats.kineto import PRODUCT
-from tracediff.formats.selection import Selection
+from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.model import LeftOut, Note, RunInput, SideInput
 from tracediff.model.causes import BUSY
 from tracediff.trace.workloads import SHAPE
+
+if TYPE_CHECKING:
+    from tracediff.trace.layers import LayerSequence
 
 
 @dataclass(frozen=True)
@@ -164,3 +169,28 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
         *said,
         *(Note(slug, f"the same of {count} further exports, in other numbers") for slug, count in more),
     ]
+
+
+# How exports are read: what travels from a request to whatever reads an export.
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How exports are read."""
+
+    step_regex: str | None = None
+    whole_capture: bool = False
+    memory_limit: str | None = None
+    threads: int | None = None
+    host_only: bool = False  # measure the host, whatever GPU kernels there are
+    keep: bool = False  # the events of some steps, to draw
+    graph: bool = False  # the graph of events, to replay
+    two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
+    cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
+    only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone
+    skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
+    scheduler: str | None = None  # of a Dask cluster whose workers read
+    export: Form = PARQUET_FIRST  # what reports are exported to
+    # steps of the same program, whose layers name those of steps without
+    labelled: tuple[LayerSequence, ...] = ()
+    collect_layers: bool = False  # keep such steps of what is read

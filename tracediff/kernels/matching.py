@@ -26,12 +26,11 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.kernels import categories as kernel_categories
 from tracediff.kernels import names as kernel_names
 
 # A capture has few distinct names and runs of changes, and each is asked for again and again.
 normalise = lru_cache(1 << 16)(kernel_names.normalise)
-category = lru_cache(1 << 16)(kernel_categories.category)
+category = lru_cache(1 << 16)(kernel_names.category)
 
 MAX_SEQUENCE = 4000  # longer sequences are not aligned, which takes quadratic time
 # Sequences of a phase and side, those of most steps: each is aligned with one of the other side and one of its own.

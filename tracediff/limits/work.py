@@ -19,7 +19,7 @@ import polars as pl
 
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, run_sql, sql
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.trace.periods import Unit
 
 _SIZES = re.compile(

@@ -16,14 +16,13 @@ import polars as pl
 from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
 from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
-from tracediff.execution.reading import Reading
+from tracediff.execution.sides import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.formats.database import identifier, quoted, run_sql, sql
 from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
-from tracediff.kernels.categories import category
-from tracediff.kernels.names import family
+from tracediff.kernels.names import category, family
 from tracediff.query import guard
 from tracediff.query.guard import Answer, in_thread
 from tracediff.query.reference import EVENTS, MEASURED, tables

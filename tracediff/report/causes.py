@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.model import Finding, FindingPart
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause

@@ -23,7 +23,7 @@ from tracediff.formats.files import MOST_RESULT, read_regular, scratch
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
 from tracediff.formats.reports import find_nsys, refuse_no_report
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.model import Tool
 from tracediff.model.contents import Answer, Contents, Input, Inputs, Problem, Steps, Trace
 from tracediff.report.console import print_line

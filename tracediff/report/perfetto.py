@@ -15,7 +15,7 @@ from itertools import count
 
 from tracediff.accounting.reduction import Lane, Reduction
 from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
-from tracediff.kernels.categories import category
+from tracediff.kernels.names import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
 from tracediff.report.workloads import workload_name

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tracediff.formats.recognise import counted
 from tracediff.model.causes import CATEGORIES
-from tracediff.model.what_if import WhatIf, WhatIfEdit, WhatIfPhase
+from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
 from tracediff.report import units
 from tracediff.report.causes import CAUSES
 from tracediff.report.console import print_blocks

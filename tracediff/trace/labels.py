@@ -15,7 +15,7 @@ import numpy as np
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
-from tracediff.trace.segments import STRUCTURED, Flags, Hashes, Ints, cycle, segments
+from tracediff.trace.periods import STRUCTURED, Flags, Hashes, Ints, cycle, segments
 from tracediff.trace.threads import mask
 
 
