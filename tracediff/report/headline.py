@@ -638,8 +638,8 @@ def _host_speed(result: Result, phase: Phase) -> str:
         return ""
     moved = phase.typical.host_speed_ns if phase.typical else 0.0
     prose = units.prose([moved])
-    more = "more" if moved > 0 else "less"
     assert phase.host_speed is not None
+    more = "more" if phase.host_speed > 1 else "less"  # also where it explains nothing
     text = (
         f"Short CUDA calls took {100 * abs(phase.host_speed - 1):.0f} % {more} time on the candidate's host; the"
         f" {prose.size(moved)} {per_step(result, phase.phase)} that this explains are not in the change"
