@@ -186,9 +186,12 @@ def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], u
 def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> TracediffError:
     """Say in one error which exports could not be read; `errors`: name and error of each, at least one."""
     first = errors[0][1]
-    if len(errors) == 1:
-        return first
     fix = "read what is there without them: --skip-unreadable"
+    if len(errors) == 1:
+        if exports <= 2:  # one file a side: nothing would be left
+            return first
+        said = [one for one in (first.fix, fix.replace("them", "it")) if one]
+        return TracediffError(first.slug, first.message, fix="; ".join(said), exit_code=first.exit_code)
     if len({error.slug for _, error in errors}) == 1:
         also = ", ".join(name for name, _ in errors[1 : MOST_NAMED + 1])
         more = f" and {len(errors) - 1 - MOST_NAMED} more" if len(errors) - 1 > MOST_NAMED else ""

@@ -74,6 +74,8 @@ def print_table(
     rest = {column - 1 for column in left}
     lines = table_lines(console, header[1:], [row[1:] for row in rows], left=rest, styles=styles)
     if header:
+        if header[0]:
+            console.print(Text.assemble("  ", (header[0], "dim")), soft_wrap=True)
         console.print(Text("    ") + lines.pop(0), soft_wrap=True)
     for row, line, style in zip_longest(rows, lines, styles[: len(rows)]):
         if str(row[0]):

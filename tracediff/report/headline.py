@@ -288,12 +288,12 @@ def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
     carried = result.verdict_facts.carried_ns or 0.0
     tail = phase.tail
     prose = units.prose([carried])
-    text = f" in rare steps: {prose.signed(carried)} per mean step"
+    text = f" in rare steps: {prose.signed(carried)} per mean {_step(phase)}"
     if cause and tail and abs(tail.delta_ns - carried) > _OTHERWISE * abs(carried):
         prose = units.prose([carried, tail.delta_ns])
         half = (tail.ci_high_ns - tail.ci_low_ns) / 2
         text = (
-            f" in rare steps: {_named(cause, prose)} {_adds(cause, cause.delta_ns, prose)} per mean step{_in_steps(phase, cause)};"
+            f" in rare steps: {_named(cause, prose)} {_adds(cause, cause.delta_ns, prose)} per mean {_step(phase)}{_in_steps(phase, cause)};"
             f" all that rare steps add is {prose.signed(tail.delta_ns)} ± {prose.size(half)}"
         )
     elif cause:
@@ -554,12 +554,12 @@ def _elsewhere(result: Result, cause: Finding) -> list[str]:
 
 
 def _large_in_rare(result: Result, phase: Phase) -> str:
-    """`; rare steps add +232 us per mean step (Python GC in _schedule)`, where that is no small thing beside the typical step's change."""
+    """`; rare steps add +232 us per mean generation step (Python GC in _schedule)`, where that is no small thing beside the typical step's change."""
     rows = [one for one in _rows(result, phase.phase, "tail") if one.level in _CERTAIN]
     if not rows or abs(rows[0].delta_ns) < _LARGE_RARE * abs(_typical(phase)[0]):
         return ""
     prose = units.prose([rows[0].delta_ns])
-    return f"; rare steps add {prose.signed(rows[0].delta_ns)} per mean step ({_named(rows[0], prose)})"
+    return f"; rare steps add {prose.signed(rows[0].delta_ns)} per mean {_step(phase)} ({_named(rows[0], prose)})"
 
 
 def _also_rare(result: Result, lead: Phase) -> str:
@@ -581,7 +581,7 @@ def _also_rare(result: Result, lead: Phase) -> str:
             steps = "steps" if phase is lead else f"{_step(phase)}s"
             likely = ", likely" if rows[0].level == "likely" else ""
             size = prose.signed(rows[0].delta_ns)
-            return f"Rare {steps} add {size} per mean step{likely}: {_named(rows[0], prose)}."
+            return f"Rare {steps} add {size} per mean {_step(phase)}{likely}: {_named(rows[0], prose)}."
     return ""
 
 

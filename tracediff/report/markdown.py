@@ -234,7 +234,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
     changed = kernel_words.most_changed(result, (rows + 1) // 2, width)
     kernels = [changed] if changed else []
     measured_tables = [table.first(rows) for table in measured.tables(result) if table.on_terminal]
-    within = f"{units.counted(len(unsure), 'cause')} within noise" if unsure else ""
+    within = f"{units.counted(len(unsure), 'cause')} {words.unsure(result)}" if unsure else ""
     values = {
         "trust": _trust(result),
         "runs": [

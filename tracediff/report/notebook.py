@@ -45,13 +45,13 @@ def comparison_html(result: Result) -> str:
             )
             for one in causes[:CAUSES]
         ],
-        more=_more(len(causes) - CAUSES, len(unsure)),
+        more=_more(len(causes) - CAUSES, len(unsure), words.unsure(result)),
     )
 
 
-def _more(causes: int, unsure: int) -> str:
+def _more(causes: int, unsure: int, word: str) -> str:
     said = [f"{causes} more"] if causes > 0 else []
-    said += [f"{unsure} within noise"] if unsure else []
+    said += [f"{unsure} {word}"] if unsure else []
     return f"{' and '.join(said)}: .findings" if said else ""
 
 

@@ -239,11 +239,16 @@ def run_names(side: SideInput) -> list[str]:
     return names if more <= 0 else [*names[:_RUNS_NAMED], f"{more} more"]
 
 
+def unsure(result: Result) -> str:
+    """What causes without a level are: within noise, or of captures that cannot be compared."""
+    return "not judged" if result.verdict == "not_comparable" else "within noise"
+
+
 def interval_name(result: Result) -> str:
     """Name the interval; with one run on a side it knows nothing of noise between runs."""
     repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
     return (
-        "95 % CI" if repeated else "95 % CI from one run per side (run-to-run noise is assumed, not measured)"
+        "95 % CI" if repeated else "95 % CI with one run on a side (run-to-run noise is assumed, not measured)"
     )
 
 
