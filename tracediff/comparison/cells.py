@@ -261,6 +261,7 @@ _LEAST_DEALT, _LEAST_PAIRS = (
 )  # runs a side, and pairs, from which a permutation can reach 3 % (2 of 70, 2 of 128)
 _TAIL_OF_FEW = 0.1
 _TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
+_TWICE = 1.9  # times as many launches in a typical step, of which a part may be cut off
 _NEXT_TO_NOTHING = 5_000.0  # ns of idle time: a factor between less is chance
 _UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
 _HOSTS_APART = 0.2  # log ratio: what hosts this far apart hide behind the GPU differs by more than they do
@@ -389,7 +390,11 @@ def _ops(kernels: KernelCells, phase: str) -> Floats:
     """Ops of each row per typical step of the larger side, and the part of them that may be a matter of the work, (rows, 2)."""
     one, other = kernels.of_phase[phase, "typical"].astype(np.float64).T  # no rows are of integers
     most = np.maximum(one, other)
-    unsure = np.where(kernels.differs[phase], 0.0, np.abs(other - one))
+    # a matter of the work: not where each step launches twice as many
+    certain = kernels.differs[phase] | (
+        (np.minimum(one, other) >= 1) & (most >= _TWICE * np.minimum(one, other))
+    )
+    unsure = np.where(certain, 0.0, np.abs(other - one))
     return np.stack([most, np.divide(unsure, most, out=np.zeros_like(most), where=most > 0)], axis=1)
 
 
@@ -412,10 +417,11 @@ def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: F
     idle = np.array([cell for cell, kind in enumerate(layout.kinds) if kind in IDLE], np.intp)
     one, other = of_sides[:, idle] + _NEXT_TO_NOTHING
     relative, times = relative[idle], times[idle]
-    # of host work that a GPU hides, a slower host exposes more than it is slower: no more than it is of the whole step
+    # of host work that a GPU hides, a slower host exposes more than it is slower: at most, by two standard deviations of the
+    # difference, what it is slower by over the whole step
     exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0) & (abs(gap) > _HOSTS_APART)
     most = np.minimum(np.maximum(one, other), of_sides[:, STEP].min())
-    host = np.where(exposed, np.abs(gap) * most / math.sqrt(2), 0.0)
+    host = np.where(exposed, np.abs(gap) * most / (2 * math.sqrt(2)), 0.0)
     apart[idle] = np.hypot(times * relative * np.sqrt((one**2 + other**2) / 2), host)
     alike[idle] = np.hypot(times * relative * _logarithmic_mean(one, other), host)
     return Lone(np.hypot(apart, host_of_lone), np.hypot(alike, host_of_lone))

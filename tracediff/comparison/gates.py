@@ -79,7 +79,11 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     # what the first sentence calls slower fails; noise of one phase of several leaves the mean its outcome
     said = typical.outcome == "failed" and result.verdict in ("regressed", "likely_regressed")
     counted = (whole, typical) if phase == STEP or said else (whole,)
-    return max(counted, key=lambda one: _WORST.index(one.outcome))
+    worst = max(counted, key=lambda one: _WORST.index(one.outcome))
+    if worst.outcome == "passed" != typical.outcome:
+        other = gate.text.replace(STEP, phase, 1)
+        return replace(worst, message=f"{worst.message}; but {typical.message}: see --fail-on {other}")
+    return worst
 
 
 _MEAN = Measure(STEP)

@@ -15,6 +15,7 @@ from tracediff.report import document, names
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 MOST_WARNINGS = 500
 WIDE = 110  # columns from which a name and its figures share a line
+_LEAST_NAME = 32  # columns: names that are cut shorter look alike
 _ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 
@@ -95,6 +96,8 @@ def print_fitted(console: Console, table: document.Table) -> None:
             console, table.header[1:], [row[1:] for row in table.rows], left={column - 1 for column in left}
         )
         space -= 2 + max(map(len, rest))
+        if space < _LEAST_NAME:
+            space = console.width - 2  # on a line of its own
     rows = [[names.cut(row[0], max(20, space)), *row[1:]] for row in table.rows]
     print_table(console, table.header, rows, left=left)
 
@@ -123,7 +126,8 @@ def print_tables(console: Console, tables: Iterable[document.Table]) -> None:
         if table.title:
             print_heading(console, table.title)
         print_fitted(console, table)
-        print_more(console, table.left)
+        if table.left > 0:
+            print_line(console, (f"{table.left} more: in the HTML report and the JSON", "dim"))
         for text in table.notes:
             print_line(console, (text, "dim"), hang=2)
 

@@ -341,13 +341,15 @@ def _often(count: float) -> str:
 def _worth_a_headline(result: Result) -> Finding | None:
     """The first certain cause of a step that did not change for sure, where it or a part of it is 1 % of the step.
 
-    Of few runs, of which nothing is certain, the first likely one.
+    Of few runs, of which nothing is certain, the first likely one, unless the sides ran different batches.
     """
     if result.verdict_facts.basis not in ("same", "scatter"):
         return None
     base = {one.phase: _typical(one)[1] for one in result.phases}
     likely = [one for one in result.findings if one.level == "likely" and one.cause != "batch_mix"]
-    certain = _certain_of(result) or (likely if _runs(result) < _CONFIRM else [])
+    certain = _certain_of(result) or (
+        likely if _runs(result) < _CONFIRM and not result.verdict_facts.load else []
+    )
     lead_first = sorted(certain, key=lambda one: one.where.phase != result.verdict_facts.phase)
     worth = (
         one for one in lead_first if _largest_part(one) >= WORTH * base.get(one.where.phase or "", math.inf)

@@ -159,7 +159,11 @@ def _findings(result: Result, console: Console, top: int) -> None:
     print_more(console, len(real) - len(shown))
     if noise:
         largest = f"{words.sentence(noise[0].title)}: {words.size(noise[0], words.finding_scale(noise[:1]), words.unit(result))}"
-        print_line(console, (f"{words.unsure(result).capitalize()}: {largest}{words.and_more(len(noise) - 1)}", "dim"), hang=2)
+        print_line(
+            console,
+            (f"{words.unsure(result).capitalize()}: {largest}{words.and_more(len(noise) - 1)}", "dim"),
+            hang=2,
+        )
     for text in phrases.remarks(result):
         print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)
 

@@ -248,7 +248,9 @@ def interval_name(result: Result) -> str:
     """Name the interval; with one run on a side it knows nothing of noise between runs."""
     repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
     return (
-        "95 % CI" if repeated else "95 % CI with one run on a side (run-to-run noise is assumed, not measured)"
+        "95 % CI"
+        if repeated
+        else "95 % CI with one run on a side (run-to-run noise is assumed, not measured)"
     )
 
 
