@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracediff.errors import TracediffError
-from tracediff.formats.inputs import (
+from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
+from tracediff.formats.selection import (
     MIN_STEPS,
     Pick,
     Selection,
@@ -24,7 +25,6 @@ from tracediff.formats.inputs import (
     spell_steps,
     spell_window,
 )
-from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 
 if TYPE_CHECKING:
     from tracediff.execution.sides import Reading

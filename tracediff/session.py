@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, recorded
-from tracediff.formats.inputs import Selection, SideFiles, resolve, resolve_pair
+from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
+from tracediff.formats.selection import Selection
 from tracediff.request import (
     BisectRequest,
     CompareRequest,

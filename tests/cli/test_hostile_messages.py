@@ -18,7 +18,7 @@ from rich.console import Console
 from tests.cli.checks import expect_error
 from tests.tiny import ROOT
 from tracediff.cli import main as command_line
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError, printable
 from tracediff.model import Note
 from tracediff.report.console import print_warnings

@@ -14,7 +14,7 @@ from tests.serving import US, runs_of
 from tests.tiny import label, reduced
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
-from tracediff.formats.inputs import Pick, read_pick
+from tracediff.formats.selection import Pick, read_pick
 from tracediff.model.show import Show, StepDiff
 
 

@@ -13,7 +13,7 @@ from tests.tiny import label, reduced
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.execution.sides import Run, Side
-from tracediff.formats.inputs import Selection
+from tracediff.formats.selection import Selection
 
 
 def rank(late: dict[int, int], most: int, *, first: int = 0) -> TraceBuilder:

@@ -15,11 +15,11 @@ from tracediff.execution import cache
 from tracediff.execution import run as runs
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Run, Side, steps_table
-from tracediff.formats.inputs import (
+from tracediff.formats.inputs import resolve
+from tracediff.formats.selection import (
     ALL,
     ENDLESS,
     Selection,
-    resolve,
     selections,
     spell_ranks,
     spell_steps,

@@ -15,7 +15,8 @@ from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
-from tracediff.formats.inputs import Selection, resolve
+from tracediff.formats.inputs import resolve
+from tracediff.formats.selection import Selection
 
 TRACE = FIXTURES / "torch" / "loop_a.json.gz"
 

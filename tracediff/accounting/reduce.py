@@ -30,7 +30,7 @@ from tracediff.accounting.walk import Hosts, Names, host_windows, idle_tables, r
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
-from tracediff.formats.inputs import ALL, Selection
+from tracediff.formats.selection import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import say, takes
+from tracediff.cli.options import takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
+from tracediff.cli.say import say
 from tracediff.formats.recognise import counted
 from tracediff.request import BisectRequest, CompareRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 
 
 @click.command()

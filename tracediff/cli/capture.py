@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracediff.capture.plan import until_of
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError, printable, visible
 from tracediff.formats.bundle import SIDES
 from tracediff.formats.recognise import counted

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import Gating, judge, say, takes, web_address
+from tracediff.cli.options import Gating, judge, takes, web_address
 from tracediff.cli.outputs import read_result
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:

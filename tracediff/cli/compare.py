@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import Gating, judge, print_gates, progress, say, takes
+from tracediff.cli.options import Gating, judge, print_gates, progress, takes
 from tracediff.cli.outputs import Output, check, write_outputs
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 from tracediff.request import CompareRequest
 

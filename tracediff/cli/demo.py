@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 
 # Name -> what is compared, below the folder of fixtures (a bundle of captures alone holds both sides), and what it shows.

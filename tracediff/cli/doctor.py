@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 
 
 @click.command()

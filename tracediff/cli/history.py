@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tracediff.cli import outputs
-from tracediff.cli.options import say, takes, web_address
+from tracediff.cli.options import takes, web_address
 from tracediff.cli.outputs import BY_NAME, Output, not_of, read_saved, write_outputs
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 from tracediff.request import option
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import POLICY, PYPROJECT, say
+from tracediff.cli.options import POLICY, PYPROJECT
+from tracediff.cli.say import say
 
 # Template, where it goes, and what to do with it there.
 _POLICY = ("init/tracediff.toml", str(POLICY), "the gates: set limits that your runs can detect")

@@ -8,7 +8,7 @@ import click
 
 from tracediff.cli.options import takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
-from tracediff.formats.inputs import own_label
+from tracediff.formats.selection import own_label
 from tracediff.request import LatenciesRequest
 
 

@@ -15,7 +15,7 @@ import click
 
 import tracediff
 import tracediff.companions
-from tracediff.cli.options import say, say_error
+from tracediff.cli.say import say, say_error
 from tracediff.errors import TracediffError
 from tracediff.formats import bounds
 

@@ -13,25 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from tracediff.errors import TracediffError, printable
+from tracediff.cli.say import say
+from tracediff.errors import TracediffError
 from tracediff.request import option
 
 if TYPE_CHECKING:
     from tracediff.comparison.gates import Policy
     from tracediff.model import Result
-
-
-# The one place that prints messages: errors, warnings, notes, what was written. Reports print themselves.
-
-
-def say(text: str, *, err: bool = True) -> None:
-    """Print a message, on stderr unless told otherwise; names in it are made harmless."""
-    click.echo(printable(text), err=err)
-
-
-def say_error(error: TracediffError) -> None:
-    """Print an error and what to do about it."""
-    click.echo(f"error: {error}", err=True)
 
 
 _Command = Callable[..., Any]

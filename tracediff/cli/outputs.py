@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tracediff.cli.options import say, web_address
+from tracediff.cli.options import web_address
+from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 from tracediff.request import option
 

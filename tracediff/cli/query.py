@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import complete_files, progress, say, takes
+from tracediff.cli.options import complete_files, progress, takes
+from tracediff.cli.say import say
 from tracediff.request import ReadRequest
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from tracediff.capture import scrub as scrubbing
 from tracediff.capture.scrub import scrub_trace
-from tracediff.cli.options import say
+from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
 

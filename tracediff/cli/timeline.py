@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import progress, say, takes
+from tracediff.cli.options import progress, takes
+from tracediff.cli.say import say
 from tracediff.request import TimelineRequest
 
 FIRST = 20  # pairs of steps that are shown unless told otherwise

@@ -22,7 +22,7 @@ from tracediff.comparison.frame import CellSums, Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, stacked
-from tracediff.formats.inputs import Pick
+from tracediff.formats.selection import Pick
 from tracediff.kernels.names import short
 from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES

@@ -20,7 +20,7 @@ from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
 from tracediff.accounting.reduction import Reduction, StepSequence
 from tracediff.comparison.frame import Frame
 from tracediff.execution.sides import Side
-from tracediff.formats.inputs import MIN_STEPS
+from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import short
 from tracediff.model import Mix, Note, Pair, Stratum
 from tracediff.trace.workloads import (

@@ -55,7 +55,7 @@ from tracediff.comparison.verdict import (
 from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
-from tracediff.formats.inputs import MIN_STEPS
+from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
 from tracediff.stats.estimator import Estimate

@@ -22,7 +22,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
-from tracediff.formats.inputs import MIN_STEPS
+from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.workload import (
     Bools,
     Steps,

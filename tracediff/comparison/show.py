@@ -40,7 +40,7 @@ from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.comparison.places import shown_layers
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
-from tracediff.formats.inputs import Pick
+from tracediff.formats.selection import Pick
 from tracediff.kernels.names import category, family
 from tracediff.model import (
     Coverage,

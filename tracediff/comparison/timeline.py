@@ -19,7 +19,8 @@ from tracediff.comparison.frame import build_frame
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
-from tracediff.formats.inputs import MIN_STEPS, Selection, SideFiles
+from tracediff.formats.inputs import SideFiles
+from tracediff.formats.selection import MIN_STEPS, Selection
 from tracediff.model import Note, Stratum
 from tracediff.steps.sample import in_full, typical
 

@@ -21,9 +21,10 @@ from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
 from tracediff.formats.files import scratch
-from tracediff.formats.inputs import RunFiles, Selection, SideFiles, spell_ranks, spell_steps, spell_window
+from tracediff.formats.inputs import RunFiles, SideFiles
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.reports import Form
+from tracediff.formats.selection import Selection, spell_ranks, spell_steps, spell_window
 from tracediff.formats.unpack import fingerprint, unpack
 from tracediff.model import LeftOut, Note
 

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.reduction import Reduction
-from tracediff.formats.inputs import ALL, Selection
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import PARQUET_FIRST, Form
+from tracediff.formats.selection import ALL, Selection
 from tracediff.model import LeftOut, Note, RunInput, SideInput
 from tracediff.model.causes import BUSY
 from tracediff.trace.workloads import SHAPE

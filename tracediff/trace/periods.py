@@ -18,7 +18,7 @@ import polars as pl
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, release_memory, sql
-from tracediff.formats.inputs import Selection
+from tracediff.formats.selection import Selection
 from tracediff.kernels.names import is_communication
 from tracediff.model import Note
 from tracediff.trace.threads import Calls, Launches, distinct, read_calls

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from tracediff.companions.ncu.metrics import DEVICE, EXPORT, OPCODES, Launch, Profile, factor, launch, wanted
 from tracediff.errors import TracediffError
 from tracediff.formats.files import open_regular
-from tracediff.formats.inputs import own_label
+from tracediff.formats.selection import own_label
 
 MAGIC: bytes = b"NVR\x00"
 _CELL = 1 << 26  # characters of one cell: instances of a metric can be many

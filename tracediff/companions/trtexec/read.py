@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.errors import TracediffError
-from tracediff.formats.inputs import own_label
 from tracediff.formats.recognise import HEAD
+from tracediff.formats.selection import own_label
 from tracediff.kernels.myelin import layer_set
 
 Floats = npt.NDArray[np.float64]
