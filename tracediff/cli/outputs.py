@@ -81,7 +81,7 @@ ALONE = (
         _COMPANION, "companions.words:render_terminal", cut=False,
     ),
     Kind(
-        "what-if", "model.what_if:WhatIf", "says what a step would take", "what a step would take",
+        "what-if", "model.result:WhatIf", "says what a step would take", "what a step would take",
         {"html": "report.what_if:render_what_if_html", "md": "report.what_if:render_what_if_markdown"},
         "report.what_if:render_what_if_terminal", cut=False,
     ),
