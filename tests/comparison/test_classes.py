@@ -196,6 +196,7 @@ def test_a_gate_on_the_step_holds_for_the_typical_step_whatever_rare_steps_do(ba
         result.step, baseline_ns=3000 * US, delta_ns=-300 * US, ci_low_ns=-900 * US, ci_high_ns=300 * US
     )
     phase = replace(step, typical=slower, verdict="regressed")
+    result = replace(result, verdict="regressed", verdict_facts=replace(result.verdict_facts, phase="step"))
     for phases in ([phase], [phase, prefill]):
         outcome = judge(parse_gate("step:+3%"), replace(result, step=mean, phases=phases))
         assert (outcome.outcome, outcome.message) == (

@@ -133,7 +133,10 @@ def test_calls_bytes_and_host_time_of_a_step_on_both_sides(tmp_path):
     assert total == pytest.approx(result.accounting.candidate["host_work"])
     console = Console(file=StringIO(), width=120, record=True)
     render_terminal(result, console)
-    assert "1 call, 19.50 us, 1.0 kB -> 3 calls, 58.50 us, 3.0 kB" in console.export_text()
+    assert (
+        "  MPI_Allreduce  executor  1 call, 19.50 us, 1.0 kB  3 calls, 58.50 us, 3.0 kB (1.0 kB a call)"
+        in console.export_text()
+    )
     assert 'data-name="communication"' in render_html(result)
 
 

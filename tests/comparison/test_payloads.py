@@ -141,7 +141,7 @@ def test_both_sides_in_every_report(tmp_path):
     assert (call.baseline_bytes, call.candidate_bytes) == pytest.approx((2000, 6000))
     assert (call.baseline_bytes_per_call, call.candidate_bytes_per_call) == pytest.approx((1000, 3000))
     text = terminal(render_terminal, result)
-    assert "33 (32 to 34), 2 per step -> 65 (64 to 66), 2 per step" in text
+    assert "forward           executor  33 (32 to 34), 2 per step  65 (64 to 66), 2 per step" in text
     assert (
         "2.0 kB (1.0 kB a call)" in text and "6.0 kB (3.0 kB a call)" in text and "--include-json" not in text
     )
@@ -157,7 +157,8 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
     assert (call.baseline_bytes, call.candidate_bytes) == (None, None)
     for text in (terminal(render_terminal, result), render_html(result)):
         assert "nsys export --include-json=true" in " ".join(text.split())
-    assert "none -> 65 (64 to 66), 2 per step" in terminal(render_terminal, result)
+    (line,) = [one for one in terminal(render_terminal, result).splitlines() if one.startswith("  forward ")]
+    assert line.split()[1:3] == ["executor", "none"] and line.endswith("  65 (64 to 66), 2 per step")
 
 
 def test_one_side_shows_them(tmp_path):

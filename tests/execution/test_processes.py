@@ -87,7 +87,7 @@ def test_an_export_that_ends_every_process_is_named_and_the_others_are_read(
 SCRIPT = """
 import tracediff.execution.executors as executors
 executors._WORTH_PROCESSES = 0
-from tracediff.execution.reading import Reading
+from tracediff.execution.sides import Reading
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.inputs import resolve
 print(len(reduce_sides([resolve(SIDE)], Reading())[0].runs))

@@ -168,7 +168,7 @@ def test_sixteen_more_layer_norms_are_found_first():
     first = found.findings[0]
     assert first.cause == "kernel_added"
     assert first.level == "likely"  # one run a side
-    assert "vectorized_layer_norm" in found.verdict_reason
+    assert "vectorized_layer_norm" in found.headline.text
     assert "vectorized_layer_norm_kernel" in first.where.kernel
     assert (first.evidence.count_baseline, first.evidence.count_candidate) == (16, 32)
     means = []

@@ -260,7 +260,7 @@ def test_rare_steps() -> None:
     calm = phase("generation", delta(1_000.0, 1.0, 8.0), "no_change", tail=delta(0.0, 6_100.0, 900.0))
     one = result("regressed", m.VerdictFacts("rare", "generation", 5_900_000.0), [calm, NOISY], [collects])
     assert headline(one).text == (
-        "Regressed in rare steps: +5.90 ms per mean step, all of it from Python GC in _schedule"
+        "Regressed in rare steps: +5.90 ms per mean generation step, all of it from Python GC in _schedule"
         " (in 5 of about 70 generation steps per run, none before); the typical generation step is unchanged."
     )
 
@@ -278,7 +278,7 @@ def test_rare_steps_whose_total_is_another_than_that_of_their_certain_causes() -
     calm = phase("generation", delta(3_500.0, -11.0, 113.0), "inconclusive", tail=delta(170.0, 164.0, 122.0))
     one = result("regressed", m.VerdictFacts("rare", "generation", 302_000.0), [calm, NOISY], [waits])
     assert headline(one).text == (
-        "Regressed in rare steps: waiting for the GIL held by an unnamed thread adds 302 us per mean step (in 14 of about 68"
+        "Regressed in rare steps: waiting for the GIL held by an unnamed thread adds 302 us per mean generation step (in 14 of about 68"
         " generation steps per run, none before); all that rare steps add is +164 us ± 122 us; the typical generation step does not"
         " change beyond noise."
     )
@@ -293,7 +293,10 @@ def test_rare_steps_of_the_phase_that_users_feel_first() -> None:
     assert headline(one).text == (
         "Likely regressed: +727 us (+15.8 %) per mixed step, no cause of it is certain."
     )
-    assert reason(one) == "Rare generation steps add +226 us per mean step, likely: Python GC in _schedule."
+    assert (
+        reason(one)
+        == "Rare generation steps add +226 us per mean generation step, likely: Python GC in _schedule."
+    )
     small = [finding("gc", 9.0, part="tail", level="likely", **SCHEDULE)]
     assert reason(msgspec.structs.replace(one, findings=small)) == ""
 
@@ -308,7 +311,7 @@ def test_rare_steps_without_a_certain_cause() -> None:
     calm = phase("generation", delta(1_000.0, -54.0, 241.0), "no_change")
     one = result("likely_regressed", m.VerdictFacts("rare", "generation", 15_800_000.0), [calm, NOISY], rows)
     assert headline(one).text == (
-        "Likely regressed in rare steps: +15.8 ms per mean step, no cause of it is certain; the largest estimate is"
+        "Likely regressed in rare steps: +15.8 ms per mean generation step, no cause of it is certain; the largest estimate is"
         " Python GC in _schedule (+13.2 ms), in 6 of about 28 generation steps per run, none before;"
         " the typical generation step does not change beyond noise."
     )
@@ -504,13 +507,13 @@ def test_rare_steps_that_cost_as_much_are_in_the_first_sentence() -> None:
     one = result("regressed", m.VerdictFacts("phase", "generation"), [GENERATION, NOISY], [collections, work])
     assert headline(one).text == (
         "Regressed: +92.0 us (+9.2 %) per generation step, all of it from host work in _schedule;"
-        " rare steps add +232 us per mean step (Python GC in _schedule)."
+        " rare steps add +232 us per mean generation step (Python GC in _schedule)."
     )
     assert "are steps add" not in reason(one)
     small = msgspec.structs.replace(collections, delta_ns=45_000.0)
     one = msgspec.structs.replace(one, findings=[work, small])
     assert "rare" not in headline(one).text
-    assert "Rare steps add +45.0 us per mean step: Python GC in _schedule." in reason(one)
+    assert "Rare steps add +45.0 us per mean generation step: Python GC in _schedule." in reason(one)
 
 
 def test_rare_steps_are_counted_in_all_runs() -> None:

@@ -429,9 +429,10 @@ def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: F
 
 def _logarithmic_mean(one: Floats, other: Floats) -> Floats:
     """Of positive times: (other - one) / log(other / one); so a difference in these units is the log of the ratio."""
-    ratio = np.log(other / one)
-    near = np.abs(ratio) < 1e-6
-    return np.where(near, (one + other) / 2, (other - one) / np.where(near, 1.0, ratio))
+    low, high = np.minimum(one, other), np.maximum(one, other)  # the same bits whichever side is first
+    ratio = np.log(high / low)
+    near = ratio < 1e-6
+    return np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio))
 
 
 def _mostly_new(means: Floats, gap: float) -> npt.NDArray[np.bool_]:
