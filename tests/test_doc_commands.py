@@ -71,7 +71,9 @@ def test_the_readme_quotes_what_the_demo_prints_first(monkeypatch, capsys, tmp_p
     with contextlib.suppress(SystemExit):
         main()
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    quoted = text.split("What the demo prints first, in a terminal of 120 columns:\n\n```\n")[1].split("```")[0]
+    quoted = text.split("What the demo prints first, in a terminal of 120 columns:\n\n```\n")[1].split("```")[
+        0
+    ]
     assert capsys.readouterr().out.startswith(quoted)
 
 
