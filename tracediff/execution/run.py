@@ -187,25 +187,24 @@ def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], u
 def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> TracediffError:
     """Say in one error which exports could not be read; `errors`: name and error of each, at least one."""
     first = errors[0][1]
-    fix = "read what is there without them: --skip-unreadable"
-    if len(errors) == 1:
-        if exports <= 2:  # one file a side: nothing would be left
-            return first
-        said = [one for one in (first.fix, fix.replace("them", "it")) if one]
-        return TracediffError(first.slug, first.message, fix="; ".join(said), exit_code=first.exit_code)
+    alone = len(errors) == 1
+    fix = f"read what is there without {'it' if alone else 'them'}: --skip-unreadable"
+    # where nothing would be left, leaving out is no help; one of two is all that a side has
+    helps = exports > 2 if alone else len(errors) < exports
     if len({error.slug for _, error in errors}) == 1:
-        also = ", ".join(name for name, _ in errors[1 : MOST_NAMED + 1])
-        more = f" and {len(errors) - 1 - MOST_NAMED} more" if len(errors) - 1 > MOST_NAMED else ""
-        message = f"{first.message}; the same of {also}{more} ({len(errors)} of {exports} exports)"
-        # where nothing would be left, leaving out is no help
-        said = [one for one in (first.fix, fix if len(errors) < exports else None) if one]
+        message = first.message
+        if not alone:
+            also = ", ".join(name for name, _ in errors[1 : MOST_NAMED + 1])
+            more = f" and {len(errors) - 1 - MOST_NAMED} more" if len(errors) - 1 > MOST_NAMED else ""
+            message += f"; the same of {also}{more} ({len(errors)} of {exports} exports)"
+        said = [one for one in (first.fix, fix if helps else None) if one]
         return TracediffError(first.slug, message, fix="; ".join(said) or None, exit_code=first.exit_code)
     lines = [f"{error.message} [{error.slug}]" for _, error in errors[:MOST_NAMED]]
     lines += [f"and {len(errors) - MOST_NAMED} more"] if len(errors) > MOST_NAMED else []
     return TracediffError(
         "exports-unreadable",
         f"{len(errors)} of {exports} exports cannot be read:" + "".join(f"\n    {line}" for line in lines),
-        fix=fix if len(errors) < exports else "mend or replace them",
+        fix=fix if helps else "mend or replace them",
     )
 
 

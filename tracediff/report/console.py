@@ -126,16 +126,16 @@ def print_tables(console: Console, tables: Iterable[document.Table]) -> None:
         if table.title:
             print_heading(console, table.title)
         print_fitted(console, table)
-        if table.left > 0:
-            print_line(console, (f"{table.left} more: in the HTML report and the JSON", "dim"))
+        print_more(console, table.left, top=False)
         for text in table.notes:
             print_line(console, (text, "dim"), hang=2)
 
 
-def print_more(console: Console, left: int) -> None:
-    """Say how many rows are not shown, and where they are."""
+def print_more(console: Console, left: int, *, top: bool = True) -> None:
+    """Say how many rows are not shown, and where they are. top: whether --top shows them."""
     if left > 0:
-        print_line(console, (f"{left} more: in the HTML report and the JSON, or with --top", "dim"))
+        where = ", or with --top" if top else ""
+        print_line(console, (f"{left} more: in the HTML report and the JSON{where}", "dim"))
 
 
 def table_lines(
