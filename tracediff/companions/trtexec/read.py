@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
@@ -242,7 +242,7 @@ class _Iteration(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    count: int | None = None
+    count: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None = None
     name: str | None = None
     timeMs: float | None = None  # noqa: N815
     averageMs: float | None = None  # noqa: N815
