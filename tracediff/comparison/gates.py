@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.comparison.measures import STEP, Measure, Measured, measured, parse
+from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
 from tracediff.formats.files import read_toml
 from tracediff.model import GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
@@ -70,6 +71,9 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     if result.verdict == "not_comparable":
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     whole = _held(gate, measured(gate.measure, result))
+    slower = result.verdict in ("regressed", "likely_regressed")
+    if whole.outcome == "passed" and gate.measure == _MEAN and slower and result.verdict_facts.basis == "rare":
+        return replace(whole, message=f"{whole.message}; but rare steps took more time{_in_rare(result)}")
     phase = result.verdict_facts.phase
     found = measured(Measure(STEP, phase=phase), result) if gate.measure == _MEAN and phase else ""
     if isinstance(found, str):
@@ -77,13 +81,21 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     # the mean hides a change of the steps that are most: in steps that take longer, and in rare ones
     typical = _held(gate, found, "typical " if phase == STEP else f"typical {phase} ")
     # what the first sentence calls slower fails; noise of one phase of several leaves the mean its outcome
-    said = typical.outcome == "failed" and result.verdict in ("regressed", "likely_regressed")
+    said = typical.outcome == "failed" and slower
     counted = (whole, typical) if phase == STEP or said else (whole,)
     worst = max(counted, key=lambda one: _WORST.index(one.outcome))
     if worst.outcome == "passed" != typical.outcome:
         other = gate.text.replace(STEP, phase, 1)
         return replace(worst, message=f"{worst.message}; but {typical.message}: see --fail-on {other}")
     return worst
+
+
+def _in_rare(result: Result) -> str:
+    """The category that grew most for certain, and the gate that limits it."""
+    books = result.accounting
+    sure = {name: delta for name, delta in books.delta.items() if delta > 0 and books.level.get(name) in SURE}
+    most = max(sure, key=sure.__getitem__, default="")
+    return f": {most} +{sure[most] / 1e3:,.1f} us: see --fail-on {most}:+LIMIT" if most else ""
 
 
 _MEAN = Measure(STEP)

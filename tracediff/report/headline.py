@@ -379,6 +379,8 @@ def _yet(result: Result) -> str:
     per = per_step(result, one.where.phase or "")
     net = _net(one, prose)
     size = prose.signed(one.delta_ns)
+    if one.ci_low_ns <= 0 <= one.ci_high_ns:  # their number is certain, not their time
+        size += f" ± {prose.size((one.ci_high_ns - one.ci_low_ns) / 2)}"
     word = "likely" if one.level == "likely" else "certain"
     return (
         f"; {word}: {named(one)} {size} net {per} ({net})" if net else f"; {word}: {named(one)} {size} {per}"
