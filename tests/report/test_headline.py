@@ -365,7 +365,9 @@ def test_kernels_that_gain_as_much_as_others_lose() -> None:
         "No change found: generation -0.7 % ± 2.4 %, mixed +0.8 % ± 8.0 %;"
         " certain: fused gemm_a kernels -1.30 us net per generation step (-22.1 us, but +20.8 us in silu)."
     )
-    open_ended = msgspec.structs.replace(fused, ci_low_ns=-3_300.0, ci_high_ns=700.0)  # their number is certain
+    open_ended = msgspec.structs.replace(
+        fused, ci_low_ns=-3_300.0, ci_high_ns=700.0
+    )  # their number is certain
     unsure = msgspec.structs.replace(one, findings=[open_ended])
     assert "fused gemm_a kernels -1.30 us ± 2.00 us net per generation step (-22.1" in headline(unsure).text
     assert headline(one).cause == "kernel_fused"

@@ -50,6 +50,19 @@ def test_the_tables_are_the_same_whatever_the_result() -> None:
     assert all(one == columns[0] for one in columns)
 
 
+def test_the_index_says_which_tables_hold_rows() -> None:
+    whole = sample.minimal()
+    found = dict(tables.files(whole))
+    index = read(found["index.csv"])
+    assert [row["table"] for row in index] == tables.names(Result)
+    assert {row["table"]: int(row["rows"]) for row in index}["kernels"] == len(whole.kernels)
+    assert all(int(row["rows"]) == len(read(found[f"{row['table']}.csv"])) for row in index)
+    assert all(
+        int(row["columns"]) == found[f"{row['table']}.csv"].partition(b"\n")[0].count(b",") + 1
+        for row in index
+    )
+
+
 def test_sums_survive() -> None:
     whole = sample.full()
     frame = pl.read_parquet(io.BytesIO(dict(tables.files(whole))["kernels.parquet"]))

@@ -72,7 +72,12 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     whole = _held(gate, measured(gate.measure, result))
     slower = result.verdict in ("regressed", "likely_regressed")
-    if whole.outcome == "passed" and gate.measure == _MEAN and slower and result.verdict_facts.basis == "rare":
+    if (
+        whole.outcome == "passed"
+        and gate.measure == _MEAN
+        and slower
+        and result.verdict_facts.basis == "rare"
+    ):
         return replace(whole, message=f"{whole.message}; but rare steps took more time{_in_rare(result)}")
     phase = result.verdict_facts.phase
     found = measured(Measure(STEP, phase=phase), result) if gate.measure == _MEAN and phase else ""

@@ -30,6 +30,7 @@ from tracediff.report import palette
 from tracediff.report.escape import neutral
 
 Kind = type[Result] | type[Show]
+INDEX = "index.csv"
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins so
 _JOIN = "; "  # between the values of a list in one CSV cell
@@ -87,15 +88,18 @@ def parquet(frame: pl.DataFrame) -> bytes:
 
 
 def files(result: Result | Show) -> Iterator[tuple[str, bytes]]:
-    """Yield each file's name and content."""
-    for name, frame in frames(result).items():
+    """Yield each file's name and content; of the many tables, `index.csv` says which hold rows."""
+    tables = frames(result)
+    rows = [(name, frame.height, frame.width) for name, frame in tables.items()]
+    yield INDEX, csv(pl.DataFrame(rows, ["table", "rows", "columns"], orient="row"))
+    for name, frame in tables.items():
         yield f"{name}.csv", csv(frame)
         yield f"{name}.parquet", parquet(frame)
 
 
 def file_names(kind: Kind) -> list[str]:
     """Return the names of all files that `files` yields."""
-    return [f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet")]
+    return [INDEX, *(f"{name}.{suffix}" for name in names(kind) for suffix in ("csv", "parquet"))]
 
 
 def _lists(
