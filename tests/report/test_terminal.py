@@ -232,6 +232,20 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     assert "Within noise: " in text and "+4.7 ± 18.8 us per generation step; 1 more" in text
 
 
+def test_an_estimate_beyond_its_own_interval_is_not_called_noise() -> None:
+    """+4.7 ± 3.0 us, one of many places: it may be so by chance, but 0 is not in it."""
+    whole = sample.full()
+    beyond = [
+        msgspec.structs.replace(one, ci_low_ns=one.delta_ns - 3_000.0, ci_high_ns=one.delta_ns + 3_000.0)
+        if one.level == "within_noise"
+        else one
+        for one in whole.findings
+    ]
+    raw = io.StringIO()
+    render_terminal(msgspec.structs.replace(whole, findings=beyond), Console(file=raw, width=200), top=10)
+    assert "Not certain: " in raw.getvalue() and "Within noise: " not in raw.getvalue()
+
+
 def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
     whole = sample.full()
     generation = whole.phases[1]

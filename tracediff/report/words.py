@@ -240,8 +240,14 @@ def run_names(side: SideInput) -> list[str]:
 
 
 def unsure(result: Result) -> str:
-    """What causes without a level are: within noise, or of captures that cannot be compared."""
-    return "not judged" if result.verdict == "not_comparable" else "within noise"
+    """What causes without a level are: within noise, or of captures that cannot be compared.
+
+    One of many places may be beyond its own interval by chance: it is not certain, and not within it.
+    """
+    if result.verdict == "not_comparable":
+        return "not judged"
+    rows = [one for one in result.findings if one.level == "within_noise"]
+    return "within noise" if all(one.ci_low_ns <= 0 <= one.ci_high_ns for one in rows) else "not certain"
 
 
 def interval_name(result: Result) -> str:
