@@ -14,6 +14,7 @@ from tracediff.comparison.launches import deviation
 from tracediff.execution.sides import Run, Side
 from tracediff.model import KernelRow, KernelSide
 from tracediff.report import launch_words
+from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 
 US = 1000
@@ -76,6 +77,8 @@ def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tm
     assert "No kernel changed" not in text and "Nothing changed" not in text
     assert "| `gemm` | 200 | 10.50 ± 0.50 | 2.20 ± 0.50 | -79.0 % | 2.100 -> 0.440 | likely |" in text
     assert "per capture" in text and "per step" not in text
+    page = render_html(result)
+    assert "no kernel changed" not in page and "see the kernels by their own launches" in page
 
 
 def test_captures_of_different_amounts_of_work_are_named_and_compared_by_launch(base, tmp_path):

@@ -262,7 +262,7 @@ def _cause(result: Result) -> list[Block]:
     if items:
         blocks.append(Items(items))
     elif not launch_words.by_launch(result):
-        blocks.append(Paragraph(["No cause is beyond noise."]))
+        blocks.append(Paragraph(["No cause is certain."]))
     blocks += [Paragraph([f"{phrases.REMARK}: {text}"]) for text in phrases.remarks(result)]
     return [*blocks, Paragraph([Fill("What in the code explains this.")])]
 
