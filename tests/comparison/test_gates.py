@@ -340,6 +340,20 @@ def test_a_gate_that_passes_beside_slower_rare_steps_names_what_would_see_them(r
     assert "rare" not in judge(parse_gate("step:+5%"), result).message
 
 
+def test_rare_steps_leave_a_typical_step_that_may_be_beyond_its_limit_inconclusive(results):
+    """A program of one phase: its mean keeps the limit, its typical step is 30 us of 707 above one of 3 %, perhaps by chance."""
+    result = results["slower"]
+    (phase,) = (one for one in result.phases if one.phase == result.verdict_facts.phase)
+    alone = msgspec.structs.replace(phase, phase="step", verdict="inconclusive")
+    facts = msgspec.structs.replace(result.verdict_facts, basis="rare", phase="step")
+    step = msgspec.structs.replace(result.step, delta_ns=0.0)
+    judged = judge(
+        parse_gate("step:+3%"),
+        msgspec.structs.replace(result, phases=[alone], verdict_facts=facts, step=step),
+    )
+    assert judged.outcome == "inconclusive" and "may be noise" in judged.message
+
+
 @pytest.mark.parametrize(
     ("gate", "unseen", "status"),
     [

@@ -72,13 +72,6 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     whole = _held(gate, measured(gate.measure, result))
     slower = result.verdict in ("regressed", "likely_regressed")
-    if (
-        whole.outcome == "passed"
-        and gate.measure == _MEAN
-        and slower
-        and result.verdict_facts.basis == "rare"
-    ):
-        return replace(whole, message=f"{whole.message}; but rare steps took more time{_in_rare(result)}")
     phase = result.verdict_facts.phase
     found = measured(Measure(STEP, phase=phase), result) if gate.measure == _MEAN and phase else ""
     if isinstance(found, str):
@@ -86,13 +79,16 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     # the mean hides a change of the steps that are most: in steps that take longer, and in rare ones
     typical = _held(gate, found, "typical " if phase == STEP else f"typical {phase} ")
     # what the first sentence calls slower fails; noise of one phase of several leaves the mean its outcome
-    said = typical.outcome == "failed" and slower
-    counted = (whole, typical) if phase == STEP or said else (whole,)
+    counted = (whole, typical) if phase == STEP or (typical.outcome == "failed" and slower) else (whole,)
     worst = max(counted, key=lambda one: _WORST.index(one.outcome))
-    if worst.outcome == "passed" != typical.outcome:
-        other = gate.text.replace(STEP, phase, 1)
-        return replace(worst, message=f"{worst.message}; but {typical.message}: see --fail-on {other}")
-    return worst
+    if worst.outcome != "passed":
+        return worst
+    said = worst.message
+    if typical.outcome != "passed":
+        said += f"; but {typical.message}: see --fail-on {gate.text.replace(STEP, phase, 1)}"
+    if slower and result.verdict_facts.basis == "rare":
+        said += f"; but rare steps took more time{_in_rare(result)}"
+    return replace(worst, message=said)
 
 
 def _in_rare(result: Result) -> str:

@@ -246,8 +246,8 @@ def unsure(result: Result) -> str:
     """
     if result.verdict == "not_comparable":
         return "not judged"
-    rows = [one for one in result.findings if one.level == "within_noise"]
-    return "within noise" if all(one.ci_low_ns <= 0 <= one.ci_high_ns for one in rows) else "not certain"
+    _, noise = by_certainty(result)
+    return "within noise" if all(one.ci_low_ns <= 0 <= one.ci_high_ns for one in noise) else "not certain"
 
 
 def interval_name(result: Result) -> str:
