@@ -332,11 +332,12 @@ def test_a_gate_that_passes_beside_slower_rare_steps_names_what_would_see_them(r
     delta = {"compute": 9_000.0, "gc": 20_000.0, "gil_wait": 40_000.0}
     level = {"compute": "confirmed", "gc": "confirmed", "gil_wait": "within_noise"}
     books = msgspec.structs.replace(result.accounting, delta=delta, level=level)
-    judged = judge(
-        parse_gate("step:+5%"), msgspec.structs.replace(result, verdict_facts=rare, accounting=books)
-    )
-    assert judged.outcome == "passed"
-    assert judged.message.endswith("but rare steps took more time: gc +20.0 us: see --fail-on gc:+LIMIT")
+    slower = msgspec.structs.replace(result, verdict_facts=rare, accounting=books)
+    for gate in ("step:+5%", "generation:+5%"):
+        judged = judge(parse_gate(gate), slower)
+        assert judged.outcome == "passed"
+        assert judged.message.endswith("but rare steps took more time: gc +20.0 us: see --fail-on gc:+LIMIT")
+    assert "rare" not in judge(parse_gate("gil:+1s"), slower).message
     assert "rare" not in judge(parse_gate("step:+5%"), result).message
 
 

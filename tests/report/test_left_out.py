@@ -108,6 +108,11 @@ def test_what_the_raw_means_differ_by() -> None:
         "steps that were not compared add 1.00 ms."
     )
     assert note(0.09, 3, 0) == ""  # less than 1 % of the mean
+    # parts too small to name are most of a small difference: 2 - 1.95 + 0.09 = 0.14 ms
+    assert note(-1.95, 2, 0.09) == (
+        "The raw means differ by +0.140 ms: first uses of kernels and steps of the same kind add 2.00 ms, "
+        "a different mix of requests takes 1.95 ms off, the rest adds 0.090 ms."
+    )
 
 
 def test_how_often_first_uses_occur_is_told() -> None:
@@ -117,6 +122,16 @@ def test_how_often_first_uses_occur_is_told() -> None:
     assert mix_note(msgspec.structs.replace(result, mix=found, step=step)) == (
         "The raw means differ by +2.00 ms; 1.50 ms of that comes from more first uses of kernels "
         "(3 of 40 steps before, 9 of 41 now), 0.500 ms from first uses of kernels and steps of the same kind."
+    )
+
+
+def test_first_uses_that_are_as_frequent_are_not_called_more() -> None:
+    """Of 40 steps 8 had them, of 80 now 10: fewer, and yet they take more time."""
+    found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(8, 10))
+    result = with_strata(stratum((40, 80), (1.0, 1.0), ""))
+    step = msgspec.structs.replace(result.step, steps=Pair(40, 80))
+    assert "1.50 ms of that comes from first uses of kernels in other kinds of steps, " in mix_note(
+        msgspec.structs.replace(result, mix=found, step=step)
     )
 
 

@@ -13,7 +13,7 @@ from tests.report import sample
 from tests.report.golden import check
 from tracediff import model as m
 from tracediff.model import Result
-from tracediff.report import phase_table, waterfall
+from tracediff.report import kernel_words, phase_table, waterfall
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -109,6 +109,26 @@ def test_more_findings_on_request() -> None:
 
 def test_golden() -> None:
     check(Path("terminal.txt"), render(sample.full()))
+
+
+def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
+    whole = sample.full()
+    still = [msgspec.structs.replace(row, level="within_noise", q_value=0.5) for row in whole.kernels]
+
+    def said(untested: int) -> str:
+        rows = [
+            msgspec.structs.replace(row, q_value=None) if at < untested else row
+            for at, row in enumerate(still)
+        ]
+        return kernel_words.none_changed(msgspec.structs.replace(whole, kernels=rows))
+
+    assert len(still) == 8
+    assert said(0) == "None of 8 rows changed its time beyond noise when all are tested together."
+    assert said(5).startswith(
+        "None of 3 rows changed its time beyond noise when all are tested together; 5 others were not tested, as"
+    )
+    assert "; another was not tested, as" in said(1)
+    assert said(8).startswith("None of 8 rows was tested")
 
 
 def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> None:

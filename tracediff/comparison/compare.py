@@ -54,7 +54,7 @@ from tracediff.comparison.verdict import (
 )
 from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
-from tracediff.execution.sides import Side, same_traffic, side_input, steps_table, warnings_of
+from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
@@ -87,7 +87,8 @@ def compare(
     Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
     """
     options = options or Options()
-    baseline, candidate, *repeats = with_classes([baseline, candidate, *([noise] if noise else [])])
+    every = outside_alike([baseline, candidate, *([noise] if noise else [])])
+    baseline, candidate, *repeats = with_classes(every)
     sides, noise = (baseline, candidate), next(iter(repeats), None)
     if noise is not None and len(noise.runs) < 2:
         raise TracediffError(

@@ -74,8 +74,10 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     slower = result.verdict in ("regressed", "likely_regressed")
     phase = result.verdict_facts.phase
     found = measured(Measure(STEP, phase=phase), result) if gate.measure == _MEAN and phase else ""
+    rare = _in_rare(result) if slower and result.verdict_facts.basis == "rare" else ""
     if isinstance(found, str):
-        return whole
+        of_phase = gate.measure == Measure(STEP, phase=phase)
+        return replace(whole, message=whole.message + rare * (of_phase and whole.outcome == "passed"))
     # the mean hides a change of the steps that are most: in steps that take longer, and in rare ones
     typical = _held(gate, found, "typical " if phase == STEP else f"typical {phase} ")
     # what the first sentence calls slower fails; noise of one phase of several leaves the mean its outcome
@@ -86,17 +88,16 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     said = worst.message
     if typical.outcome != "passed":
         said += f"; but {typical.message}: see --fail-on {gate.text.replace(STEP, phase, 1)}"
-    if slower and result.verdict_facts.basis == "rare":
-        said += f"; but rare steps took more time{_in_rare(result)}"
-    return replace(worst, message=said)
+    return replace(worst, message=said + rare)
 
 
 def _in_rare(result: Result) -> str:
-    """The category that grew most for certain, and the gate that limits it."""
+    """That rare steps took more time, the category that grew most for certain, and the gate that limits it."""
     books = result.accounting
     sure = {name: delta for name, delta in books.delta.items() if delta > 0 and books.level.get(name) in SURE}
     most = max(sure, key=sure.__getitem__, default="")
-    return f": {most} +{sure[most] / 1e3:,.1f} us: see --fail-on {most}:+LIMIT" if most else ""
+    see = f": {most} +{sure[most] / 1e3:,.1f} us: see --fail-on {most}:+LIMIT" if most else ""
+    return f"; but rare steps took more time{see}"
 
 
 _MEAN = Measure(STEP)

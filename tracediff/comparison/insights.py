@@ -154,7 +154,7 @@ def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
         or others / max(len(there), 1) > often / 3
     ):
         return None
-    low, high = np.quantile(spent[stops], (0.05, 0.95), method="nearest")
+    low, high = spent[stops].min(), spent[stops].max()
     if high > 3 * low or low < _LONG * float(np.median(ns[here])):
         return None
     return Insight(

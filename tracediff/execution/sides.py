@@ -18,6 +18,7 @@ from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 from tracediff.model import LeftOut, Note, RunInput, SideInput
 from tracediff.model.causes import BUSY
+from tracediff.trace.threads import OUTSIDE
 from tracediff.trace.workloads import SHAPE
 
 if TYPE_CHECKING:
@@ -81,6 +82,27 @@ def same_traffic(baseline: Side, candidate: Side) -> Side | None:
     if None in had[0] or len(set(had[0])) < len(had[0]) or Counter(had[0]) != Counter(had[1]):
         return None
     return replace(candidate, runs=[candidate.runs[had[1].index(one)] for one in had[0]])
+
+
+def outside_alike(sides: Sequence[Side]) -> list[Side]:
+    """The sides with time outside of ranges called alike.
+
+    Where a side has no range at all (a library's own ranges came with a new kernel, say), "between X and Y" of the others is no place
+    that it could have: the same host code would be gone at one place and new at another.
+    """
+    beside = pl.col("place").str.starts_with(f"{OUTSIDE}, ")
+    ranged = [any(part.cells.select(beside.any()).item() for part in side.parts) for side in sides]
+    if all(ranged) or not any(ranged):
+        return list(sides)
+    named = pl.when(beside).then(pl.lit(OUTSIDE)).otherwise(pl.col("place")).alias("place")
+
+    def alike(part: Reduction) -> Reduction:
+        return replace(part, cells=part.cells.with_columns(named), moments=part.moments.with_columns(named))
+
+    return [
+        replace(side, runs=[replace(run, parts=[alike(part) for part in run.parts]) for run in side.runs])
+        for side in sides
+    ]
 
 
 def side_input(side: Side) -> SideInput:
@@ -167,7 +189,10 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
     more = [(slug, count - _NAMED) for slug, count in of.items() if count > _NAMED]
     return [
         *said,
-        *(Note(slug, f"the same of {count} further exports, in other numbers") for slug, count in more),
+        *(
+            Note(slug, f"the same of {count} further export{'s' * (count > 1)}, in other numbers")
+            for slug, count in more
+        ),
     ]
 
 

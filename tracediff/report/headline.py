@@ -187,7 +187,7 @@ def _phase(result: Result, phase: Phase, cause: Finding | None) -> str:
         )
         unsure = largest if largest and largest.level == "within_noise" else None
         return f"{text}, {of}" + (f"; {_largest(unsure, prose)}" if unsure else "")
-    return text + _cause_clause(result, phase.phase, cause, delta, prose)
+    return text + _cause_clause(result, phase.phase, cause, delta, _half(phase), prose)
 
 
 def _unknown_host(result: Result, phase: Phase) -> str:
@@ -205,7 +205,9 @@ def _unknown_host(result: Result, phase: Phase) -> str:
     return "; most of it may be the speed of the hosts, which is not known" if may / delta >= 0.5 else ""
 
 
-def _cause_clause(result: Result, phase: str, cause: Finding, total: float, prose: units.Prose) -> str:
+def _cause_clause(
+    result: Result, phase: str, cause: Finding, total: float, half: float, prose: units.Prose
+) -> str:
     """What part of a change a cause is, what goes the other way, and a larger estimate that is not certain."""
     rows = _rows(result, phase, cause.part)
     size = cause.delta_ns
@@ -233,7 +235,11 @@ def _cause_clause(result: Result, phase: str, cause: Finding, total: float, pros
         text += f", while {_named(against[0], prose)}{more} {_adds(against[0], together, prose, several=bool(more))}"
     elif cause.where.rank is None and share > 1.15:
         rest = total - size
-        text += f", other causes {f'take {prose.size(rest)} off' if rest < 0 else f'add {prose.size(rest)}'}"
+        text += (
+            ", other causes are within noise"
+            if abs(rest) <= half
+            else f", other causes {f'take {prose.size(rest)} off' if rest < 0 else f'add {prose.size(rest)}'}"
+        )
     unsure = max(
         (one for one in rows if one.level == "within_noise"), key=lambda one: abs(one.delta_ns), default=None
     )
@@ -281,7 +287,10 @@ def _part(result: Result, phase: Phase, cause: Finding | None) -> str:
     else:
         text = f": certain causes add up to {_change(carried, base, prose)} {per}"
         text += f", {_of_it(cause.delta_ns, carried, prose)} from {_named(cause, prose)}" if cause else ""
-    return f"{text}; the total, {prose.signed(delta)} ± {prose.size(half)}, is too noisy to show it"
+    total = f"{prose.signed(delta)} ± {prose.size(half)}"
+    if abs(delta) > half:
+        return f"{text}; the total, {total}, is of too few runs to be sure"
+    return f"{text}; the total, {total}, is too noisy to show it"
 
 
 def _rare(result: Result, phase: Phase, cause: Finding | None) -> str:
@@ -629,8 +638,9 @@ def _estimate(result: Result) -> str:
     runs = words.held(result, one)
     rare = [row for row in _rows(result, phase.phase, "tail") if row.level == "within_noise"]
     larger = any(abs(row.delta_ns) > abs(one.delta_ns) for row in rare)
+    apart = one.ci_low_ns > 0 or one.ci_high_ns < 0
     text = (
-        f"The largest estimate{' of the typical step' if larger else ''} within noise is {_named(one, prose)}:"
+        f"The largest estimate{' of the typical step' if larger else ''}{'' if apart else ' within noise'} is {_named(one, prose)}:"
         f" {prose.signed(one.delta_ns)} {per_step(result, phase.phase)}"
     )
     return f"{text}{f', {runs}' if runs else ''}."

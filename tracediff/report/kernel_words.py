@@ -217,6 +217,23 @@ def _match(row: KernelRow) -> str:
     return row.match if row.match in ("exact", "added", "removed") else f"{row.match} {row.confidence:.2f}"
 
 
+def none_changed(result: Result) -> str:
+    """Say that no kernel that was tested changed; how many were not is said with it."""
+    tested = sum(words.tested_level(row) is not None for row in result.kernels)
+    untested = len(result.kernels) - tested
+    if not tested:
+        return f"None of {units.counted(untested, 'row')} was tested: their launches depend on the shapes of the steps."
+    text = (
+        f"None of {units.counted(tested, 'row')} changed its time beyond noise when all are tested together"
+    )
+    others = "another was" if untested == 1 else f"{untested:,} others were"
+    return (
+        f"{text}; {others} not tested, as their launches depend on the shapes of the steps."
+        if untested
+        else f"{text}."
+    )
+
+
 # Launches that differ in every step, though their time is within noise.
 
 _MATCHED = {"added": "{after} added", "removed": "{before} removed"}

@@ -525,8 +525,10 @@ def _kernels(result: Result) -> list[list[Span]]:
     worst = max(max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still)
     largest = max(still, key=lambda row: (abs(row.delta_ns), row.ci_high_ns))
     scale = units.scale_for([worst, largest.delta_ns])
-    small = _repeated(result) and worst <= NEGLIGIBLE * result.step.baseline_ns
+    untested = sum(words.tested_level(row) is None for row in result.kernels)
+    small = _repeated(result) and not untested and worst <= NEGLIGIBLE * result.step.baseline_ns
     text = f"{len(still)} of {len(result.kernels)} rows within noise, no interval beyond {scale.time(worst)}"
+    text += f"; {untested} not tested" if untested else ""
     delta = Number(f"largest {scale.delta(largest.delta_ns)}")
     return [["each of the other kernels", delta, "ruled out" if small else "not ruled out", text]]
 

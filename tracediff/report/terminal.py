@@ -201,7 +201,7 @@ def _kernels(result: Result, console: Console, top: int) -> None:
         print_heading(console, "Kernels")
         print_line(
             console,
-            f"None of {len(result.kernels):,} rows changed its time beyond noise when all are tested together.",
+            kernel_words.none_changed(result),
         )
     if recounted := kernel_words.recounted(result):
         print_line(console, recounted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -128,6 +129,7 @@ def _share(stratum: Stratum, side: str) -> float:
 
 
 _MIX = 0.01  # of the mean: a smaller part of the raw difference is not told apart
+_REST = 0.02  # of the difference: less is rounding
 
 
 def mix_note(result: Result) -> str:
@@ -136,12 +138,11 @@ def mix_note(result: Result) -> str:
     raw = mix.candidate_raw_ns - mix.baseline_raw_ns
     least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
     what = "requests" if _requests_known(result) else "steps"
-    more = "more" if mix.first_uses_ns > 0 else "fewer"
     other = [
         (value, name)
         for value, name in (
             (mix.batch_mix_ns, f"a different mix of {what}"),
-            (mix.first_uses_ns, f"{more} first uses of kernels{first_uses(result)}"),
+            (mix.first_uses_ns, _first_uses_moved(result)),
             (mix.not_compared_ns, "steps that were not compared"),
         )
         if abs(value) >= least and value
@@ -157,12 +158,24 @@ def mix_note(result: Result) -> str:
         (first, name), *rest = [*other, *steps]
         also = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
         return f"{text}; {prose.size(first)} of that comes from {name}{also}."
+    unsaid = raw - math.fsum(value for value, _ in (*steps, *other))
+    left = [(unsaid, "the rest")] if abs(unsaid) > _REST * abs(raw) else []
     said = [
-        f"{name} {verb}{'s' * name.startswith('a ')} {prose.size(value)}{off}"
-        for value, name in (*steps, *other)
+        f"{name} {verb}{'s' * name.startswith(('a ', 'the '))} {prose.size(value)}{off}"
+        for value, name in (*steps, *other, *left)
         for verb, off in [("add", "") if value > 0 else ("take", " off")]
     ]
     return f"{text}: {', '.join(said)}."
+
+
+def _first_uses_moved(result: Result) -> str:
+    """That more or fewer steps have first uses of kernels; where that went the other way than their time, other steps have them."""
+    starts, steps, ns = result.mix.starts, result.step.steps, result.mix.first_uses_ns
+    if starts is not None:
+        rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
+        if rate * ns <= 0:
+            return "first uses of kernels in other kinds of steps"
+    return f"{'more' if ns > 0 else 'fewer'} first uses of kernels{first_uses(result)}"
 
 
 def first_uses(result: Result) -> str:
