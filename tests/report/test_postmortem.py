@@ -195,6 +195,15 @@ def test_only_a_narrow_interval_rules_a_cause_out() -> None:
     ]
 
 
+def test_what_is_a_cause_in_rare_steps_is_not_ruled_out() -> None:
+    """Its mean over all steps may be next to nothing."""
+    calm = with_interval(-10, 10)
+    assert rows(calm)["launch calls"][1] == "ruled out"
+    (first, *others) = calm.findings
+    rare = msgspec.structs.replace(first, cause="launch_api", level="confirmed")
+    assert "launch calls" not in rows(msgspec.structs.replace(calm, findings=[rare, *others]))
+
+
 def test_one_run_rules_nothing_out() -> None:
     """The interval of a single run does not hold the noise between runs."""
     found = rows(with_interval(-10, 10, runs=1))

@@ -456,6 +456,9 @@ def ruled_out(result: Result) -> list[Block]:
 def _categories(result: Result) -> list[list[Span]]:
     books, step = result.accounting, result.step.baseline_ns
     scale = units.scale_for([*books.delta.values(), *books.ci_low.values(), *books.ci_high.values()])
+    found = {
+        one.cause for one in result.findings if one.level != "within_noise"
+    }  # a place or the rare steps of it
     rows: list[list[Span]] = []
     for key in palette.order(set(books.delta)):
         label = palette.category(key).label
@@ -463,7 +466,7 @@ def _categories(result: Result) -> list[list[Span]]:
             if flag := words.category_missing(result, key):
                 rows.append([label, Number(""), "not ruled out", f"not captured; {flag} shows it"])
             continue
-        if key not in books.delta or books.level.get(key, "within_noise") != "within_noise":
+        if key not in books.delta or key in found or books.level.get(key, "within_noise") != "within_noise":
             continue  # it moved: it is among the causes
         delta, low, high = books.delta[key], books.ci_low.get(key), books.ci_high.get(key)
         absent = _absent(result, key)
