@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
-from tracediff.formats.bundle import SIDES, recorded
+from tracediff.formats.bundle import SIDES, in_turns, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
 from tracediff.request import (
@@ -68,9 +68,13 @@ def compare_request(
         layers=bool(request.layers),
         what_if=request.what_if,
     )
+    turns = False
     if bundle is not None:
-        said["recorded"] = recorded(Path(request.baseline))
-    options = Options(request.min_steps, request.force, request.kernels(), request.what_if, extra=said)
+        order = recorded(Path(request.baseline))
+        said["recorded"], turns = order, in_turns(order)
+    options = Options(
+        request.min_steps, request.force, request.kernels(), request.what_if, in_turns=turns, extra=said
+    )
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
     )

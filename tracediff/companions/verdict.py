@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tracediff.model import Evidence, Pair, Step, Verdict
-from tracediff.stats.estimator import (
-    Estimate,
-    Floats,
-    Sample,
-    benjamini_hochberg,
-    detectable,
-    estimate,
-    permutation_p,
-    permuted_t,
-    runs_for,
-    splits,
-)
+from tracediff.stats.moderated import PRIOR, Moderated, dealt_t, moderated
+from tracediff.stats.noise import Floats, permutation_p, splits
+from tracediff.stats.tests import benjamini_hochberg, detectable, runs_for
 
 ALPHA = 0.05
 PERMUTE = 4  # runs a side from which on dealing them out anew can show a change; of fewer everything is likely at best
@@ -39,7 +30,7 @@ class Figures:
     floor: half-width of the interval as if the iterations did not scatter.
     """
 
-    found: Estimate
+    found: Moderated
     floor: Floats
     p: Floats
     q: Floats  # Benjamini-Hochberg over the figures
@@ -61,21 +52,15 @@ def compare_runs(
     """
     # sorted, so that the order of the runs cannot move the last bit
     values = np.sort(baseline, axis=0), np.sort(candidate, axis=0)
-    zero = np.zeros(len(assumed))
-    usual = assumed / _TWO_RUNS
-    sample = Sample(values, step_variance=(zero, zero))
-    floor = estimate(sample, usual, zero).half
-    found = estimate(
-        replace(sample, step_variance=within or (zero, zero), step_df=_OF_ITERATIONS), usual, zero
-    )
+    usual, runs = assumed / _TWO_RUNS, (len(baseline), len(candidate))
+    found = moderated(values, usual, within, _OF_ITERATIONS)
     p = found.p
-    if min(sample.runs) >= PERMUTE:
+    if min(runs) >= PERMUTE:
         # whole runs are dealt out, so here they stay as they are
-        whole = Sample((baseline, candidate))
-        p = np.maximum(p, permutation_p(permuted_t(whole, usual, zero, {}, splits(whole.runs))))
-    elif min(sample.runs) == 1:
-        p = np.full(len(zero), np.nan)
-    return Figures(found, floor, p, benjamini_hochberg(p), sample.runs)
+        p = np.maximum(p, permutation_p(dealt_t((baseline, candidate), usual, splits(runs))))
+    elif min(runs) == 1:
+        p = np.full(len(assumed), np.nan)
+    return Figures(found, moderated(values, usual).half, p, benjamini_hochberg(p), runs)
 
 
 def levels(figures: Figures, largest: float) -> list[Evidence]:
@@ -114,7 +99,9 @@ def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
         least = None
     advised: int | None = 5
     if least is not None:
-        advised = runs_for(error, figures.runs, _WANTED * base) if base and least > _WANTED * base else None
+        advised = (
+            runs_for(error, figures.runs, _WANTED * base, PRIOR) if base and least > _WANTED * base else None
+        )
     floor = float(figures.floor[at])
     if np.isnan(half):
         low, high = float(found.delta[at]) - floor, float(found.delta[at]) + floor

@@ -56,7 +56,7 @@ class Candidate:
     parts: tuple[FindingPart, ...] = ()  # they sum to its change; none where it is one place
     elsewhere: tuple[PhaseDelta, ...] = ()
     level: Evidence = "within_noise"
-    explained: float = 0.0  # what its interval leaves of its time
+    explained: float = 0.0  # its time as measured, of the mean over all steps
     differs: bool = False  # other numbers of kernels in every step
     of_rank: RankSize | None = None  # where one rank alone changed
     key: Any = None  # candidates of all phases with this key are one cause; None: those at the same place
@@ -73,7 +73,7 @@ class Candidate:
     @property
     def moved(self) -> bool:
         """Whether its interval leaves out zero."""
-        return abs(self.judged.delta) > self.judged.half
+        return self.judged.clear
 
     @property
     def sure(self) -> bool:
@@ -83,11 +83,17 @@ class Candidate:
     @property
     def interval(self) -> tuple[float, float, float]:
         """Its change and both ends of its interval, ns; of its rank where one rank alone changed."""
-        delta, half = self.judged.delta, self.judged.half
-        if self.of_rank is not None:
-            # the other ranks add nothing but their own scatter: the interval grows as the size does
-            delta, half = self.of_rank.delta, half * abs(self.of_rank.delta / delta)
-        return delta, delta - half, delta + half
+        judged = self.judged
+        if self.of_rank is None:
+            return judged.delta, judged.low, judged.high
+        # the other ranks add nothing but their own scatter: the interval grows as the size does
+        delta = self.of_rank.delta
+        times = abs(delta / judged.delta)
+        return (
+            delta,
+            delta - times * (judged.delta - judged.low),
+            delta + times * (judged.high - judged.delta),
+        )
 
     def with_facts(self, **facts: object) -> FindingFacts:
         """Its facts and some more."""
@@ -97,10 +103,10 @@ class Candidate:
         """Itself as rows of a larger cause."""
         if parts := self.parts or self.alone:
             return tuple(msgspec.structs.replace(one, follows=one.follows or follows) for one in parts)
-        delta, half = self.judged.delta, self.judged.half
+        judged = self.judged
         return (
             FindingPart(
-                self.cause, self.where, delta, delta - half, delta + half, self.level, follows, match=self.facts.match,
+                self.cause, self.where, judged.delta, judged.low, judged.high, self.level, follows, match=self.facts.match,
                 count_baseline=self.count and self.count[0], count_candidate=self.count and self.count[1],
             ),
         )  # fmt: skip
@@ -262,13 +268,12 @@ class Describe:
             candidate_mean_ns=means[1],
             hidden_ns=hidden if cause == "memcpy" and changed and abs(hidden) > 500 else None,
         )
-        delta, half = float(estimated.delta[cell]), float(estimated.half[cell])
         part = FindingPart(
             cause,
             where,
-            delta,
-            delta - half,
-            delta + half,
+            float(estimated.delta[cell]),
+            float(estimated.low[cell]),
+            float(estimated.high[cell]),
             one.level,
             match=match.match,
             count_baseline=before,

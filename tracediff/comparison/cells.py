@@ -1,14 +1,15 @@
-"""How fast the host of each step was, from the CUDA calls that block on nothing.
+"""Cells: the places where time goes, measured at every whole step, and their estimates (stats/noise.py).
 
-The speed of a step is the mean over its calls of log(duration / that function's mean), durations being medians of the step. Functions
-that a side calls twice as often as the other would mix what changed into it and are left out.
+The speed of the host is read from CUDA calls that block on nothing: of a step, the mean over its calls of log(duration / that
+function's mean), durations being medians of the step. Functions that a side calls twice as often as the other would mix what changed into
+it; and a thread that waits for the GIL has slow calls on any host.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,25 +23,15 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
-from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, IDLE
-from tracediff.model.causes import STEP as USUAL_STEP
-from tracediff.stats.estimator import (
-    FEW_RUNS,
-    Estimate,
-    Lone,
-    Sample,
-    estimate,
-    paired,
-    permuted_t,
-    slopes,
-    splits,
-)
-from tracediff.stats.workload import TRIMMED_VARIANCE
+from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, HOST, WAIT
+from tracediff.model.causes import STEP as STEP_SCATTER
+from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
 
-LEAST_FUNCTIONS = 3
-_FEW_FUNCTIONS = 2  # of programs of CUDA graphs that call no others
+LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
-_RARELY = 0.5  # calls a step
+_WAITS = (
+    0.05  # of the step: with so much waiting for the GIL, calls of that thread are no measure of its host
+)
 
 
 def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
@@ -58,9 +49,7 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     )  # fmt: skip
     one, other = pl.col("side0"), pl.col("side1")
     alike = often.filter((one > 0) & (other > 0) & (one < _OFTEN * other) & (other < _OFTEN * one))
-    others = often.filter(pl.max_horizontal(one, other) >= _RARELY).join(alike, on="api", how="anti")
-    # where one side calls many others, such as launches of every kernel, the few that both call lie in other work
-    if len(alike) < (LEAST_FUNCTIONS if len(others) else _FEW_FUNCTIONS):
+    if len(alike) < LEAST_FUNCTIONS:
         return None
     table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")
     mean = (pl.col("log_ns") * pl.col("count")).sum() / pl.col("count").sum()
@@ -82,8 +71,6 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     return found
 
 
-# Cells: the places where time goes, measured at every whole step, and their estimates.
-#
 # Cell 0 is the step; then the categories, the (cause, place) of idle time, the rows of the kernel table, layers and kinds of layer where they are
 # known. ns per step.
 
@@ -116,61 +103,46 @@ class Layout:
     layers: list[int] = field(default_factory=list)
     layer_kinds: list[int] = field(default_factory=list)  # in the order of their names
 
-    def sums(self) -> dict[int, npt.NDArray[np.intp]]:
-        """The step and the idle categories, each with the idle cells that it is made of."""
-        members: dict[int, list[int]] = {STEP: list(self.idle)}
+    @cached_property
+    def sums(self) -> dict[int, list[int]]:
+        """The step and the idle categories, each with the cells that it is made of."""
+        members: dict[int, list[int]] = {STEP: [*(self.categories[name] for name in BUSY), *self.idle]}
         for cell, key in zip(self.idle, self.idle_keys, strict=True):
             members.setdefault(self.categories[key.cause], []).append(cell)
-        return {cell: np.array(parts, np.intp) for cell, parts in members.items() if parts}
+        return members
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Every cell as the sum of what it is made of."""
+        return Groups.build([self.sums.get(cell, [cell]) for cell in range(len(self.kinds))])
+
+    @cached_property
+    def least(self) -> Floats:
+        """What a run of each cell scatters at least, as a part of it: the step, where runs tell it."""
+        return np.where(np.arange(len(self.kinds)) == STEP, STEP_SCATTER, 0.0)
+
+
+PartName = Literal["typical", "tail", "mean"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The typical steps of a phase, or what rare ones add to its mean (tail): its sample and the estimate of every cell."""
+    """The typical steps of a phase, what rare ones add to its mean (tail), or the mean of all: its sample and the estimate of every cell."""
 
-    name: Literal["typical", "tail"]
+    name: PartName
     sample: Sample
-    scatter: Floats  # what each cell usually scatters, ns
-    slope: Floats  # what it usually gains per unit of host speed; nan: nothing
-    sums: dict[int, npt.NDArray[np.intp]]  # cells that are sums of others
-    lone: Lone | None  # with one run a side: instead of `scatter`
+    noise: Noise
     estimate: Estimate
 
-    def grouped(self, groups: Sequence[Sequence[int]]) -> Part:
+    @classmethod
+    def of(cls, name: PartName, sample: Sample, noise: Noise, layout: Layout) -> Part:
+        """With the estimate."""
+        least = layout.least if min(sample.runs) >= _RUNS_TELL and name != "tail" else None
+        return cls(name, sample, noise, estimate(sample, noise, layout.groups, least))
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Estimate:
         """Every group of cells as one."""
-        member = np.array([cell for group in groups for cell in group], np.intp)
-        of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-
-        def added(values: Floats) -> Floats:
-            found = np.zeros((len(values), len(groups)))
-            np.add.at(found.T, of, values[:, member].T)
-            return found
-
-        one, other = self.sample.values
-        variance = self.sample.step_variance
-        sample = Sample(
-            (added(one), added(other)),
-            self.sample.speed,
-            None if variance is None else (added(variance[0][None])[0], added(variance[1][None])[0]),
-            None if self.sample.more is None else added(self.sample.more),
-            self.sample.paired,
-            self.sample.step_df,
-        )
-        scatter, *lone = (np.sqrt(added(one[None] ** 2)[0]) for one in (self.scatter, *(self.lone or ())))
-        slope = added(np.nan_to_num(self.slope)[None])[0]
-        slope[added((~np.isnan(self.slope))[None].astype(float))[0] == 0] = np.nan
-        return _part(self.name, sample, scatter, slope, {}, Lone(*lone) if lone else None)
-
-    def together(self, groups: Sequence[Sequence[int]]) -> Estimate:
-        """All groups as one, then each: what the speed of the host explains of one is the sum of what it explains of each."""
-        part = self.grouped([[cell for group in groups for cell in group], *groups])
-        sums = {0: np.arange(1, len(groups) + 1)}
-        return estimate(part.sample, part.scatter, slopes(part.sample, part.slope, sums), part.lone)
-
-    def grouped_t(self, cells: npt.NDArray[np.intp], dealt: npt.NDArray[np.bool_]) -> Floats:
-        """|t| of some cells with the runs dealt out anew, (splits, cells)."""
-        part = self.grouped([[int(cell)] for cell in cells])
-        return permuted_t(part.sample, part.scatter, part.slope, {}, dealt)
+        return estimate(self.sample, self.noise, Groups.build(groups))
 
     def dealt(self) -> npt.NDArray[np.bool_] | None:
         """The ways to deal the runs out; None where so few cannot show anything."""
@@ -179,36 +151,20 @@ class Part:
             return splits((one, other), pairs=True) if one >= _LEAST_PAIRS else None
         return splits((one, other)) if min(one, other) >= _LEAST_DEALT else None
 
-    def permuted_step(self, dealt: npt.NDArray[np.bool_]) -> Floats:
-        """|t| of the whole step with the runs dealt out anew, (splits,)."""
-        parts = self.sums.get(STEP, np.empty(0, np.intp))
-        part = self.grouped([[int(cell)] for cell in (STEP, *parts)])
-        sums = {0: np.arange(1, len(parts) + 1)} if len(parts) else {}
-        return np.asarray(permuted_t(part.sample, part.scatter, part.slope, sums, dealt)[:, 0])
-
-
-def _part(
-    name: Literal["typical", "tail"],
-    sample: Sample,
-    scatter: Floats,
-    slope: Floats,
-    sums: dict[int, npt.NDArray[np.intp]],
-    lone: Lone | None = None,
-) -> Part:
-    found = estimate(sample, scatter, slopes(sample, slope, sums), lone)
-    return Part(name, sample, scatter, slope, sums, lone, found)
+    def permuted(self, found: Estimate, dealt: npt.NDArray[np.bool_]) -> Floats:
+        """|t| of some sums of this part with the runs dealt out anew, (splits, sums)."""
+        return permuted_t(found, dealt, pairs=self.sample.paired)
 
 
 @dataclass(frozen=True)
 class PhaseCells:
-    """The cells of one phase. start: (sides, cells) of its start, 0 where it has none; start_runs: of every run."""
+    """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none."""
 
     steps: PhaseSteps
     typical: Part
     tail: Part
-    mean: Floats  # (sides, cells) of the whole phase, start included
+    mean: Part
     start: Floats
-    start_runs: list[Floats]
     run_numbers: tuple[Ints, Ints]  # of those of each side that have such steps
 
     @property
@@ -224,13 +180,14 @@ class PhaseCells:
     @property
     def step_ns(self) -> float:
         """Mean step time of the slower side."""
-        return float(self.mean[:2, STEP].max())
+        found = self.mean.estimate
+        return float(max(found.baseline[STEP], found.candidate[STEP]))
 
     @property
     def speed(self) -> float | None:
         """Log ratio of the candidate's host to the baseline's; positive: slower."""
-        speed = self.typical.sample.speed
-        return None if speed is None else float(speed[1].mean() - speed[0].mean())
+        sample = self.typical.sample
+        return None if sample.speed is None else sample.gap
 
 
 @dataclass(frozen=True)
@@ -259,36 +216,39 @@ _LEAST_DEALT, _LEAST_PAIRS = (
     4,
     7,
 )  # runs a side, and pairs, from which a permutation can reach 3 % (2 of 70, 2 of 128)
-_TAIL_OF_FEW = 0.1
-_TAIL = 0.3  # of its time: what rare steps add to the mean scatters far more than the typical step
-_TWICE = 1.9  # times as many launches in a typical step, of which a part may be cut off
-_NEXT_TO_NOTHING = 5_000.0  # ns of idle time: a factor between less is chance
-_UNKNOWN = 0.25  # of its time: what a phase may vary from run to run where its steps are too few to say
-_HOSTS_APART = 0.2  # log ratio: what hosts this far apart hide behind the GPU differs by more than they do
-_ANY_HOST = 0.15  # log ratio: what the speed of the host varies from run to run, where it is not known
+_RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
+_PHI = 1.4  # error of a mean over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out and blocks depend
+_NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)
 
 
 def measure(
-    sides: tuple[Side, Side], noise: Side | None, frame: Frame, odd: list[OddRun] | None = None
+    sides: tuple[Side, Side],
+    noise: Side | None,
+    frame: Frame,
+    odd: list[OddRun] | None = None,
+    *,
+    in_turns: bool = False,
 ) -> Measured:
-    """Every cell in one pass. `noise`: further repeats of the baseline's program, the third side of the frame."""
+    """Every cell in one pass. `noise`: further repeats of the baseline's program, the third side of the frame.
+
+    `in_turns`: both sides were recorded in turns on one machine.
+    """
     every = sides if noise is None else (*sides, noise)
     with_gil = len({side.captured("gil") for side in every}) == 1
     idle = idle_rows(every, with_gil=with_gil)
     kernels = kernel_cells(every, frame)
     layers = layer_cells(every, frame, kernels)
     values, layout = cell_table(frame, idle, kernels, layers)
-    speed = host_speed(every, frame)
+    speed = None if in_turns else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
         values.append(_known_speed(frame, speed, cells))
     table = CellSums.of(values, cells + (speed is not None))
-    phases = [
-        _phase_cells(frame, table, layout, one, _ops(kernels, one.phase), speed is not None)
-        for one in frame.phases
-    ]
+    hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
+    found = [_phase_cells(frame, table, layout, one, hosts) for one in frame.phases]
+    whole = _mean("mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts)
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in phases], _whole(phases, frame, layout), odd or [],
+        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
     )  # fmt: skip
 
 
@@ -302,148 +262,133 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
     )
 
 
+@dataclass(frozen=True)
+class _Weighted:
+    """The steps of a phase under its three weightings; start: None where it has none. seen: (sides, cells), see `_unseen`."""
+
+    phase: PhaseSteps
+    typical: Sums
+    rest: Sums
+    start: Sums | None
+    seen: Floats
+
+
 def _phase_cells(
-    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, ops: Floats, with_speed: bool
-) -> tuple[PhaseCells, Sums]:
-    """The estimates of a phase, and the sums of its mean over all but the start. `ops`: as `_ops` gives them."""
+    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, hosts: Hosts
+) -> tuple[PhaseCells, _Weighted]:
+    """The estimates of a phase, and the sums that they are made of."""
     cells = len(layout.kinds)
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
-    start, start_runs = np.zeros((len(frame.runs), cells)), [np.zeros((many, cells)) for many in frame.runs]
-    if phase.start_share:
-        of_start = frame.sums(table, phase.start, phase.klass * 0, variance=False)
-        start = of_start.means[:, :cells]
-        for side, own in enumerate(of_start.values):
-            # what a run without such steps would have taken, is the mean of its side
-            start_runs[side][:] = start[side]
-            start_runs[side][of_start.runs[side]] = own[:, :cells]
-    of_sides = np.abs(typical.means[:2, :cells])
-    larger = of_sides.max(axis=0)
-    rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
-    relative, plus, slope = (
-        np.array([np.nan if value is None else value for value in column], float)
-        for column in zip(*((row.relative, row.plus_ns, row.slope) for row in rows), strict=True)
-    )
-    scatter = relative * larger + plus
-    if not phase.judged:
-        scatter = np.maximum(scatter, _UNKNOWN * larger)
-    # of the smaller side: what one side has more is the change, and need not move with the host's speed
-    usual = slope * of_sides.min(axis=0)
-    tail_means = (rest.means - typical.means)[:2, :cells]
-    usual_tail = slope * np.abs(tail_means).min(axis=0)
-    gap = float(np.diff(typical.means[:2, cells])[0]) if with_speed else 0.0
-    usual[_mostly_new(typical.means[:2, :cells], gap)] = np.nan
-    usual_tail[_mostly_new(tail_means, gap)] = np.nan
-    sums = layout.sums()
-    for one in (usual, usual_tail):
-        one[[*sums]] = 0.0  # the sum of their parts
-    any_host = np.zeros(cells) if with_speed else _of_any_host(usual, sums)
-    scatter = np.hypot(scatter, any_host)
-    speed = None
-    if with_speed:
-        speed = typical.values[0][:, cells], typical.values[1][:, cells]
-    before, after = _variances(typical, cells)
-    of_steps = TRIMMED_VARIANCE * before, TRIMMED_VARIANCE * after
-    step_df = float(max(min(phase.steps[:2]) - 1, 1))
-    sample = Sample(_of_sides(typical, cells), speed, of_steps, _more(typical, cells), step_df=step_df)
-    sample = _paired(frame, sample)
-    unmeasured = phase.judged and min(sample.runs) == 1 and sample.more is None
-    lone = _lone(layout, of_sides, ops, gap, any_host) if unmeasured else None
+    start = frame.sums(table, phase.start, phase.klass * 0, variance=False) if phase.start_share else None
+    weighted = _Weighted(phase, typical, rest, start, _often(frame, table, phase))
+    gil = layout.categories["gil_wait"]
+    if hosts == "measured" and (typical.means[:2, gil] > _WAITS * typical.means[:2, STEP]).any():
+        hosts = "unknown"
+    speed = (typical.values[0][:, cells], typical.values[1][:, cells]) if hosts == "measured" else None
+    usual = _usual(layout, few=not phase.judged)
+    host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
+    variance = [_PHI**2 * one[:cells] for one in typical.variance]
+    sample = Sample(
+        _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
+    )  # fmt: skip
+    noise = Noise(usual * np.abs(typical.means[:2, :cells]), host)
     tail_values = [
         one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
     ]
-    tail_mean = np.abs(tail_means).max(axis=0)
+    tail_means = (rest.means - typical.means)[:2, :cells]
+    variance = [_PHI**2 * one[:cells] for one in rest.variance]
     tail = Sample(
         (tail_values[0], tail_values[1]),
         speed,
-        _variances(rest, cells),
+        (variance[0], variance[1]),
+        _unseen(layout, rest, weighted, cells),
         tail_values[2] if len(tail_values) > 2 else None,
-        step_df=step_df,
+        hosts=hosts,
     )
-    tail = _paired(frame, tail)
-    # of few runs, the scatter of steps says itself how much rare ones vary
-    tail_scatter = plus + (_TAIL if min(tail.runs) > FEW_RUNS else _TAIL_OF_FEW) * tail_mean
-    if not with_speed:
-        tail_scatter = np.hypot(tail_scatter, _of_any_host(usual_tail, sums))
-    mean = (1 - phase.start_share) * rest.means[:, :cells] + phase.start_share * start
-    cells_of = PhaseCells(
+    found = PhaseCells(
         phase,
-        _part("typical", sample, scatter, usual, sums, lone),
-        _part("tail", tail, tail_scatter, usual_tail, sums),
-        mean,
-        start,
-        start_runs,
+        Part.of("typical", _paired(frame, sample), noise, layout),
+        # what rare steps take differs from run to run as waits do
+        Part.of("tail", _paired(frame, tail), Noise(WAIT * np.abs(tail_means), host), layout),
+        _mean("mean", frame, layout, [(1.0, weighted)], hosts),
+        start.means[:, :cells] if start is not None else np.zeros((len(frame.runs), cells)),
         (typical.runs[0], typical.runs[1]),
     )
-    return cells_of, rest
+    return found, weighted
 
 
-def _of_any_host(usual: Floats, sums: dict[int, npt.NDArray[np.intp]]) -> Floats:
-    """What a host of unknown speed makes each cell vary from run to run: in a sum, all of its parts together."""
-    slope = np.abs(np.nan_to_num(usual))
-    for cell, parts in sums.items():
-        slope[cell] = slope[parts].sum()
-    return np.asarray(_ANY_HOST * slope)
+def _usual(layout: Layout, *, few: bool) -> Floats:
+    """The usual scatter of each cell, as a part of it. `few`: so few steps that they do not tell how far they are apart."""
+    usual = np.array([HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds])
+    return np.maximum(usual, WAIT) if few else usual
 
 
-def _ops(kernels: KernelCells, phase: str) -> Floats:
-    """Ops of each row per typical step of the larger side, and the part of them that may be a matter of the work, (rows, 2)."""
-    one, other = kernels.of_phase[phase, "typical"].astype(np.float64).T  # no rows are of integers
-    most = np.maximum(one, other)
-    # a matter of the work: not where each step launches twice as many
-    certain = kernels.differs[phase] | (
-        (np.minimum(one, other) >= 1) & (most >= _TWICE * np.minimum(one, other))
-    )
-    unsure = np.where(certain, 0.0, np.abs(other - one))
-    return np.stack([most, np.divide(unsure, most, out=np.zeros_like(most), where=most > 0)], axis=1)
+def _often(frame: Frame, table: CellSums, phase: PhaseSteps) -> Floats:
+    """The part of the steps of each side that have a cell at all, (sides, cells)."""
+    inside = phase.rest + phase.start > 0
+    side = frame.steps["side"].to_numpy()
+    mine = inside[table.merged.step]
+    at = side[table.merged.step[mine]] * table.cells + table.merged.cell[mine]
+    seen = np.bincount(at, minlength=len(frame.runs) * table.cells).reshape(-1, table.cells)
+    steps = np.bincount(side[inside], minlength=len(frame.runs))
+    return np.asarray(seen / np.maximum(steps, 1)[:, None])
 
 
-def _lone(layout: Layout, of_sides: Floats, ops: Floats, gap: float, any_host: Floats) -> Lone:
-    """What cells scatter where a side has one run. `of_sides`: (sides, cells) ns.
-
-    `gap`: log ratio of host speed. `any_host`: as of `_of_any_host`.
-    Runs of one program differ in idle time by a factor: sides that are a large one apart are not alike. Kernels differ by some ns
-    of every op, however long it takes.
-    """
-    rows = [CAUSES[kind].scatter if kind != "step" else USUAL_STEP for kind in layout.kinds]
-    relative, plus, times = np.array([(row.relative, row.plus_ns, row.lone) for row in rows]).T
-    larger, host_of_lone = of_sides.max(axis=0), times * any_host
-    apart = times * (relative * larger + plus)
-    gpu = np.array([cell for cell in layout.kernels if layout.kinds[cell] != "comm"], np.intp)
-    if len(gpu):
-        many, unsure = ops[gpu - layout.kernels[0]].T
-        apart[gpu] = (relative[gpu] + unsure) * larger[gpu] + plus[gpu] * np.maximum(many, 1.0)
-    alike = apart.copy()
-    idle = np.array([cell for cell, kind in enumerate(layout.kinds) if kind in IDLE], np.intp)
-    one, other = of_sides[:, idle] + _NEXT_TO_NOTHING
-    relative, times = relative[idle], times[idle]
-    # of host work that a GPU hides, a slower host exposes more than it is slower: at most, by two standard deviations of the
-    # difference, what it is slower by over the whole step
-    exposed = _mostly_new(of_sides[:, idle], gap) & ((other - one) * gap > 0) & (abs(gap) > _HOSTS_APART)
-    most = np.minimum(np.maximum(one, other), of_sides[:, STEP].min())
-    host = np.where(exposed, np.abs(gap) * most / (2 * math.sqrt(2)), 0.0)
-    apart[idle] = np.hypot(times * relative * np.sqrt((one**2 + other**2) / 2), host)
-    alike[idle] = np.hypot(times * relative * _logarithmic_mean(one, other), host)
-    return Lone(np.hypot(apart, host_of_lone), np.hypot(alike, host_of_lone))
+def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tuple[Floats, Floats]:
+    """What the idle cells of which a side shows nothing may cost it all the same, by their size per event on the other side."""
+    idle = np.zeros(cells, np.bool_)
+    idle[layout.idle] = True  # kernels that no step launches are no matter of chance
+    steps, found = weighted.phase.steps, []
+    for side in (0, 1):
+        other = sums.means[1 - side, :cells]
+        often = weighted.seen[1 - side, :cells]
+        size = np.divide(np.abs(other), often, out=np.zeros(cells), where=often > 0)
+        none = idle & (weighted.seen[side, :cells] == 0)
+        found.append(np.where(none, min(1.0, _NONE_SEEN / max(steps[side], 1)) * size, 0.0))
+    return found[0], found[1]
 
 
-def _logarithmic_mean(one: Floats, other: Floats) -> Floats:
-    """Of positive times: (other - one) / log(other / one); so a difference in these units is the log of the ratio."""
-    low, high = np.minimum(one, other), np.maximum(one, other)  # the same bits whichever side is first
-    ratio = np.log(high / low)
-    near = ratio < 1e-6
-    return np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio))
-
-
-def _mostly_new(means: Floats, gap: float) -> npt.NDArray[np.bool_]:
-    """Cells of which one side has less than half of what the other would have on its host: that does not come of a slower host.
-
-    `gap`: log ratio of host speed, positive where the candidate's host is slower.
-    """
-    one, other = np.abs(means)
-    return np.asarray(
-        (2 * math.exp(max(gap, 0.0)) * one < other) | (2 * math.exp(max(-gap, 0.0)) * other < one)
-    )
+def _mean(
+    name: Literal["mean"],
+    frame: Frame,
+    layout: Layout,
+    phases: Sequence[tuple[float, _Weighted]],
+    hosts: Hosts,
+) -> Part:
+    """The mean over all steps of some phases, weighted by their shares, first uses of kernels among them."""
+    cells, runs = len(layout.kinds), frame.runs
+    values = [np.zeros((many, cells + 1)) for many in runs]
+    variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
+    unseen = np.zeros((2, cells))
+    for share, one in phases:
+        start_share, usual = one.phase.start_share, _usual(layout, few=not one.phase.judged)
+        parts = [(1 - start_share, one.rest)]
+        if one.start is not None:
+            parts.append((start_share, one.start))
+        for part, sums in parts:
+            for side, own in enumerate(sums.values):
+                # what a run without such steps would have taken, is the mean of its side
+                filled = np.repeat(sums.means[side][None], runs[side], axis=0)
+                filled[sums.runs[side]] = own
+                values[side][:, : filled.shape[1]] += share * part * filled
+        ordinary = share * (1 - start_share)
+        tail = (one.rest.means - one.typical.means)[:2, :cells]
+        scatter += (ordinary * usual * one.typical.means[:2, :cells]) ** 2 + (ordinary * WAIT * tail) ** 2
+        if one.start is not None:
+            scatter += (share * start_share * WAIT * one.start.means[:2, :cells]) ** 2
+        for side, own in enumerate(one.rest.variance):
+            variance[side] += (ordinary * _PHI) ** 2 * own[:cells]
+        unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2
+    kept = [values[side][frame.kept(side)] for side in range(len(runs))]
+    speed = (kept[0][:, cells], kept[1][:, cells]) if hosts == "measured" else None
+    root = np.sqrt(unseen)
+    sample = Sample(
+        (kept[0][:, :cells], kept[1][:, :cells]), speed, (variance[0], variance[1]), (root[0], root[1]), kept[2][:, :cells] if len(runs) > 2 else None,
+        hosts=hosts,
+    )  # fmt: skip
+    host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
+    return Part.of(name, _paired(frame, sample), Noise(np.sqrt(scatter), host), layout)
 
 
 def _paired(frame: Frame, sample: Sample) -> Sample:
@@ -456,74 +401,8 @@ def _of_sides(sums: Sums, cells: int) -> tuple[Floats, Floats]:
     return sums.values[0][:, :cells], sums.values[1][:, :cells]
 
 
-def _variances(sums: Sums, cells: int) -> tuple[Floats, Floats]:
-    return sums.variance[0][:cells], sums.variance[1][:cells]
-
-
 def _more(sums: Sums, cells: int) -> Floats | None:
     return sums.values[2][:, :cells] if len(sums.values) > 2 else None
-
-
-_START_SCATTER = (
-    0.3  # of what first uses take in a run: runs of one serving loop, each with its own requests, on an H200
-)
-
-
-def host_of_start(found: PhaseCells, layout: Layout) -> Floats:
-    """What the speed of the hosts explains of first uses, (sides, cells): as large a part of each category as in typical steps."""
-    usual, even = (
-        np.stack([one.mean(axis=0) for one in values])
-        for values in (found.typical.sample.values, found.typical.estimate.values)
-    )
-    share = np.clip(np.divide(usual - even, usual, out=np.zeros_like(usual), where=usual > 0), -1.0, 1.0)
-    host = np.zeros_like(usual)
-    for cell, parts in layout.sums().items():
-        if cell != STEP:
-            host[:, parts] = share[:, [cell]] * found.start[:2, parts]
-            host[:, cell] = host[:, parts].sum(axis=1)
-            host[:, STEP] += host[:, cell]
-    return host
-
-
-def _whole(phases: Sequence[tuple[PhaseCells, Sums]], frame: Frame, layout: Layout) -> Estimate:
-    """The mean over all compared steps: its difference is the sum of those of the phases, weighted by their shares."""
-    cells, runs = len(layout.kinds), frame.runs
-    values = [np.zeros((many, cells)) for many in runs]
-    means = np.zeros((len(runs), cells))
-    host, scatter2 = np.zeros(cells), np.zeros(cells)
-    variance = [np.zeros(cells) for _ in runs]
-    for found, rest in phases:
-        share, ordinary = found.steps.share, 1 - found.steps.start_share
-        means += share * found.mean
-        host += share * ordinary * (found.typical.estimate.host_speed + found.tail.estimate.host_speed)
-        of_start = host_of_start(found, layout)
-        host += share * found.steps.start_share * (of_start[1] - of_start[0])
-        scatter2 += (share * ordinary) ** 2 * (found.typical.scatter**2 + found.tail.scatter**2)
-        # first uses of kernels: which steps have them, and how long they take, differs from run to run
-        scatter2 += (
-            share * found.steps.start_share * _START_SCATTER * np.abs(found.start[:2]).max(axis=0)
-        ) ** 2
-        for side, (there, own) in enumerate(zip(rest.runs, rest.values, strict=True)):
-            of_runs = own[:, :cells]
-            if side < 2:  # without what a slower host costs
-                for part in found.parts:
-                    of_runs = of_runs - (part.sample.values[side] - part.estimate.values[side])
-            # what a run without such steps would have taken, is the mean of its side
-            middle = of_runs.mean(axis=0) if len(there) else np.zeros(cells)
-            filled = np.repeat(middle[None], runs[side], axis=0)
-            filled[there] = of_runs
-            start = found.start_runs[side] - (of_start[side] if side < 2 else 0.0)
-            values[side] += share * (ordinary * filled + found.steps.start_share * start)
-            variance[side] += (share * ordinary) ** 2 * rest.variance[side][:cells]
-    kept = [values[side][frame.kept(side)] for side in range(len(runs))]
-    sample = Sample(
-        (kept[0], kept[1]), None, (variance[0], variance[1]), kept[2] if len(runs) > 2 else None,
-        step_df=float(max(sum(min(one.steps.steps[:2]) - 1 for one, _ in phases), 1)),
-    )  # fmt: skip
-    found_all = estimate(_paired(frame, sample), np.sqrt(scatter2), np.zeros(cells))
-    return replace(
-        found_all, baseline=means[0], candidate=means[1], delta=means[1] - means[0] - host, host_speed=host
-    )
 
 
 def cell_table(

@@ -58,7 +58,7 @@ from tracediff.execution.sides import Side, outside_alike, same_traffic, side_in
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
-from tracediff.stats.estimator import Estimate
+from tracediff.stats.noise import Estimate
 from tracediff.steps.timelines import StepWriter, divergences, timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
@@ -72,6 +72,7 @@ class Options:
     force: bool = False
     kernels: tuple[str, ...] = ()  # names to tell everything of
     what_if: bool = False  # project the candidate without its first causes
+    in_turns: bool = False  # both sides were recorded in turns on one machine
     extra: dict[str, Any] = field(default_factory=dict)  # recorded in the result: step regex, steps, ...
 
 
@@ -97,7 +98,7 @@ def compare(
     paired = same_traffic(*sides)
     if paired is not None:
         sides = (baseline, paired)
-    measured = _measured(sides, noise, options.min_steps, paired=paired is not None)
+    measured = _measured(sides, noise, options, paired=paired is not None)
     frame = measured.frame
     strata = build_strata(frame, options.min_steps)
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
@@ -289,19 +290,21 @@ def _counterparts(measured: Measured) -> tuple[float, float] | None:
     return one, other
 
 
-def _measured(sides: tuple[Side, Side], noise: Side | None, min_steps: int, *, paired: bool) -> Measured:
+def _measured(sides: tuple[Side, Side], noise: Side | None, options: Options, *, paired: bool) -> Measured:
     """All cells; a run that lies apart from the others of its side is left out, and measured without."""
     every = sides if noise is None else (*sides, noise)
     steps, runs = steps_table(every), tuple(len(side.runs) for side in every)
-    measured = measure(sides, noise, build_frame(steps, runs, min_steps, paired=paired))
+    measured = measure(
+        sides, noise, build_frame(steps, runs, options.min_steps, paired=paired), in_turns=options.in_turns
+    )
     odd = odd_runs(measured)
     if not odd:
         return measured
     left_out = frozenset(odd)
     if paired:  # and the run that had the same requests
         left_out |= {(1 - side, run) for side, run in odd}
-    frame = build_frame(steps, runs, min_steps, paired=paired, left_out=left_out)
-    return measure(sides, noise, frame, list(odd.values()))
+    frame = build_frame(steps, runs, options.min_steps, paired=paired, left_out=left_out)
+    return measure(sides, noise, frame, list(odd.values()), in_turns=options.in_turns)
 
 
 def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[Phase]:
@@ -340,13 +343,11 @@ def _accounting(measured: Measured, whole: Estimate, level: Callable[[int, float
         values[1],
         dict(zip(names, found.delta.tolist(), strict=True)),
         max(part.residual_ns for side in measured.sides for part in side.parts),
-        dict(zip(names, (found.delta - found.half).tolist(), strict=True)),
-        dict(zip(names, (found.delta + found.half).tolist(), strict=True)),
+        dict(zip(names, found.low.tolist(), strict=True)),
+        dict(zip(names, found.high.tolist(), strict=True)),
         {
             # a level is of a phase; here only where the mean of all shows the same
-            name: level(cell, float(found.delta[at]))
-            if abs(found.delta[at]) > found.half[at]
-            else "within_noise"
+            name: level(cell, float(found.delta[at])) if found.clear[at] else "within_noise"
             for at, (name, cell) in enumerate(zip(names, cells, strict=True))
         },
         host_speed=dict(zip(names, found.host_speed.tolist(), strict=True)),

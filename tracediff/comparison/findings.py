@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -27,16 +27,13 @@ from tracediff.comparison.cells import Measured
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import LABELS
 from tracediff.comparison.places import (
-    FEW,
     LEVELS,
     MATERIAL,
-    PERMUTE,
-    STRICT,
     SURE,
+    SURELY,
     Judged,
     Judgement,
     joined,
-    large_alone,
 )
 from tracediff.comparison.verdict import MOVED
 from tracediff.execution.sides import Side
@@ -44,7 +41,6 @@ from tracediff.kernels.names import category
 from tracediff.model import (
     AllocationFact,
     ApiRow,
-    Evidence,
     Finding,
     FindingEvidence,
     FindingFacts,
@@ -67,7 +63,6 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import CAUSES
-from tracediff.stats.estimator import Sample, estimate
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
@@ -88,15 +83,13 @@ def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Can
     return sorted(merged(candidates, first), key=order)
 
 
-def order(one: Candidate) -> tuple[bool, float, float, str, str]:
-    """What is more than noise first, of it what explains most; of what may all be noise the largest."""
-    return (
-        not one.sure,
-        -one.explained if one.sure else 0.0,
-        -abs(one.judged.delta) * one.judged.phase.steps.share,
-        one.cause,
-        repr(one.where),
-    )
+_UNSURE = 0.5  # of its time: what may be noise goes before what is not where it is twice as large
+
+
+def order(one: Candidate) -> tuple[float, float, str, str]:
+    """What took most time first."""
+    size = one.explained * (1.0 if one.sure else _UNSURE)
+    return (-size, -abs(one.judged.delta) * one.judged.phase.steps.share, one.cause, repr(one.where))
 
 
 def cancels(one: Candidate) -> bool:
@@ -110,7 +103,9 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     if not own and not followers:
         return main
     judged = joined([one.judged for one in (main, *own, *followers)])
-    level = min((*(one.level for one in (main, *own)), _level_of(judged)), key=LEVELS.index)
+    level = min((one.level for one in (main, *own)), key=LEVELS.index)
+    if level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
+        level = "likely"  # the time of all places together is beyond noise, though that of none of them is
     unsure = sum(one.judged.delta for one in followers if not one.sure)
     if level in ("exact", "confirmed") and abs(unsure) > 0.5 * abs(judged.delta):
         level = "likely"
@@ -130,17 +125,6 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     )
 
 
-def _level_of(judged: Judgement) -> Evidence:
-    """Likely where the time of all places together is beyond noise, though that of none of them is."""
-    few = (
-        min(judged.phase.runs) < FEW
-        and judged.p < STRICT
-        and abs(judged.delta) >= large_alone(judged.part, min(judged.phase.runs)) * judged.phase.step_ns
-    )
-    clear = judged.phase.steps.judged and (few or abs(judged.delta) > judged.wide)
-    return "likely" if clear else "within_noise"
-
-
 def _gather(
     candidates: Iterable[Candidate],
     main: Candidate,
@@ -149,8 +133,6 @@ def _gather(
 ) -> list[Candidate]:
     """All candidates with `main` in the place of those that it takes in."""
     whole = united(main, own, followers)
-    if main.moved and not whole.moved and main.level != "exact":
-        return list(candidates)  # together they say less than alone
     return [whole if one is main else one for one in candidates if one not in own and one not in followers]
 
 
@@ -470,11 +452,11 @@ def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     for parts in by_cause.values():
         group = [united(rows[0], rows[1:]) for rows in (sorted(rows, key=order) for rows in parts.values())]
         group.sort(key=order)
-        own = [one for one in group if one.phase == first and one.sure]
+        own = [one for one in group if one.phase == first]
         lead = (own or group)[0]
         rest = [
             PhaseDelta(
-                one.phase, one.judged.part, *one.interval, one.level,
+                one.phase, _part(one.judged), *one.interval, one.level,
             )
             for one in group
             if one is not lead
@@ -528,9 +510,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
     )
     delta, low, high = one.interval
     of = (judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate
-    total = (
-        float(of.delta[0]) if abs(of.delta[0]) > of.half[0] else 0.0
-    )  # of what may be nothing there is no share
+    total = float(of.delta[0]) if of.clear[0] else 0.0  # of what may be nothing there is no share
     return Finding(
         rank=0,
         cause=one.cause,
@@ -550,7 +530,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         p_value=_number(judged.p),
         q_value=_number(judged.q),
         facts=one.facts,
-        part=judged.part,
+        part=_part(judged),
         held=_held(judged, measured.sides),
         parts=list(one.parts or (one.alone if one.of_rank is None else ())),
         phases=list(one.elsewhere),
@@ -572,6 +552,10 @@ def _held(judged: Judgement, sides: tuple[Side, Side]) -> Held:
     return Held(int(inside[0].sum()), int(inside[1].sum()), names)
 
 
+def _part(judged: Judgement) -> Literal["typical", "tail"]:
+    return "tail" if judged.part == "tail" else "typical"
+
+
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
@@ -589,29 +573,11 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     ns, side, run = (steps[name].to_numpy() for name in ("ns", "side", "run"))
     if any(ns[(side == at) & (weight > 0)].sum() < _MOST_LEFT_OUT * ns[side == at].sum() for at in (0, 1)):
         return []
-    whole, often = measured.whole.values, measured.frame.first_uses()
-    runs = [
-        np.array(
-            [
-                ns[(side == at) & (run == number) & (weight > 0)].mean() - whole[at][row, 0] - often[at][row]
-                for row, number in enumerate(measured.frame.kept(at))
-            ]
-        )
-        for at in (0, 1)
-    ]
-    found = estimate(
-        Sample((runs[0][:, None], runs[1][:, None])),
-        np.array([0.1 * max(mix.baseline_raw_ns, mix.candidate_raw_ns)]),
-        np.zeros(1),
-    )
-    half = float(found.half[0])
-    # the runs' differences hold the speed of their hosts, which the shown size does not: both have to say so
-    likely = min(measured.frame.runs[:2]) >= PERMUTE and found.p[0] < 0.01 and abs(mix.batch_mix_ns) > half
     return [
         Finding(
-            rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns - half,
-            ci_high_ns=mix.batch_mix_ns + half, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
-            next="", level="likely" if likely else "within_noise", baseline_ns=mix.baseline_raw_ns,
+            rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
+            ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
+            next="", level="within_noise", baseline_ns=mix.baseline_raw_ns,
             candidate_ns=mix.candidate_raw_ns, facts=FindingFacts(shares=_shares(strata)),
         )
     ]  # fmt: skip

@@ -33,6 +33,7 @@ from tracediff.stats.workload import (
 )
 from tracediff.trace.workloads import IRREGULAR
 
+_BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
 REPEATED = 0.5  # of the steps, for those that were launched before to stand for all of them
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
@@ -196,24 +197,43 @@ class Frame:
     def _variance(
         self, table: CellSums, weight: Floats, klass: Ints, middle: Floats, classes: int
     ) -> list[Floats]:
-        """Variance of the means from the scatter of steps within their class: sum of w^2 (y - M)^2, times n / (n - 1)."""
-        side = self.steps["side"].to_numpy()
+        """Variance of the means, from what steps differ by from their class, in `_BLOCKS` stretches of successive steps of each run.
+
+        Steps depend on their neighbours: a stretch is one observation. What whole runs differ by is not in it.
+        """
+        side, run = self.steps["side"].to_numpy(), self.run_number
         used = np.flatnonzero(weight > 0)
-        group = side[used] * classes + klass[used]
-        count = np.bincount(group, minlength=len(middle))
-        square = np.bincount(group, weights=weight[used] ** 2, minlength=len(middle))
+        first = np.flatnonzero(np.diff(run[used], prepend=-1))  # steps are in order of runs
+        many = np.diff(first, append=len(used))
+        place = np.arange(len(used)) - np.repeat(first, many)
+        block = np.full(len(weight), -1)
+        block[used] = np.repeat(np.arange(len(many)), many) * _BLOCKS + place * _BLOCKS // np.repeat(
+            many, many
+        )
         mine = np.flatnonzero(weight[table.step] > 0)
         step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine]
-        at = (side[step] * classes + klass[step]) * table.cells + cell
-        linear = np.bincount(at, weights=weight[step] ** 2 * ns, minlength=middle.size).reshape(middle.shape)
-        squares = np.bincount(at, weights=weight[step] ** 2 * ns**2, minlength=middle.size).reshape(
-            middle.shape
-        )
-        found = squares - 2 * middle * linear + middle**2 * square[:, None]
-        found = np.maximum(found, 0.0) * np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)[:, None]
-        return [
-            found[number * classes : (number + 1) * classes].sum(axis=0) for number in range(len(self.runs))
-        ]
+        size = len(many) * _BLOCKS * table.cells
+        found = np.bincount(block[step] * table.cells + cell, weights=weight[step] * ns, minlength=size)
+        of_class = np.bincount(
+            block[used] * classes + klass[used], weights=weight[used], minlength=len(many) * _BLOCKS * classes
+        ).reshape(len(many), _BLOCKS, classes)
+        found = found.reshape(len(many), _BLOCKS, table.cells).astype(np.float64)
+        out = []
+        for number in range(len(self.runs)):
+            own = np.flatnonzero(side[used[first]] == number)
+            expected = of_class[own] @ middle[number * classes : (number + 1) * classes]
+            apart = found[own] - expected
+            blocks = np.minimum(many[own], _BLOCKS)[:, None]
+            apart = (
+                apart
+                - apart.sum(axis=1, keepdims=True)
+                * (of_class[own].sum(axis=2) / of_class[own].sum(axis=(1, 2))[:, None])[:, :, None]
+            )
+            squares = (apart**2).sum(axis=1) * np.where(blocks > 1, blocks / np.maximum(blocks - 1, 1), 0.0)
+            there = side[used] == number
+            steps, kinds = int(there.sum()), len(np.unique(klass[used[there]]))
+            out.append(np.asarray(squares.sum(axis=0) * steps / max(steps - kinds, 1)))
+        return out
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
-from tracediff.stats.estimator import benjamini_hochberg, trimmed_interval
+from tracediff.stats.tests import benjamini_hochberg, trimmed_interval
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]

@@ -36,7 +36,7 @@ SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program 
 def insights(
     measured: Measured,
     judged: Judged,
-    verdicts: dict[str, Verdict],
+    verdicts: dict[str, dict[str, Verdict]],
     standardised: StandardisedMeans,
     step: Step,
     accounting: Accounting,
@@ -199,7 +199,7 @@ _HIDES = 0.5  # of the typical change: so far off is the mean
 _FEW_STEPS = 0.02  # of the steps
 
 
-def few_steps_hide(measured: Measured, verdicts: dict[str, Verdict]) -> list[Insight]:
+def few_steps_hide(measured: Measured, verdicts: dict[str, dict[str, Verdict]]) -> list[Insight]:
     """Phases whose mean changed otherwise than their typical step, by few steps."""
     frame, found = measured.frame, []
     steps = measured.steps
@@ -207,13 +207,13 @@ def few_steps_hide(measured: Measured, verdicts: dict[str, Verdict]) -> list[Ins
     ns, start = steps["ns"].to_numpy().astype(np.float64), steps["start_up"].to_numpy()
     for phase in measured.phases:
         name = phase.steps.phase
-        if not verdicts[name].endswith(("regressed", "improved")) or phase.steps.load is not None:
+        if not verdicts[name]["typical"].endswith(("regressed", "improved")) or phase.steps.load is not None:
             continue
         mine = [
             np.flatnonzero((steps["phase"].to_numpy() == name) & (side == at) & np.isin(run, frame.kept(at)))
             for at in (0, 1)
         ]
-        delta = float(phase.typical.estimate.delta[STEP] + phase.typical.estimate.host_speed[STEP])
+        delta = float(phase.typical.estimate.delta[STEP])
         mean = float(ns[mine[1]].mean() - ns[mine[0]].mean())
         if abs(mean - delta) <= _HIDES * abs(delta):
             continue

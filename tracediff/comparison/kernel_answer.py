@@ -170,7 +170,7 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
     for phase in measured.phases:
         weight = phase.steps.typical[step[inside]]
         launches = np.bincount(side, weights=count * weight, minlength=2).astype(np.float64)
-        of = phase.typical.grouped([cells]).estimate
+        of = phase.typical.grouped([cells])
         if of.baseline[0] or of.candidate[0] or launches.any():
             before, after = (round(count, 9) for count in launches.tolist())
             level = _level(judged, phase, cells)

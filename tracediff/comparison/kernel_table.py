@@ -25,7 +25,7 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
 from tracediff.kernels.names import category, family, is_communication
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
-from tracediff.stats.estimator import Estimate
+from tracediff.stats.noise import Estimate
 from tracediff.trace.workloads import SHAPE
 
 _LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
@@ -188,7 +188,6 @@ def kernel_result_rows(
         if not kernels.counts[number].any() and not (cells.baseline[number] or cells.candidate[number]):
             continue  # seen only in steps that were not compared
         name = (match.candidate or match.baseline)[0].name
-        delta, half = float(cells.delta[number]), float(cells.half[number])
         row = KernelRow(
             match=match.match,  # type: ignore[arg-type]
             confidence=match.confidence,
@@ -196,9 +195,9 @@ def kernel_result_rows(
             family=family(name),
             baseline=kernel_side(kernels, number, 0, float(cells.baseline[number]), launches),
             candidate=kernel_side(kernels, number, 1, float(cells.candidate[number]), launches),
-            delta_ns=delta,
-            ci_low_ns=delta - half,
-            ci_high_ns=delta + half,
+            delta_ns=float(cells.delta[number]),
+            ci_low_ns=float(cells.low[number]),
+            ci_high_ns=float(cells.high[number]),
             level=level[number],
             q_value=None if np.isnan(q[number]) else float(q[number]),
             strata=by_stratum.get(number, []),

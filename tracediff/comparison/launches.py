@@ -23,11 +23,15 @@ from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, normalise
 from tracediff.model import Evidence, LaunchChange
-from tracediff.stats.estimator import Sample, benjamini_hochberg, estimate
+from tracediff.model.causes import GPU
+from tracediff.stats.noise import Noise, Sample, estimate
+from tracediff.stats.tests import benjamini_hochberg
 
 _INDEPENDENT = 20
 _LEAST = 5  # launches of each run, below which a row is not tested
-_USUAL, _PLUS_NS = 0.02, 20.0  # what the mean of a kernel's launches differs by between runs of one program
+_PROCESSES = (
+    5  # times the usual scatter: launches of captures without steps differ by 2 % between runs of one program
+)
 _FEW, _STRICT, _ALPHA = 3, 0.01, 0.05
 _MATERIAL = 0.01
 _SAME_WORK = 0.22  # log ratio: a kernel that one side launches that much more often than the others does another work there
@@ -100,8 +104,8 @@ def launch_changes(
             continue
         tested.append(number)
         sample = _sample(launches, members, least[members])
-        usual = _USUAL * max(float(one.mean()) for one in sample.values) + _PLUS_NS
-        of = estimate(sample, np.array([usual]), np.zeros(1))
+        scatter = _PROCESSES * GPU * np.array([one.mean(axis=0) for one in sample.values])
+        of = estimate(sample, Noise(scatter, np.zeros(1, np.bool_)))
         figures.append(of)
     q = benjamini_hochberg(np.array([float(of.p[0]) for of in figures]))
     for number, of, own in zip(tested, figures, q.tolist(), strict=True):
@@ -113,7 +117,7 @@ def launch_changes(
 
 def _sample(launches: Launches, members: Index, weight: Floats) -> Sample:
     """The mean launch of each run, over shapes of equal weight on both sides, and its variance from the scatter within the shapes."""
-    values, variances, alone = [], [], []
+    values, variances = [], []
     for side in (0, 1):
         count, wall = (table[side][:, members] for table in (launches.count, launches.wall))
         mean = wall / count
@@ -126,11 +130,9 @@ def _sample(launches: Launches, members: Index, weight: Floats) -> Sample:
         many = count.sum(axis=1)
         squares = (weight**2 * sd**2 / count).sum(axis=1) / weight.sum() ** 2
         variances.append(float((squares * np.maximum(1.0, many / _INDEPENDENT)).mean() / len(count)))
-        alone.append(float(np.minimum(many, _INDEPENDENT).min()))
     return Sample(
         (values[0], values[1]),
         step_variance=(np.array(variances[:1]), np.array(variances[1:])),
-        step_df=min(alone) - 1,
     )
 
 

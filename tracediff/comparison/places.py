@@ -1,11 +1,8 @@
 """Places: what a finding can be of, an idle cell or the kernel rows of one changed block, tested in every phase.
 
-| runs a side | a place is |
-| 4 or more | confirmed: q < .05 over all places, phases and parts, and a permutation of the runs says the same, p <= .05 |
-| 3, or up to 6 pairs | confirmed: q < .01, likely: q < .05 |
-| in rare steps | confirmed: q < .01 as well |
-| 1 or 2 | likely at best: q < .05, or p < .01 and 5 % of the step |
-exact: a count that differs for certain. Nothing below 0.1 % of its phase is more than noise.
+A place changed surely where its interval leaves out 0, the false discovery rate over all places, phases and parts is below 5 %, and
+the near end of the interval is 1 % of the step. That is `likely` with up to three runs a side, `confirmed` with four or more where
+dealing the runs out anew says the same. `exact`: kernels whose number per step differs by count.
 """
 
 from __future__ import annotations
@@ -20,19 +17,19 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import IdleKey, Layout, Measured, Part, PhaseCells
+from tracediff.comparison.cells import IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES
 from tracediff.model.kernels import LayerRow, Layers
-from tracediff.stats.estimator import benjamini_hochberg, permutation_p
+from tracediff.stats.noise import Estimate, permutation_p
+from tracediff.stats.tests import benjamini_hochberg
 
-MATERIAL = 0.001
-LARGE = 0.05  # of the step
-LARGE_RARE = 0.25  # the same of rare steps of a lone run: spells of a busy machine were up to 0.1
-PERMUTE, FEW = 4, 3
-STRICT = 0.01  # q below which a place is confirmed without a permutation, or in rare steps
+MATERIAL = 0.001  # of a phase's step: less is no finding
+SURELY = 0.01  # of the step, the near end of an interval: smaller false ones were 26 of 193 null pairs
+ALPHA = 0.05
+PERMUTE = 4  # runs a side from which dealing them out anew can reach 3 %
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 
@@ -47,28 +44,37 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """One place in one part of one phase, ns per step of the phase. runs: values of each run, host speed taken out."""
+    """One place in one part of one phase, ns per step of the phase. delta: as measured; host_speed: of it, what hosts may explain. runs: values of each run."""
 
     place: Place
     phase: PhaseCells
-    part: Literal["typical", "tail"]
+    part: PartName
     baseline: float
     candidate: float
     delta: float
-    half: float
+    low: float
+    high: float
     host_speed: float
     p: float
     q: float
     level: Evidence
     runs: tuple[Floats, Floats]
-    wide: float  # half-width of an interval that holds for all places at once (Bonferroni)
-    tests: int = 1  # over all places, phases and parts
     of: tuple[tuple[int, ...], ...] = ()  # cells of each place, where it is of several
 
     @property
+    def clear(self) -> bool:
+        """Whether its interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def near(self) -> float:
+        """The end of its interval nearer to 0, as a size; 0 where it holds 0."""
+        return min(abs(self.low), abs(self.high)) if self.clear else 0.0
+
+    @property
     def score(self) -> float:
-        """What of its time its interval leaves, as a part of the mean over all steps."""
-        return self.phase.steps.share * max(0.0, abs(self.delta) - self.half)
+        """What it took of the mean over all steps, as measured."""
+        return self.phase.steps.share * abs(self.delta)
 
 
 @dataclass(frozen=True)
@@ -108,32 +114,24 @@ def places_of(measured: Measured) -> list[Place]:
 
 def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
     """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of."""
-    from scipy.special import stdtrit
-
     places = places_of(measured) if places is None else places
-    sums = measured.layout.sums()
+    sums = measured.layout.sums
     groups = [
-        list(sums.get(place.cells[0], place.cells) if place.kind == "category" else place.cells)
+        sums.get(place.cells[0], list(place.cells)) if place.kind == "category" else list(place.cells)
         for place in places
     ]
-    found: list[tuple[PhaseCells, Part]] = []
-    for phase in measured.phases:
-        found += [(phase, part.grouped(groups)) for part in phase.parts]
-    p = np.concatenate([_p(places, phase, part) for phase, part in found]) if found else np.empty(0)
+    found = [(phase, part, part.grouped(groups)) for phase in measured.phases for part in phase.parts]
+    p = np.concatenate([_p(places, phase, of) for phase, _, of in found]) if found else np.empty(0)
     q = benjamini_hochberg(p)
-    tests = max(int((~np.isnan(p)).sum()), 1)
     rows = []
     first = 0
-    for phase, part in found:
+    for phase, part, of in found:
         own = q[first : first + len(places)]
-        levels = _levels(measured, places, phase, part, own)
-        of = part.estimate
-        wide = of.error * stdtrit(of.df, 1 - 0.025 / tests)  # as in `joined`
+        levels = _levels(measured, places, phase, part, of, own)
         rows += [
             Judgement(
-                place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.half[at]),
-                float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
-                float(wide[at]), tests,
+                place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.low[at]),
+                float(of.high[at]), float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
@@ -147,72 +145,49 @@ def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
 
 def joined(rows: Sequence[Judgement]) -> Judgement:
     """Places of one part of one phase as one: their time is summed in every run, then estimated; q and level are those of the first."""
-    from scipy.special import stdtrit
-
     first = rows[0]
     if len(rows) == 1:
         return first
-    groups = tuple(cells for one in rows for cells in one.of or (one.place.cells,))
+    cells = tuple(cell for one in rows for cell in one.place.cells)
     part = first.phase.typical if first.part == "typical" else first.phase.tail
-    of = part.together(groups)
+    of = part.grouped([cells])
     return replace(
         first,
-        place=Place(first.place.kind, tuple(cell for cells in groups for cell in cells)),
-        of=groups,
+        place=Place(first.place.kind, cells),
         baseline=float(of.baseline[0]),
         candidate=float(of.candidate[0]),
         delta=float(of.delta[0]),
-        half=float(of.half[0]),
+        low=float(of.low[0]),
+        high=float(of.high[0]),
         host_speed=float(of.host_speed[0]),
         p=float(of.p[0]),
         runs=(of.values[0][:, 0], of.values[1][:, 0]),
-        wide=float(of.error[0] * stdtrit(of.df[0], 1 - 0.025 / first.tests)),
     )
 
 
-def large_alone(part: str, runs: int) -> float:
-    """The part of the step from which a place of few runs is judged without its number: so few are that large."""
-    return LARGE_RARE if part == "tail" and runs == 1 else LARGE
-
-
-def _p(places: list[Place], phase: PhaseCells, part: Part) -> Floats:
-    """The p value of every place; nan where the phase cannot be judged, or has nothing of the place.
+def _p(places: list[Place], phase: PhaseCells, of: Estimate) -> Floats:
+    """The p value of every place; nan where the phase has nothing of the place.
 
     Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there.
     """
-    there = (part.estimate.baseline != 0) | (part.estimate.candidate != 0)
+    there = (of.baseline != 0) | (of.candidate != 0)
     if not phase.steps.steady:
-        there &= np.array([place.kind not in ("kernels", "layers") for place in places])
-    return np.where(there & phase.steps.judged, part.estimate.p, np.nan)
+        there &= np.array([place.kind not in ("kernels", "layers") for place in places], np.bool_)
+    return np.where(there, of.p, np.nan)
 
 
 def _levels(
-    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, q: Floats
+    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate, q: Floats
 ) -> list[Evidence]:
-    runs = min(phase.runs)
     levels: list[Evidence] = ["within_noise"] * len(places)
-    if not phase.steps.judged:
-        return levels
-    size = np.abs(part.estimate.delta)
-    large = (size >= MATERIAL * phase.step_ns) & (size > part.estimate.half)
-    among = q < 0.05  # nan compares false
-    if runs < FEW:  # so few places are this large that their number needs no correction
-        among |= (
-            (size >= large_alone(part.name, runs) * phase.step_ns) & (part.estimate.p < STRICT) & ~np.isnan(q)
-        )
-    # more than the whole difference, for a host that was slower: that may be taken out too much
-    raw = part.estimate.delta + part.estimate.host_speed
-    passed = np.flatnonzero(large & among & (part.estimate.delta * raw > 0))
+    passed = np.flatnonzero((of.near >= SURELY * phase.step_ns) & (q < ALPHA))  # nan compares false
     sure: dict[int, bool] = {}
     dealt = part.dealt()
     if dealt is not None and len(passed):
-        own = permutation_p(part.grouped_t(passed, dealt))
-        sure = {int(at): bool(value <= 0.05) for at, value in zip(passed, own, strict=True)}
+        own = permutation_p(part.permuted(of.take(passed), dealt))
+        sure = {int(at): bool(value <= ALPHA) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
-        # rare steps are few: their mean is further from normal than that of typical ones
-        strict = part.name == "tail" or dealt is None
-        confirmed = runs >= FEW and sure.get(at, True) and (not strict or q[at] < STRICT)
-        levels[at] = "confirmed" if confirmed else "likely"
+        levels[at] = "confirmed" if sure.get(at, False) else "likely"
     if part.name == "typical" and phase.steps.steady:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
@@ -266,7 +241,7 @@ def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]
             level = levels.get((phase, cell), "within_noise")
             if not phase:  # a level is of a phase; here only where the mean of all shows the same
                 delta = float(of.delta[cell])
-                level = _of_all(judged, cell, delta) if abs(delta) > of.half[cell] else "within_noise"
+                level = _of_all(judged, cell, delta) if of.clear[cell] else "within_noise"
             place, holder_place = ("", key.where) if key.cause == "gil_wait" else (key.where, "")
             where = (phase, key.cause, key.thread, place, key.holder, holder_place, calls[at])
             rows.append(PlaceRow(*where, **of.change(cell), level=level))

@@ -58,7 +58,7 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
-from tracediff.stats.estimator import trimmed_interval
+from tracediff.stats.tests import trimmed_interval
 from tracediff.trace.threads import similarity
 
 MAX_SAMPLES = 4000

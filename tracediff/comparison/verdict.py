@@ -1,13 +1,9 @@
-"""The verdict of each phase and of the whole; report/phrases.py writes the sentences.
+"""The verdict of each phase and of the whole: would what was observed repeat?
 
-| runs a side | a phase is called |
-| 4 or more | improved, regressed: permutation of whole runs over all phases, P <= .03 (.015 in phases after the first), own t test p < .05 (.01),
-  0.5 % of its step |
-| 3 | likely: p < .02 after Holm's correction for the phases |
-| 1 or 2 | likely: p < .05 (.01 in phases after the first), the scatter of the steps and the usual scatter of runs added |
-
-The whole follows from the phases, the one that users feel first; then from sure causes, where nothing else can have moved the other
-way; then from rare steps.
+A step is slower or faster where the 95 % interval of its change leaves out 0, corrected for the number of phases (Holm 1979): likely so
+with up to three runs a side, surely with four or more where dealing the runs out anew says the same. The mean speaks instead of the
+typical step where rare steps hold the change. The whole follows from the phases, the one that users feel first; then from sure causes,
+where nothing else can have moved the other way.
 """
 
 from __future__ import annotations
@@ -20,8 +16,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import STEP, Measured, PhaseCells, host_of_start
-from tracediff.comparison.places import LARGE_RARE, Judged, Judgement
+from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
+from tracediff.comparison.places import ALPHA, PERMUTE, Judged, Judgement
 from tracediff.model import (
     Change,
     Delta,
@@ -36,20 +32,19 @@ from tracediff.model import (
     Verdict,
     VerdictFacts,
 )
-from tracediff.model.causes import BUSY, CATEGORIES, CAUSES
-from tracediff.stats.estimator import Estimate, Sample, detectable, estimate, holm, runs_for
+from tracediff.model.causes import BUSY, CATEGORIES
+from tracediff.stats.noise import NU, Estimate
+from tracediff.stats.tests import detectable, holm, runs_for
 
-PERMUTE = 4  # runs a side from which permutations decide
-FEW = 3
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
-ALONG = 0.5  # of a change in GPU time: the length must have moved by as much
 CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
-CARRIES_ALONE = 0.05  # the same of a phase after the first
 AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
-JOINT, ALONE, HOLM, ALPHA = 0.03, 0.015, 0.02, 0.05
-P_ALONE = 0.01  # p of a phase after the first
-RARE = 0.05  # p of what rare steps add, with one or two runs a side
+JOINT = 0.03  # of the ways to deal the runs out
+RARE_TIMES, RARE = (
+    2.0,
+    0.05,
+)  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
@@ -68,42 +63,48 @@ def in_order(phases: Sequence[PhaseCells]) -> list[PhaseCells]:
     )
 
 
-def judge_phases(measured: Measured) -> dict[str, Verdict]:
-    """The verdict on the typical step of every phase that is compared."""
-    judged = [one for one in measured.phases if one.steps.judged]
-    joint = _joint_p(judged)
-    corrected = holm([float(one.typical.estimate.p[STEP]) for one in judged])
-    verdicts: dict[str, Verdict] = {one.steps.phase: "inconclusive" for one in measured.phases}
-    for one, adjusted in zip(judged, corrected, strict=True):
-        verdicts[one.steps.phase] = _phase_verdict(
-            one, joint.get(one.steps.phase, 1.0), adjusted, main=one is in_order(judged)[0]
-        )
-    return verdicts
+def judge_phases(measured: Measured) -> dict[str, dict[str, Verdict]]:
+    """Phase -> verdict of its typical step and of its mean."""
+    phases = measured.phases
+    found: dict[str, dict[str, Verdict]] = {one.steps.phase: {} for one in phases}
+    for name in ("typical", "mean"):
+        parts: list[Part] = [getattr(one, name) for one in phases]
+        joint = _joint_p(phases, parts)
+        corrected = holm([float(part.estimate.p[STEP]) for part in parts])
+        for one, part, p in zip(phases, parts, corrected, strict=True):
+            found[one.steps.phase][name] = _verdict(one, part, joint.get(one.steps.phase, 1.0), p)
+    return found
 
 
-def _phase_verdict(one: PhaseCells, joint: float, adjusted: float, *, main: bool) -> Verdict:
-    found, runs = one.typical.estimate, min(one.runs)
+def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
+    found = part.estimate
     if _identical(one.typical.estimate) and _identical(one.tail.estimate):
         return "no_change"
     if load_explains(one):
         return "inconclusive"
-    delta, half, p = (float(values[STEP]) for values in (found.delta, found.half, found.p))
-    if abs(delta) >= LEAST * one.step_ns:
-        # so few pairs that dealing them out shows nothing are judged as three runs are, and sure where they are four or more
-        passed = adjusted < HOLM if one.typical.dealt() is None else joint <= JOINT and p < ALPHA
-        # steps that users feel less are fewer and less alike: alone they decide only where that is far from chance
-        if runs >= PERMUTE and passed and (main or (joint <= ALONE and p < P_ALONE)):
-            return "regressed" if delta > 0 else "improved"
-        if (runs == FEW and passed) or (runs < FEW and p < (ALPHA if main else P_ALONE)):
-            return "likely_regressed" if delta > 0 else "likely_improved"
-    # of the typical step: rare steps may be many times as long, and what they take does not make it known any better
-    limit = SAME * float(max(found.baseline[STEP], found.candidate[STEP]))
-    return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+    delta, half = float(found.delta[STEP]), float(found.half[STEP])
+    size = float(max(found.baseline[STEP], found.candidate[STEP]))
+    if abs(delta) >= LEAST * size and p < ALPHA:
+        sure = min(one.runs) >= PERMUTE and joint <= JOINT and one.steps.judged
+        if delta > 0:
+            return "regressed" if sure else "likely_regressed"
+        return "improved" if sure else "likely_improved"
+    return (
+        "no_change" if abs(delta) <= SAME * size and abs(delta) + half <= 3 * SAME * size else "inconclusive"
+    )
+
+
+def rare(one: PhaseCells) -> bool:
+    """Whether rare steps hold the change: the mean moved far more than the typical step."""
+    mean, typical = one.mean.estimate, one.typical.estimate
+    delta = abs(float(mean.delta[STEP]))
+    size = float(max(mean.baseline[STEP], mean.candidate[STEP]))
+    return bool(mean.clear[STEP]) and delta > max(RARE_TIMES * abs(float(typical.delta[STEP])), RARE * size)
 
 
 def _identical(found: Estimate) -> bool:
     """Whether both sides are the same in every cell."""
-    return not any((np.abs(one) > ROUNDING).any() for one in (found.delta, found.host_speed))
+    return not (np.abs(found.delta) > ROUNDING).any()
 
 
 def load_explains(one: PhaseCells) -> bool:
@@ -117,23 +118,25 @@ def load_explains(one: PhaseCells) -> bool:
     return step * load > 0 and abs(step) <= abs(load)
 
 
-def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
+def _joint_p(phases: Sequence[PhaseCells], parts: Sequence[Part]) -> dict[str, float]:
     """Of each phase, the part of the ways to deal the runs out in which the largest |t| of any phase is as large as its own.
 
     Westfall and Young (1993). Runs are dealt out whole; phases that other runs have are dealt out by themselves.
     """
     found: dict[str, float] = {}
-    groups: dict[tuple[bytes, bytes], list[PhaseCells]] = {}
-    for one in phases:
-        if one.typical.dealt() is not None:
-            key = one.run_numbers[0].tobytes(), one.run_numbers[1].tobytes()
-            groups.setdefault(key, []).append(one)
+    groups: dict[tuple[bytes, bytes], list[tuple[PhaseCells, Part]]] = {}
+    for one, part in zip(phases, parts, strict=True):
+        if part.dealt() is not None:
+            numbers = (
+                one.run_numbers if part.name == "typical" else [np.arange(many) for many in part.sample.runs]
+            )
+            groups.setdefault((numbers[0].tobytes(), numbers[1].tobytes()), []).append((one, part))
     for group in groups.values():
-        dealt = group[0].typical.dealt()
+        dealt = group[0][1].dealt()
         assert dealt is not None
-        t = np.stack([one.typical.permuted_step(dealt) for one in group], axis=1)
+        t = np.stack([part.permuted(part.estimate.take([STEP]), dealt)[:, 0] for _, part in group], axis=1)
         most = t.max(axis=1)
-        for column, one in enumerate(group):
+        for column, (one, _) in enumerate(group):
             found[one.steps.phase] = float((most >= t[0, column] * (1 - 1e-9)).mean())
     return found
 
@@ -141,17 +144,14 @@ def _joint_p(phases: Sequence[PhaseCells]) -> dict[str, float]:
 # The whole.
 
 
-_VERDICTS: tuple[tuple[Verdict, Verdict], ...] = (
-    ("regressed", "improved"),
-    ("likely_regressed", "likely_improved"),
-)
-_CARRY: tuple[tuple[Literal["part", "rare"], str], ...] = (("part", "typical"), ("rare", "tail"))
+_CERTAIN: tuple[Verdict, ...] = ("regressed", "improved")
+_LIKELY: tuple[Verdict, ...] = ("likely_regressed", "likely_improved")
 
 
 def decide(
     measured: Measured,
     judged: Judged,
-    verdicts: dict[str, Verdict],
+    verdicts: dict[str, dict[str, Verdict]],
     *,
     comparable: bool,
     gpu: float | None = None,
@@ -199,97 +199,70 @@ def raw_change(measured: Measured) -> float:
 
 
 def _decided(
-    measured: Measured, judged: Judged, verdicts: dict[str, Verdict], gpu: float | None
+    measured: Measured, judged: Judged, verdicts: dict[str, dict[str, Verdict]], gpu: float | None
 ) -> tuple[Verdict, VerdictFacts]:
     """The verdict of what is compared."""
-    phases = in_order([one for one in measured.phases if one.steps.judged])
+    phases = in_order(measured.phases)
     if _identical(measured.whole):
         return "no_change", VerdictFacts("identical")
-    for wanted in _VERDICTS:
-        certain = wanted[0] == "regressed"
-        sure = ("exact", "confirmed") if certain else ("exact", "confirmed", "likely")
-        # what users feel first decides first, in its typical steps, in causes, in rare steps
-        for one in phases:
-            if verdicts[one.steps.phase] in wanted:
-                return verdicts[one.steps.phase], VerdictFacts("phase", one.steps.phase)
-            if (certain and min(one.runs) < PERMUTE) or load_explains(
-                one
-            ):  # of few runs everything is likely at best
-                continue
-            for basis, part in _CARRY:
-                least = CARRIES if one is phases[0] else CARRIES_ALONE
-                if basis == "rare" and min(one.runs) == 1:
-                    least = LARGE_RARE
-                carried = _carried(one, judged, part, sure, least)
-                if not certain and basis == "rare":
-                    carried = carried or _rare_total(one)
-                if carried:
-                    verdict = wanted[0] if carried > 0 else wanted[1]
-                    return verdict, VerdictFacts(basis, one.steps.phase, carried)
-    if gpu is not None and not phases:
+    if gpu is not None:
         return "likely_regressed" if gpu > 0 else "likely_improved", VerdictFacts("gpu", carried_ns=gpu)
-    main = phases[0].steps.phase if phases else ""
-    moved = any(_sure(judged, one, "typical", ("exact", "confirmed")) for one in phases)
-    host = any(_only_host(one) for one in phases[:1])
-    quiet = all(verdicts[one.steps.phase] == "no_change" and _quiet(one) for one in phases)
-    if phases and (_same(measured.whole) or quiet):
+    main = phases[0].steps.phase
+    if measured.frame.once:
+        return "inconclusive", VerdictFacts("scatter", main)
+    for wanted in (_CERTAIN, _LIKELY):
+        for one in phases:  # what users feel first decides first
+            of = verdicts[one.steps.phase]
+            if rare(one) and of["mean"] in wanted:
+                return of["mean"], VerdictFacts("rare", one.steps.phase)
+            if of["typical"] in wanted:
+                return of["typical"], VerdictFacts("phase", one.steps.phase)
+            carried = None if load_explains(one) else _carried(one, judged, sure=wanted is _CERTAIN)
+            if carried:
+                return wanted[carried < 0], VerdictFacts("part", one.steps.phase, carried)
+    moved = any(_sure(judged, one, ("exact", "confirmed")) for one in phases)
+    host = _only_host(phases[0])
+    quiet = all(verdicts[one.steps.phase]["typical"] == "no_change" and _quiet(one) for one in phases)
+    if _same(measured.whole) or quiet:
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
-    load = phases[0].steps.load if phases and load_explains(phases[0]) else None
+    load = phases[0].steps.load if load_explains(phases[0]) else None
+    basis: Literal["rare", "scatter"] = "rare" if rare(phases[0]) else "scatter"
     return "inconclusive", VerdictFacts(
-        "scatter", main, host=host, moved=moved, load=Load(*load) if load else None
+        basis, main, host=host, moved=moved, load=Load(*load) if load else None
     )
 
 
 def gpu_change(measured: Measured) -> float | None:
-    """What captures of one step each and of the same work differ by in GPU time, ns, where that carries a verdict; else None.
-
-    It is 1 % of a capture, beyond what runs of one program differ by, and the captures' length moved along.
-    """
-    cells, whole = [measured.layout.categories[name] for name in BUSY], measured.whole
-    one, other = (side[:, cells].sum(axis=1, keepdims=True) for side in whole.values)
-    usual, nothing = CAUSES["compute"].scatter, np.zeros(1)
-    scatter = usual.relative * max(float(one.mean()), float(other.mean())) + usual.plus_ns
-    found = estimate(Sample((one, other), step_variance=(nothing, nothing)), np.array([scatter]), nothing)
-    delta = float(found.delta[0])
-    large = abs(delta) >= CARRIES * max(whole.baseline[STEP], whole.candidate[STEP])
-    along = float(whole.candidate[STEP] - whole.baseline[STEP]) * np.sign(delta) >= ALONG * abs(delta)
-    return delta if large and along and found.p[0] < ALPHA else None
-
-
-def _sure(judged: Judged, phase: PhaseCells, part: str, levels: Sequence[str]) -> list[Judgement]:
-    return [one for one in judged.rows if one.phase is phase and one.part == part and one.level in levels]
-
-
-def _carried(
-    phase: PhaseCells, judged: Judged, part: str, levels: Sequence[str], least: float
-) -> float | None:
-    """The sum of sure causes of a phase where it carries the verdict: large enough, and nothing else can have moved against it."""
-    # of an exact count, the time may be unsure
-    sure = [one for one in _sure(judged, phase, part, levels) if abs(one.delta) > one.half]
-    total = sum(one.delta for one in sure)
-    if abs(total) < least * phase.step_ns:
+    """What captures of one step each and of the same work differ by in GPU time, ns, where that is beyond noise; else None."""
+    if not measured.phases:
         return None
-    rest = [one for one in judged.rows if one.phase is phase and one.part == part and one not in sure]
-    against = [
-        one
-        for one in rest
-        if (one.delta - one.half if total > 0 else -one.delta - one.half) <= -AGAINST * abs(total)
+    part = measured.phases[0].mean
+    found = part.grouped([[measured.layout.categories[name] for name in BUSY]])
+    large = abs(float(found.delta[0])) >= CARRIES * float(
+        max(measured.whole.baseline[STEP], measured.whole.candidate[STEP])
+    )
+    return float(found.delta[0]) if large and found.p[0] < ALPHA else None
+
+
+def _sure(judged: Judged, phase: PhaseCells, levels: Sequence[str]) -> list[Judgement]:
+    return [
+        one for one in judged.rows if one.phase is phase and one.part == "typical" and one.level in levels
     ]
-    return None if against else total
 
 
-def _rare_total(phase: PhaseCells) -> float | None:
-    """What rare steps add to a phase, of few runs, whose causes are too many to test.
-
-    Slow steps of a lone run follow one another: they may be one bad spell of its machine, which their scatter does not tell. Only
-    what is far larger than such spells were counts there. None where the typical step goes the other way by as much.
-    """
-    found = phase.tail.estimate
-    delta, runs = float(found.delta[STEP]), min(phase.runs)
-    least = (CARRIES if runs > 1 else LARGE_RARE) * phase.step_ns
-    if (delta + float(phase.typical.estimate.delta[STEP])) * delta <= 0:
+def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
+    """The sum of sure causes of a typical step where it carries the verdict: large enough, and nothing else can have moved against it."""
+    if sure and min(phase.runs) < PERMUTE:  # of few runs everything is likely at best
         return None
-    return delta if runs < FEW and found.p[STEP] < RARE and abs(delta) >= least else None
+    # of an exact count, the time may be unsure
+    levels = ("exact", "confirmed") if sure else ("exact", "confirmed", "likely")
+    rows = [one for one in _sure(judged, phase, levels) if one.clear]
+    total = sum(one.delta for one in rows)
+    if abs(total) < CARRIES * phase.step_ns:
+        return None
+    rest = [one for one in judged.rows if one.phase is phase and one.part == "typical" and one not in rows]
+    against = [one for one in rest if (one.low if total > 0 else -one.high) <= -AGAINST * abs(total)]
+    return None if against else total
 
 
 def _quiet(phase: PhaseCells) -> bool:
@@ -304,15 +277,17 @@ def _same(whole: Estimate) -> bool:
 
 
 def _only_host(phase: PhaseCells) -> bool:
-    """Whether the step differs for sure only as long as the speed of the hosts is not taken out."""
-    part = phase.typical
-    if part.sample.speed is None or min(phase.runs) < 2:
+    """Whether the interval holds 0 only because hosts of unlike speed may explain the change."""
+    found = phase.typical.estimate
+    delta, host = float(found.delta[STEP]), float(found.host_speed[STEP])
+    if abs(host) < LEAST * phase.step_ns or delta * host <= 0 or found.clear[STEP]:
         return False
-    one, other = part.sample.values
-    cell = [STEP]
-    raw = estimate(Sample((one[:, cell], other[:, cell])), part.scatter[cell], np.zeros(1))
-    gap = float(part.estimate.host_speed[STEP])
-    return bool(raw.p[0] < ALPHA and part.estimate.p[STEP] >= ALPHA and abs(gap) >= LEAST * phase.step_ns)
+    arm = (
+        float(found.low[STEP] - min(delta, delta - host))
+        if delta > 0
+        else float(max(delta, delta - host) - found.high[STEP])
+    )
+    return bool(abs(delta) > abs(arm))
 
 
 def launched(facts: VerdictFacts, launch: Launch, findings: Sequence[Finding]) -> VerdictFacts:
@@ -328,19 +303,23 @@ def launched(facts: VerdictFacts, launch: Launch, findings: Sequence[Finding]) -
 
 def delta_of(found: Estimate, cell: int = STEP) -> Delta:
     """One cell of an estimate."""
-    delta, half = float(found.delta[cell]), float(found.half[cell])
-    error = float(found.error[cell])
+    half = float(found.half[cell])
     return Delta(
-        baseline_ns=float(found.baseline[cell]),
-        candidate_ns=float(found.candidate[cell]),
-        delta_ns=delta,
-        ci_low_ns=delta - half,
-        ci_high_ns=delta + half,
+        **found.change(cell),
         host_speed_ns=float(found.host_speed[cell]),
         p_value=float(found.p[cell]),
         noise_floor_ns=half,
-        detectable_ns=float(detectable(np.array([error]), found.df[[cell]])[0]) if error else 0.0,
+        detectable_ns=float(detectable(np.array([_error(found, cell)]), np.array([found.df]))[0])
+        if half
+        else 0.0,
     )
+
+
+def _error(found: Estimate, cell: int) -> float:
+    """The standard error that a t interval of half the width would have."""
+    from scipy.special import stdtrit
+
+    return float(found.half[cell] / stdtrit(found.df, 0.975))
 
 
 def step_of(measured: Measured, *, decided: bool) -> Step:
@@ -370,14 +349,13 @@ def step_of(measured: Measured, *, decided: bool) -> Step:
 
 def _runs_advised(measured: Measured) -> int | None:
     """Runs a side with which the main phase would show a change of 2 %."""
-    judged = in_order([one for one in measured.phases if one.steps.judged])
-    if not judged or min(judged[0].runs) < FEW:  # how far runs are apart is not known
+    one = in_order(measured.phases)[0]
+    if min(one.runs) < PERMUTE - 1:  # how far runs are apart is not known
         return 5
-    one = judged[0]
-    return runs_for(float(one.typical.estimate.error[STEP]), one.runs, WANTED * one.step_ns)
+    return runs_for(_error(one.typical.estimate, STEP), one.runs, WANTED * one.step_ns, NU)
 
 
-def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[str, Any]:
+def phase_fields(measured: Measured, one: PhaseCells, verdict: dict[str, Verdict]) -> dict[str, Any]:
     """What `model.Phase` says of a compared phase."""
     every = measured.steps
     side, mine = every["side"].to_numpy(), every["phase"].to_numpy() == one.steps.phase
@@ -386,11 +364,11 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: Verdict) -> dict[
     start = None
     if one.steps.start_share:
         before, after = (float(one.start[at, STEP]) for at in (0, 1))
-        host = host_of_start(one, measured.layout)[:, STEP]
-        start = Change(before, after, after - before - float(host[1] - host[0]))
+        start = Change(before, after, after - before)
     return {
-        "verdict": verdict,
+        "verdict": verdict["mean" if rare(one) else "typical"],
         "typical": delta_of(one.typical.estimate),
+        "mean": delta_of(one.mean.estimate),
         "tail": delta_of(one.tail.estimate),
         "start": start,
         "share": one.steps.share,
@@ -422,7 +400,7 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
     if not judged:
         return {}
     one, found = judged[0], {}
-    values, speed = one.typical.estimate.values, one.typical.sample.speed
+    values, speed = one.typical.estimate.even, one.typical.sample.speed
     residual = np.concatenate([side[:, STEP] - np.median(side[:, STEP]) for side in values])
     spread = max(1.4826 * float(np.median(np.abs(residual))), 0.005 * one.step_ns)
     for side in (0, 1):
@@ -460,7 +438,7 @@ def _from_others(values: Floats) -> Floats:
     )
 
 
-def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, Verdict]) -> list[Phase]:
+def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, dict[str, Verdict]]) -> list[Phase]:
     """The phases of the result with what was found of each. `rows`: their distributions."""
     known = {one.steps.phase: one for one in measured.phases}
     return [

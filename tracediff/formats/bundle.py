@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -175,6 +175,12 @@ def recorded(bundle: Path) -> list[dict[str, str]]:
         for run in read_manifest(bundle).runs
         if run.status == "done" and run.kind == "profiled"
     ]
+
+
+def in_turns(runs: Sequence[Mapping[str, str]]) -> bool:
+    """Whether the sides of `recorded` runs took turns on one machine: a bundle is of one; then no host is faster than the other's."""
+    order = [run["side"] for run in runs]
+    return (order != sorted(order) and order != sorted(order, reverse=True)) or len(order) == 2
 
 
 def folder_of(bundle: Path, run: Run) -> Path:

@@ -39,6 +39,7 @@ from tracediff.history.points import SEEN, Point, machine_id
 from tracediff.history.store import Kept
 from tracediff.model import Tool
 from tracediff.model.causes import CAUSES
+from tracediff.stats.noise import FLOOR
 
 COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 
@@ -330,11 +331,7 @@ def _columns(points: Sequence[Point], groups: Places, pinned: str, asked: Sequen
         else:  # the error of a difference of two sides is larger than that of one
             error = np.where(known, error / np.sqrt(2), error)
         usual = CAUSES.get(measure.quantity, CAUSES["compute"]).scatter
-        guess = (
-            0.0
-            if measure.unit == "count"
-            else usual.relative * float(np.abs(value[has]).mean()) + usual.plus_ns
-        )
+        guess = 0.0 if measure.unit == "count" else usual * float(np.abs(value[has]).mean()) + FLOOR
         series = Series(value[has], np.where(error > 0, error, guess)[has], groups[has])
         base = mean if basis == "pinned" else None
         columns.append(_Column(measure, name, basis, base, np.flatnonzero(has).tolist(), series))

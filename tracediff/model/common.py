@@ -94,7 +94,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A time on both sides, ns per step. delta_ns: at equal host speed."""
+    """A time on both sides, ns per step. delta_ns = candidate_ns - baseline_ns."""
 
     baseline_ns: float
     candidate_ns: float
@@ -109,9 +109,9 @@ class Interval(Change, frozen=True):
 
 
 class Delta(Interval, frozen=True):
-    """What is known of a change. candidate_ns - baseline_ns = delta_ns + host_speed_ns.
+    """What is known of a change. delta_ns = candidate_ns - baseline_ns, as measured; the interval says what a repeat would show.
 
-    host_speed_ns: the part that comes of a host that was slower or faster in short CUDA calls. noise_floor_ns: identical runs differ by
+    host_speed_ns: the part of it that a slower or faster host may explain, as short CUDA calls tell it; the interval holds the change with and without it. noise_floor_ns: identical runs differ by
     up to this much, in 95 of 100 cases. detectable_ns: the smallest change that these runs show in 80 of 100 cases.
     """
 
@@ -178,7 +178,7 @@ class PhaseTimes(msgspec.Struct, frozen=True):
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """Category -> ns per step. A category that was not captured is absent, never zero. candidate - baseline = delta + host_speed.
+    """Category -> ns per step. A category that was not captured is absent, never zero. delta = candidate - baseline; host_speed: of it, what hosts may explain.
 
     `residual_ns` is the largest |period - sum of categories| over all periods of all runs: it is 0.
     `hidden_*` is host time of a cause that fell behind GPU work: free today, not once the GPU is faster.
@@ -207,6 +207,7 @@ class Phase(PhaseTimes, frozen=True):
 
     verdict: Verdict | None = None
     typical: Delta | None = None
+    mean: Delta | None = None
     tail: Delta | None = None
     start: Change | None = None
     share: float = 0.0  # of the compared steps

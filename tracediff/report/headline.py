@@ -195,7 +195,7 @@ def _unknown_host(result: Result, phase: Phase) -> str:
     books, delta = phase.accounting, _typical(phase)[0]
     if phase.host_speed is not None or books is None:
         return ""
-    on_host = [name for name in books.delta if ROWS[name].scatter.slope]
+    on_host = [name for name in books.delta if ROWS[name].host]
     new = [
         one.delta_ns
         for one in _rows(result, phase.phase, "typical")

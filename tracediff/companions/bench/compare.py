@@ -17,7 +17,7 @@ from tracediff.companions.model import Kpi, KpiRow
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 from tracediff.model.show import ShowFigure, ShowKpi
-from tracediff.stats.estimator import trimmed_interval
+from tracediff.stats.tests import trimmed_interval
 
 if TYPE_CHECKING:
     from tracediff.companions.model import Result

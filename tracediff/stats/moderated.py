@@ -1,0 +1,89 @@
+"""Figures with one value per run and side, such as latencies: moderated t statistics; knows nothing of traces.
+
+    s^2 = (PRIOR * s0^2 + SS) / (PRIOR + df), t with PRIOR + df degrees of freedom              (Smyth 2004)
+
+s0: scatter that such a figure usually has. SS: squares of the runs about the mean of their side. With one or two runs a side the
+scatter within the runs is added, because so few runs may agree by chance.
+Every function is symmetric: exchanging the sides changes the sign of delta and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracediff.stats.noise import Bools, Floats
+
+PRIOR = 4  # runs that the usual scatter counts for
+FEW_RUNS = 2  # up to so many a side, the scatter within the runs is added
+LONE_RUN = 2.25  # with one run a side the usual variance is taken this many times
+
+
+@dataclass(frozen=True)
+class Moderated:
+    """Arrays over figures. half: half-width of the 95 % interval of delta; error: its standard error."""
+
+    baseline: Floats
+    candidate: Floats
+    delta: Floats
+    half: Floats
+    error: Floats
+    p: Floats
+    df: Floats
+
+
+def moderated(
+    values: tuple[Floats, Floats],
+    usual: Floats,
+    within: tuple[Floats, Floats] | None = None,
+    within_df: float = 0.0,
+) -> Moderated:
+    """The difference of every figure, (runs, figures) a side. `usual`: s0. `within`: variance of each side's mean from within its runs."""
+    from scipy.special import stdtr, stdtrit
+
+    one, other = values
+    runs = len(one), len(other)
+    df = runs[0] + runs[1] - 2
+    squares = ((one - one.mean(axis=0)) ** 2).sum(axis=0) + ((other - other.mean(axis=0)) ** 2).sum(axis=0)
+    variance = (PRIOR * usual**2 + squares) / (PRIOR + df)
+    few = min(runs) <= FEW_RUNS
+    if few:
+        variance = np.maximum(variance, usual**2 * (LONE_RUN if min(runs) == 1 else 1.0))
+    of_runs = variance * (1 / runs[0] + 1 / runs[1])
+    of_steps = within[0] + within[1] if few and within is not None else np.zeros(len(usual))
+    error2 = of_runs + of_steps
+    freedom = np.full(len(usual), float(PRIOR + df))
+    if of_steps.any():  # Satterthwaite (1946)
+        spread = of_runs**2 / freedom + of_steps**2 / max(within_df, 1.0)
+        freedom = np.where(spread > 0, error2**2 / np.where(spread > 0, spread, 1.0), freedom)
+    error = np.sqrt(error2)
+    delta = other.mean(axis=0) - one.mean(axis=0)
+    return Moderated(
+        baseline=one.mean(axis=0),
+        candidate=other.mean(axis=0),
+        delta=delta,
+        half=stdtrit(freedom, 0.975) * error,
+        error=error,
+        p=2 * stdtr(freedom, -_t(delta, error)),
+        df=freedom,
+    )
+
+
+def dealt_t(values: tuple[Floats, Floats], usual: Floats, groups: Bools) -> Floats:
+    """|t| of every figure with the runs dealt out anew, (splits, figures)."""
+    every = np.concatenate(values)
+    every = every - every.mean(axis=0)  # without a common part, nothing cancels
+    other = groups.astype(np.float64)
+    many = other.sum(axis=1, keepdims=True), (1 - other).sum(axis=1, keepdims=True)
+    high, low = other @ every, (1 - other) @ every
+    squares = np.maximum((every**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0)
+    df = len(every) - 2
+    variance = (PRIOR * usual**2 + squares) / (PRIOR + df)
+    return _t(high / many[0] - low / many[1], np.sqrt(variance * (1 / many[0] + 1 / many[1])))
+
+
+def _t(delta: Floats, error: Floats) -> Floats:
+    """|t|; without any scatter 0 or infinite, nan where a value is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(error == 0, np.where(delta == 0, 0.0, np.inf), np.abs(delta) / error))

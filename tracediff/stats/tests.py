@@ -1,0 +1,74 @@
+"""Tests over many figures, and what a number of runs can show; knows nothing of traces."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracediff.stats.noise import Floats
+
+
+def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
+    """The change that such a standard error shows with the given power, from the noncentral t distribution."""
+    from scipy.special import nctdtrinc, stdtrit
+
+    return np.asarray(error * nctdtrinc(df, 1 - power, stdtrit(df, 1 - alpha / 2)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """P values corrected for their number (Holm 1979)."""
+    order = sorted(range(len(p)), key=lambda at: p[at])
+    out, most = [0.0] * len(p), 0.0
+    for place, at in enumerate(order):
+        most = max(most, min(1.0, (len(p) - place) * p[at]))
+        out[at] = most
+    return out
+
+
+def benjamini_hochberg(p: Floats) -> Floats:
+    """The q values of p values, (n,): the false discovery rate at which each would be called (Benjamini and Hochberg 1995).
+
+    nan stays nan and does not count as a test. (scipy.stats has it too; importing that takes longer than a whole comparison.)
+    """
+    q = np.full(len(p), np.nan)
+    (known,) = np.nonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    ratios = p[order] * len(order) / np.arange(1, len(order) + 1)
+    q[order] = np.minimum(np.minimum.accumulate(ratios[::-1])[::-1], 1.0)
+    return q
+
+
+MOST_RUNS = 50  # beyond which no number of runs is advised: `runs_for` gives one more
+
+
+def runs_for(error: float, runs: tuple[int, int], change: float, prior: float) -> int | None:
+    """Runs a side with which a change of that size would show, where `runs` gave this standard error; None where they suffice.
+
+    `prior`: degrees of freedom that the usual scatter counts for.
+    """
+    per_run = error / math.sqrt(1 / runs[0] + 1 / runs[1])
+    many: Floats = np.arange(5.0, MOST_RUNS + 1)
+    enough = detectable(np.asarray(per_run * np.sqrt(2 / many)), prior + 2.0 * many - 2) <= change
+    if not enough.any():
+        return MOST_RUNS + 1
+    found = int(many[enough.argmax()])
+    return found if found > min(runs) else None
+
+
+def trimmed_interval(baseline: Floats, candidate: Floats) -> tuple[float, float] | None:
+    """95 % interval of candidate - baseline in 20 % trimmed means of runs, (runs,) a side; None with fewer than two on a side.
+
+    Yuen 1974; below five runs nothing is trimmed, which is Welch's.
+    """
+    if min(len(baseline), len(candidate)) < 2:
+        return None
+    from scipy.stats import ttest_ind
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of runs that do not scatter at all
+        bounds = ttest_ind(candidate, baseline, equal_var=False, trim=0.2).confidence_interval()
+    low, high = float(bounds.low), float(bounds.high)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
