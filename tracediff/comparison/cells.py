@@ -264,13 +264,13 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """The steps of a phase under its three weightings; start: None where it has none. seen: (sides, cells), see `_unseen`."""
+    """The steps of a phase under its three weightings; start: None where it has none. seen: see `_seen`."""
 
     phase: PhaseSteps
     typical: Sums
     rest: Sums
     start: Sums | None
-    seen: Floats
+    seen: tuple[Floats, Floats]
 
 
 def _phase_cells(
@@ -281,7 +281,7 @@ def _phase_cells(
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
     start = frame.sums(table, phase.start, phase.klass * 0, variance=False) if phase.start_share else None
-    weighted = _Weighted(phase, typical, rest, start, _often(frame, table, phase))
+    weighted = _Weighted(phase, typical, rest, start, _seen(frame, table, phase))
     gil = layout.categories["gil_wait"]
     if hosts == "measured" and (typical.means[:2, gil] > _WAITS * typical.means[:2, STEP]).any():
         hosts = "unknown"
@@ -324,28 +324,30 @@ def _usual(layout: Layout, *, few: bool) -> Floats:
     return np.maximum(usual, WAIT) if few else usual
 
 
-def _often(frame: Frame, table: CellSums, phase: PhaseSteps) -> Floats:
-    """The part of the steps of each side that have a cell at all, (sides, cells)."""
+def _seen(frame: Frame, table: CellSums, phase: PhaseSteps) -> tuple[Floats, Floats]:
+    """The part of the steps of each side that have a cell at all, (sides, cells); and how many steps these are, (sides,)."""
     inside = phase.rest + phase.start > 0
     side = frame.steps["side"].to_numpy()
     mine = inside[table.merged.step]
     at = side[table.merged.step[mine]] * table.cells + table.merged.cell[mine]
     seen = np.bincount(at, minlength=len(frame.runs) * table.cells).reshape(-1, table.cells)
-    steps = np.bincount(side[inside], minlength=len(frame.runs))
-    return np.asarray(seen / np.maximum(steps, 1)[:, None])
+    steps = np.maximum(np.bincount(side[inside], minlength=len(frame.runs)), 1).astype(np.float64)
+    return seen / steps[:, None], steps
 
 
 def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tuple[Floats, Floats]:
     """What the idle cells of which a side shows nothing may cost it all the same, by their size per event on the other side."""
     idle = np.zeros(cells, np.bool_)
     idle[layout.idle] = True  # kernels that no step launches are no matter of chance
-    steps, found = weighted.phase.steps, []
+    often, steps = weighted.seen
+    found = []
     for side in (0, 1):
-        other = sums.means[1 - side, :cells]
-        often = weighted.seen[1 - side, :cells]
-        size = np.divide(np.abs(other), often, out=np.zeros(cells), where=often > 0)
-        none = idle & (weighted.seen[side, :cells] == 0)
-        found.append(np.where(none, min(1.0, _NONE_SEEN / max(steps[side], 1)) * size, 0.0))
+        other = np.abs(sums.means[1 - side, :cells])
+        size = np.divide(
+            other, often[1 - side, :cells], out=np.zeros(cells), where=often[1 - side, :cells] > 0
+        )
+        none = idle & (often[side, :cells] == 0)
+        found.append(np.where(none, min(1.0, _NONE_SEEN / steps[side]) * size, 0.0))
     return found[0], found[1]
 
 

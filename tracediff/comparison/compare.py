@@ -41,6 +41,7 @@ from tracediff.comparison.launches import (
 from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
+from tracediff.comparison.observed import observe
 from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.verdict import (
@@ -139,6 +140,7 @@ def compare(
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
     facts = launched(facts, launch, findings)
+    observed = observe(measured, facts, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
     if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask
@@ -202,6 +204,7 @@ def compare(
         verdict=verdict,
         verdict_reason="",
         verdict_facts=facts,
+        observed=observed,
         step=step,
         phases=_of_phases(measured, judged, phases_of(measured, tables.phases(steps), verdicts)),
         accounting=accounting,

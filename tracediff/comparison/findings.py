@@ -570,7 +570,7 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
         return []
     steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
-    ns, side, run = (steps[name].to_numpy() for name in ("ns", "side", "run"))
+    ns, side = (steps[name].to_numpy() for name in ("ns", "side"))
     if any(ns[(side == at) & (weight > 0)].sum() < _MOST_LEFT_OUT * ns[side == at].sum() for at in (0, 1)):
         return []
     return [

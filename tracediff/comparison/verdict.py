@@ -1,4 +1,4 @@
-"""The verdict of each phase and of the whole: would what was observed repeat?
+"""The verdict of each phase and of the whole: whether what was observed would repeat.
 
 A step is slower or faster where the 95 % interval of its change leaves out 0, corrected for the number of phases (Holm 1979): likely so
 with up to three runs a side, surely with four or more where dealing the runs out anew says the same. The mean speaks instead of the
@@ -99,7 +99,7 @@ def rare(one: PhaseCells) -> bool:
     mean, typical = one.mean.estimate, one.typical.estimate
     delta = abs(float(mean.delta[STEP]))
     size = float(max(mean.baseline[STEP], mean.candidate[STEP]))
-    return bool(mean.clear[STEP]) and delta > max(RARE_TIMES * abs(float(typical.delta[STEP])), RARE * size)
+    return delta > max(RARE_TIMES * abs(float(typical.delta[STEP])), RARE * size)
 
 
 def _identical(found: Estimate) -> bool:

@@ -3,6 +3,7 @@
 FORMAT_VERSION history
     1  first published form; `gates`, `ncu`, `trtexec`, `latencies`, `system` were added without a new version
     2  deltas at equal host speed; a verdict per phase; findings of phases, with parts; the mix of both sides
+    3  deltas as measured; what is observed, what differs by count and what a repeat would show are apart
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from tracediff.model.host import (
     ThreadRow,
 )
 from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
+from tracediff.model.observed import NOTHING, Observed
 from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
 
 # What was compared: the files of both sides, and the options that change numbers.
@@ -313,13 +315,16 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """The first sentence and what it is about; the same in every report."""
+    """The first sentences and the cause that they name first; the same in every report. text: what, why and counts together."""
 
     text: str
     cause: str  # '' without one
     delta_ns: float  # of the phase that the verdict is of
     level: Evidence
     phase: str
+    what: str = ""  # the change as measured
+    why: str = ""  # its largest parts
+    counts: str = ""  # what differs by count
 
 
 # Idle gaps of the GPU.
@@ -425,7 +430,7 @@ class Gates(msgspec.Struct, frozen=True):
     pass_inconclusive: bool = False
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -438,6 +443,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verdict_reason: str
     verdict_facts: VerdictFacts = VerdictFacts()
     headline: Headline = Headline("", "", 0.0, "within_noise", "")
+    observed: Observed = NOTHING
     step: Step
     phases: list[Phase]
     accounting: Accounting

@@ -14,7 +14,7 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
 from tracediff.report.causes import CAUSES, at, idle_title, title
-from tracediff.report.headline import headline, lead, reason
+from tracediff.report.first import headline, lead, reason
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
 

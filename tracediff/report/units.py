@@ -200,6 +200,12 @@ def prose(values: Iterable[float | None]) -> Prose:
     return Prose("ms", 1_000_000) if largest < 1e10 else Prose("s", 1_000_000_000)
 
 
+def both(baseline: float, candidate: float) -> Prose:
+    """Choose the unit for two times and their difference: us where one is below 1,000 us and none above 10,000."""
+    small, large = sorted((abs(baseline), abs(candidate)))
+    return Prose("us", 1_000) if small < 1e6 and large < 1e7 else prose([large])
+
+
 def three_digits(value: float) -> str:
     """Write a number with three significant digits and no exponent, never more than three decimals: `92.3`, `5.91`, `1,730`, `0.943`."""
     return f"{value:,.{_decimals(abs(value))}f}" if value else "0"

@@ -33,28 +33,29 @@ class VerdictWords:
 
 
 VERDICTS: dict[Verdict, VerdictWords] = {
-    "regressed": VerdictWords("Regressed", "bad", "▲", "Steps are slower in every test over runs."),
+    "regressed": VerdictWords("Slower", "bad", "▲", "Steps are slower in every test over runs."),
     "likely_regressed": VerdictWords(
-        "Likely regressed", "bad", "△", "Steps are slower beyond known noise; too few runs to confirm it."
+        "Likely slower", "bad", "△", "Steps are slower beyond known noise; too few runs to confirm it."
     ),
-    "improved": VerdictWords("Improved", "good", "▼", "Steps are faster in every test over runs."),
+    "improved": VerdictWords("Faster", "good", "▼", "Steps are faster in every test over runs."),
     "likely_improved": VerdictWords(
-        "Likely improved", "good", "▽", "Steps are faster beyond known noise; too few runs to confirm it."
+        "Likely faster", "good", "▽", "Steps are faster beyond known noise; too few runs to confirm it."
     ),
     "no_change": VerdictWords(
-        "No change",
+        "Same",
         "neutral",
         "=",
         "Step times differ by less than these runs scatter, and by less than 1 %.",
     ),
     "inconclusive": VerdictWords(
-        "Inconclusive", "unsure", "?", "These runs scatter too much to show a change or to rule it out."
+        "Unclear", "unsure", "?", "These runs scatter too much to show a change or to rule it out."
     ),
     "not_comparable": VerdictWords(
         "Not comparable", "stop", "×", "The two sides differ in more than the change under test."
     ),
 }
 
+MOVED: tuple[Verdict, ...] = ("regressed", "likely_regressed", "improved", "likely_improved")
 UNSURE: tuple[Verdict, ...] = (
     "no_change",
     "inconclusive",

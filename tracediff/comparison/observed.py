@@ -1,0 +1,141 @@
+"""What the first sentence is of: the change as measured, its largest parts, and steps that stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from msgspec.structs import replace
+
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.verdict import in_order, rare
+from tracediff.model import Finding, VerdictFacts
+from tracediff.model.causes import BUSY
+from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
+from tracediff.stats.noise import Bools, Estimate
+
+_SMALL = 0.1  # of the change: a smaller part explains nothing of it
+_WORTH = 0.005  # of the step: a smaller part is not worth a sentence
+_ENOUGH, _MOST = 0.8, 3  # of the change, and parts
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
+
+
+def observe(measured: Measured, facts: VerdictFacts, findings: Sequence[Finding]) -> Observed:
+    """The change of the phase that the verdict rests on, in its typical step or in its mean."""
+    phases = in_order(measured.phases)
+    if not phases:
+        return NOTHING
+    one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
+    if measured.frame.once:
+        return _of_captures(measured, one, facts, findings)
+    part = one.mean if rare(one) else one.typical
+    found = _observed(one, part.estimate, STEP, "mean" if part.name == "mean" else "typical")
+    stops = _stops(measured, one) if part.name == "mean" else None
+    return replace(found, parts=_parts(found, one, findings), stops=stops, hosts=part.sample.hosts)
+
+
+def _of_captures(
+    measured: Measured, one: PhaseCells, facts: VerdictFacts, findings: Sequence[Finding]
+) -> Observed:
+    """Their GPU time, where that carries the verdict; else their length."""
+    if facts.basis == "gpu":
+        busy = one.mean.grouped([[measured.layout.categories[name] for name in BUSY]])
+        found = _observed(one, busy, 0, "gpu")
+    else:
+        found = _observed(one, one.mean.estimate, STEP, "length")
+    return replace(found, parts=_parts(found, one, findings), hosts=one.mean.sample.hosts)
+
+
+def _observed(
+    one: PhaseCells, of: Estimate, cell: int, what: Literal["typical", "mean", "length", "gpu"]
+) -> Observed:
+    return Observed(one.steps.phase, what, **of.change(cell), host_speed_ns=float(of.host_speed[cell]))
+
+
+def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
+    """The largest causes first, whatever their sign."""
+    if not found.delta_ns:
+        return []
+    sizes = [(_size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
+    least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
+    parts: list[ObservedPart] = []
+    for size, rank in sorted(sizes, key=lambda one: (-abs(one[0]), one[1])):
+        if abs(size) < least or len(parts) == _MOST or sum(one.share for one in parts) >= _ENOUGH:
+            break
+        parts.append(ObservedPart(rank, size, size / found.delta_ns))
+    return parts
+
+
+def _size(one: Finding, found: Observed) -> float:
+    """What a cause has of the change: in the typical step, or in the mean of all steps of the phase."""
+    own = [(one.where.phase, one.part, one.delta_ns)]
+    own += [(other.phase, other.part, other.delta_ns) for other in one.phases]
+    wanted = ("typical",) if found.of == "typical" else ("typical", "tail")
+    return sum(size for phase, part, size in own if phase == found.phase and part in wanted)
+
+
+# Steps that stop.
+
+_FAR = 0.2  # of the typical step: what is longer by less does not stop
+_OF_FAR = 0.7  # of what such steps take more
+_OFTEN = 0.5  # of the steps: what more do is no stop
+_LIKE = 3.0  # times as long as the other side's usual part of such steps
+_REGULAR = 0.8  # of the distances between stops are of one period
+_DISTANCES = 3  # fewer agree by chance
+
+
+def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
+    """How many steps of a phase stop, for how long, and whether each k-th does; None where single long steps have no likeness."""
+    frame, typical = measured.frame, one.typical.estimate
+    at = int(one.mean.estimate.delta[STEP] > 0)
+    side, ns = frame.steps["side"].to_numpy(), frame.steps["ns"].to_numpy().astype(np.float64)
+    inside = one.steps.rest > 0
+    usual = np.array([typical.baseline[STEP], typical.candidate[STEP]])
+    here, there = (np.flatnonzero(inside & (side == number)) for number in (at, 1 - at))
+    more = ns[here] - usual[at]
+    far = np.where(more > _FAR * usual[at], more, 0.0)
+    if not far.any():
+        return None
+    least = 0.5 * _half_in_longer(far)
+    chosen = more >= least
+    others = int((ns[there] - usual[1 - at] >= least).sum())
+    often = float(chosen.mean())
+    if (
+        often > _OFTEN
+        or more[chosen].sum() < _OF_FAR * far.sum()
+        or others / max(len(there), 1) * _LIKE > often
+    ):
+        return None
+    every = _period(frame.steps, inside, here[chosen])
+    return Stops(
+        SIDES[at], int(chosen.sum()), len(here), others, len(there), every, float(np.median(more[chosen]))
+    )
+
+
+def _half_in_longer(values: Floats) -> float:
+    """The size at which half of the sum lies in what is larger."""
+    order = np.sort(values)[::-1]
+    return float(order[int(np.searchsorted(np.cumsum(order), 0.5 * order.sum()))])
+
+
+def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:
+    """The number of steps of the phase from stop to stop; 0 where they are not regular."""
+    of = ("side", "run", "part", "rank", "device")
+    own = steps.filter(pl.Series(inside)).with_columns(
+        place=pl.int_range(pl.len()).over(of, order_by="start_ns")
+    )
+    chosen = steps[stops.tolist()].select(*of, "start_ns").join(own, on=[*of, "start_ns"], how="left")
+    ahead = chosen.sort(*of, "place").select(ahead=pl.col("place").diff().over(of)).to_series()
+    return regular(ahead.drop_nulls().to_numpy())
+
+
+def regular(distances: Ints) -> int:
+    """The distance that nearly all have; 0: none."""
+    if len(distances) < _DISTANCES:
+        return 0
+    values, counts = np.unique(distances, return_counts=True)
+    most = int(values[counts.argmax()])
+    return most if most > 1 and counts.max() >= _REGULAR * len(distances) else 0

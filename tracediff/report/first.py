@@ -1,0 +1,177 @@
+"""The first screen: what changed, why, what differs by count, and whether it would repeat. A line each, the same in every output."""
+
+from __future__ import annotations
+
+import math
+
+from tracediff.model import Finding, Headline, Phase, Result
+from tracediff.model.observed import Observed, ObservedPart
+from tracediff.report import structure, units, words
+from tracediff.report.causes import named
+from tracediff.report.grammar import say
+
+_FEW = 4  # runs a side that confirm something
+_PART = 0.5  # of a side's step time: with less compared, that limits belief most
+_HOST = 0.05  # of the change: a smaller part is not worth a doubt
+
+
+def headline(result: Result) -> Headline:
+    """The first sentences and the cause that they name first."""
+    observed = result.observed
+    named_first = _finding(result, observed.parts[0]) if observed.parts else None
+    lines = (what(result), why(result), counts(result))
+    return Headline(
+        text=" ".join(line for line in lines if line),
+        cause=named_first.cause if named_first else "",
+        delta_ns=observed.delta_ns,
+        level=named_first.level if named_first else "within_noise",
+        phase=observed.phase,
+        what=lines[0],
+        why=lines[1],
+        counts=lines[2],
+    )
+
+
+def lead(result: Result) -> Phase | None:
+    """The phase that the first sentence is of."""
+    return next((one for one in result.phases if one.phase == result.observed.phase and one.typical), None)
+
+
+def what(result: Result) -> str:
+    """Direction, step, before and after, change: as measured."""
+    observed, candidate = result.observed, result.inputs.candidate.label
+    if result.verdict_facts.basis == "identical":
+        return say("identical", candidate=candidate)
+    if not observed.baseline_ns and not observed.candidate_ns:
+        return say("nothing", candidate=candidate)
+    prose = units.both(observed.baseline_ns, observed.candidate_ns)
+    before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
+    both = {"before": _bare(before, prose), "after": after}
+    step = step_of(result, observed.phase)
+    if result.verdict_facts.basis == "checks":
+        failed = next((one for one in result.comparability.checks if one.status == "fail"), None)
+        name, message = (failed.name, failed.message) if failed else ("checks", "")
+        return say(
+            "checks", message=message, name=name, step=words.sentence(step), before=before, after=after, baseline=result.inputs.baseline.label,
+            candidate=candidate,
+        )  # fmt: skip
+    slots = {
+        "direction": words.VERDICTS[result.verdict].word,
+        "candidate": candidate,
+        "step": step,
+        "change": _change(observed, prose),
+        **both,
+    }
+    if observed.of in ("length", "gpu", "typical"):
+        return say(observed.of, **slots)
+    if observed.stops is None:
+        return say("mean", typical=_typical(result), **slots)
+    stops = observed.stops
+    slots |= {"side": stops.side, "stop": units.prose([stops.stop_ns]).size(stops.stop_ns)}
+    if stops.every:
+        return say("regular", every=_ordinal(stops.every), **slots)
+    return say("stops", count=f"{stops.count}", total=f"{stops.total}", **slots)
+
+
+def why(result: Result) -> str:
+    """The largest parts of the change, with their signs."""
+    observed, facts = result.observed, result.verdict_facts
+    said = []
+    if facts.load is not None:
+        before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
+        said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
+    prose = units.prose([one.delta_ns for one in observed.parts])
+    for one in observed.parts:
+        if (finding := _finding(result, one)) is not None:
+            said.append(say("part", change=prose.signed(one.delta_ns), cause=named(finding)))
+    if not said and result.verdict in words.MOVED:
+        said.append(say("none"))
+    return f"{'; '.join(said)}." if said else ""
+
+
+def counts(result: Result) -> str:
+    """Up to three structural differences, the largest first."""
+    said = structure.brief(result)
+    return say("counts", counts=", ".join(said)) if said else ""
+
+
+def reason(result: Result) -> str:
+    """What a repeat would show, and the one thing that most limits belief in it."""
+    observed = result.observed
+    if result.verdict_facts.basis in ("identical", "checks") or not observed.delta_ns:
+        return ""
+    prose = units.prose([observed.ci_low_ns, observed.ci_high_ns])
+    low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)
+    return say("repeat", low=_bare(low, prose), high=high, limit=_limit(result, observed))
+
+
+def _limit(result: Result, observed: Observed) -> str:
+    """The first that applies, the severest before the others."""
+    runs = result.step.runs
+    shares = result.step.time_share
+    share = min(shares.baseline, shares.candidate)
+    both = f"{runs.baseline} + {runs.candidate}"
+    if share < _PART:
+        return say("share", share=units.share(share))
+    if result.verdict_facts.host:
+        return say("hidden", speed=_speed(result, observed))
+    if observed.ci_low_ns <= 0 <= observed.ci_high_ns and result.verdict not in words.MOVED:
+        return say("within")
+    host = observed.host_speed_ns
+    if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
+        word = "slower" if host > 0 else "faster"
+        return say("host", size=units.prose([host]).size(host), speed=word)
+    if min(runs.baseline, runs.candidate) == 1:
+        return say("lone")
+    if observed.hosts == "one":
+        return say("turns", runs=both)
+    return say("few" if min(runs.baseline, runs.candidate) < _FEW else "runs", runs=both)
+
+
+def step_of(result: Result, phase: str) -> str:
+    """`generation step`; `step` of programs whose labels tell no phases."""
+    unit = words.unit(result)
+    return unit if unit != "step" or phase in ("", "step") else f"{phase} step"
+
+
+def _speed(result: Result, observed: Observed) -> str:
+    phase = next((one for one in result.phases if one.phase == observed.phase), None)
+    ratio = phase.host_speed if phase and phase.host_speed else 1.0
+    return f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'}"
+
+
+def _typical(result: Result) -> str:
+    phase = lead(result)
+    if phase is None or phase.typical is None:
+        return ""
+    prose = units.both(phase.typical.baseline_ns, phase.typical.candidate_ns)
+    return (
+        f"{_bare(prose.size(phase.typical.baseline_ns), prose)} -> {prose.size(phase.typical.candidate_ns)}"
+    )
+
+
+def _change(observed: Observed, prose: units.Prose) -> str:
+    """`+372 us, +38 %`; `12x` beyond ten times; the time alone without a base."""
+    size = prose.signed(observed.delta_ns)
+    base = observed.baseline_ns
+    if not base or not math.isfinite(observed.delta_ns / base):
+        return size
+    return f"{size}, {units.change(observed.delta_ns, base)}"
+
+
+def _finding(result: Result, part: ObservedPart) -> Finding | None:
+    return next((one for one in result.findings if one.rank == part.finding), None)
+
+
+def _bare(text: str, prose: units.Prose) -> str:
+    """Without the unit, where the next number has it."""
+    return text.removesuffix(f" {prose.unit}")
+
+
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def _ordinal(number: int) -> str:
+    """`5th`, `22nd`, `111th`."""
+    ending = "th" if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, "th")
+    return f"{number}{ending}"

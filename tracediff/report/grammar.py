@@ -1,0 +1,40 @@
+"""The sentences of the first screen: one pattern each, with slots. Which one applies is decided on data, in report/first.py.
+
+A pattern holds no condition. What a figure that is not there would leave open is another pattern.
+"""
+
+from __future__ import annotations
+
+PATTERNS: dict[str, str] = {
+    # What: the change as measured.
+    "typical": "{direction} with {candidate}: {step} {before} -> {after} ({change}).",
+    "mean": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}); the typical one {typical}.",
+    "regular": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): every {every} {step} of the {side} stops for {stop}.",
+    "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): {count} of {total} {step}s of the {side} stop for {stop}.",
+    "length": "{direction} with {candidate}: the capture lasts {before} -> {after} ({change}).",
+    "gpu": "{direction} with {candidate}: GPU time of the capture {before} -> {after} ({change}).",
+    "identical": "Same with {candidate}: every measured time is identical.",
+    "checks": "Not comparable: {message} ({name}). {step}: {before} in {baseline}, {after} in {candidate}.",
+    "nothing": "Unclear with {candidate}: nothing that both sides have was measured.",
+    # Why: its parts.
+    "part": "{change} of it: {cause}",
+    "load": "The steps did other work: {before} -> {after} requests and tokens per {step}",
+    "none": "No single cause holds a tenth of it",
+    # By count.
+    "counts": "By count: {counts}.",
+    # Would it repeat: the interval, and what most limits belief.
+    "repeat": "A repeat would show {low} to {high} (95 %): {limit}.",
+    "turns": "{runs} runs took turns on one machine",
+    "runs": "{runs} runs",
+    "few": "{runs} runs are too few to confirm it",
+    "lone": "one run a side, so the interval is an assumption",
+    "host": "up to {size} of it may be a {speed} CPU",
+    "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
+    "share": "only {share} of the step time was compared",
+    "within": "identical runs differ by as much",
+}
+
+
+def say(pattern: str, **slots: str) -> str:
+    """A sentence. Raises KeyError for a pattern or a slot that is not there."""
+    return PATTERNS[pattern].format_map(slots)
