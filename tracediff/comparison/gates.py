@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.comparison.measures import STEP, Measure, Measured, measured, parse
-from tracediff.comparison.places import SURE
+from tracediff.comparison.measures import Measure, Measured, measured, parse
 from tracediff.errors import TracediffError
 from tracediff.formats.files import read_toml
 from tracediff.model import GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
@@ -70,46 +69,15 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
     if result.verdict == "not_comparable":
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
-    whole = _held(gate, measured(gate.measure, result))
-    slower = result.verdict in ("regressed", "likely_regressed")
-    phase = result.verdict_facts.phase
-    found = measured(Measure(STEP, phase=phase), result) if gate.measure == _MEAN and phase else ""
-    rare = _in_rare(result) if slower and result.verdict_facts.basis == "rare" else ""
-    if isinstance(found, str):
-        of_phase = gate.measure == Measure(STEP, phase=phase)
-        return replace(whole, message=whole.message + rare * (of_phase and whole.outcome == "passed"))
-    # the mean hides a change of the steps that are most: in steps that take longer, and in rare ones
-    typical = _held(gate, found, "typical " if phase == STEP else f"typical {phase} ")
-    # what the first sentence calls slower fails; noise of one phase of several leaves the mean its outcome
-    counted = (whole, typical) if phase == STEP or (typical.outcome == "failed" and slower) else (whole,)
-    worst = max(counted, key=lambda one: _WORST.index(one.outcome))
-    if worst.outcome != "passed":
-        return worst
-    said = worst.message
-    if typical.outcome != "passed":
-        said += f"; but {typical.message}: see --fail-on {gate.text.replace(STEP, phase, 1)}"
-    return replace(worst, message=said + rare)
+    return _held(gate, measured(gate.measure, result))
 
 
-def _in_rare(result: Result) -> str:
-    """That rare steps took more time, the category that grew most for certain, and the gate that limits it."""
-    books = result.accounting
-    sure = {name: delta for name, delta in books.delta.items() if delta > 0 and books.level.get(name) in SURE}
-    most = max(sure, key=sure.__getitem__, default="")
-    see = f": {most} +{sure[most] / 1e3:,.1f} us: see --fail-on {most}:+LIMIT" if most else ""
-    return f"; but rare steps took more time{see}"
-
-
-_MEAN = Measure(STEP)
-_WORST: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
-
-
-def _held(gate: Gate, found: Measured | str, of: str = "") -> GateOutcome:
-    """Whether a metric keeps within the limit. `of`: said before its name."""
+def _held(gate: Gate, found: Measured | str) -> GateOutcome:
+    """Whether a metric keeps within the limit."""
     if isinstance(found, str):
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
-    change = f"{of}{gate.metric} {_amount(gate, found.delta, '+')}" + (
+    change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
     beyond = f"{change} exceeds {_amount(gate, limit)}"

@@ -1,6 +1,7 @@
 """Measures: what a gate limits, a search for a commit asks for and a history keeps: `[PHASE.]QUANTITY[@PLACE]`.
 
-QUANTITY    step; a phase alone, for its typical step (generation, class-2); idle, busy; a category of the accounting, or its short
+QUANTITY    step, the change that the first sentence is of; a phase alone (generation, class-2), for its typical step, or its mean where rare
+            steps hold the change; idle, busy; a category of the accounting, or its short
             name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
 PHASE.      in the typical step of that phase. Without it: the mean over all steps that are compared
@@ -41,6 +42,7 @@ SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 _PHASE = re.compile(rf"(?:{'|'.join(PHASES)}|class-\d+)\Z")
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
+_SLOWER = ("regressed", "likely_regressed")
 _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 _SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
@@ -206,7 +208,7 @@ def measured(measure: Measure, result: Result) -> Measured | str:
     if measure.quantity == KERNEL:
         return _kernel(measure, result)
     if measure.quantity == STEP:
-        return _typical(phase) if phase else _step(result)
+        return _of_phase(phase) if phase else _step(result)
     books = result.accounting if phase is None else phase.accounting
     if books is None:
         return f"the result holds no accounting of {measure.phase} steps"
@@ -277,28 +279,23 @@ def there(measure: Measure, places: Sequence[str], names: Iterable[str]) -> str:
 
 
 def _step(result: Result) -> Measured:
-    step = result.step
-    # the phases that are slower for sure are all that is sure of a mean that may itself be noise
-    sure = step.delta_ns if step.ci_low_ns > 0 else sum(_sure(one) * one.share for one in result.phases)
-    unseen = step.min_detectable_ns or step.noise_floor_ns or 0.0
-    return Measured(step.baseline_ns, step.delta_ns, sure, unseen, step.ci_low_ns, step.ci_high_ns)
+    """The change that the first sentence is of."""
+    found, facts = result.observed, result.verdict_facts
+    sure = 0.0
+    if result.verdict in _SLOWER:
+        sure = found.delta_ns if found.ci_low_ns > 0 else max(facts.carried_ns or 0.0, 0.0)
+    unseen = (found.ci_high_ns - found.ci_low_ns) / 2
+    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns)
 
 
-def _typical(phase: Phase) -> Measured | str:
-    """The typical step of a phase."""
-    found = phase.typical
+def _of_phase(phase: Phase) -> Measured | str:
+    """The typical step of a phase; its mean where rare steps hold the change, as in the first sentence."""
+    found = phase.mean if phase.verdict_of == "mean" else phase.typical
     if found is None:
         return f"{phase.phase} steps were not compared"
-    unseen = found.detectable_ns or found.noise_floor_ns or 0.0
-    return Measured(
-        found.baseline_ns, found.delta_ns, _sure(phase), unseen, found.ci_low_ns, found.ci_high_ns
-    )
-
-
-def _sure(phase: Phase) -> float:
-    """The part of a phase's growth that is more than noise."""
-    slower = phase.verdict in ("regressed", "likely_regressed")
-    return phase.typical.delta_ns if slower and phase.typical is not None else 0.0
+    sure = found.delta_ns if phase.verdict in _SLOWER else 0.0
+    unseen = (found.ci_high_ns - found.ci_low_ns) / 2
+    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns)
 
 
 def _count(quantity: str, result: Result) -> Measured | str:

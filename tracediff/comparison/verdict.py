@@ -367,6 +367,7 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: dict[str, Verdict
         start = Change(before, after, after - before)
     return {
         "verdict": verdict["mean" if rare(one) else "typical"],
+        "verdict_of": "mean" if rare(one) else "typical",
         "typical": delta_of(one.typical.estimate),
         "mean": delta_of(one.mean.estimate),
         "tail": delta_of(one.tail.estimate),

@@ -200,12 +200,13 @@ class Phase(PhaseTimes, frozen=True):
     """One phase: its distribution, its verdict, and what changed in its typical step, its rare steps (tail) and its start.
 
     Typical and tail add up to the mean of all steps but the start; typical_ns of the whole is weighted by share, see `Result.step`.
-    verdict: of the typical step; None where the phase was not compared. workload: what makes steps alike: ops, requests, tokens,
+    verdict: of the typical step, of the mean where rare steps hold the change (verdict_of); None where the phase was not compared. workload: what makes steps alike: ops, requests, tokens,
     copies, none. repeated: the typical steps had been launched before; false where there are too few such steps.
     judged: enough steps to say anything. host_speed: time of a CUDA call on the candidate to that on the baseline.
     """
 
     verdict: Verdict | None = None
+    verdict_of: Literal["typical", "mean"] = "typical"
     typical: Delta | None = None
     mean: Delta | None = None
     tail: Delta | None = None
