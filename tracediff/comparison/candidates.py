@@ -20,6 +20,7 @@ from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Where
 from tracediff.model.causes import CAUSES
 
+_OWN = 0.5  # of the change of what an op shows: with less change of its own time, its overlap with other work changed
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 _MAIN = 0.5  # of the largest row of a block: a fusion or a split of this size names it
 _STOPS = (
@@ -261,7 +262,12 @@ class Describe:
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
         where = Where(kernel=kernel_text(match))
+        own, exposed = (
+            float(values[row, 1] - values[row, 0])
+            for values in (kernels.walls, kernels.walls - kernels.hidden)
+        )
         facts = FindingFacts(
+            overlap=not changed and abs(own) < _OWN * abs(exposed),
             match=match.match,
             confidence=match.confidence,
             baseline_mean_ns=means[0],

@@ -147,7 +147,9 @@ def _parts_of_phases(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
 def of_related_kernels(candidates: list[Candidate]) -> list[Candidate]:
     """Kernels that changed for one reason are one candidate in each part of each phase, and have one key."""
     changed = [
-        one for one in candidates if one.cause in _KERNEL_CAUSES and one.sure and one.judged.part == "typical"
+        one
+        for one in candidates
+        if one.cause in _KERNEL_CAUSES and (one.sure or one.differs) and one.judged.part == "typical"
     ]
     groups = _groups(changed)
     key_of: dict[Any, str] = {}
@@ -261,7 +263,6 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             one
             for one in mine
             if one not in own
-            and one.moved
             and one.of_rank is None
             and _follows(one, change, most, launching, copies=copies)
         ]
@@ -331,11 +332,7 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             continue
         fewer = max(before, after) >= 2 * min(before, after)
         most = float("inf") if fewer else _AFTER_SYNC_NS * abs(after - before)
-        mine = [
-            one
-            for one in out
-            if (one.phase, one.judged.part) == (phase, part) and one.moved and one.of_rank is None
-        ]
+        mine = [one for one in out if (one.phase, one.judged.part) == (phase, part) and one.of_rank is None]
         syncs = [one for one in mine if one.cause == "host_sync" and one.judged.delta * (after - before) > 0]
         # a place whose function is called as often as before has no other number of them
         syncs = [
@@ -397,10 +394,8 @@ def of_one_holder(candidates: list[Candidate]) -> list[Candidate]:
     out = candidates
     for group in groups.values():
         main = min(group, key=order)
-        own = [
-            one for one in group if one is not main and one.moved and one.judged.delta * main.judged.delta > 0
-        ]
-        if main.sure and own:
+        own = [one for one in group if one is not main and one.judged.delta * main.judged.delta > 0]
+        if own:
             out = _gather(out, main, own)
     return out
 
@@ -415,15 +410,13 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
         return candidates
     out = candidates
     for phase in sorted({one.phase for one in candidates}):
-        sure = [
-            one
-            for one in out
-            if one.sure and one.of_rank is None and (one.phase, one.judged.part) == (phase, "typical")
+        mine = [
+            one for one in out if one.of_rank is None and (one.phase, one.judged.part) == (phase, "typical")
         ]
-        places = {one.where.range for one in sure if one.cause == "launch_api"}
-        group = [one for one in sure if "graphs" in CAUSES[one.cause].follows and one.where.range in places]
+        places = {one.where.range for one in mine if one.cause == "launch_api"}
+        group = [one for one in mine if "graphs" in CAUSES[one.cause].follows and one.where.range in places]
         together = sum(one.judged.delta for one in group)
-        if not group or any(abs(one.judged.delta) > abs(together) for one in sure if one not in group):
+        if not group or any(abs(one.judged.delta) > abs(together) for one in mine if one not in group):
             continue
         main = max(group, key=lambda one: abs(one.judged.delta))
         marked = replace(main, facts=main.with_facts(graph_coverage=Shares(before, after)), key="graphs")

@@ -19,7 +19,7 @@ from tracediff.stats.noise import Bools, Estimate
 
 _SMALL = 0.1  # of the change: a smaller part explains nothing of it
 _WORTH = 0.005  # of the step: a smaller part is not worth a sentence
-_ENOUGH, _MOST = 0.8, 3  # of the change, and parts
+_REST, _MOST = 0.2, 3  # of the change that may stay without a cause, and parts
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
 
@@ -63,7 +63,7 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-abs(one[0]), one[1])):
-        if abs(size) < least or len(parts) == _MOST or sum(one.share for one in parts) >= _ENOUGH:
+        if abs(size) < least or len(parts) == _MOST or abs(1 - sum(one.share for one in parts)) <= _REST:
             break
         parts.append(ObservedPart(rank, size, size / found.delta_ns))
     return parts

@@ -35,7 +35,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     of: typical (the middle half of the steps of `phase` by their length) | mean (all steps of the phase, where rare ones hold the change) | length
     (of captures of one step each) | gpu (their GPU time). ci_low_ns, ci_high_ns: what a repeat would show, in 95 of 100 cases. parts: the
-    largest causes, until they hold 80 % of the change, three at most, none of less than 10 %.
+    largest causes, until they hold 80 to 120 % of the change, three at most, none of less than 10 %.
     """
 
     phase: str

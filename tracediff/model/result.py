@@ -225,6 +225,9 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     host_only: bool = False  # no kernels were captured: the time is the host's, not idle time of a GPU
     copies: bool = False  # launch calls that copy
+    overlap: bool = (
+        False  # an op whose own time hardly changed, only the part of it that runs beside no other work
+    )
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
     baseline_mean_ns: float = 0.0  # wall time of one op

@@ -129,6 +129,8 @@ _MATCHED = {
     ("kernel_time", "name"): "{kernel} in another launch shape: {times}, {numbers}",
     ("kernel_time", "replaced"): "kernels replaced: {kernel}",
 }
+# An op whose own time is unchanged: it ran beside other work before, or does now.
+_OVERLAP = ("{kernel} no longer overlaps with other work", "{kernel} overlaps with other work now")
 _IN_SENTENCES = {
     "kernel_fused": "fused {kernels}",
     "kernel_split": "split {kernels}",
@@ -176,6 +178,8 @@ def named(finding: Finding) -> str:
     if finding.cause == "batch_mix":
         return "different batch mix"
     kernel = spoken(where.kernel or "") + _others(finding)
+    if facts.overlap:
+        return _OVERLAP[finding.delta_ns < 0].format(kernel=kernel)
     if facts.match == "replaced":
         after = (where.kernel or "").partition(" -> ")[2]
         return f"{_first_of(where.kernel or '')} replaced by {_first_of(after)}"
