@@ -46,6 +46,7 @@ from tracediff.model.host import (
     ThreadRow,
 )
 from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
+from tracediff.model.structure import StructureRow
 from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
 
 # What was compared: the files of both sides, and the options that change numbers.
@@ -443,6 +444,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     accounting: Accounting
     mix: Mix
     findings: list[Finding]
+    structure: list[StructureRow] = []  # what differs by count; the phase with the most steps first
     insights: list[Insight] = []  # what is worth knowing beside them, three at most
     kernels: list[KernelRow]
     # those of one name together, where each run is one step, or steps are too few to be judged
