@@ -57,7 +57,7 @@ def count_tables(
     names: Names,
     of_host: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
-    """counts and counted of `Reduction`.
+    """Tables counts and counted of `Reduction`.
 
     inside, op_periods: of each unit, its ops in whole periods and the period (of the unit) of each. graph_kernels: period, count.
     labels: of each launch, the innermost range. of_host: see host_counts.sql.
@@ -68,7 +68,7 @@ def count_tables(
     kernel = np.isin(timeline.keys["kind"].to_numpy(), (0,))
     first = 0
     for unit, part, period in zip(timeline.units, inside, op_periods, strict=True):
-        place = picked(spot + 1, unit.launch[part], 0)
+        place = picked(spot + 1, unit.launch[part], 0).astype(np.int64)
         found.append(_launched(period, place, kernel[unit.key[part]], first, spots))
         found.append(_streams(period, unit.stream[part], first))
         found.append(_copies(copies, unit, first))
@@ -101,16 +101,16 @@ def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, 
     )
 
 
-def _launched(
-    period: Any, place: Ints, kernel: Any, first_period: int, spots: pl.DataFrame
-) -> pl.DataFrame:
+def _launched(period: Any, place: Ints, kernel: Any, first_period: int, spots: pl.DataFrame) -> pl.DataFrame:
     """Kernels by the place of their launch; those without one are in no row."""
     kernel = kernel & (place > 0)
     code, count = np.unique(
         period[kernel].astype(np.int64) * (len(spots) + 1) + place[kernel], return_counts=True
     )
     where = spots[code % (len(spots) + 1) - 1]
-    table = where.with_columns(period=pl.Series(code // (len(spots) + 1) + first_period), count=pl.Series(count))
+    table = where.with_columns(
+        period=pl.Series(code // (len(spots) + 1) + first_period), count=pl.Series(count)
+    )
     return _rows(table, kind="launched")
 
 

@@ -45,7 +45,9 @@ def host_tables(
     starts, ends, names = calls.start[known], calls.end[known], calls.name[known]
     steps = [windows.period(tid >> 24 & 0xFFFFFF, calls.start[mine]) for tid, mine in calls.of_thread.items()]
     step = np.concatenate([np.empty(0, np.int32), *steps])
-    nested = np.concatenate([np.empty(0, np.bool_), *(_nested(calls, mine) for mine in calls.of_thread.values())])
+    nested = np.concatenate(
+        [np.empty(0, np.bool_), *(_nested(calls, mine) for mine in calls.of_thread.values())]
+    )
     db.register(
         "cuda_call", {"tid": tids, "period": step, "ns": ends - starts, "name": names, "nested": nested}
     )

@@ -46,8 +46,8 @@ from tracediff.model.host import (
     ThreadRow,
 )
 from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
-from tracediff.model.structure import StructureRow
 from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
+from tracediff.model.structure import StructureRow
 
 # What was compared: the files of both sides, and the options that change numbers.
 
