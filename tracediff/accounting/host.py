@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Intervals, Tally, chunks, cut, picked
 from tracediff.accounting.walk import Gil, Hosts, Windows, active_windows
 from tracediff.formats.capture import Capture
-from tracediff.formats.database import create_table, frame, sql
+from tracediff.formats.database import create_table, frame, run_sql, sql
 from tracediff.trace.periods import Timeline
-from tracediff.trace.threads import Places, Thread
+from tracediff.trace.threads import Calls, Places, Thread
 
 
 def host_tables(
@@ -23,7 +24,7 @@ def host_tables(
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, host_speed, gil, gil_pairs, gil_waits, gc and active_windows of `Reduction`."""
+    """ranges, apis, host_speed, gil, gil_pairs, gil_waits, gc and active_windows of `Reduction`, and the counts of host_counts.sql."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -44,9 +45,16 @@ def host_tables(
     starts, ends, names = calls.start[known], calls.end[known], calls.name[known]
     steps = [windows.period(tid >> 24 & 0xFFFFFF, calls.start[mine]) for tid, mine in calls.of_thread.items()]
     step = np.concatenate([np.empty(0, np.int32), *steps])
-    db.register("cuda_call", {"tid": tids, "period": step, "ns": ends - starts, "name": names})
+    nested = np.concatenate(
+        [np.empty(0, np.bool_), *(_nested(calls, mine) for mine in calls.of_thread.values())]
+    )
+    db.register(
+        "cuda_call", {"tid": tids, "period": step, "ns": ends - starts, "name": names, "nested": nested}
+    )
     db.register("measured", {name: periods[name].to_numpy() for name in ("period", "stratum")})
+    run_sql(db, "accounting/range_of_step")
     found = {
+        "counts": frame(db, sql("accounting/host_counts")),
         "ranges": frame(db, sql("accounting/host_ranges")),
         "apis": frame(db, sql("accounting/host_apis")),
         "host_speed": _of_all_devices(frame(db, sql("accounting/host_speed")), periods),
@@ -59,7 +67,16 @@ def host_tables(
     }
     db.unregister("cuda_call")
     db.unregister("measured")
+    db.execute("DROP TABLE range_of_step")
     return found
+
+
+def _nested(calls: Calls, mine: slice) -> npt.NDArray[np.bool_]:
+    """Whether each call of a thread, in order of start, began before a call before it was over."""
+    latest = np.maximum.accumulate(calls.end[mine])
+    inside = np.zeros(len(latest), np.bool_)
+    inside[1:] = calls.start[mine][1:] < latest[:-1]
+    return inside
 
 
 def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:

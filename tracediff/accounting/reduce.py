@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tracediff.accounting.counts import count_tables, read_copies
 from tracediff.accounting.host import host_tables, payload_table
 from tracediff.accounting.kernels import (
     LayerRanges,
@@ -90,6 +91,7 @@ def _measure(
     whole_capture = rule == WHOLE_CAPTURE
     steps = _whole_capture(capture) if whole_capture else frame(capture.db, _STEPS)
     graph_mode, work, ranges = _graph_mode(capture), launches_with_work(capture), LayerRanges(capture.db)
+    copies = read_copies(capture)
     with_nodes = ranges.any or bool(labelled)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_nodes=with_nodes)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
@@ -107,6 +109,11 @@ def _measure(
         for unit, one, first in zip(timeline.units, swept, first_of, strict=False)
     ]
     transitions = pl.concat([transition_table(one, timeline.keys, stratum) for one in sums])
+    copy_keys = timeline.keys.filter(pl.col("kind").is_in((1, 2)))["id"].to_list()
+    graph_kernels = pl.concat(
+        one.filter(~pl.col("key").is_in(copy_keys)).group_by("period").agg(count=pl.col("graph").sum())
+        for one in sums
+    )
     del sums
     windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
     periods = periods.with_columns(
@@ -122,7 +129,7 @@ def _measure(
     del sample
     events = recorder(timeline, periods, places, threads, hosts) if recorder is not None else None
     gaps = [one.gaps for one in swept]
-    inside = [one.inside for one in swept]
+    inside, op_periods = [one.inside for one in swept], [one.op_period for one in swept]
     del swept  # from here on only gaps are looked at: a third of the arrays goes
     names, trace = Names(threads, places, hosts), OsTrace(capture)
     host_work = HostWork(trace, names) if trace.any else None
@@ -136,7 +143,11 @@ def _measure(
     periods = periods.with_columns(
         start_up=pl.col("start_up") | pl.col("period").is_in(host.pop("start")["period"].implode())
     )
+    counted = count_tables(
+        timeline, inside, op_periods, graph_kernels, copies, labels, names, host.pop("counts")
+    )
     tables: dict[str, Any] = {
+        **counted,
         **layers,
         **idle,
         **host,
@@ -350,5 +361,12 @@ def reduce_host(
         layer_sources=reduction.layer_sources.clear(),
         launch=reduction.launch.with_columns(*no_launch, *no_delay),
         apis=reduction.apis.filter(pl.col("api") != _MARK),
+        counts=_of_host(reduction),
         sequences={phase: [] for phase in reduction.sequences},
     )
+
+
+def _of_host(reduction: Reduction) -> pl.DataFrame:
+    """The rows of `counts` of what threads did, without those of the marks."""
+    kind = reduction.counted["kind"].gather(reduction.counts["what"])
+    return reduction.counts.filter(kind.is_in(("collections", "ranges")))

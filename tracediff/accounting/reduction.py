@@ -126,7 +126,9 @@ class Reduction:
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
     ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each)
-    apis       period (of the first device of a rank), stratum, api, kind, thread -> count, ns, squares
+    apis       period (of the first device of a rank), stratum, api, kind, thread -> count, nested (of count, calls inside another call), ns, squares
+    counts     period, what (row of `counted`) -> count, bytes: see accounting/counts.py; of threads' rows the period of the first device of a rank
+    counted    what is counted in `counts`, a row a number: kind, name, thread, memory
     host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
                of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns
@@ -182,6 +184,8 @@ class Reduction:
     moments: pl.DataFrame
     ranges: pl.DataFrame
     apis: pl.DataFrame
+    counts: pl.DataFrame
+    counted: pl.DataFrame
     host_speed: pl.DataFrame
     launch: pl.DataFrame
     origins: pl.DataFrame

@@ -88,13 +88,15 @@ class Windows:
         return np.repeat(which, many)
 
     def make_tables(self, db: duckdb.DuckDBPyConnection, threads: dict[int, Thread]) -> None:
-        """Tables host_window (pid, start_ns, end_ns, stratum) and thread_role (tid, pid, role), and the macros over them."""
+        """Tables host_window (pid, start_ns, end_ns, stratum, period) and thread_role (tid, pid, role), and the macros over them."""
         many = [len(start) for start, *_ in self.of_pid.values()]
         pids = np.repeat(list(self.of_pid), many).astype(np.int64)
-        start, end, stratum = (
-            np.concatenate([one[column] for one in self.of_pid.values()]) for column in range(3)
-        )
-        create_table(db, "host_window", {"pid": pids, "start_ns": start, "end_ns": end, "stratum": stratum})
+        names = ("start_ns", "end_ns", "stratum", "period")
+        windows = {
+            name: np.concatenate([one[column] for one in self.of_pid.values()])
+            for column, name in enumerate(names)
+        }
+        create_table(db, "host_window", {"pid": pids, **windows})
         found = list(threads.values())
         create_table(db, "thread_role", {
             "tid": np.array([one.tid for one in found], np.int64), "pid": np.array([one.pid for one in found], np.int64),

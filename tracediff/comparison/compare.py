@@ -44,6 +44,7 @@ from tracediff.comparison.moments import with_moments
 from tracediff.comparison.observed import observe
 from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
+from tracediff.comparison.structure import structure
 from tracediff.comparison.verdict import (
     decide,
     gpu_change,
@@ -210,6 +211,7 @@ def compare(
         accounting=accounting,
         mix=steps_mix,
         findings=findings,
+        structure=structure(sides, frame, kernels),
         insights=remarks if comparable else [],
         kernels=result_kernels,
         kernel_answers=[

@@ -11,5 +11,6 @@ from tracediff.model.host import *  # noqa: F403
 from tracediff.model.kernels import *  # noqa: F403
 from tracediff.model.pictures import *  # noqa: F403
 from tracediff.model.result import *  # noqa: F403
+from tracediff.model.structure import *  # noqa: F403
 
 __all__ = ["CATEGORIES", "Cause"]

@@ -49,6 +49,7 @@ from tracediff.model.host import (
 from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
 from tracediff.model.observed import NOTHING, Observed
 from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
+from tracediff.model.structure import StructureRow
 
 # What was compared: the files of both sides, and the options that change numbers.
 
@@ -452,6 +453,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     accounting: Accounting
     mix: Mix
     findings: list[Finding]
+    structure: list[StructureRow] = []  # what differs by count; the phase with the most steps first
     insights: list[Insight] = []  # what is worth knowing beside them, three at most
     kernels: list[KernelRow]
     # those of one name together, where each run is one step, or steps are too few to be judged

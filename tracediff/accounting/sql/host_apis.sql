@@ -5,8 +5,10 @@
 --   kind      VARCHAR  launch, sync or other, by its name
 --   thread    VARCHAR  role
 --   count, ns BIGINT
+--   nested    BIGINT   of count, calls inside another call: a driver call under a runtime call, code loaded by a launch
 --   squares   DOUBLE   sum of the squares of their ns
-SELECT m.period, m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count, sum(c.ns)::BIGINT AS ns, sum(c.ns::DOUBLE ** 2) AS squares
+SELECT m.period, m.stratum, n.api, n.class AS kind, t.role AS thread, count(*) AS count,
+    count(*) FILTER (c.nested) AS nested, sum(c.ns)::BIGINT AS ns, sum(c.ns::DOUBLE ** 2) AS squares
 FROM cuda_call AS c
 JOIN measured AS m USING (period)
 JOIN thread_role AS t USING (tid)

@@ -5,10 +5,7 @@
 --   domain    VARCHAR  '' the default one
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
-SELECT r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count, sum(r.end_ns - r.start_ns)::BIGINT AS ns,
-       sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares
-FROM in_step('range') AS r
-JOIN place_of_label AS p USING (label)
-LEFT JOIN nvtx_domain AS d ON d.pid = r.pid AND d.domain = r.domain
+SELECT stratum, thread, place, domain, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns, sum(squares) AS squares
+FROM range_of_step
 GROUP BY ALL
 ORDER BY ALL;

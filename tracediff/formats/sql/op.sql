@@ -8,7 +8,7 @@ SELECT *, hash(
 ) AS descriptor, 0::UTINYINT AS kind
 FROM staged_CUPTI_ACTIVITY_KIND_KERNEL WHERE "start" IS NOT NULL AND "end" IS NOT NULL
 UNION ALL BY NAME
-SELECT *, hash(1, globalPid, deviceId, streamId, graphNodeId, copyKind, dstKind) AS descriptor, 1::UTINYINT AS kind
+SELECT *, hash(1, globalPid, deviceId, streamId, graphNodeId, copyKind, srcKind, dstKind) AS descriptor, 1::UTINYINT AS kind
 FROM staged_CUPTI_ACTIVITY_KIND_MEMCPY WHERE "start" IS NOT NULL AND "end" IS NOT NULL
 UNION ALL BY NAME
 SELECT *, hash(2, globalPid, deviceId, streamId, graphNodeId) AS descriptor, 2::UTINYINT AS kind

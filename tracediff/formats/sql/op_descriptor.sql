@@ -9,6 +9,7 @@ CREATE TABLE op_found AS SELECT DISTINCT ON (descriptor) * FROM staged_op;
 --   stream        INTEGER
 --   graph_node    BIGINT   node of a CUDA graph, NULL for an op launched on its own
 --   pageable_dtoh BOOLEAN  a copy from device to pageable host memory: the call blocks
+--   host_memory   VARCHAR  of a copy from or to the host: pageable, pinned, ...; '' of others, and where it is not told
 --   key           UBIGINT  identity: name, grid, block of a kernel; kind of a copy (see op_key)
 CREATE TABLE op_descriptor AS
 SELECT
@@ -17,6 +18,10 @@ SELECT
     CASE WHEN kind < 3 THEN nullif(graphNodeId, 0) END AS graph_node,
     -- CUDA_MEMCPY_KIND 2 is device to host; memory kind 0 is pageable
     kind = 1 AND coalesce(copyKind = 2 AND dstKind = 0, false) AS pageable_dtoh,
+    -- CUDA_MEMCPY_KIND 1 and 3 read from the host, 2 and 4 write to it
+    CASE CASE WHEN kind = 1 AND copyKind IN (1, 3) THEN srcKind WHEN kind = 1 AND copyKind IN (2, 4) THEN dstKind END
+        WHEN 0 THEN 'pageable' WHEN 1 THEN 'pinned' WHEN 4 THEN 'managed' ELSE ''
+    END AS host_memory,
     CASE kind
         WHEN 0 THEN hash(demangledName, shortName, gridX, gridY, gridZ, blockX, blockY, blockZ)
         WHEN 1 THEN hash('memcpy', copyKind)

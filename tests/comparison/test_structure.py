@@ -1,0 +1,350 @@
+"""What differs by count, on tiny traces: a step of 1 ms is a list of actions, and every count is that of the list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare
+from tests.swapping import plain, swapped
+from tests.tiny import STEP, label, reduced
+from tracediff.comparison.structure import data_type
+from tracediff.execution.sides import Run, Side
+from tracediff.model import StructureRow
+from tracediff.stats.counts import fisher_exact
+
+US, STEP_NS = 1000, 1_000_000
+Action = Callable[[TraceBuilder, int, int], None]  # trace, when, an id of its own
+
+
+def kernel(name: str = "gemm", *, stream: int = 7, grid: int = 1, text: str = "") -> Action:
+    def act(trace: TraceBuilder, at: int, corr: int) -> None:
+        trace.api(1, "cudaLaunchKernel", at, at + US, corr=corr)
+        trace.kernel(corr, at + 2 * US, at + 4 * US, name=name, stream=stream, grid=(grid, 1, 1))
+        if text:
+            trace.range(1, text, at - US, at + 2 * US)
+
+    return act
+
+
+def graph(*names: str) -> Action:
+    def act(trace: TraceBuilder, at: int, corr: int) -> None:
+        trace.api(1, "cudaGraphLaunch", at, at + US, corr=corr)
+        for node, name in enumerate(names):
+            start = at + (2 + 2 * node) * US
+            trace.kernel(corr, start, start + US, name=name, graph_node=100 + node)
+
+    return act
+
+
+def copy(many: int, memory: str) -> Action:
+    def act(trace: TraceBuilder, at: int, corr: int) -> None:
+        trace.api(1, "cudaMemcpyAsync", at, at + US, corr=corr)
+        trace.memcpy(corr, at + 2 * US, at + 3 * US, kind="HtoD", bytes=many, src=memory)
+
+    return act
+
+
+def call(name: str, inside: str = "") -> Action:
+    def act(trace: TraceBuilder, at: int, corr: int) -> None:
+        trace.api(1, name, at, at + 3 * US)
+        if inside:
+            trace.api(1, inside, at + US, at + 2 * US)
+
+    return act
+
+
+def entered(text: str) -> Action:
+    return lambda trace, at, corr: trace.range(1, text, at, at + US) and None
+
+
+def collection() -> Action:
+    return lambda trace, at, corr: trace.gc(1, at, at + US) and None
+
+
+def side(
+    folder: Path, steps: int, actions: Callable[[int], list[Action]], *, gen: Callable[[int], int] = lambda _: 4,
+    backwards: bool = False, **reading: object,
+) -> Side:  # fmt: skip
+    """So many whole steps: the label of one more ends the last. The first is a start: its kernels are new."""
+    folder.mkdir()
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    numbers = list(range(steps + 1))
+    for number in reversed(numbers) if backwards else numbers:
+        now = number * STEP_NS
+        trace.range(1, label(number, gen=gen(number)), now, now + 900 * US)
+        for place, act in enumerate(actions(number) if number < steps else [kernel()]):
+            act(trace, now + (5 + 20 * place) * US, number * 1000 + place + 1)
+    return Side(folder.name, [Run(folder.name, [reduced(trace, folder, **reading)])])
+
+
+def rows(tmp_path: Path, before: list[Action], after: list[Action], steps: int = 12) -> list[StructureRow]:
+    sides = [
+        side(tmp_path / name, steps, lambda _, acts=acts: acts)
+        for name, acts in (("a", before), ("b", after))
+    ]
+    return compare(*sides).structure
+
+
+def told(row: StructureRow) -> tuple:
+    return row.kind, row.name, row.baseline, row.candidate
+
+
+LAUNCH = ("calls", "cudaLaunchKernel")
+CASES = {
+    "a kernel more, in a range": (
+        [kernel(), kernel(), kernel("norm", text="layer")],
+        [kernel(), kernel(), kernel(), kernel("norm", text="layer"), kernel("norm", text="layer")],
+        [
+            ("kernels", "", 3, 5), ("kernels", "", 2, 3), ("kernels", "", 1, 2), ("kernel", "gemm", 2, 3),
+            ("kernel", "norm", 1, 2), ("ranges", "layer", 1, 2), (*LAUNCH, 3, 5),
+        ],
+    ),
+    "a kernel instead of another": (
+        [kernel(), kernel("silu")],
+        [kernel(), kernel("swish")],
+        [("kernel", "silu", 1, 0), ("kernel", "swish", 0, 1)],
+    ),
+    "another data type": (
+        [kernel(), kernel("cutlass_bf16_gemm")],
+        [kernel(), kernel("cutlass_tf32_gemm")],
+        [("dtype", "gemm", 1, 1), ("kernel", "cutlass_bf16_gemm", 1, 0), ("kernel", "cutlass_tf32_gemm", 0, 1)],
+    ),
+    "graphs": (
+        [kernel(), kernel("norm"), kernel("head")],
+        [graph("gemm", "norm"), kernel("head")],
+        [("graph_kernels", "", 0, 2), ("graph_launches", "", 0, 1), (*LAUNCH, 3, 1)],
+    ),
+    "a kernel more in a graph is no other use of graphs": (
+        [graph("gemm", "norm")],
+        [graph("gemm", "norm", "norm")],
+        [("kernels", "", 2, 3), ("kernel", "norm", 1, 2)],
+    ),
+    "a synchronisation, once though the driver is called in it": (
+        [kernel()],
+        [kernel(), call("cudaStreamSynchronize", inside="cuStreamSynchronize")],
+        [("synchronisations", "cudaStreamSynchronize", 0, 1)],
+    ),
+    "pinned memory no more": (
+        [kernel(), copy(64, "pinned")],
+        [kernel(), copy(64, "pageable")],
+        [("copies", "[memcpy HtoD]", 0, 1), ("copies", "[memcpy HtoD]", 1, 0)],
+    ),
+    "larger copies": (
+        [kernel(), copy(64, "pinned")],
+        [kernel(), copy(256, "pinned")],
+        [("copies", "[memcpy HtoD]", 1, 1)],
+    ),
+    "code that a launch loads": (
+        [kernel(), call("cudaFuncGetAttributes")],
+        [kernel(), call("cudaFuncGetAttributes", inside="cuLibraryLoadData")],
+        [("code_loads", "cuLibraryLoadData", 0, 1)],
+    ),
+    "graphs made": (
+        [kernel()], [kernel(), call("cudaGraphInstantiate")], [("graph_instantiations", "cudaGraphInstantiate", 0, 1)],
+    ),
+    "memory": (
+        [kernel(), call("cudaMalloc"), call("cudaFree")],
+        [kernel(), call("cudaMallocAsync"), call("cudaFree")],
+        [("allocations", "cudaMalloc", 1, 0), ("allocations", "cudaMallocAsync", 0, 1)],
+    ),
+    "collections": ([kernel()], [kernel(), collection(), collection()], [("collections", "", 0, 2)]),
+    "a range": ([kernel()], [kernel(), entered("cleanup")], [("ranges", "cleanup", 0, 1)]),
+    "streams": ([kernel(), kernel()], [kernel(), kernel(stream=13)], [("streams", "", 1, 2)]),
+    "another grid": ([kernel(), kernel("norm")], [kernel(), kernel("norm", grid=2)], [("grid", "norm", 1, 1)]),
+    "polling": ([kernel()], [kernel(), call("cudaEventQuery")], []),
+    "another call": ([kernel()], [kernel(), call("cudaEventRecord")], [("calls", "cudaEventRecord", 0, 1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_kind_of_count(case, tmp_path):
+    before, after, expected = CASES[case]
+    found = rows(tmp_path, before, after)
+    assert [told(row) for row in found] == expected
+    assert all(row.phase == "generation" and row.per == "step" for row in found)
+
+
+def test_what_a_row_says_besides(tmp_path):
+    one, two, *_ = rows(tmp_path, [kernel(), copy(64, "pinned")], [kernel(), copy(256, "pageable")])
+    # 12 whole steps, without the first, in which the kernel is new
+    assert (one.baseline_steps, one.candidate_steps, one.certain, one.baseline_any, one.candidate_any) == (
+        11,
+        11,
+        True,
+        0,
+        11,
+    )
+    assert (one.memory, one.baseline_bytes, one.candidate_bytes) == ("pageable", 0, 256)
+    assert (two.memory, two.baseline_bytes, two.candidate_bytes) == ("pinned", 64, 0)
+
+
+def test_kernels_of_a_range_and_of_all(tmp_path):
+    before = [kernel(), kernel("adam", text="optimizer"), kernel("adam", text="optimizer")]
+    (tmp_path / "some").mkdir()
+    some = rows(tmp_path / "some", before, before[:2])
+    assert [(row.range, row.whole, row.baseline, row.candidate) for row in some if row.kind == "kernels"] == [
+        ("", False, 3, 2), ("optimizer", False, 2, 1),
+    ]  # fmt: skip
+    # the range of the label holds all kernels: one row says both
+    whole, *_ = rows(tmp_path, [kernel(), kernel()], [kernel()])
+    assert (whole.kind, whole.range, whole.whole, whole.thread) == ("kernels", STEP, True, "")
+
+
+def test_graphs_say_of_how_many_kernels(tmp_path):
+    row, *_ = rows(
+        tmp_path, [kernel(), kernel("norm"), kernel("head")], [graph("gemm", "norm"), kernel("head")]
+    )
+    assert (row.baseline, row.baseline_of, row.candidate, row.candidate_of) == (0, 3, 2, 3)
+
+
+def test_grids_and_data_types_are_named(tmp_path):
+    (tmp_path / "grid").mkdir()
+    (row,) = rows(tmp_path / "grid", [kernel(), kernel("norm")], [kernel(), kernel("norm", grid=2)])
+    assert (row.baseline_values, row.candidate_values) == (["1,1,1 x 128,1,1"], ["2,1,1 x 128,1,1"])
+    row, *_ = rows(tmp_path, [kernel(), kernel("cutlass_bf16_gemm")], [kernel(), kernel("cutlass_tf32_gemm")])
+    assert (row.baseline_values, row.candidate_values) == (["bf16"], ["tf32"])
+
+
+def test_other_work_is_said_first(tmp_path):
+    first, *rest = rows(
+        tmp_path, [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
+    )
+    assert told(first) == ("workload", "", 0, 0)
+    assert [row.kind for row in rest] == ["grid", "grid"]
+
+
+@pytest.mark.parametrize("case", ["graphs", "another data type", "pinned memory no more", "another grid"])
+def test_swapped_sides_mirror(case, tmp_path):
+    before, after, _ = CASES[case]
+    (tmp_path / "swapped").mkdir()
+    found, other = rows(tmp_path, before, after), rows(tmp_path / "swapped", after, before)
+    mirrored = swapped(plain(found), "structure")
+
+    def order(row: dict) -> tuple:
+        return row["kind"], row["name"], row["memory"], row["range"]
+
+    assert sorted(mirrored, key=order) == sorted(plain(other), key=order)
+    assert found
+
+
+def test_a_side_beside_itself_has_no_row(tmp_path):
+    acts = [
+        kernel(),
+        graph("norm", "norm"),
+        copy(64, "pageable"),
+        call("cudaMalloc"),
+        collection(),
+        entered("cleanup"),
+    ]
+    assert rows(tmp_path, acts, acts) == []
+
+
+def test_the_order_of_rows_in_the_export_does_not_matter(tmp_path):
+    first = side(tmp_path / "first", 12, lambda _: [kernel()])
+    more = [
+        side(tmp_path / f"more{back}", 12, lambda _: [kernel(), kernel("norm")], backwards=back)
+        for back in (False, True)
+    ]
+    found = [compare(first, one).structure for one in more]
+    assert found[0] == found[1] != []
+
+
+def test_a_count_that_follows_the_load_is_no_fact(tmp_path):
+    one = side(tmp_path / "one", 12, lambda n: [kernel()] * (1 + n % 3))
+    other = side(tmp_path / "other", 12, lambda n: [kernel()] * (4 + n % 3))
+    assert compare(one, other).structure == []
+
+
+def test_a_count_that_is_constant_in_each_workload_is_a_fact(tmp_path):
+    def gen(number: int) -> int:
+        return 4 if number % 3 else 64
+
+    def made(folder: str, more: int) -> Side:
+        return side(tmp_path / folder, 18, lambda n: [kernel()] * ((2 if gen(n) == 4 else 6) + more), gen=gen)
+
+    found = compare(made("one", 0), made("other", 1)).structure
+    kernels = next(row for row in found if row.kind == "kernels")
+    # of the 17 steps after the start 12 have 4 requests and 5 have 64; those with most steps are shown
+    assert (kernels.baseline, kernels.candidate, kernels.workloads, kernels.baseline_steps) == (2, 3, 2, 17)
+    assert compare(made("again", 0), made("once more", 0)).structure == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "facts", "certain"), [(4, 0, False), (5, 1, False), (10, 1, False), (11, 1, True)]
+)
+def test_how_many_steps_it_takes(steps, facts, certain, tmp_path):
+    # the first of them is the start
+    found = [row for row in rows(tmp_path, [kernel()], [kernel()] * 2, steps=steps) if row.kind == "kernels"]
+    assert len(found) == facts
+    assert [row.certain for row in found] == [certain] * facts
+
+
+def test_programs_that_load_code_in_every_step_keep_their_steps(tmp_path):
+    (row,) = rows(tmp_path, [kernel(), call("cuLibraryLoadData")], [kernel()])
+    assert told(row) == ("code_loads", "cuLibraryLoadData", 1, 0)
+    assert (row.baseline_steps, row.candidate_steps) == (12, 12)
+
+
+def test_what_happens_now_and_then_is_a_rate(tmp_path):
+    one = side(tmp_path / "one", 31, lambda n: [kernel(), *([collection()] if n == 7 else [])])
+    other = side(tmp_path / "other", 31, lambda n: [kernel(), *([collection()] if n % 3 == 0 else [])])
+    (row,) = compare(one, other).structure
+    # of 30 steps 1 has a collection, and 10 (3, 6, ..., 30) of the candidate's
+    assert (row.kind, row.rate, row.baseline_any, row.candidate_any, row.certain) == (
+        "collections",
+        True,
+        1,
+        10,
+        True,
+    )
+    assert (row.baseline, row.candidate) == (1 / 30, 10 / 30)
+    assert row.p_value == fisher_exact(1, 30, 10, 30) < 0.01
+    rarely = side(tmp_path / "rarely", 31, lambda n: [kernel(), *([collection()] if n in (7, 8, 9) else [])])
+    assert compare(one, rarely).structure == []
+
+
+def test_collections_that_one_side_may_not_have_recorded_are_not_certain(tmp_path):
+    (row,) = rows(tmp_path, [kernel()], [kernel(), collection()])
+    assert (row.baseline, row.candidate, row.certain) == (0, 1, False)
+
+
+def test_whole_captures(tmp_path):
+    def made(folder: str, syncs: int, gemms: int = 100) -> Side:
+        acts = [*[kernel()] * gemms, *[call("cudaDeviceSynchronize")] * syncs]
+        return side(tmp_path / folder, 1, lambda _: acts[:40], whole_capture=True)
+
+    one, other = made("one", 0, 30), made("other", 3, 30)
+    (row,) = compare(one, other).structure
+    assert told(row) == ("synchronisations", "cudaDeviceSynchronize", 0, 3)
+    assert (row.per, row.certain, row.baseline_steps) == ("capture", False, 1)
+    # captures of one side that do not agree say nothing
+    mixed = Side("mixed", [*other.runs, *made("third", 4, 30).runs])
+    assert compare(one, mixed).structure == []
+    # nor do those of another amount of work
+    assert compare(one, made("more", 3, 36)).structure == []
+
+
+def test_fisher_by_hand():
+    # the lady and her eight cups of tea: 1 of 70 ways is all right, 16 have one pair wrong
+    assert fisher_exact(4, 4, 0, 4) == pytest.approx(2 / 70)
+    assert fisher_exact(3, 4, 1, 4) == pytest.approx(34 / 70)
+    assert fisher_exact(0, 5, 0, 9) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128", "bf16"),
+        ("ampere_fp16_s16816gemm_fp16_128x128", "fp16"),
+        ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
+        ("void f<c10::BFloat16, float>()", "bf16"),
+        ("ampere_sgemm_128x64_tn", "fp32"),
+        ("nvjet_tst_64x8", ""),
+    ],
+)
+def test_data_types_in_names(name, dtype):
+    assert data_type(name) == dtype

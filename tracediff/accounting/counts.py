@@ -1,0 +1,139 @@
+"""What each step does, counted: tables `counts` and `counted` of `Reduction`. No time is in them.
+
+Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds what those do not say:
+
+| kind | name | thread | memory | counted in the step |
+|-|-|-|-|-|
+| graph_kernels | | | | kernels that CUDA graphs launched |
+| launched | range | role | | kernels, by the innermost range in which they were launched; '' outside any |
+| streams | | | | streams on which an op started |
+| copies | [memcpy HtoD], [memset] | | of the host | copies, and their bytes |
+| collections | generation | role | | garbage collections that began |
+| ranges | text with numbers masked | role | | NVTX ranges that began |
+
+What runs on a GPU is in the period in which it started, what a thread does in the step in whose host window it began, as in the other tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tracediff.accounting.intervals import Ints, picked
+from tracediff.accounting.walk import Names
+from tracediff.formats.capture import Capture
+from tracediff.formats.database import frame
+from tracediff.trace.periods import Timeline, Unit
+from tracediff.trace.threads import distinct
+
+COUNTS = {"period": pl.Int64, "what": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
+COUNTED = {"kind": pl.String, "name": pl.String, "thread": pl.String, "memory": pl.String}
+# Names of ranges come from programs: some write a new one for each request. Those with the most events are kept.
+MOST_NAMES = 256
+_OF_RANGES = ("launched", "ranges")
+_ROWS = {"period": pl.Int64, **COUNTED, "count": pl.Int64, "bytes": pl.Int64}
+_COPIES = """
+SELECT r.start_ns, s.pid::BIGINT AS pid, s.device::BIGINT AS device, k.name, s.host_memory AS memory, coalesce(r.bytes, 0)::BIGINT AS bytes
+FROM op_row AS r JOIN op_descriptor AS s USING (descriptor) JOIN op_key AS k USING (key)
+WHERE s.kind IN (1, 2)
+"""
+
+
+def read_copies(capture: Capture) -> pl.DataFrame:
+    """start_ns, pid, device, name, memory, bytes of every copy and memset; before `build_timeline` drops the ops."""
+    return frame(capture.db, _COPIES)
+
+
+def count_tables(
+    timeline: Timeline,
+    inside: Sequence[slice],
+    op_periods: Sequence[Any],
+    graph_kernels: pl.DataFrame,
+    copies: pl.DataFrame,
+    labels: Ints,
+    names: Names,
+    of_host: pl.DataFrame,
+) -> dict[str, pl.DataFrame]:
+    """Tables counts and counted of `Reduction`.
+
+    inside, op_periods: of each unit, its ops in whole periods and the period (of the unit) of each. graph_kernels: period, count.
+    labels: of each launch, the innermost range. of_host: see host_counts.sql.
+    """
+    found = [pl.DataFrame(schema=_ROWS), _rows(of_host)]
+    found.append(_rows(graph_kernels.filter(pl.col("count") > 0), kind="graph_kernels"))
+    spot, spots = _launched_at(timeline, labels, names)
+    kernel = np.isin(timeline.keys["kind"].to_numpy(), (0,))
+    first = 0
+    for unit, part, period in zip(timeline.units, inside, op_periods, strict=True):
+        place = picked(spot + 1, unit.launch[part], 0).astype(np.int64)
+        found.append(_launched(period, place, kernel[unit.key[part]], first, spots))
+        found.append(_streams(period, unit.stream[part], first))
+        found.append(_copies(copies, unit, first))
+        first += len(unit.step)
+    return _numbered(pl.concat(found))
+
+
+def _rows(table: pl.DataFrame, **words: str) -> pl.DataFrame:
+    """A table with the columns of _ROWS: those that it lacks are as in `words`, '' or 0."""
+    texts = [pl.lit(words.get(name, "")).alias(name) for name in COUNTED if name not in table.columns]
+    sizes = [pl.lit(0, pl.Int64).alias("bytes")] if "bytes" not in table.columns else []
+    return table.with_columns(*texts, *sizes).select(*_ROWS).cast(_ROWS)  # type: ignore[arg-type]
+
+
+def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, pl.DataFrame]:
+    """Of each launch where it was made, as a row of the second: name (of the range, '' outside any), thread."""
+    launches = timeline.launches
+    role, place = np.zeros(len(launches.start), np.int64), np.zeros(len(launches.start), np.int64)
+    for tid in distinct(launches.tid):
+        mine = np.flatnonzero((launches.tid == tid) & (labels >= 0))
+        place[mine] = names.places(tid, labels[mine], launches.start[mine])
+        role[launches.tid == tid] = names.role(tid)
+    words = names.tables()
+    pairs, spot = np.unique(np.stack([role, place]), axis=1, return_inverse=True)
+    return spot.reshape(-1), pl.DataFrame(
+        {
+            "name": pl.Series(words["place_name"], dtype=pl.String).gather(pairs[1]),
+            "thread": pl.Series(words["role_name"], dtype=pl.String).gather(pairs[0]),
+        }
+    )
+
+
+def _launched(period: Any, place: Ints, kernel: Any, first_period: int, spots: pl.DataFrame) -> pl.DataFrame:
+    """Kernels by the place of their launch; those without one are in no row."""
+    kernel = kernel & (place > 0)
+    code, count = np.unique(
+        period[kernel].astype(np.int64) * (len(spots) + 1) + place[kernel], return_counts=True
+    )
+    where = spots[code % (len(spots) + 1) - 1]
+    table = where.with_columns(
+        period=pl.Series(code // (len(spots) + 1) + first_period), count=pl.Series(count)
+    )
+    return _rows(table, kind="launched")
+
+
+def _streams(period: Any, stream: Any, first_period: int) -> pl.DataFrame:
+    pairs = np.unique(np.stack([period.astype(np.int64), stream.astype(np.int64)]), axis=1)
+    of, count = np.unique(pairs[0], return_counts=True)
+    return _rows(pl.DataFrame({"period": of + first_period, "count": count}), kind="streams")
+
+
+def _copies(copies: pl.DataFrame, unit: Unit, first_period: int) -> pl.DataFrame:
+    mine = copies.filter(pid=unit.pid, device=unit.device)
+    at = np.searchsorted(unit.bounds, mine["start_ns"].to_numpy(), side="right") - 1
+    whole = (at >= 0) & (at < len(unit.step))
+    table = mine.with_columns(period=pl.Series(at + first_period)).filter(pl.Series(whole))
+    summed = table.group_by("period", "name", "memory").agg(count=pl.len(), bytes=pl.col("bytes").sum())
+    return _rows(summed, kind="copies")
+
+
+def _numbered(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    by = list(COUNTED)
+    totals = rows.group_by(by).agg(pl.col("count").sum()).sort("count", *by, descending=[True, *[False] * 4])
+    rank = pl.int_range(pl.len()).over("kind")
+    kept = totals.filter(~pl.col("kind").is_in(_OF_RANGES) | (rank < MOST_NAMES))
+    counted = kept.select(by).sort(by).with_row_index("what").cast({"what": pl.Int64})
+    counts = rows.join(counted, on=by).group_by("period", "what").agg(pl.col("count", "bytes").sum())
+    return {"counts": counts.select(*COUNTS).sort("period", "what"), "counted": counted.drop("what")}

@@ -1,0 +1,15 @@
+-- range_of_step: NVTX ranges by the step in which they began.
+--   period    BIGINT   of the step on the first device of its rank
+--   stratum   BIGINT   of that
+--   thread    VARCHAR  role
+--   place     VARCHAR  text with numbers masked
+--   domain    VARCHAR  '' the default one
+--   count, ns BIGINT
+--   squares   DOUBLE   sum of the squares of their ns
+CREATE OR REPLACE TABLE range_of_step AS
+SELECT r.period::BIGINT AS period, r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count,
+       sum(r.end_ns - r.start_ns)::BIGINT AS ns, sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares
+FROM in_step('range') AS r
+JOIN place_of_label AS p USING (label)
+LEFT JOIN nvtx_domain AS d ON d.pid = r.pid AND d.domain = r.domain
+GROUP BY ALL;

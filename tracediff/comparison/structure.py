@@ -1,0 +1,570 @@
+"""What differs between the sides by count: launches, graphs, synchronisations, copies, code, collections, ranges, threads of the host.
+
+Load varies within a capture, the structure of a program does not. So a count is a fact where one value holds in nearly all steps of one
+side, another in nearly all of the other. Steps of one workload by their labels (requests, tokens) and of one rank are looked at
+together, where both sides have enough of them: a count may differ between prompts and generation and be constant in each. Where the
+sides share no workload, all steps of a phase are. What a step launched says nothing of its workload here: that is what is tested.
+
+| number | what it decides | origin |
+|-|-|-|
+| HELD, 85 % | of the steps hold the value | a program that logs or checks in every tenth step holds 89 %; 182 null pairs of 44 programs have no false fact, not even at 80 % |
+| LEAST, 4 and CERTAIN, 10 | steps per side, for a fact and for a certain one | the fifth of ten steps may differ by chance where four do not; the same pairs |
+| SHARED, 50 % | of the steps in workloads of both sides; of the launches of shared kernels in shapes of both | half |
+| RARE, p < 0.01 | a rate differs | the same pairs |
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracediff.accounting.counts import MOST_NAMES
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.kernel_table import KernelCells
+from tracediff.comparison.launches import launches_of, same_work
+from tracediff.execution.sides import Side, parts_of, tagged
+from tracediff.kernels.names import category
+from tracediff.model import StructureRow
+from tracediff.stats.counts import fisher_exact
+
+HELD = 0.85
+LEAST, CERTAIN = 4, 10
+SHARED = 0.5
+RARE = 0.01
+_NOTHING = 1e-9
+
+# The order in which rows are said: what the others follow from comes first.
+_ORDER = (
+    "workload", "graph_kernels", "graph_launches", "kernels", "synchronisations", "copies", "code_loads", "collections",
+    "graph_instantiations", "allocations", "dtype", "kernel", "grid", "ranges", "streams", "calls",
+)  # fmt: skip
+_RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
+
+# CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
+_FUNCTIONS = (
+    ("graph_launches", re.compile(r"GraphLaunch")),
+    ("code_loads", re.compile(r"ModuleLoad|LibraryLoad|FuncLoad")),
+    ("graph_instantiations", re.compile(r"GraphInstantiate|StreamBeginCapture|GraphExecUpdate")),
+    ("allocations", re.compile(r"Malloc|MemAlloc|HostAlloc|Free|HostRegister|HostUnregister|MemCreate|MemRelease|MemMap|MemUnmap")),
+)  # fmt: skip
+# asked again and again until something else is done: how often is a matter of time
+_POLLS = re.compile(r"^cu(da)?(Event|Stream)Query|GetLastError|PeekAtLastError|MemGetInfo")
+
+_DTYPES = (
+    ("fp8", re.compile(r"e4m3|e5m2|fp8")),
+    ("bf16", re.compile(r"bf16|bfloat16")),
+    # cuDNN says wmma_f16 of bfloat16 as well
+    ("fp16", re.compile(r"(?<![a-z])(?<!wmma_)f16|fp16|half|hgemm|h16816|h884")),
+    ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
+    ("tf32", re.compile(r"tf32")),
+    ("fp64", re.compile(r"double|dgemm|f64")),
+    ("fp32", re.compile(r"float(?!8|16)|sgemm|f32|ffma|fp32")),
+)
+
+
+class _Item(NamedTuple):
+    """What is counted. thread: '' all of them. shape: grid and block of a kernel."""
+
+    kind: str
+    name: str = ""
+    thread: str = ""
+    memory: str = ""
+    shape: str = ""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was counted: step (row of `Frame.steps`), item, count, bytes. Steps in which an item does not occur have no row."""
+
+    items: list[_Item]
+    table: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
+
+    before, after: the values, in the workload with the most steps. constant: they hold in nearly all steps; differs: and are not the
+    same. means, any: (2, items) per step, steps with any. steps: a side.
+    """
+
+    before: Floats
+    after: Floats
+    constant: npt.NDArray[np.bool_]
+    differs: npt.NDArray[np.bool_]
+    means: Floats
+    any: Ints
+    bytes: Floats
+    other_bytes: npt.NDArray[np.bool_]
+    steps: tuple[int, int]
+    workloads: int
+
+
+def structure(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> list[StructureRow]:
+    """What differs by count, phase by phase (that with the most steps first), the most telling first.
+
+    A count that varies within a side follows the load, and is in no row. Of captures that are one step each, those of one side must agree,
+    and kernels with half of the GPU time must be launched as often on both sides.
+    """
+    work = launches_of(frame, kernels.values, len(kernels.rows)) if frame.once else None
+    if work is not None and not same_work(work):
+        return []
+    seen = _seen(sides, frame)
+    rows = []
+    for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
+        if (held := _held(frame, phase, seen)) is not None:
+            rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
+    return rows
+
+
+def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
+    change = abs(row.candidate - row.baseline)
+    return _ORDER.index(row.kind), -change, row.range, row.name, row.thread, row.memory
+
+
+# What is counted, of both sides.
+
+
+def _seen(sides: Sequence[Side], frame: Frame) -> _Seen:
+    number: dict[_Item, int] = {}
+    known, captured = _comparable(sides), {}
+    for kind in ("kernels", "cuda_api", "nvtx"):
+        captured[kind] = all(side.captured(kind) for side in sides[:2])
+    frames = []
+    for *place, part in parts_of(sides[:2]):
+        for items, table in _counted(part, captured, whole_kernels=known.kernels, calls=known.calls):
+            ids = np.array(
+                [-1 if one is None else number.setdefault(one, len(number)) for one in items], np.int64
+            )
+            item = ids[table["what"].to_numpy()]
+            kept = table.with_columns(item=pl.Series(item)).filter(pl.Series(item >= 0))
+            frames.append(tagged(kept.select("period", "item", "count", "bytes"), *place))
+    schema = {"step": pl.Int64, "item": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
+    if not frames:
+        return _Seen([], pl.DataFrame(schema=schema))
+    stacked = pl.concat(frames)
+    step = frame.index.rows(stacked)
+    table = (
+        stacked.with_columns(step=pl.Series(step))
+        .filter(pl.col("step") >= 0)
+        .group_by("step", "item")
+        .agg(pl.col("count", "bytes").sum())
+    )
+    return _Seen(list(number), table)
+
+
+class _Comparable(NamedTuple):
+    kernels: bool  # single kernels were recorded on both sides, or on neither those of graphs
+    calls: bool  # the same recorder saw the calls
+
+
+def _comparable(sides: Sequence[Side]) -> _Comparable:
+    whole = [
+        {bool((part.keys["kind"] == 3).any()) or part.coverage["graphs"] != "captured" for part in side.parts}
+        for side in sides[:2]
+    ]
+    by_torch = {one for side in sides[:2] for one in side.by_torch()}
+    return _Comparable(whole[0] == whole[1] and len(whole[0]) == 1, len(by_torch) == 1)
+
+
+def _counted(
+    part: object, captured: dict[str, bool], *, whole_kernels: bool, calls: bool
+) -> Iterator[tuple[list[_Item | None], pl.DataFrame]]:
+    """Pairs of items and a table period, what (index into the items), count, bytes."""
+    nothing = pl.lit(0, pl.Int64).alias("bytes")
+    if captured["kernels"] and whole_kernels:
+        keys = part.keys.with_row_index("what")  # type: ignore[attr-defined]
+        table = part.kernels.select("period", pl.col("key").alias("what"), "count", nothing)  # type: ignore[attr-defined]
+        table = table.filter(pl.col("count") > 0)
+        named = [
+            (name, f"{grid or ''} x {block or ''}") if kind == 0 else None
+            for kind, name, grid, block in keys.select("kind", "name", "grid", "block").iter_rows()
+        ]
+        yield [None if one is None else _Item("kernels") for one in named], table
+        yield [None if one is None else _Item("kernel", one[0]) for one in named], table
+        yield [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named], table
+    counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
+    of_gpu = ("graph_kernels", "launched", "streams", "copies")
+    held = {
+        "collections": True, "ranges": captured["nvtx"] and calls,
+        **dict.fromkeys(of_gpu, captured["kernels"] and whole_kernels),
+    }  # fmt: skip
+    table = part.counts.select("period", "what", "count", "bytes")  # type: ignore[attr-defined]
+    for threads in (False, True):
+        yield (
+            [
+                _Item(kind, "" if kind == "collections" else name, thread if threads else "", memory)
+                if held[kind] and (thread or not threads)
+                else None
+                for kind, name, thread, memory in counted
+            ],
+            table,
+        )
+    if captured["cuda_api"] and calls:
+        words = ["api", "kind", "thread"]
+        apis = part.apis.group_by("period", *words).agg(pl.col("count", "nested").sum())  # type: ignore[attr-defined]
+        distinct = apis.select(words).unique().sort(words).with_row_index("what").cast({"what": pl.Int64})
+        found = [_function(api, kind) for api, kind in distinct.select("api", "kind").iter_rows()]
+        role = distinct["thread"].to_list()
+        apis = apis.join(distinct, on=words)
+        # code is loaded by other calls; else a call inside a call is that call again
+        loads = pl.col("what").is_in([at for at, kind in enumerate(found) if kind == "code_loads"])
+        own = pl.when(loads).then("count").otherwise(pl.col("count") - pl.col("nested")).alias("count")
+        table = apis.select("period", "what", own, nothing).filter(pl.col("count") > 0)
+        names = distinct["api"].to_list()
+        for threads in (False, True):
+            yield (
+                [
+                    _Item(kind, "" if kind == "graph_launches" else name, thread if threads else "")
+                    if kind
+                    else None
+                    for kind, name, thread in zip(found, names, role, strict=True)
+                ],
+                table,
+            )
+
+
+def _function(api: str, kind: str) -> str:
+    """The kind of row for a CUDA function, '' none."""
+    if _POLLS.search(api):
+        return ""
+    known = next((name for name, pattern in _FUNCTIONS if pattern.search(api)), "")
+    return known or ("synchronisations" if kind == "sync" else "calls")
+
+
+# Which values the steps hold.
+
+
+def _held(frame: Frame, phase: PhaseSteps, seen: _Seen) -> _Held | None:
+    """None where there are too few steps."""
+    side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
+    mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
+    for one, number in frame.left_out:
+        mine &= (side != one) | (run != number)
+    start = frame.steps["start_up"].to_numpy() & mine
+    # steps that load code are left out, but for programs that do so in every second step or more
+    if not frame.once and all(
+        (start & (side == one)).sum() < SHARED * (mine & (side == one)).sum() for one in (0, 1)
+    ):
+        mine &= ~start
+    group, groups = _groups(frame, mine)
+    least = 1 if frame.once else LEAST
+    steps = np.array(
+        [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
+    )
+    good = np.flatnonzero((steps >= least).all(axis=1))
+    total = steps.sum(axis=0)
+    if not len(good) or (steps[good].sum(axis=0) < SHARED * total).any():
+        # no workload of both sides: all steps of a rank are looked at together
+        group, groups = _groups(frame, mine, labels=False)
+        steps = np.array(
+            [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
+        )
+        good = np.flatnonzero((steps >= least).all(axis=1))
+        if not len(good):
+            return None
+    renumbered = np.full(groups, -1, np.int64)
+    renumbered[good] = np.arange(len(good))
+    group = np.where(mine, renumbered[np.where(mine, group, 0)], -1)
+    return _values(seen, group * 2 + side, steps[good], once=frame.once, inside=group >= 0)
+
+
+def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
+    """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
+    words: list[pl.Expr] = [pl.col("rank"), pl.col("device")]
+    if labels:
+        words += [pl.col("ctx_reqs"), *(_half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
+    code = (
+        frame.steps.filter(pl.Series(mine))
+        .select(pl.struct(words).rank("dense") - 1)
+        .to_series()
+        .to_numpy()
+        .astype(np.int64)
+    )
+    found = np.full(len(mine), -1, np.int64)
+    found[mine] = code
+    return found, int(code.max(initial=-1)) + 1
+
+
+def _half_octave(name: str) -> pl.Expr:
+    """As the workload `requests` of comparison/frame.py."""
+    return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
+
+
+def _values(seen: _Seen, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]) -> _Held:
+    """cell: workload * 2 + side of each step; steps: (workloads, 2)."""
+    many, items = len(steps), len(seen.items)
+    at = seen.table["step"].to_numpy()
+    table = seen.table.filter(pl.Series(inside[at]))
+    code = cell[table["step"].to_numpy()] * items + table["item"].to_numpy()
+    table = table.select(pl.Series("code", code), "count", "bytes")
+    value, share = _most(table, "count", steps, items)
+    size, size_share = _most(table, "bytes", steps, items)
+    least = 1.0 if once else HELD
+
+    def constant(share: Floats) -> npt.NDArray[np.bool_]:
+        return np.asarray((share >= least - _NOTHING).all(axis=(0, 1)))
+
+    def differs(value: Floats) -> npt.NDArray[np.bool_]:
+        """In workloads with half of the steps of both sides, in one direction."""
+        change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
+        more, less = ((change == sign).T @ weight for sign in (1, -1))
+        one_way = ((change >= 0) | (change <= 0)).all(axis=0)
+        return np.asarray(((more >= SHARED) | (less >= SHARED)).all(axis=1) & one_way)
+
+    totals = table.group_by("code").agg(pl.col("count", "bytes").sum(), any=pl.len())
+    sums = {name: np.zeros(many * 2 * items) for name in ("count", "bytes", "any")}
+    for name, column in sums.items():
+        column[totals["code"].to_numpy()] = totals[name].to_numpy()
+    of_side = {name: column.reshape(many, 2, items).sum(axis=0) for name, column in sums.items()}
+    per = steps.sum(axis=0)[:, None]
+    changed = (value[:, 1] != value[:, 0]) | (
+        (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
+    )
+    # shown for the workload with the most steps among those that differ
+    order = np.argsort(-steps.min(axis=1), kind="stable")
+    shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
+    each = np.arange(items)
+    return _Held(
+        value[shown, 0, each],
+        value[shown, 1, each],
+        constant(share),
+        constant(share) & differs(value),
+        of_side["count"] / per,
+        of_side["any"].astype(np.int64),
+        of_side["bytes"] / per,
+        constant(share) & constant(size_share) & differs(size),
+        (int(per[0, 0]), int(per[1, 0])),
+        many,
+    )
+
+
+def _most(table: pl.DataFrame, column: str, steps: Ints, items: int) -> tuple[Floats, Floats]:
+    """(workloads, 2, items): the value that most steps have, and the part of the steps that have it; steps without a row have 0."""
+    size = steps.size * items
+    often = (
+        table.group_by("code", column)
+        .agg(n=pl.len())
+        .sort("code", "n", column, descending=[False, True, False])
+        .with_columns(there=pl.col("n").sum().over("code"))
+        .unique("code", keep="first", maintain_order=True)
+    )
+    value, share = np.zeros(size), np.ones(size)
+    code = often["code"].to_numpy()
+    of = np.repeat(steps.reshape(-1), items)[code] if len(code) else np.zeros(0, np.int64)
+    count, absent = often["n"].to_numpy(), of - often["there"].to_numpy()
+    zero = absent >= count
+    value[code] = np.where(zero, 0.0, often[column].to_numpy())
+    share[code] = np.where(zero, absent, count) / np.maximum(of, 1)
+    return value.reshape(*steps.shape, items), share.reshape(*steps.shape, items)
+
+
+# The rows.
+
+
+def _rows_of(
+    sides: Sequence[Side], frame: Frame, phase: str, seen: _Seen, held: _Held
+) -> Iterator[StructureRow]:
+    certain = min(held.steps) >= CERTAIN
+    place = {item: at for at, item in enumerate(seen.items)}
+    threads = _threads(seen)
+    collected = [any(part.coverage["gc"] == "captured" for part in side.parts) for side in sides[:2]]
+
+    def row(at: int, kind: str, **more: object) -> StructureRow:
+        item = seen.items[at]
+        fields: dict[str, object] = {
+            "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory,
+            "baseline": float(held.before[at]), "candidate": float(held.after[at]),
+            "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
+            "certain": certain and (kind != "collections" or all(collected)),
+        }  # fmt: skip
+        return _row(frame, phase, held, kind, fields | more)
+
+    yield from _workload(frame, phase, seen, held)
+    total = place.get(_Item("kernels"))
+    changed = [at for at in np.flatnonzero(held.differs).tolist() if _known(sides, seen.items[at])]
+    whole: set[_Item] = {item for at in changed if not (item := seen.items[at]).thread}
+    launched = [at for at in changed if seen.items[at].kind == "launched" and not seen.items[at].thread]
+    all_in = [at for at in launched if total is not None and _same(held, at, total)]
+    for at in changed:
+        item = seen.items[at]
+        if item.thread and item._replace(thread="") in whole:
+            continue  # that of all threads says it
+        if item.kind == "grid" or at in all_in:
+            continue
+        if item.kind == "graph_kernels":
+            yield from _of_graphs(held, at, total, row)
+        elif item.kind == "launched":
+            if item.name and not item.thread:
+                yield row(at, "kernels", name="", range=item.name)
+        elif item.kind == "kernels":
+            where = seen.items[all_in[0]].name if all_in else ""
+            yield row(at, "kernels", range=where, whole=bool(all_in))
+        elif item.kind == "copies":
+            yield row(at, "copies", **_bytes(held, at))
+        else:
+            yield row(at, item.kind)
+    for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
+        yield row(at, "copies", **_bytes(held, at))
+    yield from _grids(seen, held, place, row)
+    yield from _dtypes(frame, phase, seen, held, certain=certain)
+    yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
+
+
+def _row(frame: Frame, phase: str, held: _Held, kind: str, fields: dict[str, object]) -> StructureRow:
+    return StructureRow(
+        kind=kind,  # type: ignore[arg-type]
+        phase=phase,
+        per="capture" if frame.once else "step",
+        baseline_steps=held.steps[0],
+        candidate_steps=held.steps[1],
+        workloads=held.workloads,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _bytes(held: _Held, at: int) -> dict[str, object]:
+    return {"baseline_bytes": float(held.bytes[0, at]), "candidate_bytes": float(held.bytes[1, at])}
+
+
+def _same(held: _Held, one: int, other: int) -> bool:
+    """Whether two items have the same counts on both sides."""
+    return bool(held.before[one] == held.before[other] and held.after[one] == held.after[other])
+
+
+def _threads(seen: _Seen) -> dict[_Item, str]:
+    """Of items of all threads the only thread that has some."""
+    found: dict[_Item, set[str]] = defaultdict(set)
+    for item in seen.items:
+        if item.thread:
+            found[item._replace(thread="")].add(item.thread)
+    return {item: next(iter(roles)) for item, roles in found.items() if len(roles) == 1}
+
+
+def _known(sides: Sequence[Side], item: _Item) -> bool:
+    """Whether every export could have counted it: ranges beyond the most are not kept, and a thread needs a role on both sides."""
+    for side in sides[:2]:
+        if item.thread and not any(item.thread == one.role for part in side.parts for one in part.threads):
+            return False
+        for part in side.parts if item.kind in ("launched", "ranges") else ():
+            kept = part.counted.filter(kind=item.kind)
+            if len(kept) >= MOST_NAMES and not (kept["name"] == item.name).any():
+                return False
+    return True
+
+
+def _of_graphs(held: _Held, at: int, total: int | None, row: object) -> Iterator[StructureRow]:
+    """Kernels in graphs, where it is not only that the graphs have fewer or more."""
+    if total is None:
+        return
+    in_graphs, in_all = ((held.before[one], held.after[one]) for one in (at, total))
+    alone = [whole - part for part, whole in zip(in_graphs, in_all, strict=True)]
+    if alone[0] != alone[1] or not all(in_graphs):
+        yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))  # type: ignore[operator]
+
+
+def _workload(frame: Frame, phase: str, seen: _Seen, held: _Held) -> Iterator[StructureRow]:
+    """Less than half of the launches of shared kernels have a shape of the other side."""
+    shapes: dict[str, list[int]] = defaultdict(list)
+    for at, item in enumerate(seen.items):
+        if item.kind == "grid":
+            shapes[item.name].append(at)
+    shared = [at for every in shapes.values() if held.means[:, every].sum(axis=1).all() for at in every]
+    both = [at for at in shared if held.means[:, at].all()]
+    total = held.means[:, shared].sum(axis=1)
+    if not total.all():
+        return
+    parts = held.means[:, both].sum(axis=1) / total
+    if parts.min() < SHARED:
+        yield _row(
+            frame, phase, held, "workload",
+            {"baseline": float(parts[0]), "candidate": float(parts[1]), "certain": min(held.steps) >= CERTAIN,
+             "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
+        )  # fmt: skip
+
+
+def _grids(seen: _Seen, held: _Held, place: dict[_Item, int], row: object) -> Iterator[StructureRow]:
+    """Kernels launched as often on both sides, in other grids or blocks."""
+    moved: dict[str, list[int]] = defaultdict(list)
+    for at in np.flatnonzero(held.differs).tolist():
+        if seen.items[at].kind == "grid":
+            moved[seen.items[at].name].append(at)
+    for name, every in moved.items():
+        at = place[_Item("kernel", name)]
+        change = held.after[every] - held.before[every]
+        if held.constant[at] and not held.differs[at] and (change < 0).any() and (change > 0).any():
+            values = [
+                [seen.items[one].shape for one, by in zip(every, change, strict=True) if by * sign > 0]
+                for sign in (-1, 1)
+            ]
+            count = max(held.before[every].sum(), held.after[every].sum())
+            yield row(  # type: ignore[operator]
+                at, "grid", baseline=float(count), candidate=float(count), baseline_values=sorted(values[0]),
+                candidate_values=sorted(values[1]),
+            )  # fmt: skip
+
+
+def _dtypes(frame: Frame, phase: str, seen: _Seen, held: _Held, *, certain: bool) -> Iterator[StructureRow]:
+    """Kernels of one category that went, and others in another data type that came."""
+    less: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    more: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for at in np.flatnonzero(held.differs).tolist():
+        item, change = seen.items[at], held.after[at] - held.before[at]
+        if item.kind == "kernel" and (dtype := data_type(item.name)):
+            (more if change > 0 else less)[category(item.name)][dtype] += abs(float(change))
+    for kind in sorted(less.keys() & more.keys()):
+        before, after = (max(sorted(one[kind]), key=lambda dtype: one[kind][dtype]) for one in (less, more))
+        if before != after and before not in more[kind] and after not in less[kind]:
+            yield _row(
+                frame, phase, held, "dtype",
+                {"name": kind, "baseline": less[kind][before], "candidate": more[kind][after], "baseline_values": [before],
+                 "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
+            )  # fmt: skip
+
+
+def data_type(kernel: str) -> str:
+    """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none."""
+    name = kernel.lower()
+    found = [(match.start(), dtype) for dtype, pattern in _DTYPES if (match := pattern.search(name))]
+    return min(found)[1] if found else ""
+
+
+def _rates(
+    frame: Frame,
+    phase: str,
+    seen: _Seen,
+    held: _Held,
+    threads: dict[_Item, str],
+    *,
+    certain: bool,
+    collected: bool,
+) -> Iterator[StructureRow]:
+    """What happens now and then: more steps of one side have any."""
+    if frame.once:
+        return
+    for kind in _RATES:
+        mine = [at for at, item in enumerate(seen.items) if item.kind == kind and not item.thread]
+        if not mine or held.differs[mine].any():
+            continue
+        tests = [
+            (fisher_exact(int(held.any[0, at]), held.steps[0], int(held.any[1, at]), held.steps[1]), at)
+            for at in mine
+        ]
+        p, at = min(tests, key=lambda one: (one[0], seen.items[one[1]]))
+        p = min(p * len(tests), 1.0)  # each function is tested
+        if p < RARE:
+            item = seen.items[at]
+            yield _row(
+                frame, phase, held, kind,
+                {"name": item.name, "thread": threads.get(item, ""), "baseline": float(held.means[0, at]),
+                 "candidate": float(held.means[1, at]), "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
+                 "rate": True, "p_value": p, "certain": certain and (kind != "collections" or collected)},
+            )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What differs between the sides by count: no clock is involved."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+StructureKind = Literal[
+    "workload",
+    "graph_kernels",
+    "graph_launches",
+    "kernels",
+    "synchronisations",
+    "copies",
+    "code_loads",
+    "collections",
+    "graph_instantiations",
+    "allocations",
+    "dtype",
+    "kernel",
+    "grid",
+    "ranges",
+    "streams",
+    "calls",
+]
+
+
+class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A count that one value holds on each side, and another one on each: the program differs, or its configuration.
+
+    kind, and what `baseline` and `candidate` count per step:
+    workload              part (0 to 1) of the launches of kernels of both sides whose grid and block the other side has too: the work per
+                          step differs, and rows after it may follow from that
+    graph_kernels         kernels that CUDA graphs launch, of `baseline_of` and `candidate_of` kernels in all
+    graph_launches        launches of CUDA graphs
+    kernels               kernels in all; with `range` those launched in it, innermost ('' all, or outside any; see `whole`)
+    synchronisations      calls of `name`, which waits for the GPU
+    copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree
+    code_loads            calls of `name`, which loads code
+    collections           garbage collections
+    graph_instantiations  calls of `name`, which makes or changes a CUDA graph
+    allocations           calls of `name`, which allocates or frees memory
+    dtype                 kernels of the category `name` in the data type of `baseline_values` that went, and in that of `candidate_values`
+                          that came
+    kernel                launches of the kernel `name`; 0: the side has none
+    grid                  launches of the kernel `name`, as many on both sides, with the grids and blocks that the sides have instead of each
+                          other in `baseline_values` and `candidate_values`
+    ranges                NVTX ranges `name` entered
+    streams               streams with work
+    calls                 calls of `name`, any other CUDA function
+
+    per: step, or capture where each capture is one step. certain: ten steps a side or more hold it. thread: the only role that does it, ''
+    where several do. whole: of `kernels`, all kernels are launched in `range`. rate: the counts are means, and steps with any of it
+    are more on one side (`baseline_any` and `candidate_any` of the steps, `p_value` of Fisher's exact test). workloads: the count holds
+    in each of so many workloads by the labels, and is shown for that with the most steps; 1: all steps are of one.
+    """
+
+    kind: StructureKind
+    phase: str
+    name: str = ""
+    range: str = ""
+    thread: str = ""
+    memory: str = ""
+    baseline: float
+    candidate: float
+    baseline_of: float | None = None
+    candidate_of: float | None = None
+    baseline_bytes: float | None = None  # per step
+    candidate_bytes: float | None = None
+    baseline_values: list[str] = []
+    candidate_values: list[str] = []
+    per: Literal["step", "capture"] = "step"
+    certain: bool
+    whole: bool = False
+    rate: bool = False
+    baseline_steps: int
+    candidate_steps: int
+    baseline_any: int  # steps with any of it
+    candidate_any: int
+    p_value: float | None = None
+    workloads: int = 1
