@@ -139,7 +139,8 @@ def compare(
     places, places_left_out = place_rows(measured, judged)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
-    findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata)
+    counted = structure(sides, frame, kernels)
+    findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata, counted)
     facts = launched(facts, launch, findings)
     observed = observe(measured, facts, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
@@ -211,7 +212,7 @@ def compare(
         accounting=accounting,
         mix=steps_mix,
         findings=findings,
-        structure=structure(sides, frame, kernels),
+        structure=counted,
         insights=remarks if comparable else [],
         kernels=result_kernels,
         kernel_answers=[

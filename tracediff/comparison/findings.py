@@ -41,6 +41,7 @@ from tracediff.kernels.names import category
 from tracediff.model import (
     AllocationFact,
     ApiRow,
+    CallFact,
     Finding,
     FindingEvidence,
     FindingFacts,
@@ -56,6 +57,7 @@ from tracediff.model import (
     RangeRow,
     RankRow,
     Shares,
+    StructureRow,
     System,
     ThreadRow,
     VerdictFacts,
@@ -426,6 +428,30 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
     return out
 
 
+def loading_code(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """Where one side loads code in every step, that is what its largest host work along it is about."""
+    out = list(candidates)
+    for row in structure:
+        if row.kind != "code_loads":
+            continue
+        more = row.candidate - row.baseline
+        at = next(
+            (
+                at
+                for at, one in enumerate(out)
+                if one.cause in ("host_work", "host_api")
+                and one.phase == row.phase
+                and one.judged.delta * more > 0
+                and (one.where.thread == row.thread or not row.thread)
+            ),
+            None,
+        )
+        if at is not None and out[at].facts.code_loads is None:
+            fact = CallFact(row.name, row.baseline, row.candidate)
+            out[at] = replace(out[at], facts=out[at].with_facts(code_loads=fact))
+    return out
+
+
 # Phases.
 
 
@@ -476,6 +502,7 @@ def find(
     system: System | None,
     mix: Mix,
     strata: Strata,
+    structure: Sequence[StructureRow],
 ) -> list[Finding]:
     """All findings in order. `facts`: of the verdict, whose phase leads."""
     describe = Describe(measured)
@@ -484,7 +511,7 @@ def find(
         for one in judged.rows
         if not np.isnan(one.q) and (_material(one) or describe.differs(one))
     ]
-    causes = related(candidates, launch, facts.phase)
+    causes = loading_code(related(candidates, launch, facts.phase), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)

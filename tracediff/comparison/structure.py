@@ -43,7 +43,7 @@ _NOTHING = 1e-9
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "kernels", "synchronisations", "copies", "code_loads", "collections",
+    "workload", "graph_kernels", "graph_launches", "kernels", "synchronisations", "code_loads", "collections", "copies",
     "graph_instantiations", "allocations", "dtype", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")

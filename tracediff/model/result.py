@@ -143,6 +143,14 @@ class Where(msgspec.Struct, frozen=True):
     layer: str | None = None  # the layer or kind of layer that has most of the time of the kernels
 
 
+class CallFact(msgspec.Struct, frozen=True):
+    """Calls of one CUDA function per step."""
+
+    api: str
+    baseline: float
+    candidate: float
+
+
 class PhaseShare(msgspec.Struct, frozen=True):
     """Share of a phase in all whole steps of each side, 0 to 1."""
 
@@ -243,6 +251,9 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     rare: RareFact | None = None
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
+    code_loads: CallFact | None = (
+        None  # code that one side loads in every step; the host work around it is the cause's
+    )
     graph_coverage: Shares | None = None  # of kernels that CUDA graphs launch, where that is what changed
     # share of the waiting time, 0 to 1, in which the op before was of another stream
     other_stream: float | None = None

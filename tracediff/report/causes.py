@@ -171,6 +171,9 @@ def named(finding: Finding) -> str:
         return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
     if facts.graph_coverage:
         return _graphs(finding)
+    if facts.code_loads:
+        load = facts.code_loads
+        return f"loading code and host work around it ({load.api} {load.baseline:.0f} -> {load.candidate:.0f} per step)"
     if facts.counted_calls:
         return f"{_synchronisations(finding)} {at(where.range or '')}".rstrip()
     if ROWS[finding.cause].kind == "idle":
@@ -203,7 +206,7 @@ def named(finding: Finding) -> str:
 
 def spoken(text: str) -> str:
     """Kernels in a sentence, those of the baseline where both sides are called otherwise: `GEMM`, `mul and silu`."""
-    names = list(dict.fromkeys(_brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
+    names = list(dict.fromkeys(brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
     return joined(names)
 
 
@@ -220,7 +223,7 @@ def _first_of(text: str) -> str:
     """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
     names = text.partition(" -> ")[0].split(" + ")
     more = len(names) - 1
-    return _brief(names[0]) + (f" and {more} more kernel{'s' if more > 1 else ''}" if more else "")
+    return brief(names[0]) + (f" and {more} more kernel{'s' if more > 1 else ''}" if more else "")
 
 
 def joined(names: list[str]) -> str:
@@ -230,7 +233,7 @@ def joined(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _brief(name: str) -> str:
+def brief(name: str) -> str:
     """What a kernel does: `GEMM` of those with a generated name, `silu`, else its name without arguments of its template."""
     name = re.sub(r"^\d+ x ", "", _COPY.sub(r"\1", name))
     function, _, arguments = name.partition("<")
@@ -268,7 +271,7 @@ def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
     if ROWS[part.cause].kind == "idle":
         return [(CAUSES[part.cause].name, part.delta_ns)]
     if part.of:
-        return [(_brief(name), ns) for name, ns in part.of.items()]
+        return [(brief(name), ns) for name, ns in part.of.items()]
     return [(spoken(part.where.kernel or "") or CAUSES[part.cause].name, part.delta_ns)]
 
 

@@ -91,7 +91,7 @@ def why(result: Result) -> str:
 
 def counts(result: Result) -> str:
     """Up to three structural differences, the largest first."""
-    said = structure.brief(result)
+    said = structure.brief_of(result)
     return say("counts", counts=", ".join(said)) if said else ""
 
 

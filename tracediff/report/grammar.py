@@ -22,6 +22,18 @@ PATTERNS: dict[str, str] = {
     "none": "No single cause holds a tenth of it",
     # By count.
     "counts": "By count: {counts}.",
+    "count_workload": "{percent} of the launches have other grids (other work per step)",
+    "count_graph_kernels": "CUDA graphs launch {before} -> {after} of {of} kernels per {per}",
+    "count_kernels": "{before} -> {after} kernels per {per}",
+    "count_kernels_in": "{before} -> {after} kernels per {per} in {range}",
+    "count_kernel": "{name} {before} -> {after} launches",
+    "count_new": "{name} is new ({after} per {per})",
+    "count_gone": "{name} is gone ({before} per {per})",
+    "count_grid": "{name} in another grid",
+    "count_dtype": "{name} kernels {before} -> {after}",
+    "count_bytes": "{name} {before} -> {after}",
+    "count_rate": "{name} in {before} -> {after} steps",
+    "count_other": "{name} {before} -> {after}",
     # Would it repeat: the interval, and what most limits belief.
     "repeat": "A repeat would show {low} to {high} (95 %): {limit}.",
     "turns": "{runs} runs took turns on one machine",

@@ -1,10 +1,101 @@
-"""What differs by count, in words."""
+"""What differs by count, in words: one pattern each."""
 
 from __future__ import annotations
 
-from tracediff.model import Result
+from tracediff.model import Result, StructureRow
+from tracediff.report import units
+from tracediff.report.causes import brief
+from tracediff.report.grammar import say
+
+_MOST = 3  # in the first sentences
+# The grammar of each kind; of those of which one row says it all, one is said.
+_ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
+# These follow from others that are said: kernels of one name from kernels in all, launches of graphs from the kernels in them.
+_FOLLOWS = {
+    "graph_launches": "graph_kernels",
+    "kernel": "kernels",
+    "grid": "workload",
+    "ranges": "kernels",
+    "calls": "synchronisations",
+}
 
 
-def brief(result: Result) -> list[str]:
-    """The first differences, largest first, three at most."""
-    return []
+def brief_of(result: Result) -> list[str]:
+    """The most telling differences of the phase that the first sentence is of, three at most."""
+    mine = [one for one in result.structure if one.phase == result.observed.phase]
+    placed = {one.candidate - one.baseline for one in mine if one.kind == "kernels" and one.range}
+    mine = [
+        one
+        for one in mine
+        if one.kind != "kernels" or one.range or one.candidate - one.baseline not in placed
+    ]
+    kinds = {one.kind for one in mine}
+    said: list[str] = []
+    seen: set[str] = set()
+    for one in mine:
+        if len(said) == _MOST:
+            break
+        if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
+            continue
+        seen.add(one.kind)
+        said.append(sentence(one))
+    return said
+
+
+def sentence(row: StructureRow) -> str:
+    """One difference: `cudaStreamSynchronize 1 -> 2`."""
+    before, after = units.count(row.baseline), units.count(row.candidate)
+    slots = {
+        "before": before,
+        "after": after,
+        "name": row.name,
+        "range": row.range,
+        "per": row.per,
+        "memory": row.memory,
+    }
+    if row.kind == "workload":
+        return say("count_workload", percent=units.share(1 - min(row.baseline, row.candidate)))
+    if row.kind == "graph_kernels":
+        of = units.count(row.candidate_of or 0.0)
+        return say("count_graph_kernels", of=of, **slots)
+    if row.kind == "kernels":
+        return say("count_kernels_in" if row.range else "count_kernels", **slots)
+    if row.kind == "kernel":
+        pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
+        return say(pattern, **slots | {"name": brief(row.name)})
+    if row.kind in ("dtype", "grid"):
+        one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
+        kernel = brief(row.name) if row.kind == "grid" else row.name
+        return say(f"count_{row.kind}", **slots | {"name": kernel, "before": one, "after": other})
+    if row.kind == "copies":
+        return _copies(row, slots)
+    if row.rate:
+        any_of = (
+            f"{some} of {steps}"
+            for some, steps in (
+                (row.baseline_any, row.baseline_steps),
+                (row.candidate_any, row.candidate_steps),
+            )
+        )
+        one, other = any_of
+        return say(
+            "count_rate", **slots | {"name": row.name or _PLAIN[row.kind], "before": one, "after": other}
+        )
+    return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
+
+
+_PLAIN = {
+    "collections": "garbage collections",
+    "streams": "streams",
+    "graph_launches": "graph launches",
+    "synchronisations": "synchronisations",
+}
+
+
+def _copies(row: StructureRow, slots: dict[str, str]) -> str:
+    kind = row.name.strip("[]")
+    name = f"{kind} ({row.memory})" if row.memory else kind
+    if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:
+        one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))
+        return say("count_bytes", **slots | {"name": name, "before": one, "after": other})
+    return say("count_other", **slots | {"name": name})
