@@ -13,6 +13,7 @@ from tracediff.comparison.cells import IdleKey, Layout, Measured
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.kernels.matching import Match, OpKey
 from tracediff.model import CATEGORIES
+from tracediff.stats.noise import Hosts
 
 Runs = Sequence[Sequence[dict]]
 """A side: its runs, each a list of steps as `step` gives them."""
@@ -77,12 +78,11 @@ def measured(
     speed: bool | None = False,
     blocks: Sequence[int] = (),
     paired: bool = False,
-    ops: tuple[float, float] = (1.0, 0.0),
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
-    A step lasts as long as its cells take. speed: False for hosts of one speed, None where it is not known. blocks: of each kernel row.
-    ops: of each kernel row, and the part that may be of the work.
+    A step lasts as long as its cells take. speed: False for runs in turns on one machine, None where it is not known. blocks: of each
+    kernel row.
     """
     for runs in sides:
         for one in (row for steps in runs for row in steps):
@@ -104,9 +104,8 @@ def measured(
     values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
     values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
-    known = speed is not None
-    if known:
-        values.append(of(len(kinds), spent[:, idle + kernels] if speed else np.zeros(len(spent))))
+    if speed:
+        values.append(of(len(kinds), spent[:, idle + kernels]))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},
@@ -115,9 +114,12 @@ def measured(
         list(range(FIRST + idle, FIRST + idle + kernels)),
         pl.DataFrame(),
     )
-    summed = CellSums.of(values, len(kinds) + known)
-    of_rows = np.tile(ops, (kernels, 1))
-    found = [cells._phase_cells(frame, summed, layout, one, of_rows, known) for one in frame.phases]
+    summed = CellSums.of(values, len(kinds) + bool(speed))
+    hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
+    found = [cells._phase_cells(frame, summed, layout, one, hosts) for one in frame.phases]
+    whole = cells._mean(
+        "mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts
+    )
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
         for at in range(kernels)
@@ -126,7 +128,7 @@ def measured(
     return Measured(
         tuple(_Side([_Run(f"run {number}") for number in range(len(runs))]) for runs in sides[:2]),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
-        [one for one, _ in found], cells._whole(found, frame, layout), [],
+        [one for one, _ in found], whole.estimate, [],
     )  # fmt: skip
 
 

@@ -219,17 +219,29 @@ def _host(sample: Sample, noise: Noise) -> _Host:
 def _slope(sample: Sample, noise: Noise) -> tuple[Floats, Floats]:
     """Beta of every cell and its error: the usual slope, and the runs of a side where their hosts differ."""
     assert sample.speed is not None
-    precision = np.full(len(noise.host), 1 / TAU**2)
-    weighed = BETA * precision
-    for values, speed, scatter in zip(sample.values, sample.speed, noise.scatter, strict=True):
+    precision = np.zeros(len(noise.host))
+    weighed = np.zeros(len(noise.host))
+    for values, speed, variance in zip(sample.values, sample.speed, _run_variance(sample, noise), strict=True):
         mean, z = values.mean(axis=0), speed - speed.mean()
         known = noise.host & (mean > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.where(known, (mean / scatter) ** 2, 0.0)
+            weight = np.where(known, mean**2 / variance, 0.0)
             moved = np.where(known, (z[:, None] * (values / mean - 1)).sum(axis=0), 0.0)
         precision = precision + weight * float((z**2).sum())
         weighed = weighed + weight * moved
+    precision, weighed = precision + 1 / TAU**2, weighed + BETA / TAU**2  # last: exchanged sides add up alike
     return np.where(noise.host, weighed / precision, 0.0), np.where(noise.host, precision**-0.5, 0.0)
+
+
+def _run_variance(sample: Sample, noise: Noise) -> list[Floats]:
+    """The usual variance of a run of each side, (cells,): between runs, of its steps, and of what is too small to measure."""
+    nothing = np.zeros(sample.values[0].shape[1])
+    return [
+        scatter**2 + steps * len(values) + FLOOR**2 * (values.mean(axis=0) != 0)
+        for values, scatter, steps in zip(
+            sample.values, noise.scatter, sample.step_variance or (nothing, nothing), strict=True
+        )
+    ]
 
 
 class _Arms:
@@ -253,21 +265,15 @@ class _Arms:
         means = [values.mean(axis=0) for values in sample.values]
         nothing = np.zeros(len(means[0]))
         steps = sample.step_variance or (nothing, nothing)
-        run_variance = [
-            noise.scatter[side] ** 2 + steps[side] * self._runs[side] + FLOOR**2 * (means[side] != 0)
-            for side in (0, 1)
+        usual = [groups.total(one[member]) for one in _run_variance(sample, noise)]
+        self._least = np.zeros(groups.many) if least is None else least
+        self._sizes = [np.abs(one.mean(axis=0)) for one in even]
+        usual = [
+            np.maximum(one, (self._least * size) ** 2) for one, size in zip(usual, self._sizes, strict=True)
         ]
-        usual = [groups.total(one[member]) for one in run_variance]
-        if least is not None:
-            sizes = [np.abs(one.mean(axis=0)) for one in even]
-            usual = [np.maximum(one, (least * size) ** 2) for one, size in zip(usual, sizes, strict=True)]
         self.usual = (usual[0] + usual[1]) / 2
         # the scatter of a sum comes of its own runs, not of its cells': cells of one run move together
         self._scale = np.sqrt((NU + _squares(even, sample, groups, usual)) / (NU + sample.df))
-        self._least = np.zeros(groups.many)
-        if least is not None:
-            many = [variance / runs for variance, runs in zip(usual, self._runs, strict=True)]
-            self._least = np.where(least > 0, self._scale * np.sqrt(many[0] + many[1]), 0.0)
         self._mean = [one[member] for one in means]
         self._scatter = [noise.scatter[side][member] / math.sqrt(self._runs[side]) for side in (0, 1)]
         self._error = [np.sqrt(one)[member] for one in steps]
@@ -277,11 +283,11 @@ class _Arms:
     def at(self, q: Floats) -> tuple[Floats, Floats]:
         """Down and up, (sums,) each, at a quantile of each."""
         arms = [self._side(side, q) for side in (0, 1)]
+        least = [self._at_least(side, q) for side in (0, 1)]
         shared = (q * self._shared) ** 2
-        least = q * self._least
-        down = np.sqrt(arms[0][1] + arms[1][0] + shared)
-        up = np.sqrt(arms[0][0] + arms[1][1] + shared)
-        return np.maximum(down, least), np.maximum(up, least)
+        down = np.maximum(arms[0][1] + arms[1][0] + shared, least[0][1] + least[1][0])
+        up = np.maximum(arms[0][0] + arms[1][1] + shared, least[0][0] + least[1][1])
+        return np.sqrt(down), np.sqrt(up)
 
     def _side(self, side: int, q: Floats) -> tuple[Floats, Floats]:
         """Squares of the arms of one side, towards less and towards more."""
@@ -298,6 +304,12 @@ class _Arms:
         outward = (size * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
         less, more = np.where(mean >= 0, inward, outward), np.where(mean >= 0, outward, inward)
         return self._groups.total(less), self._groups.total(more)
+
+    def _at_least(self, side: int, q: Floats) -> tuple[Floats, Floats]:
+        """Squares of the arms of one side that a sum has at least, towards less and towards more."""
+        factor = np.minimum(q * self._scale * self._least / math.sqrt(self._runs[side]), _FAR)
+        size = self._sizes[side]
+        return (size * -np.expm1(-factor)) ** 2, (size * np.expm1(factor)) ** 2
 
     def touching(self, delta: Floats, at_equal: Floats) -> Floats:
         """The quantile at which the interval touches 0; 0 where its readings lie on both sides of it."""
