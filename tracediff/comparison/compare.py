@@ -207,7 +207,7 @@ def compare(
         accounting=accounting,
         mix=steps_mix,
         findings=findings,
-        structure=structure(sides, frame, kernels),
+        structure=structure(sides, frame),
         insights=remarks if comparable else [],
         kernels=result_kernels,
         kernel_answers=[
