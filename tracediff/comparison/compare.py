@@ -139,7 +139,7 @@ def compare(
     places, places_left_out = place_rows(measured, judged)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
-    counted = structure(sides, frame, kernels)
+    counted = structure(sides, frame)
     findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata, counted)
     facts = launched(facts, launch, findings)
     observed = observe(measured, facts, findings)

@@ -11,6 +11,7 @@ sides share no workload, all steps of a phase are. What a step launched says not
 | LEAST, 4 and CERTAIN, 10 | steps per side, for a fact and for a certain one | the fifth of ten steps may differ by chance where four do not; the same pairs |
 | SHARED, 50 % | of the steps in workloads of both sides; of the launches of shared kernels in shapes of both | half |
 | RARE, p < 0.01 | a rate differs | the same pairs |
+| EQUAL, 80 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ import polars as pl
 from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.comparison.kernel_table import KernelCells
-from tracediff.comparison.launches import launches_of, same_work
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
 from tracediff.model import StructureRow
@@ -39,6 +38,7 @@ HELD = 0.85
 LEAST, CERTAIN = 4, 10
 SHARED = 0.5
 RARE = 0.01
+EQUAL = 0.8
 _NOTHING = 1e-9
 
 # The order in which rows are said: what the others follow from comes first.
@@ -108,20 +108,18 @@ class _Held:
     workloads: int
 
 
-def structure(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> list[StructureRow]:
+def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
     A count that varies within a side follows the load, and is in no row. Of captures that are one step each, those of one side must agree,
-    and kernels with half of the GPU time must be launched as often on both sides.
+    and most kernels must be launched as often on both sides; of what little may depend on requests or chance there is no row.
     """
-    work = launches_of(frame, kernels.values, len(kernels.rows)) if frame.once else None
-    if work is not None and not same_work(work):
-        return []
     seen = _seen(sides, frame)
     rows = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         if (held := _held(frame, phase, seen)) is not None:
-            rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
+            if not frame.once or _same_work(seen, held):
+                rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
     return rows
 
 
@@ -390,7 +388,8 @@ def _rows_of(
 
     yield from _workload(frame, phase, seen, held)
     total = place.get(_Item("kernels"))
-    changed = [at for at in np.flatnonzero(held.differs).tolist() if _known(sides, seen.items[at])]
+    found = held.differs & _material(seen, held) if frame.once else held.differs
+    changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, seen.items[at])]
     whole: set[_Item] = {item for at in changed if not (item := seen.items[at]).thread}
     launched = [at for at in changed if seen.items[at].kind == "launched" and not seen.items[at].thread]
     all_in = [at for at in launched if total is not None and _same(held, at, total)]
@@ -412,9 +411,10 @@ def _rows_of(
             yield row(at, "copies", **_bytes(held, at))
         else:
             yield row(at, item.kind)
-    for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
-        yield row(at, "copies", **_bytes(held, at))
-    yield from _grids(seen, held, place, row)
+    if not frame.once:  # grids and bytes are those of the requests that happened to be captured
+        for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
+            yield row(at, "copies", **_bytes(held, at))
+        yield from _grids(seen, held, place, row)
     yield from _dtypes(frame, phase, seen, held, certain=certain)
     yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
 
@@ -429,6 +429,25 @@ def _row(frame: Frame, phase: str, held: _Held, kind: str, fields: dict[str, obj
         workloads=held.workloads,
         **fields,  # type: ignore[arg-type]
     )
+
+
+def _same_work(seen: _Seen, held: _Held) -> bool:
+    """Whether most launches are of kernels that both sides launch equally often."""
+    shared = np.array([item.kind == "kernel" for item in seen.items], np.bool_) & (held.means > 0).all(axis=0)
+    launches = held.means.sum(axis=0)
+    return bool(launches[shared & held.constant & ~held.differs].sum() >= EQUAL * launches[shared].sum())
+
+
+def _material(seen: _Seen, held: _Held) -> npt.NDArray[np.bool_]:
+    """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
+
+    All kernels together: where some kernel did.
+    """
+    change = np.abs(held.after - held.before)
+    large = change >= (1 - HELD) * np.maximum(held.before, held.after)
+    kind = np.array([item.kind for item in seen.items])
+    large &= ~np.isin(kind, _RATES) | (change >= LEAST)
+    return np.asarray(large | (np.isin(kind, ("kernels", "launched")) & (large & held.differs)[kind == "kernel"].any()))
 
 
 def _bytes(held: _Held, at: int) -> dict[str, object]:
