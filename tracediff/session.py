@@ -70,7 +70,7 @@ def compare_request(
     )
     if bundle is not None:
         said["recorded"] = recorded(Path(request.baseline))
-    options = Options(request.min_steps, request.force, request.kernels(), request.what_if, extra=said)
+    options = Options(request.force, request.kernels(), request.what_if, extra=said)
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
     )
@@ -150,7 +150,7 @@ def show_request(
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    options = Options(request.min_steps, extra=request.said(sides=1, layers=bool(request.layers)))
+    options = Options(extra=request.said(sides=1, layers=bool(request.layers)))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
 
