@@ -265,7 +265,7 @@ def test_errors_have_slugs(tmp_path):
 
 def test_options_reach_the_comparison(tmp_path):
     path = serving(steps=6).write(tmp_path / "run.sqlite")
-    comparison = tracediff.compare(path, path, whole_capture=True, force=True, min_steps=1)
+    comparison = tracediff.compare(path, path, whole_capture=True, force=True)
     assert comparison.result.inputs.options["whole_capture"] is True
     # from the first op to the end of the last of 7 labelled steps; it begins 107 us after the first label
     assert comparison.result.step.baseline_ns == 7 * step_ns() - 107_000

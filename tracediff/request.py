@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from tracediff.errors import TracediffError
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import (
-    MIN_STEPS,
     Pick,
     Selection,
     read_pick,
@@ -81,7 +80,7 @@ class ReadRequest:
     step_regex: str | None = option(
         None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX"
     )
-    whole_capture: bool = option(False, "No step labels: count each capture as one step.")
+    whole_capture: bool = option(False, "Count each capture as one step, whatever steps there are.")
     host_only: bool = option(False, "Measure the host alone, whatever GPU kernels were captured.")
     memory_limit: str | None = option(
         None,
@@ -124,9 +123,6 @@ class MeasureRequest(ReadRequest):
         metavar="FROM-TO",
     )
     ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST")
-    min_steps: int = option(
-        MIN_STEPS, "Steps per run that a phase needs on both sides to be judged.", minimum=1
-    )
     cache: bool = option(
         True, "Read everything anew, and keep nothing (see `tracediff cache`).", name="--no-cache"
     )
@@ -398,7 +394,6 @@ class WhatIfRequest(MeasureRequest):
     """`tracediff what-if`: one side and what is different in it."""
 
     host_only: bool = False  # what is replayed are the GPU's steps
-    min_steps: int = 1  # phases are not judged
     capture: PathLike = field(kw_only=False)
     without: str | Sequence[str] = option(
         (), "Take the time of a cause away, at some places or all, or of kernels with their launches: gc, gil_wait@await_response, kernel:NAME; repeatable.", metavar="CAUSE[@PLACE]"

@@ -72,9 +72,7 @@ def compare_request(
     if bundle is not None:
         order = recorded(Path(request.baseline))
         said["recorded"], turns = order, in_turns(order)
-    options = Options(
-        request.min_steps, request.force, request.kernels(), request.what_if, in_turns=turns, extra=said
-    )
+    options = Options(request.force, request.kernels(), request.what_if, in_turns=turns, extra=said)
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
     )
@@ -154,7 +152,7 @@ def show_request(
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
     (side,) = reduce_sides(files, reading, progress)
-    options = Options(request.min_steps, extra=request.said(sides=1, layers=bool(request.layers)))
+    options = Options(extra=request.said(sides=1, layers=bool(request.layers)))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
 

@@ -127,7 +127,7 @@ def test_a_rank_may_have_phases_that_rank_0_lacks(tmp_path):
     for name, context_us in (("a", 300), ("b", 500)):
         (tmp_path / name).mkdir()
         sides.append(Side(name, [Run(name, [reduced(two_ranks(context_us), tmp_path / name)])]))
-    result = compare(*sides, Options(min_steps=1))
+    result = compare(*sides, Options())
     # 16 whole steps, one of them context: (15 * 100 + 300) / 16 us of compute, then (15 * 100 + 500) / 16
     assert result.accounting.baseline["compute"] == pytest.approx(1800_000 / 16)
     assert result.accounting.candidate["compute"] == pytest.approx(2000_000 / 16)

@@ -322,7 +322,7 @@ def test_names_of_metrics_are_text_in_every_report(compared_traces):
 
 def test_one_capture_alone_shows_them_in_every_form(tmp_path):
     side = Side("one", [Run("run", [reduced(sampled(one_gap()), tmp_path)])])
-    report = show(side, Options(min_steps=1))
+    report = show(side, Options())
     assert report.system is not None
     (row,) = report.system.gpu_metrics
     # the one step [0, 1000): 9 samples of 80 are too few for a mean while kernels run; 89 of 2, and 2 of 41

@@ -20,7 +20,7 @@ def written(trace, folder, name: str):
 def test_time_by_layer_sums_to_the_kernels(tmp_path):
     """One layer more: 160 ns in it, and the rest as before."""
     result = api.compare(
-        written(eager(), tmp_path, "a"), written(eager(layers=3), tmp_path, "b"), min_steps=1, cache=False
+        written(eager(), tmp_path, "a"), written(eager(layers=3), tmp_path, "b"), cache=False
     ).result
     layers = result.layers
     rows = {row.layer: (round(row.baseline_ns, 6), round(row.candidate_ns, 6)) for row in layers.rows}
@@ -42,7 +42,7 @@ def test_time_by_layer_sums_to_the_kernels(tmp_path):
 
 def test_a_labelled_capture_names_the_layers_of_graphs(tmp_path):
     sides = [written(graph(creation=False, layers=layers), tmp_path, f"graph{layers}") for layers in (2, 2)]
-    result = api.compare(*sides, layers=written(eager(), tmp_path, "eager"), min_steps=1, cache=False).result
+    result = api.compare(*sides, layers=written(eager(), tmp_path, "eager"), cache=False).result
     assert [row.layer for row in result.layers.kinds] == ["", "layers.*.attn", "layers.*.mlp"]
     assert result.layers.candidate.of_graphs == pytest.approx(320 / 370)
     assert result.layers.candidate.confidence == 1.0
@@ -54,7 +54,6 @@ def test_without_layers_there_is_no_word_of_them(tmp_path):
     result = api.compare(
         written(eager(labelled=False), tmp_path, "a"),
         written(graph(creation=False), tmp_path, "b"),
-        min_steps=1,
         cache=False,
     ).result
     assert result.layers is None
@@ -66,7 +65,6 @@ def test_layers_of_one_side_alone_are_not_compared(tmp_path):
     result = api.compare(
         written(eager(), tmp_path, "a"),
         written(graph(creation=False), tmp_path, "b"),
-        min_steps=1,
         cache=False,
     ).result
     assert result.layers is None
@@ -79,12 +77,12 @@ def test_a_side_that_is_not_like_the_labelled_capture_has_no_layers(tmp_path):
         for names in (("attn", "mlp"), ("scan", "gate"))
     ]
     labelled = written(eager(), tmp_path, "eager")
-    result = api.compare(*sides, layers=labelled, min_steps=1, cache=False).result
+    result = api.compare(*sides, layers=labelled, cache=False).result
     assert result.layers is None
     (text,) = (note.message for note in result.warnings if note.slug == "layers-one-side")
     assert "scan.sqlite: its steps are not those of the capture with layers (confidence 0.00" in text
     with pytest.raises(TracediffError) as error:
-        api.compare(sides[1], sides[1], layers=labelled, min_steps=1, cache=False)
+        api.compare(sides[1], sides[1], layers=labelled, cache=False)
     assert error.value.slug == "layers-unlike"
 
 

@@ -56,6 +56,7 @@ def reduce_capture(
     *,
     step_regex: str | None = None,
     whole_capture: bool = False,
+    infer: bool = False,
     only: Selection = ALL,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
@@ -64,7 +65,7 @@ def reduce_capture(
 ) -> Reduction:
     """Measure one export.
 
-    `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `labelled`: steps
+    `infer`: from what repeats, whatever labels there are. `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `labelled`: steps
     of the same program that name the layers of steps without; `collect_layers`: keep such steps. `recorder`: the graph of their events.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
@@ -74,7 +75,7 @@ def reduce_capture(
     else:
         if is_host_only(capture):
             build_timeline(capture)  # raises no-kernels before anything is said of steps
-        rule = find_steps(capture, step_regex)
+        rule = find_steps(capture, step_regex, infer=infer)
     return _measure(capture, rule, only, sampler, recorder, labelled, collect_layers)
 
 

@@ -60,7 +60,6 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
             *(request.window_of_pairs() or (1, FIRST)), request.max_events, asked=request.pairs is not None
         ),
         runs=request.runs(),
-        min_steps=request.min_steps,
         progress=progress(quiet),
     )
     data = render_perfetto(shown)

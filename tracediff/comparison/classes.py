@@ -201,6 +201,18 @@ def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
     return found
 
 
+def one_phase(sides: Sequence[Side]) -> list[Side]:
+    """The sides with all steps in one phase: for sides of which one does only what the other does not."""
+
+    def of(part: Reduction) -> Reduction:
+        return _renamed(part, dict.fromkeys(part.periods["phase"].unique().to_list(), STEP))
+
+    return [
+        replace(side, runs=[replace(run, parts=list(map(of, run.parts))) for run in side.runs])
+        for side in sides
+    ]
+
+
 def _renamed(part: Reduction, phases: dict[str, str]) -> Reduction:
     """An export whose phases have other names."""
     if all(old == new for old, new in phases.items()):
@@ -372,7 +384,8 @@ def _span(low: int | None, high: int | None) -> str:
 
 def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
     """What the raw means of both sides differ by: `baseline_ns`, `candidate_ns` are the means at equal workload."""
-    ns, side, run = (frame.steps[name].to_numpy() for name in ("ns", "side", "run"))
+    side, run = (frame.steps[name].to_numpy() for name in ("side", "run"))
+    ns = frame.steps["ns"].to_numpy() / frame.units
     kept = [(side == at) & np.isin(run, frame.kept(at)) for at in (0, 1)]
     raw = [float(ns[mine].mean()) for mine in kept]
     compared = [float(ns[mine & (frame.weight > 0)].mean()) for mine in kept]
@@ -394,7 +407,7 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
 _ENOUGH = 20  # steps a side, from which it is odd that none repeats
 
 
-def notes_of(frame: Frame, min_steps: int) -> list[Note]:
+def notes_of(frame: Frame) -> list[Note]:
     """Warnings of how steps were compared."""
     notes = []
     if "label-generation" in frame.notes:
@@ -408,7 +421,7 @@ def notes_of(frame: Frame, min_steps: int) -> list[Note]:
         notes.append(
             Note(
                 "thin-strata",
-                f"no phase has {min_steps} repeated steps per run on both sides: no change stands out from chance",
+                f"no phase has {MIN_STEPS} steps per run on both sides: whether a change would repeat cannot be told",
             )
         )
     names = [

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.tables import KINDS as SYSTEM
+from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
-from tracediff.trace.labels import PRESETS, SOURCES
-from tracediff.trace.workloads import IRREGULAR
+from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
 
 Sides = tuple[Side, Side]
 Status = Literal["ok", "warn", "fail"]
-_ALIKE = (
-    3  # ops of inferred steps: beyond this ratio one side's are layers, or requests, and the other's steps
-)
-_UNLIKE, _UNRELATED = 0.3, 0.05  # of the kernel time has a counterpart: below, the programs may be others
-_SHORT = 60  # letters of a pattern that a message repeats
+# of the kernel time has a counterpart: below, the programs may be others; measured 0.7 and more within a program, eager attention or
+# another optimizer too, and 0.01 to 0.28 between programs
+_UNLIKE, _UNRELATED = 0.3, 0.1
+_NAMES = 2  # ranges that both sides have, and half of those of each, where the program is the same
 
 
 def _meta(name: str) -> Callable[[Reduction], str]:
@@ -66,10 +65,11 @@ def check(
     strata: Strata,
     unlike_work: tuple[str, float, float] | None = None,
     counterparts: tuple[float, float] | None = None,
+    work: Shared | None = None,
 ) -> Comparability:
     """Run every check. `unlike_work`: a kernel that tells that the captures did not do as much, and its launches on each side.
 
-    `counterparts`: the part of each side's kernel time in kernels that the other side has too; None where a side has no kernels.
+    `counterparts`: see `ladder.counterparts`; `work`: what the sides have in common.
     """
     checks = [
         _same(sides, "gpu", "fail", "times of different GPU models are not comparable"),
@@ -85,15 +85,17 @@ def check(
         *(_kind(sides, kind) for kind in ("kernels", "cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
         *(_kind(sides, kind) for kind in SYSTEM if any(side.captured(kind) for side in sides)),
         _gc(sides),
-        _step_labels(sides),
+        _step_labels(sides, work),
         _window(sides),
         _mix(strata.rows),
         _dropped(sides),
     ]  # fmt: skip
     if counterparts is not None and min(counterparts) < _UNLIKE:
-        unrelated = min(counterparts) < _UNRELATED and not _one_label(sides)
+        unrelated = min(counterparts) < _UNRELATED and not _one_label(sides) and not _same_ranges(sides)
         checks.append(
             _check("programs", [f"{100 * part:.0f} % of the kernel time" for part in counterparts],
+                   "few kernels of one side have a counterpart on the other: these look like different programs"
+                   if unrelated else
                    "few kernels of one side have a counterpart on the other: these may be different programs, or other"
                    " backends of one", "fail" if unrelated else "warn")
         )  # fmt: skip
@@ -150,44 +152,34 @@ def _profiler(sides: Sides) -> Check:
     )  # fmt: skip
 
 
-def _step_labels(sides: Sides) -> Check:
-    """All captures cut by one rule; inferred steps also about as many ops long, or they are different loops."""
+def _step_labels(sides: Sides, work: Shared | None) -> Check:
+    """All captures cut by one rule, or by rules whose steps hold the same work."""
     both = [_values(side, lambda part: part.step_rule.rule) for side in sides]
-    rules = {part.step_rule.rule: part.step_rule for side in sides for part in side.parts}
-    if len(rules) > 1:
-        regexes = {rule.regex for rule in rules.values()}
-        regex = min((one for one in regexes if one), key=lambda one: (len(one), one), default="")
-        advice = "label the steps of all alike, or name their range with --step-regex"
-        if regexes == {regex} and regex:
-            advice = (
-                "a step whose label occurs once ends with its label, other steps end at the next label:"
-                " capture several steps on both"
-            )
-        elif bare := [side.label for side in sides if not side.captured("nvtx")]:
-            advice = (
-                f"record {' and '.join(bare)} with the same labels and nsys -t cuda,nvtx; with the captures at hand"
-                " --whole-capture compares them without steps"
-            )
-        elif 0 < len(regex) <= _SHORT:
-            advice = f"--step-regex {shlex.quote(regex)} cuts all by one range, where all have it"
-        return _check(
-            "step_labels", both,
-            f"the captures are not cut into steps by one rule, so their steps are not the same thing: {advice}", "fail",
-        )  # fmt: skip
-    ops = [[round(_ops(part)) for part in side.parts if part.step_rule.inferred] for side in sides]
-    if not all(ops) or max(map(max, ops)) <= _ALIKE * min(map(min, ops)):
+    rules = {part.step_rule.rule for side in sides for part in side.parts}
+    if len(rules) == 1:
         return _check("step_labels", both)
+    if work is not None and work.holds and work.alike:
+        return _check("step_labels", both, "two rules cut the captures into steps, which hold the same work")
     return _check(
-        "step_labels", [" | ".join(f"{count} ops per step" for count in sorted(set(side))) for side in ops],
-        "steps were inferred, and hardly of the same loop: label them, or name the labels with --step-regex", "fail",
+        "step_labels", both,
+        "the captures are not cut into steps by one rule, and their steps do not hold the same work: --step-regex names a range that"
+        " all have", "fail",
     )  # fmt: skip
 
 
-def _ops(part: Reduction) -> float:
-    """Mean number of ops of the steps that are like the repeating one."""
-    steps = part.periods.filter(part.periods["phase"] != IRREGULAR)
-    count = part.kernels.join(steps, on="period", how="semi")["count"].sum()
-    return float(count) / max(len(steps), 1)
+def _same_ranges(sides: Sides) -> bool:
+    """Whether both sides have most of their ranges in common, those of libraries left out."""
+    names = [
+        {
+            place
+            for part in side.parts
+            for place in part.ranges["place"].unique()
+            if not re.search(LIBRARY, place)
+        }
+        for side in sides
+    ]
+    common = len(names[0] & names[1])
+    return common >= _NAMES and common >= max(map(len, names)) / 2
 
 
 def _ranks(sides: Sides) -> Check:
@@ -227,7 +219,7 @@ def _graph_mode(sides: Sides) -> Check:
 
 # What a kind of trace that one side lacks means; those that the verdict cannot do without.
 _MISSING = {
-    "kernels": "one side has no GPU kernels: its steps are timed on the host (--host-only compares the host of both)",
+    "kernels": "one side has no GPU kernels: its steps are timed on the host",
     "cuda_api": "without launching calls on one side idle time cannot be attributed there",
     "graphs": "the kernels of CUDA graphs are missing on one side",
     "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"

@@ -24,14 +24,22 @@ from tracediff.comparison.cells import (
     measure,
     observable,
 )
-from tracediff.comparison.classes import build_strata, mix, notes_of, notes_of_classes, with_classes
+from tracediff.comparison.classes import (
+    build_strata,
+    mix,
+    notes_of,
+    notes_of_classes,
+    one_phase,
+    with_classes,
+)
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
 from tracediff.comparison.findings import find, off_path_notes
-from tracediff.comparison.frame import build_frame
+from tracediff.comparison.frame import Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.insights import insights
 from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
+from tracediff.comparison.ladder import counterparts, rounds, rung_notes, rung_of, shared_work
 from tracediff.comparison.launches import (
     amount_of_work,
     launch_changes,
@@ -56,9 +64,8 @@ from tracediff.comparison.verdict import (
 )
 from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
+from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
-from tracediff.formats.selection import MIN_STEPS
-from tracediff.kernels.names import is_kernel
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
 from tracediff.stats.noise import Estimate
 from tracediff.steps.timelines import StepWriter, divergences, timelines
@@ -70,7 +77,6 @@ KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync",
 class Options:
     """What changes numbers, and is recorded in the result."""
 
-    min_steps: int = MIN_STEPS
     force: bool = False
     kernels: tuple[str, ...] = ()  # names to tell everything of
     what_if: bool = False  # project the candidate without its first causes
@@ -100,15 +106,17 @@ def compare(
     paired = same_traffic(*sides)
     if paired is not None:
         sides = (baseline, paired)
-    measured = _measured(sides, noise, options, paired=paired is not None)
+    work = shared_work(sides)
+    sides, measured = _measured(sides, noise, work, options, paired=paired is not None)
     frame = measured.frame
-    strata = build_strata(frame, options.min_steps)
+    rung = rung_of(sides, frame, work)
+    strata = build_strata(frame)
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
-    unlike = amount_of_work(measured.kernels.rows, launches) if frame.once else None
-    same = frame.once and not unlike and same_work(launches)
+    unlike = amount_of_work(measured.kernels.rows, launches) if frame.once and rung.kind != "rounds" else None
+    same = frame.once and not unlike and same_work(measured.kernels.rows, launches)
     if frame.once and not same:  # their length says nothing
         measured = _unjudged(measured)
-    comparability = check(sides, strata, unlike, _counterparts(measured))
+    comparability = check(sides, strata, unlike, counterparts(measured.kernels, work, rung), work)
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
@@ -116,7 +124,7 @@ def compare(
     verdicts = judge_phases(measured)
     gpu = gpu_change(measured) if same else None
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
-    facts = replace(facts, same_work=same)
+    facts = replace(facts, same_work=same, rung=rung)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))
     accounting = _accounting(measured, measured.whole, judged.level_of_category)
     if facts.basis == "gpu":
@@ -200,9 +208,7 @@ def compare(
     drawn, selected = timelines(runs, strata.steps, strata.keys, writer, first=facts.phase)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
-        inputs=Inputs(
-            side_input(baseline), side_input(sides[1]), {"min_steps": options.min_steps, **options.extra}
-        ),
+        inputs=Inputs(side_input(baseline), side_input(sides[1]), options.extra),
         verdict=verdict,
         verdict_reason="",
         verdict_facts=facts,
@@ -244,7 +250,7 @@ def compare(
         warnings=[
             *_warnings(
                 sides,
-                notes_of(frame, options.min_steps) + notes_of_classes(sides),
+                rung_notes(rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
                 asked=bool(options.extra.get("host_only")),
                 with_speed=any(one.speed is not None for one in measured.phases),
@@ -280,37 +286,37 @@ def _unjudged(measured: Measured) -> Measured:
     return replace_fields(measured, phases=phases)
 
 
-# Matches that rest on the kernels themselves, not on their place in a sequence.
-_OF_NAMES = ("exact", "name", "template")
+def _measured(
+    sides: tuple[Side, Side], noise: Side | None, work: Shared | None, options: Options, *, paired: bool
+) -> tuple[tuple[Side, Side], Measured]:
+    """All cells; a run that lies apart from the others of its side is left out, and measured without.
 
+    Sides of which one does only what the other does not are compared as one phase.
+    """
+    every = list(sides if noise is None else (*sides, noise))
+    of_runs = rounds(every, work)
 
-def _counterparts(measured: Measured) -> tuple[float, float] | None:
-    """The part of each side's kernel time in kernels that the other side has too; None where a side has none."""
-    rows, walls = measured.kernels.rows, measured.kernels.walls
-    kernels = np.array([is_kernel((*row.baseline, *row.candidate)[0].name) for row in rows], np.bool_)
-    known = np.array([row.match in _OF_NAMES for row in rows], np.bool_)
-    total = walls[kernels].sum(axis=0)
-    if not len(rows) or not total.all():
-        return None
-    one, other = (walls[kernels & known].sum(axis=0) / total).tolist()
-    return one, other
+    def framed(**more: Any) -> Frame:
+        runs = tuple(len(side.runs) for side in every)
+        return build_frame(steps_table(every), runs, paired=paired, rounds=of_runs, **more)
 
-
-def _measured(sides: tuple[Side, Side], noise: Side | None, options: Options, *, paired: bool) -> Measured:
-    """All cells; a run that lies apart from the others of its side is left out, and measured without."""
-    every = sides if noise is None else (*sides, noise)
-    steps, runs = steps_table(every), tuple(len(side.runs) for side in every)
-    measured = measure(
-        sides, noise, build_frame(steps, runs, options.min_steps, paired=paired), in_turns=options.in_turns
-    )
+    try:
+        frame = framed()
+    except TracediffError as error:
+        if error.slug != "no-common-strata":
+            raise
+        every = one_phase(every)
+        frame = framed()
+    sides, noise = (every[0], every[1]), next(iter(every[2:]), None)
+    measured = measure(sides, noise, frame, in_turns=options.in_turns)
     odd = odd_runs(measured)
     if not odd:
-        return measured
+        return sides, measured
     left_out = frozenset(odd)
     if paired:  # and the run that had the same requests
         left_out |= {(1 - side, run) for side, run in odd}
-    frame = build_frame(steps, runs, options.min_steps, paired=paired, left_out=left_out)
-    return measure(sides, noise, frame, list(odd.values()), in_turns=options.in_turns)
+    frame = framed(left_out=left_out)
+    return sides, measure(sides, noise, frame, list(odd.values()), in_turns=options.in_turns)
 
 
 def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[Phase]:

@@ -2,11 +2,12 @@
 
 Steps are compared within their phase. Of a phase,
     start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
-              is loaded
+              is loaded; where these are half of a side's steps, they are what its steps are like, and only the first one is a start
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
     rest      all but the start: the mean of a phase, at equal workload
 The tail is rest - typical: what rare steps add to the mean. Each is a weighted sum over steps (see stats/workload.py).
+A capture without steps is one step of so many rounds (execution/ladder.py): all its sums are per round.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tracediff.trace.workloads import IRREGULAR
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
 REPEATED = 0.5  # of the steps, for those that were launched before to stand for all of them
+START = 0.5  # of a side's steps: so many starts are what its steps are like
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
 
@@ -104,6 +106,9 @@ class Frame:
     notes: list[str] = field(default_factory=list)
     paired: bool = False  # run k of one side had the same requests as run k of the other
     left_out: frozenset[tuple[int, int]] = frozenset()  # side and number of runs that count nothing
+    rounds: tuple[
+        float, ...
+    ] = ()  # of each run, numbered over all sides, where its only step is many of them
 
     def kept(self, side: int) -> list[int]:
         """The numbers of the runs of a side that count."""
@@ -129,6 +134,11 @@ class Frame:
         """The run of each step, numbered over all sides."""
         first = np.cumsum([0, *self.runs])[:-1]
         return np.asarray(self.steps["run"].to_numpy() + first[self.steps["side"].to_numpy()])
+
+    @cached_property
+    def units(self) -> Floats:
+        """Of each step, the rounds in it: 1 but of whole captures."""
+        return np.array(self.rounds or np.ones(sum(self.runs)))[self.run_number]
 
     @cached_property
     def compared(self) -> pl.DataFrame:
@@ -158,6 +168,7 @@ class Frame:
     def sums(self, table: CellSums, weight: Floats, klass: Ints, *, variance: bool) -> Sums:
         """Means and run values of every cell under a weighting; `variance`: also that of the means."""
         side, run = self.steps["side"].to_numpy(), self.run_number
+        weight = weight * self.units
         used = np.flatnonzero(weight > 0)
         classes = int(klass.max(initial=0)) + 1
         total = np.bincount(
@@ -168,7 +179,7 @@ class Frame:
         ).reshape(sum(self.runs), classes)
         mine = np.flatnonzero(weight[table.step] > 0)
         step, cell = table.step[mine], table.cell[mine]
-        share = weight[step] * table.ns[mine]
+        share = weight[step] * table.ns[mine] / self.units[step]
         group = side[step] * classes + klass[step]
         size = len(self.runs) * classes * table.cells
         of_class = np.bincount(group * table.cells + cell, weights=share, minlength=size).reshape(
@@ -211,7 +222,7 @@ class Frame:
             many, many
         )
         mine = np.flatnonzero(weight[table.step] > 0)
-        step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine]
+        step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine] / self.units[table.step[mine]]
         size = len(many) * _BLOCKS * table.cells
         found = np.bincount(block[step] * table.cells + cell, weights=weight[step] * ns, minlength=size)
         of_class = np.bincount(
@@ -279,8 +290,11 @@ def build_frame(
     *,
     paired: bool = False,
     left_out: frozenset[tuple[int, int]] = frozenset(),
+    rounds: tuple[float, ...] = (),
 ) -> Frame:
     """Find the phases that are compared. `steps`: `execution.sides.steps_table`; one side alone has all its phases.
+
+    `rounds`: see `Frame.rounds`.
 
     Raises `TracediffError`: no-common-strata (exit code 4), run-without-steps.
     """
@@ -288,7 +302,7 @@ def build_frame(
     steps = steps.sort("side", "run", "rank", "device", "start_ns").with_columns(
         again=~pl.col("op_key").is_first_distinct().over("side", "run", "part", "rank", "device")
     )
-    frame = Frame(steps, runs, [], notes, paired, left_out)
+    frame = Frame(steps, runs, [], notes, paired, left_out, rounds)
     used = np.ones(len(steps), np.bool_)
     for side, run in left_out:
         used &= (steps["side"].to_numpy() != side) | (steps["run"].to_numpy() != run)
@@ -323,9 +337,24 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
 
 
+def _starts(frame: Frame, mine: Bools) -> Bools:
+    """The steps of a phase that are starts: all start-up steps of sides where they are few, else the first of each export."""
+    steps = frame.steps
+    side, every = steps["side"].to_numpy(), mine & steps["start_up"].to_numpy()
+    export = steps.select(
+        pl.col("start_ns") == pl.col("start_ns").min().over("side", "run", "part", "rank", "device")
+    )
+    first = export.to_series().to_numpy()
+    for one in np.unique(side[mine]):
+        own = side == one
+        if (every & own).sum() >= START * (mine & own).sum():
+            every = every & (first | ~own)
+    return np.asarray(every)
+
+
 def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
     steps, notes = frame.steps, []
-    start = mine & steps["start_up"].to_numpy()
+    start = _starts(frame, mine)
     again = mine & ~start & steps["again"].to_numpy()
     rest = mine & ~start
     side = steps["side"].to_numpy()
@@ -363,12 +392,13 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     # a run without typical steps says nothing of what rare ones add
     known = np.bincount(frame.run_number, weights=typical_weight, minlength=sum(frame.runs)) > 0
     rest = rest & known[frame.run_number]
+    units = frame.units
     found = PhaseSteps(
         phase=phase,
-        typical=typical_weight,
+        typical=typical_weight / units,
         # classes whose steps are all rare are compared as well
-        rest=weights(every, rest, klass, class_shares(every, rest & (side < 2), klass)),
-        start=starts if has_start else np.zeros(len(side)),
+        rest=weights(every, rest, klass, class_shares(every, rest & (side < 2), klass)) / units,
+        start=starts / units if has_start else np.zeros(len(side)),
         klass=klass,
         share=1.0,
         start_share=0.0,

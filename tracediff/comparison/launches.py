@@ -21,7 +21,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats, Index
 from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
-from tracediff.kernels.names import category, normalise
+from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.model.causes import GPU
 from tracediff.stats.noise import Noise, Sample, estimate
@@ -183,7 +183,7 @@ def amount_of_work(rows: Sequence[Match], launches: Launches) -> tuple[str, floa
         per_run, ns = launches.count[side].mean(axis=0), launches.wall[side].mean(axis=0)
         for number, row in enumerate(rows):
             ops = row.candidate if side else row.baseline
-            if ops and per_run[number]:
+            if ops and per_run[number] and is_kernel(ops[0].name):
                 name = normalise(ops[0].name)
                 counts[side][name] = counts[side].get(name, 0.0) + float(per_run[number])
                 time[name] = time.get(name, 0.0) + float(ns[number])
@@ -213,8 +213,14 @@ def _ratios(launches: Launches) -> tuple[Floats, float]:
     return ratio, float(ratio[order[int(np.searchsorted(held, held[-1] / 2))]])
 
 
-def same_work(launches: Launches) -> bool:
-    """Whether all runs did the same: kernels with half of the time were launched exactly as often in each of them."""
-    counts = np.concatenate(launches.count)
-    time = np.concatenate(launches.wall).sum(axis=0)
+def same_work(rows: Sequence[Match], launches: Launches) -> bool:
+    """Whether all runs did the same: kernels with half of the time were launched exactly as often in each of them.
+
+    A few launches tell nothing of what a repeat would take: of runs that have less than `_INDEPENDENT`, False.
+    """
+    kernels = np.array([is_kernel((*row.baseline, *row.candidate)[0].name) for row in rows], np.bool_)
+    counts = np.concatenate(launches.count)[:, kernels]
+    time = np.concatenate(launches.wall)[:, kernels].sum(axis=0)
+    if counts.sum(axis=1).min(initial=np.inf) < _INDEPENDENT:
+        return False
     return bool(time[(counts == counts[0]).all(axis=0)].sum() >= _MOSTLY * time.sum() > 0)

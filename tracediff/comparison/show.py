@@ -26,13 +26,14 @@ from tracediff.comparison.cells import (
     observable,
 )
 from tracediff.comparison.chosen import Cells, chosen_steps, described
-from tracediff.comparison.classes import build_strata, notes_of_classes, with_classes
+from tracediff.comparison.classes import build_strata, notes_of_classes, one_phase, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import idle_sql
 from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
+from tracediff.comparison.ladder import rung_notes, rung_of
 from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
@@ -62,12 +63,13 @@ _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (), worst: int = 0) -> Show:
     """Report on one side. `picks`, `worst`: single steps to look at, see `comparison.chosen`.
 
-    Raises `TracediffError`: no-whole-step where no step repeats, run-without-steps, and those of `chosen_steps`.
+    Raises `TracediffError`: run-without-steps, and those of `chosen_steps`.
     """
     options = options or Options()
-    (side,) = sides = tuple(with_classes([side]))
-    frame = _frame(side, options.min_steps)
-    strata = build_strata(frame, options.min_steps)
+    (side,) = with_classes([side])
+    side, frame = _frame(side)
+    sides, rung = (side,), rung_of((side,), frame)
+    strata = build_strata(frame)
     steps, located = frame.steps, frame.compared
     idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
@@ -102,7 +104,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     return Show(
         tool=Tool("tracediff", tracediff.__version__),
         input=side_input(side),
-        options={"min_steps": options.min_steps, **options.extra},
+        options=options.extra,
         machine=[Fact(name, value) for name, value in facts(side)],
         step=ShowStep(
             mean_ns=step_ns,
@@ -147,7 +149,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=said + _warnings(side, asked=bool(options.extra.get("host_only"))),
+        warnings=said + rung_notes(rung) + _warnings(side, asked=bool(options.extra.get("host_only"))),
+        rung=rung,
         system=tables.system(sides, standardised, with_gil=True),
         limits=limits(sides, standardised, kernels, kernel_list, step_ns),
         host=host_time(sides),
@@ -162,18 +165,16 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     )
 
 
-def _frame(side: Side, min_steps: int) -> Frame:
-    """The steps of a side. Raises `TracediffError`: no-whole-step, run-without-steps."""
+def _frame(side: Side) -> tuple[Side, Frame]:
+    """A side and its steps; where no two of them have about the same work, all are one phase. Raises `TracediffError`: run-without-steps."""
+    runs = (len(side.runs),)
     try:
-        return build_frame(steps_table((side,)), (len(side.runs),), min_steps)
+        return side, build_frame(steps_table((side,)), runs)
     except TracediffError as error:
         if error.slug != "no-common-strata":
             raise
-        raise TracediffError(
-            "no-whole-step",
-            "no two of the inferred steps have about the same work",
-            fix="label the steps, or name the labels with --step-regex",
-        ) from None
+    (side,) = one_phase([side])
+    return side, build_frame(steps_table((side,)), runs)
 
 
 def _means(frame: Frame, table: CellSums) -> Means:
@@ -303,6 +304,4 @@ def _kernels(
 def _warnings(side: Side, *, asked: bool) -> list[Note]:
     notes = warnings_of([side]) + notes_of_classes([side])
     notes += host_only_notes([side], asked=asked)
-    if any(part.step_source == "whole-capture" for part in side.parts):
-        notes.append(Note("whole-capture", "each capture was counted as one step"))
     return notes + repeated_captures([side])

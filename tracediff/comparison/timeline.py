@@ -20,7 +20,6 @@ from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
 from tracediff.formats.inputs import SideFiles
-from tracediff.formats.selection import MIN_STEPS, Selection
 from tracediff.model import Note, Stratum
 from tracediff.steps.sample import in_full, typical
 
@@ -226,7 +225,6 @@ def read_paired_runs(
     window: Window,
     *,
     runs: tuple[int | None, int | None] = (None, None),
-    min_steps: int = MIN_STEPS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> PairedRuns:
     """Read both sides, choose a run of each (`runs`: their numbers from 0, else the median one) and the pairs to show.
@@ -237,8 +235,8 @@ def read_paired_runs(
     files = (_only(files[0], runs[0], 0), _only(files[1], runs[1], 1))
     sides = with_classes(reduce_sides(files, reading, progress))
     table = steps_table(sides)
-    frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)), min_steps)
-    strata = build_strata(frame, min_steps)
+    frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)))
+    strata = build_strata(frame)
     compared = strata.steps.filter("compared")
     numbers = (median_run(compared, 0), median_run(compared, 1))
     pairs = pair_steps(compared, numbers)
@@ -253,7 +251,7 @@ def read_paired_runs(
     shown = _fitting(asked, _ops(first_pass), window.most_events)
     found = []
     for number, (side, run, known) in enumerate(zip(sides, numbers, first_pass, strict=True)):
-        again = _read(side.runs[run].sources, shown, number, reading, window.most_events)
+        again = _read(side.runs[run].sources, shown, number, window.most_events)
         same = [
             one.periods.drop("phase").equals(other.periods.drop("phase"))
             for one, other in zip(known, again, strict=True)
@@ -274,7 +272,7 @@ def read_paired_runs(
         warnings=_warnings(
             sides,
             both,
-            (strata, notes_of(frame, min_steps)),
+            (strata, notes_of(frame)),
             window,
             (len(pairs), len(asked), len(shown)),
             with_gil,
@@ -296,10 +294,9 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
 
 
 def _read(
-    sources: Sequence[tuple[Path, Selection]],
+    sources: Sequence[tuple[Path, Reading]],
     pairs: Sequence[Pair],
     side: int,
-    reading: Reading,
     most_events: int,
 ) -> list[Reduction]:
     """Every export of a run, with the events of the periods that are shown in the order of the pairs."""
@@ -308,8 +305,8 @@ def _read(
         for one in pair.steps[side]:
             rows.setdefault(one.part, []).append(one.period)
     return [
-        reduce_file(path, replace(reading, only=only), sampler=in_full(rows.get(part, []), most_events))
-        for part, (path, only) in enumerate(sources)
+        reduce_file(path, reading, sampler=in_full(rows.get(part, []), most_events))
+        for part, (path, reading) in enumerate(sources)
     ]
 
 

@@ -31,7 +31,7 @@ from tracediff.model import LeftOut, Note
 if TYPE_CHECKING:
     from tracediff.accounting.reduce import StepSampler
     from tracediff.accounting.reduction import Reduction
-    from tracediff.execution.sides import Run, Side
+    from tracediff.execution.sides import Run, Side, Why
 
 
 NAMED = 5  # exports that a warning names; the rest are counted
@@ -136,11 +136,11 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
         firsts = [job.place * counts[0] for job, _ in read]
     else:
         firsts = [sum(counts[:place]) for place in range(len(read))]
-    sources = tuple((job.path, job.reading.only) for job, _ in read)
+    sources = tuple((job.path, job.reading) for job, _ in read)
     return Run(files.name, [part for _, part in read], tuple(firsts), sources, unread, files.traffic)
 
 
-def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note]) -> Side:
+def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note], why: Why) -> Side:
     """A side of what could be read of it; `jobs`: of each run. Raises the errors in one where nothing could be read, ranks-unclear."""
     from tracediff.execution.sides import Side
 
@@ -155,7 +155,7 @@ def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[No
     ]
     unread = sum(len(files.files) - len(mine) for files, mine in zip(side.runs, jobs, strict=True))
     said = (*notes, *side.notes, *_notes_of(side, runs, left_out, unread))
-    return Side(side.label, runs, said, tuple(left_out))
+    return Side(side.label, runs, said, tuple(left_out), why)
 
 
 def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], unread: int) -> list[Note]:
@@ -258,10 +258,27 @@ def _no_file(path: Path, why: str) -> TracediffError:
 def reduce_file(
     path: Path, reading: Reading, sampler: StepSampler | None = None, exported: Path | None = None
 ) -> Reduction:
-    """One export, in a scratch folder of its own that is gone afterwards.
+    """One export, in a scratch folder of its own that is gone afterwards. Where no steps can be found in it, the whole of it is one step.
 
     `sampler`: which steps are sampled, where it is not for the page; `exported`: what a report was exported to.
     """
+    try:
+        return _reduce_file(path, reading, sampler, exported)
+    except TracediffError as error:
+        asked = reading.step_regex is not None or reading.only.cuts_steps
+        if error.slug not in _WITHOUT_STEPS or asked:
+            raise
+        why = Note("steps-not-found", f"{error.message}. {error.fix}")
+    found = _reduce_file(path, replace(reading, whole_capture=True), sampler, exported)
+    return replace(found, warnings=[why, *found.warnings])
+
+
+_WITHOUT_STEPS = ("no-steps", "one-step", "no-whole-step")
+
+
+def _reduce_file(
+    path: Path, reading: Reading, sampler: StepSampler | None, exported: Path | None
+) -> Reduction:
     with scratch() as folder:
         capture = load_capture(
             path,
@@ -283,6 +300,7 @@ def reduce_file(
                 if (reading.host_only or is_host_only(capture)) and sampler is None
                 else partial(
                     reduce_capture,
+                    infer=reading.infer,
                     sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                     recorder=record if reading.graph else None,
                     labelled=reading.labelled,
@@ -341,13 +359,13 @@ def reduce_sides(
         job.name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
         job.reading = replace(job.reading, two_profilers=two_profilers)
     notes = _reduce_all(all_jobs, reading, progress, on_started)
-    _by_one_label(all_jobs, reading, progress)
+    why = _same_steps([[job for run in side_jobs for job in run] for side_jobs in jobs], reading, progress)
     failed = [(job.name, job.error) for job in all_jobs if job.error is not None]
     if failed and not reading.skip_unreadable:
         raise one_error(failed, len(all_jobs))
     # what the cache says is said once
     return [
-        _side_of(side, mine, [] if number else notes)
+        _side_of(side, mine, [] if number else notes, why)
         for number, (side, mine) in enumerate(zip(sides, jobs, strict=True))
     ]
 
@@ -381,27 +399,95 @@ def _reduce_all(
     return notes
 
 
+def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> Why:
+    """Have all exports measured by one rule, the best that holds for all: by label, by inferred steps, whole, or the host alone.
+
+    What was asked for stays as it is.
+    """
+    jobs = [job for side in sides for job in side if job.reduction is not None]
+    if reading.step_regex is not None or reading.whole_capture or reading.host_only:
+        return ""
+    with_kernels = [job for job in jobs if _reduction(job).coverage["kernels"] == "captured"]
+    if len(with_kernels) < len(jobs):
+        # a side that has some is measured as it is: an export without may be one that went wrong
+        if not any(all(job not in with_kernels for job in side) for side in sides):
+            return ""
+        return "kernels_missing" if _again(with_kernels, reading, progress, host_only=True) else ""
+    if any(job.reading.only.cuts_steps for job in jobs):
+        return ""
+    _by_one_label(jobs, reading, progress)
+    rules = [_reduction(job).step_rule for job in jobs]
+    # a label closes a step where it occurs once, and begins the next one elsewhere
+    if len({rule.rule for rule in rules}) == 1 and not rules[0].inferred:
+        return ""
+    of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
+    whole = [job for job, rule in zip(jobs, rules, strict=True) if rule.rule == WHOLE]
+    if not whole:
+        if len({rule.rule for rule in rules}) == 1 and _work_alike(of_sides) is not False:
+            return ""
+        labelled = [job for job, rule in zip(jobs, rules, strict=True) if not rule.inferred]
+        why: Why = "labels_missing" if len(labelled) < len(jobs) else "other_rules"
+        before = [(job, job.reading, job.reduction) for job in jobs]
+        if labelled and _again(labelled, reading, progress, infer=True):
+            of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
+            if all(part.step_rule.inferred for side in of_sides for part in side) and _work_alike(of_sides):
+                return why
+        for job, how, reduction in before:
+            job.reading, job.reduction = how, reduction
+        of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
+        if _work_alike(of_sides):
+            return why
+    rest = [job for job in jobs if job not in whole]
+    if not rest or not _again(rest, reading, progress, whole_capture=True):
+        return ""
+    return "steps_missing" if whole else "other_work"
+
+
+WHOLE = "whole-capture"  # the rule of trace/steps.py, which is not imported before the database reads
+
+
+def _reduction(job: _Job) -> Reduction:
+    assert job.reduction is not None
+    return job.reduction
+
+
+def _work_alike(sides: Sequence[Sequence[Reduction]]) -> bool | None:
+    """Whether steps of both sides hold the same work; None where that cannot be told."""
+    from tracediff.execution.ladder import launched, shared
+
+    found = shared(*map(launched, sides)) if len(sides) > 1 else None
+    return found.alike if found is not None and found.holds else None
+
+
+def _again(
+    jobs: Sequence[_Job], reading: Reading, progress: Callable[[str], None], **changes: object
+) -> bool:
+    """Read exports again in another way, and take that where all can be read so."""
+    found = [_Job(job.path, job.place, replace(job.reading, **changes), job.name) for job in jobs]  # type: ignore[arg-type]
+    _reduce_all(found, reading, progress, lambda: None)
+    if any(job.reduction is None for job in found):
+        return False
+    for job, one in zip(jobs, found, strict=True):
+        job.reading, job.reduction = one.reading, one.reduction
+    return True
+
+
 def _by_one_label(jobs: list[_Job], reading: Reading, progress: Callable[[str], None]) -> None:
-    """Cut exports whose steps were inferred by the label of the others, where all have it.
+    """Cut exports that no label cuts by the label of the others, where all have it.
 
     The evidence for a label may be just enough in some runs of a program, and just not in others.
     """
-    rules = [(job, job.reduction.step_rule) for job in jobs if job.reduction is not None]
-    inferred = [job for job, rule in rules if rule.inferred]
-    labels = {rule for _, rule in rules if not rule.inferred}
-    if not inferred or len(labels) != 1:
+    rules = [(job, _reduction(job).step_rule) for job in jobs]
+    without = [job for job, rule in rules if rule.inferred or rule.rule == WHOLE]
+    labels = {rule for _, rule in rules if not rule.inferred and rule.rule != WHOLE}
+    if not without or len(labels) != 1:
         return
     (label,) = labels
     if not label.regex or label.rule != label.source:  # a label that occurs once ends its step
         return
-    by_label = [
-        _Job(job.path, job.place, replace(job.reading, step_regex=label.regex), job.name) for job in inferred
-    ]
-    _reduce_all(by_label, reading, progress, lambda: None)
-    found = [job.reduction for job in by_label if job.reduction is not None]
-    if len(found) == len(inferred):
-        for job, reduction in zip(inferred, found, strict=True):
-            job.reduction = replace(reduction, step_rule=label)
+    if _again(without, reading, progress, step_regex=label.regex):
+        for job in without:
+            job.reduction = replace(_reduction(job), step_rule=label)
 
 
 def _read(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tracediff.trace.layers import LayerSequence
 
 
+# Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
+# different rules, their steps hold different work, no steps can be found in some, or one side has no GPU kernels.
+Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"]
+
+
 @dataclass(frozen=True)
 class Run:
     """One run: one reduction, or one a rank where ranks were exported apart."""
@@ -32,7 +37,7 @@ class Run:
     name: str
     parts: list[Reduction]
     first_ranks: tuple[int, ...] = ()  # of each part; (): they count on from part to part
-    sources: tuple[tuple[Path, Selection], ...] = ()  # of each part: its file, and what of it is measured
+    sources: tuple[tuple[Path, Reading], ...] = ()  # of each part: its file, and how it was read
     unread: int = 0  # exports of the run that were not read
     traffic: int | None = None  # number of the requests that it was given, see formats/inputs.py
 
@@ -58,6 +63,7 @@ class Side:
     runs: list[Run]
     notes: tuple[Note, ...] = ()  # what of it was not read or not measured
     left_out: tuple[LeftOut, ...] = ()
+    why: Why = ""  # its exports were read in another way than each alone would be
 
     @property
     def parts(self) -> list[Reduction]:
@@ -87,14 +93,19 @@ def same_traffic(baseline: Side, candidate: Side) -> Side | None:
 def outside_alike(sides: Sequence[Side]) -> list[Side]:
     """The sides with time outside of ranges called alike.
 
-    Where a side has no range at all (a library's own ranges came with a new kernel, say), "between X and Y" of the others is no place
-    that it could have: the same host code would be gone at one place and new at another.
+    Where a side has no range at all, neither "in X" nor "between X and Y" of the others is a place that it could have: the same host
+    code would be gone at one place and new at another. Where it has ranges (a library's own, say) but nothing between two of them, only
+    the latter.
     """
+    inside = pl.col("place") != OUTSIDE
     beside = pl.col("place").str.starts_with(f"{OUTSIDE}, ")
-    ranged = [any(part.cells.select(beside.any()).item() for part in side.parts) for side in sides]
+    for ranges in (inside, beside):
+        ranged = [any(part.cells.select(ranges.any()).item() for part in side.parts) for side in sides]
+        if not all(ranged):
+            break
     if all(ranged) or not any(ranged):
         return list(sides)
-    named = pl.when(beside).then(pl.lit(OUTSIDE)).otherwise(pl.col("place")).alias("place")
+    named = pl.when(ranges).then(pl.lit(OUTSIDE)).otherwise(pl.col("place")).alias("place")
 
     def alike(part: Reduction) -> Reduction:
         return replace(part, cells=part.cells.with_columns(named), moments=part.moments.with_columns(named))
@@ -205,6 +216,7 @@ class Reading:
 
     step_regex: str | None = None
     whole_capture: bool = False
+    infer: bool = False  # steps from what repeats, whatever labels there are
     memory_limit: str | None = None
     threads: int | None = None
     host_only: bool = False  # measure the host, whatever GPU kernels there are

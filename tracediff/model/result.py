@@ -309,6 +309,22 @@ class Load(msgspec.Struct, frozen=True):
     candidate: float
 
 
+class Rung(msgspec.Struct, frozen=True, omit_defaults=True):
+    """By what the sides are compared: the best that both have.
+
+    kind: labels (labelled steps, of which like ones recur) | steps (labelled steps, each of which is another) | inferred (steps, from what
+    repeats) | rounds (whole captures, by the launches of a kernel that both have, see `kernel`) | captures (whole) | host (whole captures or
+    steps of the host, without GPU work). why: not the better one: labels_missing, other_rules, other_work, steps_missing or kernels_missing on
+    a side. rounds: of the mean capture of each side.
+    """
+
+    kind: Literal["labels", "steps", "inferred", "rounds", "captures", "host"] = "labels"
+    why: Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"] = ""
+    baseline_rounds: float | None = None
+    candidate_rounds: float | None = None
+    kernel: str = ""
+
+
 class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the verdict rests on, from which the sentences are written.
 
@@ -327,6 +343,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     host: bool = False
     load: Load | None = None
     same_work: bool = False
+    rung: Rung = Rung()
 
 
 class Headline(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from tracediff.model.host import (
 )
 from tracediff.model.kernels import Graphs, KernelRow, Launch, Layers, Limits
 from tracediff.model.pictures import CauseNode, StepStrip, Timelines
-from tracediff.model.result import GapRow, Moment, SideInput, WorstGap
+from tracediff.model.result import GapRow, Moment, Rung, SideInput, WorstGap
 
 SHOW_VERSION = 2
 
@@ -227,6 +227,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     kpi: ShowKpi | None  # where a benchmark's reports were given
     coverage: Coverage
     warnings: list[Note]
+    rung: Rung | None = None
     system: System | None = None  # where any of it was captured
     limits: Limits | None = None  # where the part of a peak that some kernel reached is known
     host: HostTime | None = None  # where there are no GPU kernels

@@ -221,7 +221,9 @@ def _slope(sample: Sample, noise: Noise) -> tuple[Floats, Floats]:
     assert sample.speed is not None
     precision = np.zeros(len(noise.host))
     weighed = np.zeros(len(noise.host))
-    for values, speed, variance in zip(sample.values, sample.speed, _run_variance(sample, noise), strict=True):
+    for values, speed, variance in zip(
+        sample.values, sample.speed, _run_variance(sample, noise), strict=True
+    ):
         mean, z = values.mean(axis=0), speed - speed.mean()
         known = noise.host & (mean > 0)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -46,14 +46,19 @@ class StepRule:
 WHOLE_CAPTURE = StepRule("whole-capture", "whole-capture")
 
 
-def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
-    """Fill the tables `step` and `step_text` of the capture; say how the steps were found.
+def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool = False) -> StepRule:
+    """Fill the tables `step` and `step_text` of the capture; say how the steps were found. `infer`: whatever labels there are.
 
     Adds a warning to the capture: steps-by-evidence, steps-inferred, one-step-per-run.
     Raises `TracediffError`: bad-step-regex, no-steps, one-step.
     """
     if step_regex is not None:
         return _by_regex(capture, from_regex(step_regex))
+    if infer:
+        inference = infer_steps(capture)
+        if inference.source is None:
+            raise _nothing(capture, [], inference)
+        return _inferred(inference)
     once: StepLabels | None = None  # a label that occurs once, around less than is sure
     for source in (*SOURCES, *PRESETS):
         steps = _label(capture, source)
@@ -84,12 +89,17 @@ def find_steps(capture: Capture, step_regex: str | None = None) -> StepRule:
             return _one_step(capture, once, work)
     inference = infer_steps(capture)
     if inference.source is not None and not (only and _parts(capture, only)):
-        return StepRule(inference.source, f"{INFERRED}: {BEGINS[inference.event]}", inferred=True)
+        return _inferred(inference)
     if once is not None:
         capture.warnings[:] = [note for note in capture.warnings if note.slug != "steps-inferred"]
         _label(capture, once)
         return _one_step(capture, once, _work(capture))
     raise _nothing(capture, looked_at, inference)
+
+
+def _inferred(inference: Inference) -> StepRule:
+    assert inference.source is not None
+    return StepRule(inference.source, f"{INFERRED}: {BEGINS[inference.event]}", inferred=True)
 
 
 def _parts(capture: Capture, only: Sequence[tuple[int, int, int]]) -> bool:
@@ -227,13 +237,10 @@ def _reason(mark: Mark) -> str:
 
 
 def _too_few(capture: Capture) -> TracediffError:
-    fix = capture.recording.more
-    if capture.count("op_row"):
-        fix += "; or --step-regex names another range, --whole-capture counts each capture as one step"
     return TracediffError(
         "one-step",
         f"{capture.name}: only one step label, and no GPU work was launched inside it",
-        fix=fix,
+        fix=f"{capture.recording.more}; or --step-regex names another range",
     )
 
 
@@ -250,8 +257,6 @@ def _nothing(capture: Capture, looked_at: Sequence[Family], inference: Inference
             capture.recording.labels
             + r"; --step-regex names a range of another name (for example 'step (\d+)')"
         )
-    if capture.count("op_descriptor"):
-        parts.append("--whole-capture counts each capture as one step")
     why = f" ({_WHY.get(inference.refusal, inference.refusal)})" if inference.refusal else ""
     return TracediffError(
         "no-steps",

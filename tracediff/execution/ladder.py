@@ -1,0 +1,111 @@
+"""What both sides have in common to be counted by: steps that are the same thing, else rounds of their shared kernels.
+
+Kernels are taken together by their normalised names, because libraries choose variants by shape.
+
+| work ratio | the time-weighted median ratio of the launches of the kernels that both sides have |
+| anchors | shared kernels whose ratio is within 2 % of it |
+| rounds | launches of the rarest anchor: how often the program did what it does over and over |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracediff.kernels import names
+
+if TYPE_CHECKING:
+    from tracediff.accounting.reduction import Reduction
+
+NEAR = 0.02  # log ratio: kernels this close to the work ratio are launched as the work is
+HOLDS = 0.5  # of the time of the shared kernels is in anchors, or there is no work ratio
+ALIKE = 0.2  # log ratio of the launches per step: within it, steps of two rules are the same thing
+_START = 0.005  # of the anchors' time: what is launched more rarely than the program repeats
+_LEAST = 2  # rounds of each side
+
+Launched = dict[str, tuple[float, float]]  # normalised name -> launches, and their ns
+_normalise = lru_cache(1 << 16)(names.normalise)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The kernels that two sides have in common. Launches are per step of a rank.
+
+    held: the part of the anchors' time in that of the shared kernels. anchored: their part of each side's kernel time. rarest: the
+    anchor that tells rounds, and its launches of each side; '' where nothing repeats.
+    """
+
+    ratio: float
+    held: float
+    anchored: tuple[float, float]
+    rarest: str
+    rounds: tuple[float, float]
+
+    @property
+    def holds(self) -> bool:
+        """Whether most of what both sides have was launched at one ratio."""
+        return self.held >= HOLDS
+
+    @property
+    def alike(self) -> bool:
+        """Whether a step of one side holds the work of a step of the other, where the ratio holds."""
+        return abs(math.log(self.ratio)) <= ALIKE
+
+
+def launched(parts: Iterable[Reduction]) -> Launched:
+    """Kernels of some exports: launches per step, ns per step."""
+    found: dict[str, list[float]] = {}
+    steps = 0
+    for part in parts:
+        steps += len(part.periods)
+        name_of = {
+            key: name for key, name, kind in part.keys.select("id", "name", "kind").iter_rows() if not kind
+        }
+        sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
+        for key, count, ns in sums.iter_rows():
+            if key in name_of and names.is_kernel(name_of[key]):
+                own = found.setdefault(_normalise(name_of[key]), [0.0, 0.0])
+                own[0], own[1] = own[0] + count, own[1] + ns
+    return {name: (count / steps, ns / steps) for name, (count, ns) in found.items() if count}
+
+
+def shared(baseline: Launched, candidate: Launched) -> Shared | None:
+    """What two sides have in common; None where no kernel is of both."""
+    total = [sum(ns for _, ns in side.values()) for side in (baseline, candidate)]
+    both = sorted(baseline.keys() & candidate.keys())
+    if not both or not all(total):
+        return None
+    time = {name: baseline[name][1] / total[0] + candidate[name][1] / total[1] for name in both}
+    ratio = {name: math.log(candidate[name][0] / baseline[name][0]) for name in both}
+    order = sorted(both, key=lambda name: (ratio[name], name))
+    half, held = sum(time.values()) / 2, 0.0
+    middle = ratio[order[-1]]
+    for name in order:
+        held += time[name]
+        if held >= half:
+            middle = ratio[name]
+            break
+    anchors = [name for name in both if abs(ratio[name] - middle) <= NEAR]
+    of_anchors = sum(time[name] for name in anchors)
+    rarest, held = "", 0.0
+    for name in sorted(anchors, key=lambda name: (baseline[name][0], name)):
+        held += time[name]
+        if held >= _START * of_anchors:
+            rarest = name
+            break
+    counts = baseline[rarest][0], candidate[rarest][0]
+    return Shared(
+        math.exp(middle),
+        of_anchors / sum(time.values()) if half else 1.0,
+        (
+            sum(baseline[name][1] for name in anchors) / total[0],
+            sum(candidate[name][1] for name in anchors) / total[1],
+        ),
+        rarest if min(counts) >= _LEAST else "",
+        counts,
+    )
