@@ -14,7 +14,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import US
 from tests.tiny import label, reduced
-from tracediff.comparison.insights import hides, late_rank, of_one_length, regular, slower_clock
+from tracediff.comparison.insights import hides, late_rank, of_one_length, slower_clock
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Insight, RankSkew, Result
 from tracediff.report.phrases import remarks
@@ -105,30 +105,6 @@ def test_lengths_of_waits_by_hand() -> None:
     assert of(*[5.1] * 10, 7) is not None  # 51 of 58 ms are 88 %
     assert of(*[5.1] * 10, 7, 7) is None  # 51 of 65 ms are 78 %
     assert of(*np.linspace(0.5, 3, 40)) is None  # of no length in particular
-
-
-def test_steps_that_stop_at_each_tenth(tmp_path: Path) -> None:
-    """Of 60 steps the 5th, 15th, ... stop for 3 ms on the candidate; the last step is not whole."""
-    slow = [[one + (3_000 if at % 10 == 5 else 0) for at, one in enumerate(run)] for run in steady(60)]
-    found = compare(side(tmp_path, "a", steady(60)), side(tmp_path, "b", slow))
-    assert told(found) == ["rare_stops"]
-    (one,) = found.insights
-    assert (one.count, one.period, one.other_count, one.cause) == (24, 10, 0, "host_work")
-    # 100 to 105 us of every step are host work as well
-    assert 3_100 * US <= one.low_ns <= one.high_ns <= 3_115 * US
-    assert remarks(found) == [
-        f"24 of {one.total} generation steps stop for 3.10 ms (host work), every 10th step; on the baseline none of"
-        f" {one.other_total}."
-    ]
-
-
-def test_periods_by_hand() -> None:
-    assert regular(np.array([25, 25, 50, 25])) == 25
-    assert regular(np.array([60, 40, 20, 40])) == 20
-    assert regular(np.array([25, 24, 26, 50])) == 25  # a twentieth of it is one step
-    assert regular(np.array([25, 25, 25])) == 0  # three are too few
-    assert regular(np.array([7, 12, 31, 18, 44])) == 0
-    assert regular(np.array([2, 2, 2, 2, 4])) == 0  # so short ones agree by chance
 
 
 def test_one_long_step_hides_a_change(tmp_path: Path) -> None:

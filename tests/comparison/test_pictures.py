@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.comparing import compare
 from tests.measuring import measured, step
@@ -15,10 +16,11 @@ from tracediff.comparison.pictures import cause_tree
 from tracediff.comparison.places import judge
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.matching import Match, OpKey
-from tracediff.model import Result, VerdictFacts
+from tracediff.model import Result
+from tracediff.model.observed import NOTHING
 from tracediff.model.pictures import CauseNode
 
-COLUMNS = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")
+COLUMNS = ("baseline_ns", "candidate_ns", "delta_ns")
 
 
 def path_of(tree: list[CauseNode], number: int) -> str:
@@ -82,8 +84,8 @@ def test_the_tree_of_rare_steps_is_of_the_mean_step():
     late = [[*run[:13], step(cells=[48_100_000.0, 900_000.0]), *run[14:]] for run in runs]
     found = measured(runs, late, idle=1, kernels=1)
     trees = [
-        cause_tree(found, judge(found), VerdictFacts(basis, "generation"), [], {})
-        for basis in ("rare", "phase")
+        cause_tree(found, judge(found), replace(NOTHING, phase="generation", of=of), [], {})
+        for of in ("mean", "typical")
     ]
     assert [(one[0].kind, one[0].delta_ns) for one in trees] == [
         ("step", pytest.approx(2_000_000)), ("typical", pytest.approx(0, abs=1e-3)),
@@ -99,7 +101,7 @@ def test_a_kernel_of_many_shapes_is_one_part(monkeypatch):
     found = measured(one, other, idle=1, kernels=3)
     shapes = [(OpKey("silu", str(grid)),) for grid in range(3)]
     found.kernels.rows[:] = [Match("exact", 1.0, shape, shape) for shape in shapes]
-    tree = cause_tree(found, judge(found), VerdictFacts("phase", "generation"), [], {})
+    tree = cause_tree(found, judge(found), replace(NOTHING, phase="generation", of="typical"), [], {})
     kernels = [node for node in tree if node.kind == "kernel"]
     assert [(one.baseline_kernel, one.rows, one.baseline_grid) for one in kernels] == [("silu", 3, "")]
     assert (kernels[0].baseline_ns, kernels[0].candidate_ns) == pytest.approx((60_000, 63_000))

@@ -267,7 +267,7 @@ def compare(
         kernel_ranks_left_out=uneven_left_out,
         places=places,
         places_left_out=places_left_out,
-        cause_tree=cause_tree(measured, judged, facts, findings, accounting.level, launched_kernels),
+        cause_tree=cause_tree(measured, judged, observed, findings, accounting.level, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
         divergences=divergences(
@@ -369,18 +369,7 @@ def _accounting(measured: Measured, whole: Estimate, level: Callable[[int, float
 def _warnings(
     sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool, asked: bool
 ) -> list[Note]:
-    runs = [len(side.runs) for side in sides]
     notes = warnings_of(sides) + of_steps
-    if min(runs) == 1:
-        single = "one run a side"
-        if max(runs) > 1:
-            single = f"one run of the {'baseline' if runs[0] == 1 else 'candidate'}"
-        notes.append(
-            Note("single-run", f"{single}: run-to-run noise is unknown there, and no change can be confirmed."
-                 " Record 5 runs a side")
-        )  # fmt: skip
-    elif min(runs) < 4:
-        notes.append(Note("few-runs", f"{min(runs)} runs a side: 5 make the interval and the test reliable"))
     notes += host_only_notes(sides, asked=asked)
     if not with_speed:
         notes.append(

@@ -3,7 +3,6 @@
 | insight | where it is said |
 | switch_interval | a sure GIL cause got longer, and 80 % of the waiting time is in ten or more waits of one or several times 5 ms |
 | holder_lets_go | the same with waits of one length below that |
-| rare_stops | a sure cause of rare steps, 70 % of it in three or more steps of one size, three times as many as on the other side |
 | few_steps_hide | a phase with a verdict, whose raw mean says otherwise until its few longest steps are left out |
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
@@ -54,7 +53,6 @@ def insights(
         ),
         *few_steps_hide(measured, verdicts),
         gil_waits(measured, sure),
-        rare_stops(measured, sure),
         *hidden_host(measured, standardised, step, accounting),
     ]
     return [one for one in found if one is not None][:MOST]
@@ -105,92 +103,6 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values)
     running = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(running, 0.5 * running[-1])])
-
-
-# Rare steps that stop.
-
-_STOPS = 3  # steps, at least
-_OF_STOPS = 0.7  # of what rare steps have of the cause
-_RARE = 0.2  # of the steps, at most
-_LONG = 0.2  # of the median step: a shorter stop is none
-_REGULAR = 0.8  # of the distances between stops are of one period, or several
-_DISTANCES, _LEAST_PERIOD = 4, 5  # fewer, or shorter ones, agree by chance
-
-
-def rare_stops(measured: Measured, sure: Sequence[Judgement]) -> Insight | None:
-    """How many steps stop, for how long, at which period; the largest sure cause of rare steps alone."""
-    keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
-    rare = (one for one in sure if one.part == "tail" and one.place.kind == "idle")
-    found = (_stops(measured, one, keys[one.place.cells[0]].cause) for one in rare)
-    return next(filter(None, found), None)
-
-
-def _stops(measured: Measured, one: Judgement, cause: str) -> Insight | None:
-    frame = measured.frame
-    mine = measured.layout.idle_rows.filter(pl.col("cell") == one.place.cells[0])
-    spent = np.zeros(len(frame.steps))
-    np.add.at(spent, mine["step"].to_numpy(), mine["ns"].to_numpy())
-    side, run, ns = (frame.steps[name].to_numpy() for name in ("side", "run", "ns"))
-    phase = one.phase.steps.phase
-    ordinary = frame.steps.select((pl.col("phase") == phase) & ~pl.col("start_up")).to_series().to_numpy()
-    for number in (0, 1):
-        ordinary = ordinary & ((side != number) | np.isin(run, frame.kept(number)))
-    at = 1 if one.delta > 0 else 0
-    here, there = (np.flatnonzero(ordinary & (side == number)) for number in (at, 1 - at))
-    usual = float(np.median(spent[here])) if len(here) else 0.0
-    far = spent[here] - usual
-    far = np.where(far > 10_000, far, 0.0)
-    if not far.any():
-        return None
-    least = usual + 0.5 * _weighted_median(far, far)
-    stops = here[spent[here] >= least]
-    others = int((spent[there] >= least).sum())
-    runs = len(frame.kept(at))
-    often = len(stops) / len(here) if len(here) else 1.0
-    if (
-        len(stops) < max(_STOPS, runs)
-        or often > _RARE
-        or (spent[stops] - usual).sum() < _OF_STOPS * far.sum()
-        or others / max(len(there), 1) > often / 3
-    ):
-        return None
-    low, high = spent[stops].min(), spent[stops].max()
-    if high > 3 * low or low < _LONG * float(np.median(ns[here])):
-        return None
-    return Insight(
-        kind="rare_stops",
-        cause=cause,
-        side=SIDES[at],
-        phase=phase,
-        count=len(stops),
-        total=len(here),
-        other_count=others,
-        other_total=len(there),
-        low_ns=float(low),
-        high_ns=float(high),
-        period=_period(measured, stops),
-    )
-
-
-def _period(measured: Measured, stops: Ints) -> int:
-    """The number of steps from stop to stop; 0 where they are not regular."""
-    steps = measured.frame.steps.with_columns(
-        place=pl.int_range(pl.len()).over("side", "run", "part", "rank", "device", order_by="start_ns")
-    )
-    own = steps[stops.tolist()].sort("run", "part", "rank", "device", "place")
-    ahead = own.select(ahead=pl.col("place").diff().over("run", "part", "rank", "device")).to_series()
-    return regular(ahead.drop_nulls().to_numpy())
-
-
-def regular(distances: Ints) -> int:
-    """The period of which nearly all distances are a multiple, give or take a twentieth; 0: none."""
-    if len(distances) < _DISTANCES:
-        return 0
-    for period in np.unique(distances[distances >= _LEAST_PERIOD]).tolist():
-        times = np.maximum(np.round(distances / period), 1)
-        if (np.abs(distances - times * period) <= period // 20).mean() >= _REGULAR:
-            return int(period)
-    return 0
 
 
 # Few long steps that turn the mean round.

@@ -18,15 +18,16 @@ from tracediff.comparison.frame import Frame
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.kernels.matching import Match, OpKey
 from tracediff.kernels.names import category
-from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, VerdictFacts, Where
+from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, Where
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
+from tracediff.model.observed import Observed
 from tracediff.model.pictures import CauseNode, StepStrip, StripColumn
 from tracediff.steps.timelines import Selected, most_changed
 
 MOST = 12  # parts of one node
 _LEAST = 0.002  # of the longer step: what is smaller on both sides is not a part of its own
-_SIZES = ("baseline_ns", "candidate_ns", "delta_ns", "host_speed_ns")  # of one side the first alone
+_SIZES = ("baseline_ns", "candidate_ns", "delta_ns")  # of one side the first alone
 _FOUND = 10  # findings whose places are parts of their own, whatever their size
 
 
@@ -99,26 +100,26 @@ class _Numbers:
 def cause_tree(
     measured: Measured,
     judged: Judged,
-    facts: VerdictFacts,
+    observed: Observed,
     findings: Sequence[Finding],
     levels: dict[str, Evidence],
     launched: Sequence[KernelRow] = (),
 ) -> list[CauseNode]:
-    """The step that the verdict speaks of, from its root, each node before its parts.
+    """The step that the first sentence is of, from its root, each node before its parts.
 
-    That is the typical step of its phase, the mean one where the verdict is of rare steps, or the mean step over all phases. Parts come
+    That is the typical step of its phase, the mean one where rare steps hold the change, or the mean step over all phases. Parts come
     in the order of categories, then those with the most time first. levels: of the categories of that mean; launched: kernels by their
     names, judged by the launch.
     """
-    phase = next((one for one in measured.phases if one.steps.phase == facts.phase), None)
-    rare = facts.basis == "rare"
+    phase = next((one for one in measured.phases if one.steps.phase == observed.phase), None)
+    rare = observed.of == "mean"
     tree = _skeleton(measured.layout, measured.kernels.rows)
     if phase is None:
         numbers = _of_whole(measured, judged, levels)
     else:
         numbers = _of_phase(measured, judged, phase, rare=rare)
         tree.fields |= {"kind": "step" if rare else "typical", "key": phase.steps.phase}
-    _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == facts.phase])
+    _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == observed.phase])
     _judge_by_launch(tree, launched)
     return _flat(tree, numbers)
 
@@ -132,7 +133,7 @@ def one_side(layout: Layout, kernels: Sequence[Match], mean: Floats) -> list[Cau
 def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -> _Numbers:
     whole = measured.whole
     return _Numbers(
-        (whole.baseline, whole.candidate, whole.delta, whole.host_speed),
+        (whole.baseline, whole.candidate, whole.delta),
         lambda cell: judged.levels(cell)[0],
         lambda key: levels.get(key, "within_noise"),
     )
@@ -153,7 +154,7 @@ def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bo
     return _Numbers(
         [
             np.sum([getattr(one.estimate, name) for one in parts], axis=0)
-            for name in ("baseline", "candidate", "delta", "host_speed")
+            for name in ("baseline", "candidate", "delta")
         ],
         level,
         lambda key: level(measured.layout.categories[key]),

@@ -283,8 +283,6 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
 
     switch_interval  waits for the GIL of `side` last one CPython switch interval or several: `count` of `total`, low_ns to high_ns
     holder_lets_go   they last equally long, less than a switch interval: `count` of `total`, low_ns to high_ns
-    rare_stops       `count` of the `total` steps of `phase` on `side` stop for low_ns to high_ns by `cause`, `other_count` of
-                     `other_total` on the other side; at each `period`-th step, 0: at none
     few_steps_hide   the mean of all steps of `phase` changed by mean_ns, the typical step by typical_ns; `count` steps of `side`,
                      low_ns to high_ns long, make the difference; start_up: each is the start of a capture
     hidden_host      time of the launching thread by `cause` (launch_api: inside the calls, most in `api`; host_work), per step, and
@@ -296,7 +294,6 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal[
         "switch_interval",
         "holder_lets_go",
-        "rare_stops",
         "few_steps_hide",
         "hidden_host",
         "slower_clock",
@@ -309,11 +306,8 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: int = -1
     count: int = 0
     total: int = 0
-    other_count: int = 0
-    other_total: int = 0
     low_ns: float = 0.0
     high_ns: float = 0.0
-    period: int = 0
     mean_ns: float = 0.0
     typical_ns: float = 0.0
     start_up: bool = False

@@ -12,7 +12,7 @@ from tracediff.model.common import ABSENT, Evidence
 class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a step, ns per step; what it is made of names it as `parent`, and adds up to it in every column.
 
-    candidate_ns - baseline_ns = delta_ns + host_speed_ns. kind: step (the mean one) or typical, of the phase `key` or of all,
+    kind: step (the mean one) or typical, of the phase `key` or of all,
     state (key: busy or idle), category (key), kernels (of one kind, key: gemm, norm, ...), kernel (of `rows` shapes), place (thread and range), holder
     (of the GIL, on `thread` in `range`), rest: the smallest parts of a node, `rows` of them. copies: launch calls that copy. level:
     of a sum the best of the parts that changed as it did. finding: the rank of the one that it is of, 0 none.
@@ -23,7 +23,6 @@ class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline_ns: float
     candidate_ns: float = ABSENT
     delta_ns: float = ABSENT
-    host_speed_ns: float = ABSENT
     level: Evidence = ABSENT
     key: str = ""
     thread: str = ""

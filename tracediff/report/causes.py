@@ -362,7 +362,7 @@ def _idle(
 ) -> str:
     """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in, not named where `short` and a range says enough."""
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return f"un-annotated host code {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
+        return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     copying = "memset calls" if "Memset" in api else "copying calls"
     if short and place:
         api = ""
@@ -377,7 +377,7 @@ def _idle(
         else "for another stream, event or peer"
         if other_stream >= _CROSSED
         else "in stream order or for an event",
-        launching=copying if copies else "launch overhead",
+        launching=copying if copies else "launch calls",
         called=f" (time in {api})"
         if api and cause in ("launch_api", "host_api")
         else f" ({api})"

@@ -84,8 +84,8 @@ def _size(phase: Phase) -> str:
     """`+246 ± 134 us (+5.2 %) per mixed step`."""
     typical = phase.typical
     assert typical is not None
-    half = (typical.ci_high_ns - typical.ci_low_ns) / 2
-    size = units.prose([typical.delta_ns]).interval(typical.delta_ns, half)
+    prose = units.prose([typical.delta_ns])
+    size = prose.interval(typical.delta_ns, typical.ci_low_ns, typical.ci_high_ns)
     percent = units.percent(typical.delta_ns, typical.baseline_ns)
     return f"{size} ({percent}) {words.per_step(phase.phase)}"
 

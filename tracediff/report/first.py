@@ -1,4 +1,4 @@
-"""The first screen: what changed, why, what differs by count, and whether it would repeat. A line each, the same in every output."""
+"""The first screen: what changed, why, what differs by count, whether it would repeat, what to do. A line each, the same in every output."""
 
 from __future__ import annotations
 
@@ -30,6 +30,19 @@ def headline(result: Result) -> Headline:
         why=lines[1],
         counts=lines[2],
     )
+
+
+def lines(result: Result) -> list[str]:
+    """The first screen of a result with its sentences, without lines that say nothing; the first stands out."""
+    said = result.headline
+    first = said.what or said.text or f"{words.VERDICTS[result.verdict].word}."
+    return [line for line in (first, said.why, said.counts, result.verdict_reason, advice(result)) if line]
+
+
+def advice(result: Result) -> str:
+    """What to do about the cause that is named first; empty where it got faster."""
+    named_first = _finding(result, result.observed.parts[0]) if result.observed.parts else None
+    return say("next", advice=named_first.next.rstrip(".")) if named_first and named_first.next else ""
 
 
 def lead(result: Result) -> Phase | None:

@@ -44,6 +44,8 @@ PATTERNS: dict[str, str] = {
     "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
     "share": "only {share} of the step time was compared",
     "within": "identical runs differ by as much",
+    # Next: what to do about the first cause.
+    "next": "Next: {advice}.",
 }
 
 

@@ -129,11 +129,12 @@ def drift(history: History, one: DriftFound) -> str:
     weeks = one.days / 7
     rate = f", {units.percent(one.total / weeks, one.level)} per week" if weeks >= 1 and one.level else ""
     word = "rises" if one.total > 0 else "falls"
-    half = (one.high - one.low) / 2
     total = (
         f"{abs(one.total):,.2f}"
         if one.unit == "count"
-        else units.prose([one.total]).interval(abs(one.total), half).lstrip("+")
+        else units.prose([one.total])
+        .interval(abs(one.total), *sorted((abs(one.low), abs(one.high))))
+        .lstrip("+")
     )
     return (
         f"{one.measure} {word} slowly by {total} ({part.lstrip('+-')}) from {commit(first)} to {commit(last)}{rate};"

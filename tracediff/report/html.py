@@ -17,6 +17,7 @@ from tracediff.model.common import ABSENT
 from tracediff.report import (
     document,
     figures,
+    first,
     kernel_words,
     launch_words,
     measured,
@@ -61,6 +62,7 @@ def render_html(result: Result) -> str:
         svg=Markup("".join(waterfall.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
+        first_lines=first.lines(result),
         phase_lines=phase_table.lines(result),
         comment=render_markdown(result),
         insights=phrases.remarks(result),

@@ -112,7 +112,7 @@ def tables(result: Result, one: KernelAnswer) -> list[Table]:
         one.phases,
         lambda row, s: [
             row.phase if unit == "step" else unit, _both(row.baseline_count, row.candidate_count), s.number(row.baseline_ns), s.number(row.candidate_ns),
-            f"{s.signed(row.delta_ns)} ± {s.number((row.ci_high_ns - row.ci_low_ns) / 2)}", words.LEVELS[one.level if result.launched else row.level][0],
+            s.interval(row.delta_ns, row.ci_low_ns, row.ci_high_ns), words.LEVELS[one.level if result.launched else row.level][0],
         ],
         "kernel_answers.phases",
         lambda row: [row.baseline_ns, row.candidate_ns],
@@ -218,20 +218,22 @@ def _match(row: KernelRow) -> str:
 
 
 def none_changed(result: Result) -> str:
-    """Say that no kernel that was tested changed; how many were not is said with it."""
-    tested = sum(words.tested_level(row) is not None for row in result.kernels)
+    """Say that no kernel changed of which that is known, and how many may have."""
+    tested = sum(_narrow(row) for row in result.kernels)
     untested = len(result.kernels) - tested
     if not tested:
-        return f"None of {units.counted(untested, 'row')} was tested: their launches depend on the shapes of the steps."
-    text = (
-        f"None of {units.counted(tested, 'row')} changed its time beyond noise when all are tested together"
-    )
-    others = "another was" if untested == 1 else f"{untested:,} others were"
-    return (
-        f"{text}; {others} not tested, as their launches depend on the shapes of the steps."
-        if untested
-        else f"{text}."
-    )
+        return "Kernels: not tested."
+    return f"No change in {units.counted(tested, 'kernel row')}{f'; {untested:,} not tested' if untested else ''}."
+
+
+_NARROW = 0.05  # of the kernel: a row with a wider interval may have changed unseen
+
+
+def _narrow(row: KernelRow) -> bool:
+    """Whether a change of the row would have been seen."""
+    longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
+    half = (row.ci_high_ns - row.ci_low_ns) / 2
+    return words.tested_level(row) is not None and half <= _NARROW * longest
 
 
 # Launches that differ in every step, though their time is within noise.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tracediff.model import Finding, GateOutcome, Outcome, Result, Verdict
 from tracediff.report import (
+    first,
     kernel_words,
     launch_words,
     measured,
@@ -132,31 +133,27 @@ def _opening(result: Result, link: str, pictures: Sequence[str]) -> str:
 
 
 def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> dict[str, object]:
-    sure, _ = words.by_certainty(result)
+    causes, _ = words.listed(result)
     phases, verdict = phase_table.table(result), words.VERDICTS[result.verdict]
     page = link if re.search(r"\.html?$", link) else ""
-    advised = result.verdict not in ("no_change", "not_comparable")
     comparable = result.verdict != "not_comparable"
     judged = any(phase.judged for phase in result.phases)
     recounted = kernel_words.recounted(result)
-    nothing = "No time changed beyond noise." if recounted else "Nothing changed beyond noise."
-    quiet = nothing if judged else "The steps are too few to test causes."
+    quiet = "" if judged or recounted else "The steps are too few to test causes."
+    what, *others = first.lines(result)
     return {
-        "headline": Markdown(f"{verdict.sign} {markdown_prose(result.headline.text or verdict.word, 700)}"),
-        "causes": [_cause(result, one, page, width) for one in sure[:CAUSES]],
+        "what": Markdown(f"**{verdict.sign} {markdown_prose(what, 700)}**"),
+        "lines": others,
+        "causes": [_cause(result, one, page, width) for one in causes[:CAUSES]],
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
         "recounted": recounted,
-        "next": sure[0].next.rstrip(".") if sure and advised else "",
-        "insight": next(iter(phrases.remarks(result)), ""),
         "differs": next(
             (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
         ),
         "not_compared": _not_compared(result),
         "gates": _gates(result, width),
         "phases": phases,
-        "rare": comparable and any(row.rare for row in phases.rows),
         "comparable": comparable,
-        "adjusted": any(row.host_speed for row in phases.rows),
         "side_lines": [shorten(line, 350) for line in sections.gists(result)],
         "links": _links(link, page, pictures),
     }
@@ -170,8 +167,8 @@ def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
     held = words.held(result, finding)
     facts = [
         words.brief_size(finding, words.unit(result)),
-        f"{words.LEVELS[finding.level][0]}{f', {held}' if held else ''}",
-        words.explains(finding) if result.verdict not in words.UNSURE else "",
+        f"{words.evidence(finding, result)}{f', {held}' if held and finding.level != 'within_noise' else ''}",
+        words.explains(finding),
         words.parts_line(finding, words.finding_scale([finding])),
     ]
     place = [f"{name} {markdown_code(value, min(width, 60))}" for name, value in words.places(finding)[:2]]
@@ -228,13 +225,12 @@ def _picture(file: str) -> str:
 
 
 def _folded(result: Result, rows: int, width: int) -> str:
-    sure, unsure = words.by_certainty(result)
+    causes, small = words.listed(result)
     figure = waterfall.build(result)
-    more = sure[CAUSES:]
+    more = causes[CAUSES:]
     changed = kernel_words.most_changed(result, (rows + 1) // 2, width)
     kernels = [changed] if changed else []
     measured_tables = [table.first(rows) for table in measured.tables(result) if table.on_terminal]
-    within = f"{units.counted(len(unsure), 'cause')} {words.unsure(result)}" if unsure else ""
     values = {
         "trust": _trust(result),
         "runs": [
@@ -243,7 +239,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
         ],
         "more": [(one, words.brief_size(one, words.unit(result))) for one in more[:rows]],
         "more_count": len(more),
-        "within": within,
+        "small": len(small),
         "figure": waterfall.text_figure(figure),
         "figure_of": figure.of_what,
         "tables": [(table.title, markdown([table], width)) for table in (*kernels, *measured_tables)],
@@ -257,9 +253,7 @@ def _folded(result: Result, rows: int, width: int) -> str:
 def _trust(result: Result) -> list[str]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
-        *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)[1:]),
-        result.verdict_reason,
-        result.step.power_note,
+        *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
         workloads.mix_note(result),
         *workloads.left_out(result)[:_NOTES],
         *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),

@@ -102,9 +102,8 @@ def _layer_notes(report: Result | Show, layers: Layers) -> list[str]:
     """What the rows of a comparison say, and how the layers of each side are known."""
     if isinstance(report, Show):
         return [_known_by("", layers.baseline)]
-    judged = "within noise: judged with all rows tested at once, or under 0.1 % of the step"
     return [
-        f"± {words.interval_name(report)}; {judged}.",
+        "± 95 %; ~ may be noise, all rows tested at once, or under 0.1 % of the step.",
         _known_by("the baseline's ", layers.baseline),
         _known_by("the candidate's ", layers.candidate),
     ]
@@ -280,12 +279,10 @@ def _host(report: Result | Show) -> Part | None:
         return None
     lead = "No GPU kernels were recorded: this is the time of host threads, children included."
     notes = (
-        ["± 95 %, over runs; ~ within noise, all rows tested at once"] if isinstance(report, Result) else []
+        ["± 95 %, over runs; ~ may be noise, all rows tested at once"] if isinstance(report, Result) else []
     )
     if isinstance(report, Result) and min(report.step.runs.baseline, report.step.runs.candidate) < 2:
-        notes = [
-            "± 95 %, from the calls of one run per side: what differs from run to run is not in it, so no row is more than a hint"
-        ]
+        notes = ["± 95 %, from the calls of one run per side: what differs from run to run is not in it"]
     tables = [
         _host_table(f"Host time by {title}, per {host.per}", head, rows, two=isinstance(report, Result))
         for kind, title, head in (("call", "CUDA call", "Call"), ("range", "NVTX range", "Range"))

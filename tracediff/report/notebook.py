@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
-from tracediff.report import phase_table, show_words, step_words, units, waterfall, words
+from tracediff.report import first, phase_table, show_words, step_words, units, waterfall, words
 from tracediff.report.document import Table
 from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral
@@ -27,13 +27,14 @@ def comparison_html(result: Result) -> str:
     result = neutral(result)
     figure = waterfall.build(result)
     picture = base64.b64encode(waterfall.draw(figure, HALF).svg(alone=True).encode()).decode()
-    causes, unsure = words.by_certainty(result)
+    causes, small = words.listed(result)
     scale = words.finding_scale(causes[:CAUSES])
     verdict = words.VERDICTS[result.verdict]
+    what, *others = first.lines(result)
     return _render(
-        sentence=result.headline.text or f"{verdict.word}.",
+        sentence=what,
         tone=verdict.tone,
-        lines=[result.verdict_reason] if result.verdict_reason else [],
+        lines=others,
         tables=[_phases(result)],
         picture=Markup(f"data:image/svg+xml;base64,{picture}"),  # digits and letters
         described=waterfall.text_figure(figure),
@@ -41,30 +42,28 @@ def comparison_html(result: Result) -> str:
         causes=[
             (
                 words.sentence(one.title),
-                f"{words.size(one, scale, words.unit(result))}, {words.LEVELS[one.level][0]}",
+                f"{words.size(one, scale, words.unit(result))}, {words.evidence(one, result)}",
             )
             for one in causes[:CAUSES]
         ],
-        more=_more(len(causes) - CAUSES, len(unsure), words.unsure(result)),
+        more=_more(len(causes) - CAUSES, len(small)),
     )
 
 
-def _more(causes: int, unsure: int, word: str) -> str:
+def _more(causes: int, small: int) -> str:
     said = [f"{causes} more"] if causes > 0 else []
-    said += [f"{unsure} {word}"] if unsure else []
+    said += [f"{small} smaller"] if small else []
     return f"{' and '.join(said)}: .findings" if said else ""
 
 
 def _phases(result: Result) -> Table:
     found = phase_table.table(result)
     rows = [
-        [
-            row.phase, row.word, row.baseline, row.candidate,
-            f"{row.delta} ± {row.half}", row.percent,
-        ]
+        [row.phase, row.word, row.baseline, row.candidate, row.delta, row.percent, row.repeat]
         for row in found.rows
-    ]  # fmt: skip
-    header = [f"{found.unit} per {words.unit(result)}", "Verdict", "Baseline", "Candidate", "Change", "%"]
+    ]
+    header = [f"{found.unit} per {words.unit(result)}", "Verdict", "Baseline", "Candidate"]
+    header += ["Change", "%", "A repeat"]
     if result.verdict == "not_comparable":
         header, rows = [header[0], *header[2:4]], [[row[0], *row[2:4]] for row in rows]
     return Table(header, rows)

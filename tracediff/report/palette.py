@@ -16,7 +16,6 @@ def variable(key: str) -> str:
 _COLOURS: dict[str, tuple[str, str]] = {
     **{variable(c.key): (c.light, c.dark) for c in BY_KEY.values()},
     "--total": ("#4a525d", "#b3bbc6"),
-    "--host-speed": ("#8a929c", "#767f8a"),
     "--ink": ("#1b1f24", "#e6e8eb"),
     "--muted": ("#5a626d", "#a0a8b3"),
     "--rule": ("#dfe2e6", "#2f353d"),

@@ -1,4 +1,4 @@
-"""The table of phases as data: the typical step of each phase, what rare steps add to its mean, its start, then the mean step.
+"""The table of phases as data: the typical step of each phase, its mean where that differs, its start, then the mean of all steps.
 
 `lines` has a row for each of these, for pages; `table` one for each phase, in words and in one unit, for the terminal and Markdown.
 """
@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
+from tracediff.model.common import Interval
 from tracediff.report import units, words
 
-Kind = Literal["typical", "tail", "start", "mean"]
-NAMES: dict[Kind, str] = {
+Kind = Literal["typical", "mean", "start", "all"]
+NAMES: dict[str, str] = {
     "typical": "typical step",
     "tail": "rare steps add",
+    "mean": "its mean",
     "start": "first steps",
-    "mean": words.WHOLE,
+    "all": words.WHOLE,
 }
+_DIFFERS = 0.01  # of the typical step: a mean that is nearer to it on both sides is not told apart
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class PhaseLine:
 
     phase: str
     kind: Kind
-    change: Delta | Change
+    change: Change
     scale: units.Scale  # of all rows of the phase
     verdict: Verdict | None = None
     level: Evidence | None = None  # None: not tested
@@ -41,41 +44,29 @@ class PhaseLine:
         return self.phase if self.kind == "typical" else NAMES[self.kind]
 
     @property
-    def measured(self) -> Delta | None:
+    def measured(self) -> Interval | None:
         """The change with its interval, where it has one."""
-        return self.change if isinstance(self.change, Delta) else None
-
-    @property
-    def base_ns(self) -> float:
-        """What percentages are of; 0: of nothing, as what rare steps add is no time of a step."""
-        return 0.0 if self.kind == "tail" else self.change.baseline_ns
+        return self.change if isinstance(self.change, Interval) else None
 
 
 def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase)]
     if words.whole_captures(result):
-        out = [
-            replace(line, phase="capture", unjudged=words.TOO_FEW_RUNS if line.unjudged else "")
-            for line in out
-        ]
+        out = [replace(line, phase="capture", unjudged="") for line in out]
     step = result.step
-    mean = Delta(
-        step.baseline_ns, step.candidate_ns, step.delta_ns, step.ci_low_ns, step.ci_high_ns, step.host_speed_ns, step.p_value,
-        step.noise_floor_ns, step.min_detectable_ns,
-    )  # fmt: skip
     return [
         *out,
         PhaseLine(
-            "", "mean", mean, units.scale_for([mean.baseline_ns, mean.candidate_ns]), None, _beyond(mean), _shares(step.time_share),
+            "", "all", step, units.scale_for([step.baseline_ns, step.candidate_ns]), None, _beyond(step), _shares(step.time_share),
             _pair(step.steps), _pair(step.runs),
         ),
     ]  # fmt: skip
 
 
 def short(rows: list[PhaseLine]) -> list[PhaseLine]:
-    """Return the rows of the first screen: typical steps and all steps, and what rare steps add where that is no noise."""
-    return [row for row in rows if row.kind in ("typical", "mean") or (row.kind == "tail" and not row.level)]
+    """Return the rows of the first screen: all but first steps."""
+    return [row for row in rows if row.kind != "start"]
 
 
 @dataclass(frozen=True)
@@ -88,17 +79,14 @@ class PhaseRow:
     candidate: str
     delta: str
     percent: str
-    half: str  # of the 95 % interval
-    detectable: str  # smallest change that these runs can show, in percent
-    rare: str  # what rare steps add to the change of the mean
-    host_speed: str  # what the speed of the hosts explains, not in delta
+    repeat: str  # the 95 % interval: `+289.0 to +463.1`
     time: str  # of all step time, both sides
-    unjudged: str  # why there is no verdict, or a doubtful one
+    unjudged: str  # why there is no verdict
 
     @property
     def word(self) -> str:
-        """`Regressed`, `Inconclusive, too few runs`."""
-        return ", ".join(filter(None, [self.verdict.word if self.verdict else "", self.unjudged]))
+        """`Slower`, `too few steps`."""
+        return self.verdict.word if self.verdict else self.unjudged
 
 
 @dataclass(frozen=True)
@@ -110,20 +98,18 @@ class PhaseTable:
 
 
 def table(result: Result) -> PhaseTable:
-    """Return a row for each phase: verdict, typical step on both sides, change, interval, what could have been seen."""
+    """Return a row for each phase: verdict, typical step on both sides, change, interval; its mean, where that differs."""
     every = lines(result)
-    rare = {line.phase: line.measured for line in every if line.kind == "tail"}
-    main = [line for line in every if line.kind == "typical"]
+    main = [line for line in every if line.kind in ("typical", "mean")]
     sizes = [max(line.change.baseline_ns, line.change.candidate_ns) for line in main]
     scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
-    shown = main if len(main) == 1 else [*main, every[-1]]
-    return PhaseTable(scale.unit, [_row(line, rare.get(line.phase), scale) for line in shown])
+    shown = main if len({line.phase for line in main}) == 1 else [*main, every[-1]]
+    return PhaseTable(scale.unit, [_row(line, scale) for line in shown])
 
 
-def _row(line: PhaseLine, rare: Delta | None, scale: units.Scale) -> PhaseRow:
+def _row(line: PhaseLine, scale: units.Scale) -> PhaseRow:
     found = line.measured
-    assert found is not None  # typical steps and the mean step have an interval
-    least = found.detectable_ns
+    assert found is not None  # typical steps and means have an interval
     return PhaseRow(
         phase=line.name,
         verdict=words.VERDICTS[line.verdict] if line.verdict else None,
@@ -131,17 +117,10 @@ def _row(line: PhaseLine, rare: Delta | None, scale: units.Scale) -> PhaseRow:
         candidate=scale.number(found.candidate_ns),
         delta=scale.signed(found.delta_ns),
         percent=units.percent(found.delta_ns, found.baseline_ns),
-        half=scale.number(_half(found)),
-        detectable=f"{100 * least / found.baseline_ns:.1f} %" if least and found.baseline_ns else "",
-        rare=f"{scale.signed(rare.delta_ns)} ± {scale.number(_half(rare))}" if rare else "",
-        host_speed=scale.signed(found.host_speed_ns) if found.host_speed_ns else "",
+        repeat=scale.span(found.ci_low_ns, found.ci_high_ns),
         time=line.time_share,
         unjudged=line.unjudged,
     )
-
-
-def _half(found: Delta) -> float:
-    return (found.ci_high_ns - found.ci_low_ns) / 2
 
 
 def odd_runs(result: Result) -> list[tuple[str, OddRun]]:
@@ -162,39 +141,32 @@ def _ordered(result: Result) -> list[Phase]:
 
 
 def _of_phase(phase: Phase) -> list[PhaseLine]:
-    typical, tail, start = phase.typical, phase.tail, phase.start
+    typical, mean, start = phase.typical, phase.mean, phase.start
     if typical is None:
         return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
     verdict = phase.verdict if phase.judged else None
-    level: Evidence = "within_noise" if verdict is None or verdict in words.UNSURE else "likely"
+    level: Evidence = "likely" if verdict in words.MOVED else "within_noise"
     out = [
         PhaseLine(
             phase.phase, "typical", typical, scale, verdict, level, _shares(phase.time_share), _pair(phase.steps),
-            _pair(phase.runs), _doubt(phase, typical),
+            _pair(phase.runs), "" if phase.judged else words.TOO_FEW,
         )
     ]  # fmt: skip
-    if tail is not None and (tail.baseline_ns or tail.candidate_ns):
-        out.append(PhaseLine(phase.phase, "tail", tail, scale, level=_beyond(tail)))
+    if mean is not None and _differs(mean, typical):
+        out.append(PhaseLine(phase.phase, "mean", mean, scale, level=_beyond(mean)))
     if start is not None:
         part = f"{units.share(phase.start_share)} of steps"
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
 
 
-_FEW_RUNS = 5  # from which on the test of a phase after the first can decide
+def _differs(mean: Delta, typical: Delta) -> bool:
+    sides = ((mean.baseline_ns, typical.baseline_ns), (mean.candidate_ns, typical.candidate_ns))
+    return any(abs(one - other) > _DIFFERS * other for one, other in sides)
 
 
-def _doubt(phase: Phase, typical: Delta) -> str:
-    """Why there is no verdict, or an inconclusive one though the interval leaves out zero."""
-    if not phase.judged:
-        return words.TOO_FEW
-    clear = typical.ci_low_ns > 0 or typical.ci_high_ns < 0
-    few = phase.runs is not None and min(phase.runs.baseline, phase.runs.candidate) < _FEW_RUNS
-    return words.TOO_FEW_RUNS if phase.verdict == "inconclusive" and clear and few else ""
-
-
-def _beyond(change: Delta) -> Evidence | None:
+def _beyond(change: Interval) -> Evidence | None:
     """Within noise where the interval holds 0; else nothing was tested."""
     return "within_noise" if change.ci_low_ns <= 0 <= change.ci_high_ns else None
 

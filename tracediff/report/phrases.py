@@ -14,18 +14,14 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
 from tracediff.report.causes import CAUSES, at, idle_title, title
-from tracediff.report.first import headline, lead, reason
+from tracediff.report.first import headline, reason
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
 
 
 def with_words(result: Result) -> Result:
     """The result with its sentences."""
-    result = replace(
-        result,
-        step=replace(result.step, power_note=_power(result)),
-        findings=[_finding(one, result) for one in result.findings],
-    )
+    result = replace(result, findings=[_finding(one, result) for one in result.findings])
     return with_answers(replace(result, headline=headline(result), verdict_reason=reason(result)))
 
 
@@ -58,17 +54,6 @@ def power_note(step: Step) -> str:
     if min(step.runs.baseline, step.runs.candidate) < _FEW:
         return f"{text} Record {more} runs per side: only they tell how many show 2 %."
     return f"{text} For 2 % record {more if more <= 50 else 'more than 50'} runs per side."
-
-
-def _power(result: Result) -> str:
-    """Of the phase that the verdict is of; the first sentence of an inconclusive result says it already."""
-    facts, step = result.verdict_facts, result.step
-    phase = lead(result)
-    if phase is None or phase.typical is None or facts.basis == "identical":
-        return ""
-    typical = phase.typical
-    note = power_note(replace(step, baseline_ns=typical.baseline_ns, min_detectable_ns=typical.detectable_ns))
-    return note.partition(" power). ")[2] if facts.basis == "scatter" and not facts.host else note
 
 
 def moment(one: Moment, cause: str) -> str:
@@ -203,7 +188,6 @@ def _change(before_ns: float, after_ns: float) -> str:
 
 
 REMARK = "Worth knowing"
-_OTHER_SIDE = {"baseline": "candidate", "candidate": "baseline"}
 
 
 def remarks(result: Result) -> list[str]:
@@ -227,17 +211,6 @@ def _holder_lets_go(result: Result, one: Insight) -> str:
 
 def _waits(one: Insight) -> str:
     return f"{one.count:,} of {one.total:,} waits for the GIL last {_span(one)}"
-
-
-def _rare_stops(result: Result, one: Insight) -> str:
-    steps = f"{one.phase} steps" if one.phase not in ("", "step") else "steps"
-    regular = f", every {_ordinal(one.period)} step" if one.period else ""
-    there = f"{one.other_count:,}" if one.other_count else "none"
-    where = "" if one.side == "candidate" else "On the baseline, "
-    return (
-        f"{where}{one.count:,} of {one.total:,} {steps} stop for {_span(one)} ({CAUSES[one.cause].name}){regular};"
-        f" on the {_OTHER_SIDE[one.side]} {there} of {one.other_total:,}."
-    )
 
 
 def _few_steps_hide(result: Result, one: Insight) -> str:
@@ -293,16 +266,9 @@ def _span(one: Insight) -> str:
     return low if low == high else f"{low.split()[0]} to {high}"
 
 
-def _ordinal(number: int) -> str:
-    """`25th`, `22nd`."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {
     "switch_interval": _switch_interval,
     "holder_lets_go": _holder_lets_go,
-    "rare_stops": _rare_stops,
     "few_steps_hide": _few_steps_hide,
     "hidden_host": _hidden_host,
     "slower_clock": _slower_clock,

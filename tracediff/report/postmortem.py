@@ -14,11 +14,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tracediff.errors import TracediffError
-from tracediff.model import Finding, Phase, Result, RunInput
+from tracediff.model import Finding, Result, RunInput
 from tracediff.report import (
     document,
+    first,
     launch_words,
     palette,
+    phase_table,
     phrases,
     sections,
     templates,
@@ -116,7 +118,6 @@ def _build(result: Result) -> list[Block]:
         *_certainty(result),
         *_actions(result),
         Heading(1, "Evidence"),
-        *([Paragraph([result.verdict_reason])] if result.verdict_reason else []),
         *_where(result),
         *_evidence(result),
         *_sections(result),
@@ -144,31 +145,24 @@ def _opening(result: Result) -> list[Block]:
 
 
 def _title(result: Result) -> str:
-    """`Regressed, generation step time +54.1 us (+5.7 %)`; without a figure where the typical step says nothing of the verdict."""
-    title = words.VERDICTS[result.verdict].word
-    facts, phase = result.verdict_facts, _lead(result)
-    if phase is None or phase.typical is None or result.verdict == "not_comparable":
-        return title
-    name = words.per_step(phase.phase, unit=words.unit(result)).removeprefix("per ")
-    if facts.basis == "rare":
-        return f"{title}, in rare {name}s"
-    change, base = phase.typical.delta_ns, phase.typical.baseline_ns
-    return f"{title}, {name} time {units.prose([change]).signed(change)} ({units.percent(change, base)})"
-
-
-def _lead(result: Result) -> Phase | None:
-    """The phase that the headline is of."""
-    return next((one for one in result.phases if one.phase == result.headline.phase and one.typical), None)
+    """`Slower: generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
+    word = words.VERDICTS[result.verdict].word
+    said = result.headline.what.removeprefix(f"{word} with {result.inputs.candidate.label}: ")
+    if result.verdict == "not_comparable" or said in ("", result.headline.what):
+        return word
+    return f"{word}: {said.rstrip('.')}"
 
 
 def _summary(result: Result) -> list[Block]:
-    said = result.headline.text or f"{words.VERDICTS[result.verdict].word}."
+    what, *others = first.lines(result)
     labels: list[Span] = [
-        " Baseline: ", Code(result.inputs.baseline.label), ". Candidate: ", Code(result.inputs.candidate.label), ".",
+        "Baseline: ", Code(result.inputs.baseline.label), ". Candidate: ", Code(result.inputs.candidate.label), ".",
     ]  # fmt: skip
     return [
         Heading(2, "Summary"),
-        Paragraph([Strong(said), *labels]),
+        Paragraph([Strong(what)]),
+        *(Paragraph([line]) for line in others),
+        Paragraph(labels),
         Paragraph([Fill("What users noticed, in two sentences.")]),
     ]
 
@@ -184,46 +178,25 @@ def _impact(result: Result) -> list[Block]:
 
 
 def _phases(result: Result) -> list[Block]:
-    """The typical step of each phase, and what rare steps add, where that is more than noise."""
-    found = [one for one in result.phases if one.typical is not None]
-    rows: list[list[Span]] = []
-    rare: list[Block] = []
-    for phase in found:
-        typical, tail = phase.typical, phase.tail
-        assert typical is not None
-        scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
-        before, after = typical.baseline_ns, typical.baseline_ns + typical.delta_ns
-        known = phase.judged and phase.verdict and result.verdict != "not_comparable"
-        size = units.prose([typical.delta_ns]).interval(
-            typical.delta_ns, _half(typical.ci_low_ns, typical.ci_high_ns)
-        )
-        rows.append(
-            [
-                Code(phase.phase), words.VERDICTS[phase.verdict].word if known and phase.verdict else words.TOO_FEW,
-                Number(f"{scale.number(before)} → {scale.time(after)}"),
-                Number(f"{size} ({units.percent(typical.delta_ns, before)})"),
-            ]
-        )  # fmt: skip
-        if tail is not None and (tail.ci_low_ns > 0 or tail.ci_high_ns < 0):
-            added = units.prose([tail.delta_ns]).interval(
-                tail.delta_ns, _half(tail.ci_low_ns, tail.ci_high_ns)
-            )
-            per = words.per_step(phase.phase, "tail", words.unit(result))
-            rare.append(Paragraph([f"Rare steps add {added} {per}."]))
-    if not rows or result.verdict == "not_comparable":
+    """The typical step of each phase, and its mean where that differs."""
+    if not result.phases or result.verdict == "not_comparable":
         return []
-    speed = ", at equal host speed" if any(one.typical and one.typical.host_speed_ns for one in found) else ""
-    header = ["Phase", "Verdict", f"Typical {words.unit(result)}{speed}", "Change, ± 95 %"]
-    return [Table(header, rows), *rare]
+    found = phase_table.table(result)
+    rows: list[list[Span]] = [
+        [row.phase, row.word, Number(f"{row.baseline} → {row.candidate}"), Number(f"{row.delta} ({row.percent})"), Number(row.repeat)]
+        for row in found.rows
+    ]  # fmt: skip
+    header = [f"{found.unit} per {words.unit(result)}", "Verdict", "Before → after", "Change", "A repeat"]
+    return [Table(header, rows)]
 
 
 def _throughput(result: Result) -> list[Block]:
-    """What the change of the typical step means for tokens per second, where it is more than noise."""
-    phase = _lead(result)
+    """What the change of the typical step means for tokens per second, where it would repeat."""
+    phase = first.lead(result)
     if (
         phase is None
         or phase.typical is None
-        or result.verdict in words.UNSURE
+        or result.verdict not in words.MOVED
         or result.verdict_facts.basis != "phase"
     ):
         return []
@@ -238,15 +211,11 @@ def _throughput(result: Result) -> list[Block]:
     ]
 
 
-def _half(low: float, high: float) -> float:
-    return (high - low) / 2
-
-
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
-    """Causes beyond noise: the first and those of 5 % of the change or more, and the smaller ones."""
-    sure, _ = words.by_certainty(result)
-    main = [one for one in sure if one is sure[0] or one.share is None or abs(one.share) >= SMALL]
-    return main, [one for one in sure if one not in main]
+    """Causes: the first and those of 5 % of the change or more, and the smaller ones."""
+    listed, _ = words.listed(result)
+    main = [one for one in listed if one is listed[0] or one.share is None or abs(one.share) >= SMALL]
+    return main, [one for one in listed if one not in main]
 
 
 def _cause(result: Result) -> list[Block]:
@@ -254,15 +223,15 @@ def _cause(result: Result) -> list[Block]:
     main, _ = _main(result)
     items: list[list[Span]] = []
     for finding in main[:FIRST]:
-        part = words.explains(finding) if result.verdict not in words.UNSURE else ""
-        facts = (part, words.LEVELS[finding.level][0], words.held(result, finding))
+        held = words.held(result, finding) if finding.level != "within_noise" else ""
+        facts = (words.explains(finding), words.evidence(finding, result), held)
         said = "; ".join(one for one in facts if one)
         size = words.brief_size(finding, words.unit(result))
         items.append([Strong(f"{words.sentence(shorten(finding.title, 140))}: "), f"{size}; {said}."])
     if items:
         blocks.append(Items(items))
     elif not launch_words.by_launch(result):
-        blocks.append(Paragraph(["No cause is certain."]))
+        blocks.append(Paragraph(["No single cause holds 1 % of the step."]))
     blocks += [Paragraph([f"{phrases.REMARK}: {text}"]) for text in phrases.remarks(result)]
     return [*blocks, Paragraph([Fill("What in the code explains this.")])]
 
@@ -272,7 +241,7 @@ def _certainty(result: Result) -> list[Block]:
     said = [
         words.VERDICTS[result.verdict].meaning,
         f"{units.pair(runs.baseline, runs.candidate)} runs and {units.pair(steps.baseline, steps.candidate)} steps were compared.",
-        workloads.step_share(result), result.step.power_note,
+        workloads.step_share(result),
     ]  # fmt: skip
     return [Heading(2, "Certainty"), Paragraph([" ".join(one for one in said if one)])]
 
@@ -326,11 +295,10 @@ def _evidence_of(finding: Finding, result: Result) -> list[Block]:
             else f"; q {units.probability(finding.q_value)}, corrected for many places"
         )
         low, high = scale.signed(finding.ci_low_ns), scale.delta(finding.ci_high_ns)
-        items.append(
-            [f"{both} per {unit}; {words.interval_name(result)} of the difference {low} to {high}{tests}"]
-        )
-    level = words.LEVELS[finding.level]
-    items.append([Strong(f"{level[0].capitalize()}: "), level[1]])
+        items.append([f"{both} per {unit}; a repeat would show {low} to {high} (95 %){tests}"])
+    items.append(
+        [Strong(f"{words.evidence(finding, result).capitalize()}: "), words.LEVELS[finding.level][1]]
+    )
     place: list[Span] = []
     for name, value in words.place(finding.where):
         place += [f"{', ' if place else 'At '}{name} ", Code(value)]
@@ -470,17 +438,12 @@ def _categories(result: Result) -> list[list[Span]]:
             continue  # it moved: it is among the causes
         delta, low, high = books.delta[key], books.ci_low.get(key), books.ci_high.get(key)
         absent = _absent(result, key)
-        judged = _judged(low, high, step, absent, repeated=_repeated(result))
+        judged = _judged(low, high, step, absent)
         interval = (
             "" if absent or low is None or high is None else f" ({scale.signed(low)} to {scale.signed(high)})"
         )
         rows.append([label, Number(f"{scale.delta(delta)}{interval}"), *judged])
     return [*rows, *_kernels(result), _mix(result)]
-
-
-def _repeated(result: Result) -> bool:
-    """Whether both sides have runs enough to know their run-to-run noise: an interval within one run does not."""
-    return min(result.step.runs.baseline, result.step.runs.candidate) > 1
 
 
 def _absent(result: Result, key: str) -> str:
@@ -499,13 +462,11 @@ def _absent(result: Result, key: str) -> str:
     )
 
 
-def _judged(low: float | None, high: float | None, step: float, absent: str, *, repeated: bool) -> list[Span]:
+def _judged(low: float | None, high: float | None, step: float, absent: str) -> list[Span]:
     if absent:
         return ["not ruled out" if absent.startswith("not captured") else "ruled out", absent]
     if low is None or high is None:
         return ["not ruled out", "its noise is not known"]
-    if not repeated:
-        return ["not ruled out", "one run on a side: run-to-run noise is not known"]
     reach = max(abs(low), abs(high))
     share = _at_most(reach, step)
     if reach <= NEGLIGIBLE * step:
@@ -529,8 +490,10 @@ def _kernels(result: Result) -> list[list[Span]]:
     largest = max(still, key=lambda row: (abs(row.delta_ns), row.ci_high_ns))
     scale = units.scale_for([worst, largest.delta_ns])
     untested = sum(words.tested_level(row) is None for row in result.kernels)
-    small = _repeated(result) and not untested and worst <= NEGLIGIBLE * result.step.baseline_ns
-    text = f"{len(still)} of {len(result.kernels)} rows within noise, no interval beyond {scale.time(worst)}"
+    small = not untested and worst <= NEGLIGIBLE * result.step.baseline_ns
+    text = (
+        f"{len(still)} of {len(result.kernels)} rows show no change, no interval beyond {scale.time(worst)}"
+    )
     text += f"; {untested} not tested" if untested else ""
     delta = Number(f"largest {scale.delta(largest.delta_ns)}")
     return [["each of the other kernels", delta, "ruled out" if small else "not ruled out", text]]
@@ -581,7 +544,7 @@ def _small_causes(result: Result) -> list[Block]:
     rows: list[list[Span]] = [
         [
             Number(str(one.rank)), words.sentence(one.title), words.brief_size(one, words.unit(result)),
-            words.LEVELS[one.level][0],
+            words.evidence(one, result),
         ]
         for one in rest[:LISTED]
     ]  # fmt: skip
@@ -605,10 +568,9 @@ def _queries(result: Result) -> list[Block]:
 def _measured(result: Result) -> list[Block]:
     steps = result.step.steps
     compared = [stratum for stratum in result.strata if stratum.compared]
-    speed = " and at equal host speed" if any(phase.host_speed is not None for phase in result.phases) else ""
     items: list[list[Span]] = [
         [
-            f"Steps are compared within their phase, at equal workload{speed}: "
+            f"Steps are compared within their phase, at equal workload: "
             f"{len(compared)} of {len(result.strata)} workloads were compared, {units.pair(steps.baseline, steps.candidate)} steps."
         ],
         ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],

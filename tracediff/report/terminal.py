@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tracediff.model import Finding, Result, Section
 from tracediff.report import (
+    first,
     kernel_words,
     measured,
     phase_table,
@@ -80,14 +81,13 @@ def _verdict(result: Result, console: Console) -> None:
     verdict = words.VERDICTS[result.verdict]
     style = f"bold {TONES[verdict.tone]}"
     sign = f"{verdict.sign} " if has_unicode(console) else ""
-    text = result.headline.text or f"{verdict.word}."
-    print_line(console, (f"{sign}{text}", style), indent=0)
-    if result.verdict_reason:
-        print_line(console, result.verdict_reason)
+    what, *others = first.lines(result)
+    print_line(console, (f"{sign}{what}", style), indent=0)
+    for line in others:
+        print_line(console, line, hang=2)
     _phases(result, console)
     for text in (
         workloads.step_share(result),
-        result.step.power_note,
         workloads.mix_note(result),
         *workloads.left_out(result),
     ):
@@ -102,7 +102,7 @@ def _verdict(result: Result, console: Console) -> None:
 
 
 def _phases(result: Result, console: Console) -> None:
-    """Print a row for each phase: verdict, typical step of both sides, change, what these runs could have shown."""
+    """Print a row for each phase: verdict, typical step of both sides, change, what a repeat would show."""
     table = phase_table.table(result)
     comparable = result.verdict != "not_comparable"
     wide = console.width >= WIDE
@@ -110,18 +110,17 @@ def _phases(result: Result, console: Console) -> None:
     unit = words.unit(result)
     per = f" per {unit}" if unit == "step" else ""  # the row says so
     header = [f"{table.unit}{per}", "verdict", "baseline", "candidate"]
-    header += ["change", f"of {unit}"] * comparable + ["detectable", "rare steps add"] * (comparable and wide)
+    header += (["change", f"of {unit}", "a repeat"] if wide else ["change", "a repeat"]) * comparable
     rows = []
     for row in table.rows:
         cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
         if comparable:
             style = TONES[row.verdict.tone] if row.verdict else "dim"
             cells[1] = Text(row.word, style)
-            cells += [f"{row.delta} ± {row.half}", row.percent] + [row.detectable, row.rare] * wide
+            cells += [*[row.delta] * wide, row.percent, row.repeat]
         rows.append(cells)
     print_table(console, header, rows, left=(0, 1))
-    note = words.phases_note(result, adjusted=any(row.host_speed for row in table.rows))
-    print_line(console, (note, "dim"))
+    print_line(console, (words.steps_note(result), "dim"))
 
 
 def _waterfall(result: Result, console: Console) -> None:
@@ -150,20 +149,15 @@ def _waterfall(result: Result, console: Console) -> None:
 def _findings(result: Result, console: Console, top: int) -> None:
     if not result.findings:
         return
-    real, noise = words.by_certainty(result)
-    shown = real[:top]
-    scale = words.finding_scale(shown or noise[:1])
+    causes, small = words.listed(result)
+    shown = causes[:top]
+    scale = words.finding_scale(shown)
     print_heading(console, "Causes")
     for finding in shown:
         _finding(finding, scale, result, console)
-    print_more(console, len(real) - len(shown))
-    if noise:
-        largest = f"{words.sentence(noise[0].title)}: {words.size(noise[0], words.finding_scale(noise[:1]), words.unit(result))}"
-        print_line(
-            console,
-            (f"{words.unsure(result).capitalize()}: {largest}{words.and_more(len(noise) - 1)}", "dim"),
-            hang=2,
-        )
+    print_more(console, len(causes) - len(shown))
+    if small:
+        print_line(console, (words.smaller(len(small)), "dim"), hang=2)
     for text in phrases.remarks(result):
         print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)
 
@@ -173,7 +167,7 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
     colour = "" if noise else "red" if finding.delta_ns > 0 else "green"
     print_line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
     facts = [
-        words.LEVELS[finding.level][0],
+        words.evidence(finding, result),
         "" if noise else words.held(result, finding),
         words.explains(finding),
         words.both_sides(finding, scale, "->"),

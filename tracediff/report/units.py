@@ -5,7 +5,7 @@ Plain ASCII (`us`, `-`); the HTML report swaps in typographic forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tracediff.model import Evidence
@@ -45,10 +45,15 @@ class Scale:
         return f"{self.signed(ns)} {self.unit}"
 
     def interval(self, delta: float, low: float | None, high: float | None) -> str:
-        """Write a difference with half its interval, where that is known: `+61.2 ± 3.4`."""
-        return self.signed(delta) + (
-            "" if low is None or high is None else f" ± {self.number((high - low) / 2)}"
-        )
+        """Write a difference with its interval, where that is known: `+61.2 ± 3.4`, `+61.2 [+48.0, +99.1]` of unlike arms."""
+        text = self.signed(delta)
+        if low is None or high is None:
+            return text
+        return text + _around(delta, low, high, self.number, self.signed)
+
+    def span(self, low: float, high: float) -> str:
+        """Write an interval alone: `+48.0 to +99.1`."""
+        return f"{self.signed(low)} to {self.signed(high)}"
 
     def _write(self, ns: float, plus: str) -> str:
         if ns == 0:
@@ -184,12 +189,31 @@ class Prose:
         sign = "" if not digits.strip("0.") else "-" if ns < 0 else "+"
         return f"{sign}{digits} {self.unit}"
 
-    def interval(self, ns: float, half: float) -> str:
-        """Write a difference with half its interval, both with the decimals of the larger: `+62.4 ± 7.3 us`."""
-        decimals = _decimals(max(abs(ns), abs(half)) / self.factor)
-        text, half_text = (f"{abs(value) / self.factor:,.{decimals}f}" for value in (ns, half))
-        sign = "" if not text.strip("0.") else "-" if ns < 0 else "+"
-        return f"{sign}{text} ± {half_text} {self.unit}"
+    def interval(self, ns: float, low: float, high: float) -> str:
+        """Write a difference with its interval: `+62.4 ± 7.3 us`, `+62.4 [+48.0, +99.1] us` of unlike arms."""
+        decimals = _decimals(max(abs(ns), abs(low - ns), abs(high - ns)) / self.factor)
+
+        def number(value: float) -> str:
+            return f"{abs(value) / self.factor:,.{decimals}f}"
+
+        def signed(value: float) -> str:
+            text = number(value)
+            return f"{'' if not text.strip('0.') else '-' if value < 0 else '+'}{text}"
+
+        return f"{signed(ns)}{_around(ns, low, high, number, signed)} {self.unit}"
+
+
+_UNLIKE = 0.2  # of the longer arm: an interval whose arms differ by more is written with both its ends
+
+
+def _around(
+    value: float, low: float, high: float, number: Callable[[float], str], signed: Callable[[float], str]
+) -> str:
+    """` ± 3.4`, or ` [-1.2, +9.8]` where its arms differ."""
+    down, up = value - low, high - value
+    if abs(up - down) > _UNLIKE * max(abs(up), abs(down)):
+        return f" [{signed(low)}, {signed(high)}]"
+    return f" ± {number((high - low) / 2)}"
 
 
 def prose(values: Iterable[float | None]) -> Prose:

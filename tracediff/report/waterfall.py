@@ -1,4 +1,4 @@
-"""The step-time waterfall: baseline, one delta per category, host speed, candidate; adds up to the nanosecond. As text and as SVG."""
+"""The step-time waterfall: baseline, one delta per category, candidate; adds up to the nanosecond. As text and as SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tracediff.report import palette, units, words
 from tracediff.report.drawing import Axis, Drawing, Layout
 
 NOT_CAPTURED = "not captured"
-HOST_SPEED = "host speed"
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
 _SMALL = 0.05
@@ -24,7 +23,7 @@ _FALLBACK = "host_work"
 class Bar:
     """One row. `start_ns` and `end_ns` are running totals: a delta starts where the row above ended."""
 
-    kind: Literal["baseline", "category", "host_speed", "residual", "candidate"]
+    kind: Literal["baseline", "category", "residual", "candidate"]
     key: str
     label: str
     start_ns: int
@@ -102,9 +101,8 @@ def build(result: Result) -> Waterfall:
     """Build the waterfall of a result.
 
     A category is shown with the accounting's own delta. One that only one side captured, and for which the
-    accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. Deltas are at
-    equal host speed: what a slower or faster host made of the step is a row, and so is what nothing explains. It is of the step
-    that the verdict speaks of: the typical one of its phase, or the mean one of the phase where rare steps carry the verdict.
+    accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. It is of the step
+    that the first sentence is of: the typical one of its phase, or the mean one where rare steps hold the change.
     """
     accounting, start, end, of_what = _spoken_of(result)
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
@@ -112,12 +110,12 @@ def build(result: Result) -> Waterfall:
     notes: dict[str, str] = {}
     for key in palette.order(baseline.keys() | candidate.keys()):
         if key in baseline and key in candidate:
-            deltas.setdefault(key, candidate[key] - baseline[key] - accounting.host_speed.get(key, 0.0))
+            deltas.setdefault(key, candidate[key] - baseline[key])
         elif key in baseline or key in candidate:
             side, other = ("baseline", "candidate") if key in baseline else ("candidate", "baseline")
             notes[key] = f"not captured on the {other}: its time there, if any, is in other categories"
             if key not in given:
-                extra = candidate.get(key, 0.0) - baseline.get(key, 0.0) - accounting.host_speed.get(key, 0.0)
+                extra = candidate.get(key, 0.0) - baseline.get(key, 0.0)
                 deltas[_FALLBACK] = deltas.get(_FALLBACK, 0.0) + extra
                 label = palette.category(key).label
                 notes[key] = f"captured on the {side} only: counted in {palette.category(_FALLBACK).label}"
@@ -126,13 +124,12 @@ def build(result: Result) -> Waterfall:
             side = words.sides_without(result, words.OPTIONAL[key])
             notes[key] = f"not captured on the {side}" if side in ("baseline", "candidate") else NOT_CAPTURED
     bars = _stack(accounting, start, end, deltas, notes)
-    host = math.fsum(accounting.host_speed.values())
-    return Waterfall(bars, units.scale_for([start, end, host, *deltas.values()]), words.unit(result), of_what)
+    return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 
 
 def _spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
-    """The accounting of the step that the verdict speaks of, its time on both sides, and what it is."""
-    wanted = result.verdict_facts.phase
+    """The accounting of the step that the first sentence is of, its time on both sides, and what it is."""
+    wanted = result.observed.phase
     phase = next((one for one in result.phases if one.phase == wanted), None)
     if phase is None or phase.typical is None or phase.accounting is None:
         return (
@@ -143,7 +140,7 @@ def _spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
         )
     name = "step" if phase.phase == "step" else f"{phase.phase} step"
     typical, tail = phase.typical, phase.tail
-    if result.verdict_facts.basis != "rare" or tail is None or phase.tail_accounting is None:
+    if result.observed.of != "mean" or tail is None or phase.tail_accounting is None:
         return phase.accounting, typical.baseline_ns, typical.candidate_ns, f"typical {name}"
     both = _added(phase.accounting, phase.tail_accounting)
     return (
@@ -167,14 +164,7 @@ def _added(one: Accounting, other: Accounting) -> Accounting:
         )
         for key, total in delta.items()
     }
-    return Accounting(
-        added("baseline"),
-        added("candidate"),
-        delta,
-        one.residual_ns,
-        level=level,
-        host_speed=added("host_speed"),
-    )
+    return Accounting(added("baseline"), added("candidate"), delta, one.residual_ns, level=level)
 
 
 def _stack(
@@ -189,10 +179,6 @@ def _stack(
         label, level = palette.category(key).label, accounting.level.get(key)
         note = notes.get(key, "")
         bars.append(Bar("category", key, label, before, round(running), key in deltas, note, level))
-    host = math.fsum(accounting.host_speed.values())
-    if host:
-        running, before = running + host, round(running)
-        bars.append(Bar("host_speed", "host_speed", HOST_SPEED, before, round(running)))
     if abs(end - running) > max(0.5, 1e-9 * abs(end)):
         bars.append(Bar("residual", "unattributed", "not accounted for", round(running), round(end)))
     elif round(running) != round(end):  # a half that fell the other way: one nanosecond, kept on the last row
@@ -242,7 +228,7 @@ def notes(waterfall: Waterfall) -> list[str]:
             said.append(f"{name}: {', '.join(bar.label for bar in bars)}")
     said += [f"{bar.label}: {bar.note}" for bar in absent]
     if any(bar.level == NOISE for bar in waterfall.drawn):
-        said.append(f"{units.NOISE} within noise")
+        said.append(f"{units.NOISE} may be noise")
     return said
 
 
@@ -321,9 +307,7 @@ def _colour(bar: Bar) -> str:
     """A variable of the palette."""
     if bar.kind in ("baseline", "candidate"):
         return "--total"
-    if bar.key == OTHERS:
-        return "--muted"
-    return "--host-speed" if bar.kind == "host_speed" else palette.variable(bar.key)
+    return "--muted" if bar.key == OTHERS else palette.variable(bar.key)
 
 
 def _decimals(ns: float, scale: units.Scale) -> int:

@@ -56,17 +56,11 @@ VERDICTS: dict[Verdict, VerdictWords] = {
 }
 
 MOVED: tuple[Verdict, ...] = ("regressed", "likely_regressed", "improved", "likely_improved")
-UNSURE: tuple[Verdict, ...] = (
-    "no_change",
-    "inconclusive",
-    "not_comparable",
-)  # of a change that is none there are no parts
-
 LEVELS: dict[Evidence, tuple[str, str]] = {
     "exact": ("exact", "A counted quantity: no test is needed."),
     "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
     "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
-    "within_noise": ("within noise", "Runs of one program differ by as much."),
+    "within_noise": ("may be noise", "Runs of one program differ by as much."),
 }
 
 KINDS: dict[str, str] = {
@@ -240,27 +234,6 @@ def run_names(side: SideInput) -> list[str]:
     return names if more <= 0 else [*names[:_RUNS_NAMED], f"{more} more"]
 
 
-def unsure(result: Result) -> str:
-    """What causes without a level are: within noise, or of captures that cannot be compared.
-
-    One of many places may be beyond its own interval by chance: it is not certain, and not within it.
-    """
-    if result.verdict == "not_comparable":
-        return "not judged"
-    _, noise = by_certainty(result)
-    return "within noise" if all(one.ci_low_ns <= 0 <= one.ci_high_ns for one in noise) else "not certain"
-
-
-def interval_name(result: Result) -> str:
-    """Name the interval; with one run on a side it knows nothing of noise between runs."""
-    repeated = min(result.step.runs.baseline, result.step.runs.candidate) > 1
-    return (
-        "95 % CI"
-        if repeated
-        else "95 % CI with one run on a side (run-to-run noise is assumed, not measured)"
-    )
-
-
 def of_one_rank(finding: Finding) -> bool:
     """Whether the finding's size is one rank's, while both sides' times and the interval are means over all ranks."""
     part = finding.candidate_ns - finding.baseline_ns
@@ -285,27 +258,46 @@ def sides_are(finding: Finding) -> str:
     return "mean over all ranks " if of_one_rank(finding) else ""
 
 
-def phases_note(result: Result, *, adjusted: bool) -> str:
-    """What the rows of phases are: `typical steps, ± 95 % CI, at equal host speed; 4 + 5 runs, 520 + 650 compared steps`."""
+def steps_note(result: Result) -> str:
+    """What the rows of phases are: `a repeat: 95 %; 4 + 5 runs, 520 + 650 compared steps`."""
     step, of_steps = result.step, unit(result) == "step"
-    text = f"{'typical steps' if of_steps else 'means'}, ± {interval_name(result)}"
-    text += ", changes at equal host speed" if adjusted else ""
-    text += f"; {step.runs.baseline} + {step.runs.candidate} runs"
+    text = (
+        f"a repeat: 95 % interval of the change; {units.pair(step.runs.baseline, step.runs.candidate)} runs"
+    )
     if not of_steps:
         return text
-    several = "; all steps: their mean with rare steps and first uses" if len(result.phases) > 1 else ""
-    return f"{text}, {step.steps.baseline:,} + {step.steps.candidate:,} compared steps{several}"
+    several = f"; {WHOLE}: their mean with rare steps and first uses" if len(result.phases) > 1 else ""
+    return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{several}"
 
 
-def by_certainty(result: Result) -> tuple[list[Finding], list[Finding]]:
-    """Causes that are more than noise, and those that may be noise alone, both in order; pages fold the second."""
-    real = [one for one in result.findings if one.level != "within_noise"]
-    return real, [one for one in result.findings if one.level == "within_noise"]
+LISTED = 0.01  # of its step: a smaller cause is listed where it is sure
 
 
-def and_more(left: int) -> str:
-    """`; 5 more are in the HTML report and the JSON`; empty where nothing is left."""
-    return f"; {left} more {'are' if left > 1 else 'is'} in the HTML report and the JSON" if left > 0 else ""
+def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
+    """Causes that are listed, and the smaller ones that may be noise alone, both in order."""
+    steps = {one.phase: one.typical.baseline_ns for one in result.phases if one.typical}
+
+    def counts(one: Finding) -> bool:
+        step = steps.get(one.where.phase or "", result.step.baseline_ns)
+        return one.level != "within_noise" or abs(one.delta_ns) >= LISTED * step
+
+    found = [(one, counts(one)) for one in result.findings]
+    return [one for one, yes in found if yes], [one for one, yes in found if not yes]
+
+
+def smaller(count: int) -> str:
+    """`12 smaller ones, which may be noise, are in the HTML report and the JSON`."""
+    which = "smaller one, which may be noise, is" if count == 1 else "smaller ones, which may be noise, are"
+    return f"{count} {which} in the HTML report and the JSON"
+
+
+def evidence(finding: Finding, result: Result) -> str:
+    """`confirmed`; `may be noise` where the interval holds 0."""
+    if result.verdict == "not_comparable":
+        return "not judged"
+    if finding.level != "within_noise":
+        return LEVELS[finding.level][0]
+    return "may be noise" if finding.ci_low_ns <= 0 <= finding.ci_high_ns else "not certain"
 
 
 def finding_scale(findings: list[Finding]) -> units.Scale:
@@ -339,7 +331,6 @@ WORKLOADS = {
 }  # fmt: skip
 WHOLE = "all steps"
 TOO_FEW = "too few steps"
-TOO_FEW_RUNS = "too few runs"
 
 
 def whole_captures(result: Result) -> bool:
@@ -386,8 +377,6 @@ def held(result: Result, finding: Finding) -> str:
 def explains(finding: Finding) -> str:
     """What part of its phase's change a finding is; empty where that is no part: beyond 115 %, or against it."""
     share = finding.share
-    if finding.level == "within_noise":
-        return ""
     if share is None or not 0.005 <= share <= 1.15 or finding.where.rank is not None:
         return ""
     of = "what rare steps changed" if finding.part == "tail" else "the change"
@@ -396,15 +385,14 @@ def explains(finding: Finding) -> str:
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`."""
-    half = (finding.ci_high_ns - finding.ci_low_ns) / 2
     per = per_step(finding.where.phase or "", finding.part, unit)
-    return f"{scale.signed(finding.delta_ns)} ± {scale.number(half)} {scale.unit} {per}"
+    return f"{scale.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)} {scale.unit} {per}"
 
 
 def brief_size(finding: Finding, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`: in the unit of a sentence about this finding alone."""
-    half = (finding.ci_high_ns - finding.ci_low_ns) / 2
-    size = units.prose([finding.delta_ns]).interval(finding.delta_ns, half)
+    prose = units.prose([finding.delta_ns])
+    size = prose.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)
     return f"{size} {per_step(finding.where.phase or '', finding.part, unit)}"
 
 

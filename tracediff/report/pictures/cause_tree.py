@@ -152,7 +152,7 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
             ("--rule", 1.0, "unchanged"),
         )
         x, y = out.legend(((*one, False) for one in colours), 0, y)
-        how = "paler: within noise"
+        how = "paler: may be noise"
         if layout.narrow:
             x, y = 0.0, y + 18
         else:
@@ -184,9 +184,7 @@ class _Ink:
         if node.delta_ns is ABSENT:
             return f"{units.share(node.baseline_ns, self.tree[0].baseline_ns)} of the step"
         both = f"{self.times.time(node.baseline_ns)} -> {self.times.time(node.candidate_ns)}"
-        if abs(node.host_speed_ns) >= _NOTABLE * abs(node.delta_ns) > 0:
-            both += f", {self.times.delta(node.host_speed_ns)} of it host speed"
-        return both + (", within noise" if node.level == "within_noise" and node.delta_ns else "")
+        return both + (", may be noise" if node.level == "within_noise" and node.delta_ns else "")
 
     def row(self, number: int) -> Change:
         """A named part in the list."""

@@ -173,7 +173,7 @@ def _list(out: Drawing, named: Sequence[Dot], called: Sequence[str], x: float, y
 
 def _legend(out: Drawing, shown: Sequence[Dot], short: int, x: float, y: float) -> float:
     there = {one.colour for one in shown}
-    colours = {"--slower": "slower", "--faster": "faster", "--muted": "within noise"}
+    colours = {"--slower": "slower", "--faster": "faster", "--muted": "may be noise"}
     _, y = out.legend(
         ((key, _OPACITY[key], word, False) for key, word in colours.items() if key in there), x, y
     )

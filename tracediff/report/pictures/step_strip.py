@@ -32,7 +32,7 @@ def heights(columns: Sequence[StripColumn]) -> Axis:
 
 def named(report: Result | Show) -> str:
     """The category of the first cause beyond noise, '' without one."""
-    found = words.by_certainty(report)[0][:1] if isinstance(report, Result) else []
+    found = words.listed(report)[0][:1] if isinstance(report, Result) else []
     return next((one.cause if one.cause in palette.BY_KEY else "compute" for one in found), "")
 
 
