@@ -11,6 +11,7 @@ import polars as pl
 
 from tracediff.accounting.counts import count_tables, read_copies
 from tracediff.accounting.host import host_tables, payload_table
+from tracediff.accounting.idle import idle_tables
 from tracediff.accounting.kernels import (
     LayerRanges,
     collective_waits,
@@ -27,7 +28,7 @@ from tracediff.accounting.kernels import (
 from tracediff.accounting.reduction import EventGraph, Reduction, SampledStep
 from tracediff.accounting.sweep import Sweep, sweep
 from tracediff.accounting.system import HostWork, OsTrace, metric_tables, system_tables
-from tracediff.accounting.walk import Hosts, Names, host_windows, idle_tables, read_gil
+from tracediff.accounting.walk import Hosts, Names, host_windows, read_gil
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql
@@ -137,7 +138,7 @@ def _measure(
     labels = hosts.labels(timeline.launches)
     origins = origin_table(timeline, inside, labels, names)
     causes, idle = idle_tables(
-        capture.db, timeline, gaps, periods, names, hosts, labels, host_work.add if host_work else None
+        timeline, gaps, periods, names, hosts, labels, host_work.add if host_work else None
     )
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)

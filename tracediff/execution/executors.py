@@ -18,8 +18,8 @@ from tracediff.formats.capture import LARGE
 if TYPE_CHECKING:
     from tracediff.execution.sides import Reading
 
-# Exports together this large, or so many, are worth the start of processes: most of the time of a small one is Python's own,
-# and threads take turns.
+# Exports together this large, or so many, are worth the start of processes, each of which imports for a second: threads take
+# turns at what is Python's own, which is a fifth of the time of an export of any size.
 _WORTH_PROCESSES, _MANY = 2 * LARGE, 32
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST_MEMORY = 2 * 2**30
@@ -72,7 +72,7 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     else:
         executor = ThreadPoolExecutor(max(at_once, exports, 1), thread_name_prefix="tracediff")
         try:
-            yield Workers(executor, at_once, exports=exports)
+            yield Workers(executor, at_once, threads=-(-processors // at_once), exports=exports)
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise

@@ -21,7 +21,8 @@ from tracediff.model import Captured, Note
 
 Made = TypeVar("Made")
 
-LARGE = 64 * 2**20  # bytes of an unpacked export whose tables lie in a file, made by several threads
+_SMALL = 64 * 2**20  # bytes of an unpacked export below which one thread makes its tables
+LARGE = 256 * 2**20  # from here on they lie in a file: there they take less memory and more time
 
 
 @dataclass
@@ -135,7 +136,7 @@ def _database(
 ) -> duckdb.DuckDBPyConnection:
     """A database for the tables of an unpacked export: of a large one in a file under `scratch`, where there is room."""
     size = columnar.size(export)
-    if size < LARGE and memory_limit is None:
+    if memory_limit is None and size < (LARGE if threads == 1 else min(_SMALL, LARGE)):
         return in_memory()
     # the tables take a seventh of the export, or less
     file = scratch / "tables.duckdb" if LARGE <= size <= shutil.disk_usage(scratch).free else None
