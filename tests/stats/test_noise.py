@@ -78,9 +78,7 @@ def test_three_cells_and_their_sum_by_hand():
         ((1.4 * errors[0]) ** 2, (1.4 * errors[1]) ** 2),
         (np.array([0.0, 0.0, 11.1]) * US, np.zeros(3)),
     )
-    noise = Noise(
-        np.array([GPU, HOST, WAIT]) * np.concatenate([one, other]), np.array([False, True, False])
-    )
+    noise = Noise(np.array([GPU, HOST, WAIT]) * np.concatenate([one, other]), np.array([False, True, False]))
     found = estimate(sample, noise, Groups.build([[0], [1], [2], [0, 1, 2]]))
     assert found.baseline / US == pytest.approx([800, 40, 0, 840])
     assert found.delta / US == pytest.approx([-40, 100, 60, 120])
@@ -264,9 +262,7 @@ def samples(draw: st.DrawFn) -> tuple[Sample, Noise]:
 def summed(sample: Sample, noise: Noise, **rest) -> Estimate:
     """Every cell, and the sum of all."""
     cells = sample.values[0].shape[1]
-    return estimate(
-        sample, noise, Groups.build([*([at] for at in range(cells)), list(range(cells))]), **rest
-    )
+    return estimate(sample, noise, Groups.build([*([at] for at in range(cells)), list(range(cells))]), **rest)
 
 
 def exchanged(sample: Sample) -> Sample:

@@ -117,9 +117,9 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     seen = _seen(sides, frame)
     rows = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
-        if (held := _held(frame, phase, seen)) is not None:
-            if not frame.once or _same_work(seen, held):
-                rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
+        held = _held(frame, phase, seen)
+        if held is not None and (not frame.once or _same_work(seen, held)):
+            rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
     return rows
 
 
