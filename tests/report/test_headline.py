@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from tracediff.report.headline import headline, reason
 
 from tests.report import sample
 from tracediff import model as m
 from tracediff.companions.model import Result
 from tracediff.report import words
 from tracediff.report.causes import named, spoken, title
-from tracediff.report.headline import headline, reason
 from tracediff.report.phrases import power_note, with_words
 
 US = 1_000.0
