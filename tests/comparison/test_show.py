@@ -6,7 +6,6 @@ import functools
 import math
 
 import msgspec
-import polars as pl
 import pytest
 
 from tests.accounting.test_host_only import hosts
@@ -15,7 +14,6 @@ from tests.comparing import show
 from tests.serving import US, run_of, runs_of, serving
 from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
-from tracediff.comparison import tables
 from tracediff.comparison.compare import compare
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
@@ -116,14 +114,6 @@ def test_a_run_counts_once_whatever_its_steps(tmp_path) -> None:
         run_of(tmp_path, "a", n, us, jitter_us=0, steps=steps) for n, us, steps in ((0, 100, 12), (1, 140, 4))
     ]
     assert show(Side("a", runs)).step.mean_ns == near(727 * US)
-
-
-def test_a_phase_that_one_run_lacks() -> None:
-    """Two runs with generation steps, context steps in the second alone: their mean is the second run's."""
-    rows = [("generation", 0, 10), ("generation", 0, 20), ("generation", 1, 40), ("context", 1, 90)]
-    steps = pl.DataFrame(rows, schema=["phase", "run", "ns"], orient="row").with_columns(side=pl.lit(0))
-    found = {row.phase: (row.baseline.steps, row.baseline.run_means_ns) for row in tables.phases(steps)}
-    assert found == {"generation": (3, [15.0, 40.0]), "context": (1, [90.0])}
 
 
 def test_collections_and_waits_for_the_gil(tmp_path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, Used, match_kernels
+from tracediff.comparison.alignment import match_kernels
+from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, Used
 
 GEMM_A = "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"
 GEMM_B = "nvjet_sm90_tst_128x16_64x11_4x1_v_bz_TNT"  # the same template, another tile

@@ -8,7 +8,6 @@ from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced
 from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
-from tracediff.trace.threads import similarity
 
 
 def worker(executor: int = 1, pid: int = 100) -> TraceBuilder:
@@ -86,15 +85,6 @@ def test_threads_that_only_exist_are_left_out(tmp_path):
 
 def test_a_thread_that_only_waits_for_the_gil_is_there(tmp_path):
     assert roles(worker().gil(2, "wait", 0, 5), tmp_path)[2] == ("thread without ranges", "worker")
-
-
-def test_similarity():
-    ab, bc = frozenset("ab"), frozenset("bc")
-    assert similarity(ab, ab) == 1
-    assert similarity(ab, bc) == pytest.approx(1 / 3)  # b of a, b, c
-    assert similarity(ab, frozenset("xy")) == 0
-    assert similarity(frozenset(), frozenset()) == 1
-    assert similarity(ab, frozenset()) == 0
 
 
 def side(name: str, trace: TraceBuilder, folder) -> Side:

@@ -133,15 +133,15 @@ def compare(
 
     standardised = tables.StandardisedMeans(sides, frame)
     launch = replace(
-        tables.launch(sides, standardised, (accounting.baseline, accounting.candidate)),
-        phases=tables.typical_launches(sides, standardised, frame, kernels),
+        tables.launch(standardised, (accounting.baseline, accounting.candidate)),
+        phases=tables.typical_launches(standardised, frame, kernels),
     )
     joint = tables.joint_steps(compared)
-    ranks = tables.ranks(sides, compared, standardised, joint)
+    ranks = tables.ranks(standardised)
     system = tables.system(sides, standardised, with_gil)
-    ranges = tables.range_rows(sides, standardised)
-    threads = tables.threads(sides, ranges)
-    gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil)
+    ranges = tables.range_rows(standardised)
+    threads = tables.threads(standardised)
+    gaps, gaps_left_out = tables.gap_rows(standardised, with_gil)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
     places, places_left_out = place_rows(measured, judged)
@@ -214,7 +214,7 @@ def compare(
         verdict_facts=facts,
         observed=observed,
         step=step,
-        phases=_of_phases(measured, judged, phases_of(measured, tables.phases(steps), verdicts)),
+        phases=_of_phases(measured, judged, phases_of(measured, tables.phases(standardised), verdicts)),
         accounting=accounting,
         mix=steps_mix,
         findings=findings,

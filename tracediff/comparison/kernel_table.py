@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints, count_by, float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
+from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
+from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used
 from tracediff.kernels.names import category, family, is_communication
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
 from tracediff.stats.noise import Estimate
@@ -67,6 +68,48 @@ class KernelCells:
     def rows(self) -> list[Match]:
         """Those of the matching."""
         return self.matching.rows
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """What the aligned views of kernels read: the pairs of every row, what it is, and what each side has of it per step."""
+        size = len(self.rows)
+        row, side = np.divmod(np.arange(2 * size), 2)
+        sums: list[tuple[str, Floats, Floats | None, Floats | None]]
+        sums = [("", self.counts, self.walls, self.walls - self.hidden)]
+        sums += [
+            (phase, counts, None, None)
+            for (phase, part), counts in self.of_phase.items()
+            if part == "typical"
+        ]
+        measured = [
+            pl.DataFrame(
+                {"row": row, "side": side, **dict(zip(_SUMS, map(_flat, values), strict=True))}, schema=_SUM
+            ).with_columns(steps=pl.lit(steps))
+            for steps, *values in sums
+        ]
+        names = [
+            [list(dict.fromkeys(op.name for op in ops)) for ops in (one.baseline, one.candidate)]
+            for one in self.rows
+        ]
+        kinds = {
+            "row": range(size), "kind": self.kinds, "baseline_names": [one for one, _ in names], "candidate_names": [one for _, one in names],
+            "changed_with": [one.block for one in self.rows],
+        }  # fmt: skip
+        lists = {"baseline_names": pl.List(pl.String), "candidate_names": pl.List(pl.String)}
+        return {
+            "kernel_pair": kernel_pairs(self.rows),
+            "kernel_row": pl.DataFrame(
+                kinds, schema={"row": pl.Int64, "kind": pl.String, **lists, "changed_with": pl.Int64}
+            ),
+            "kernel_sum": pl.concat(measured),
+        }
+
+
+_SUMS = ("count", "wall_ns", "share_ns")
+_SUM = {"row": pl.Int64, "side": pl.Int64, **dict.fromkeys(_SUMS, pl.Float64)}
+
+
+def _flat(values: Floats | None) -> list[float] | Floats | None:
+    return None if values is None else np.ascontiguousarray(values).reshape(-1)
 
 
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:

@@ -87,10 +87,10 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     cells = Cells(frame, sums, layout, idle.words, kernels)
     chosen, said = chosen_steps(side, cells, known, picks, worst) if picks or worst else ([], [])
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
-    ranges = [row for row in tables.range_rows(sides, standardised) if row.baseline]
-    gaps, gaps_left_out = tables.gap_rows(sides, standardised, with_gil=True)
+    ranges = [row for row in tables.range_rows(standardised) if row.baseline]
+    gaps, gaps_left_out = tables.gap_rows(standardised, with_gil=True)
     samples, samples_left_out = tables.samples(steps)
-    launch = tables.launch(sides, standardised, (accounting,))
+    launch = tables.launch(standardised, (accounting,))
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
     drawn, selected = timelines(
@@ -133,7 +133,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
             for number, row in kernel_list
         ],
         layers=shown_layers(side, layers, layout, means.mean),
-        phases=[PhaseTimes(one.phase, one.baseline) for one in tables.phases(steps)],
+        phases=[PhaseTimes(one.phase, one.baseline) for one in tables.phases(standardised)],
         strata=[msgspec.structs.replace(row, **_NO_CANDIDATE) for row in strata.rows],
         ranges=ranges,
         gaps=gaps,
@@ -142,9 +142,9 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         gil=tables.gil(sides, standardised, gil_exposed(frame, idle)),
         gc=tables.gc(sides, standardised, of_python.get("gc", {})),
         graphs=tables.graphs(sides, launch),
-        threads=tables.threads(sides, ranges),
+        threads=tables.threads(standardised),
         response_path=tables.response_path(ranges, (step_ns,)),
-        ranks=tables.ranks(sides, located, standardised, joint),
+        ranks=tables.ranks(standardised),
         rank_skew=tables.skews(joint),
         kernel_ranks=uneven,
         kpi=None,

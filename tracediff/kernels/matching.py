@@ -41,8 +41,6 @@ _CELLS = 4 * MAX_SEQUENCE**2  # of the tables that aligning them fills: a second
 ALIKE = 0.7
 _NEARLY_ALL = 0.75  # of the steps of a phase: its work does not depend on the traffic
 _FUSE = 6  # the most ops a fused or split run is looked for among
-_CONFIDENCE = {"exact": 1.0, "name": 0.95, "template": 0.85, "sequence": 0.65, "fused": 0.7, "split": 0.7, "added": 0.8,
-               "removed": 0.8}  # fmt: skip
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +86,7 @@ class Match:
     The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
     block: rows that changed between the same two anchors share a number >= 0; -1: unchanged, or outside the sequences.
     main: the ops that stand for the others where a row has many variants: those of its most used pair.
+    pairs: what stands for what, as sequences were aligned.
     """
 
     match: str
@@ -96,6 +95,7 @@ class Match:
     candidate: Ops
     block: int = -1
     main: Pair = ((), ())
+    pairs: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Matching:
     candidate: Shares
 
 
-def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
-    """Match the ops of both sides.
+def pair_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
+    """Pair the ops of both sides, in rows without a tier: comparison/alignment.py:match_kernels says how sure each is.
 
     Arguments: phase -> its ops. Of the sequences the `MOST_SEQUENCES` of most steps count, in whatever order they come.
     """
@@ -450,8 +450,7 @@ class _Books:
             key=lambda pair: (weights[0][pair] + weights[1][pair], sorted(pair)),
             default=(parts[0][0] if one else (), parts[1][0] if other else ()),
         )
-        tier = _tier(one, other, pairs)
-        return Match(tier, _CONFIDENCE[tier], one, other, main=main)
+        return Match("", 0.0, one, other, main=main, pairs=tuple(pairs))
 
     def _weight(self, side: int, pair: Pair) -> int:
         return sum(self.uses[side].get(op, Counter())[pair] for op in set(pair[side]))
@@ -551,22 +550,6 @@ def _changes(pair: Pair) -> str:
     if not all(pair):
         return ""
     return "fused" if len(pair[0]) > 1 else "split" if len(pair[1]) > 1 else "single"
-
-
-def _tier(one: Ops, other: Ops, pairs: Sequence[Pair]) -> str:
-    """What became of the ops of a row with these pairs."""
-    if not one:
-        return "added"
-    if not other:
-        return "removed"
-    if set(one) == set(other) and all(pair[0] == pair[1] for pair in pairs if all(pair)):
-        return "exact"
-    if {op.name for op in one} == {op.name for op in other}:
-        return "name"
-    kinds = {_changes(pair) for pair in pairs}
-    if kinds & {"fused", "split"}:
-        return "fused" if "fused" in kinds else "split"
-    return "template" if set(map(_template, one)) == set(map(_template, other)) else "sequence"
 
 
 # One sequence to another.

@@ -215,11 +215,6 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
     return threads
 
 
-def similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """Jaccard similarity of two sets of places; 1 for two empty ones."""
-    return len(one & other) / len(one | other) if one | other else 1.0
-
-
 def _by_rule(texts: set[str]) -> str:
     for role, pattern in _RULES:
         if any(re.search(pattern, text) for text in texts):

@@ -1,0 +1,23 @@
+-- aligned_launch: launching calls of both sides and how long their first op waited, per step: one row.
+--   baseline_calls, candidate_calls                   DOUBLE  launching calls per step
+--   baseline_graph_launches, candidate_graph_launches DOUBLE  those of CUDA graphs
+--   baseline_kernels, candidate_kernels               DOUBLE  kernels per step
+--   baseline_graph_kernels, candidate_graph_kernels   DOUBLE  those of CUDA graphs
+--   baseline_delay_mean_ns, candidate_delay_mean_ns   DOUBLE  return of a call -> start of its first op; below 0 where the op began first
+--   baseline_delay_p50_ns, candidate_delay_p50_ns     DOUBLE  quantiles of runs and workloads, averaged with their calls as weights
+--   baseline_delay_p99_ns, candidate_delay_p99_ns     DOUBLE
+SELECT
+    coalesce(per_step(calls * weight, side = 0), 0) AS baseline_calls, coalesce(per_step(calls * weight, side = 1), 0) AS candidate_calls,
+    coalesce(per_step(graph_launches * weight, side = 0), 0) AS baseline_graph_launches,
+    coalesce(per_step(graph_launches * weight, side = 1), 0) AS candidate_graph_launches,
+    coalesce(per_step(kernels * weight, side = 0), 0) AS baseline_kernels, coalesce(per_step(kernels * weight, side = 1), 0) AS candidate_kernels,
+    coalesce(per_step(graph_kernels * weight, side = 0), 0) AS baseline_graph_kernels,
+    coalesce(per_step(graph_kernels * weight, side = 1), 0) AS candidate_graph_kernels,
+    coalesce(per_step(delay_mean_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_mean_ns,
+    coalesce(per_step(delay_mean_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_mean_ns,
+    coalesce(per_step(delay_p50_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p50_ns,
+    coalesce(per_step(delay_p50_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p50_ns,
+    coalesce(per_step(delay_p99_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p99_ns,
+    coalesce(per_step(delay_p99_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p99_ns
+FROM launch JOIN stratum_weight USING (side, run, part, stratum)
+ORDER BY baseline_calls;

@@ -1,0 +1,18 @@
+-- aligned_range: NVTX ranges of both sides by place, domain and thread role, per step. The largest change first.
+--   place           VARCHAR  text of the range with its numbers masked
+--   domain          VARCHAR  NVTX domain, empty for the default one
+--   thread          VARCHAR  role of the thread
+--   baseline_count  DOUBLE   ranges per step; NULL where the side has none
+--   baseline_ns     DOUBLE   their length per step, with the ranges inside them
+--   candidate_count DOUBLE   as of the baseline
+--   candidate_ns    DOUBLE
+--   delta_ns        DOUBLE   candidate - baseline; a side without the range counts 0
+SELECT
+    place, domain, thread, per_step(count * coalesce(share, 1) * weight, side = 0) AS baseline_count,
+    per_step(ns * coalesce(share, 1) * weight, side = 0) AS baseline_ns, per_step(count * coalesce(share, 1) * weight, side = 1) AS candidate_count,
+    per_step(ns * coalesce(share, 1) * weight, side = 1) AS candidate_ns, coalesce(candidate_ns, 0) - coalesce(baseline_ns, 0) AS delta_ns
+FROM ranges
+JOIN stratum_weight USING (side, run, part, stratum)
+LEFT JOIN thread_share USING (side, run, part, stratum, thread)
+GROUP BY place, domain, thread
+ORDER BY abs(delta_ns) DESC, place, thread, domain;
