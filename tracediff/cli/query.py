@@ -161,12 +161,13 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
+    from tracediff.report.ci import guard
     from tracediff.report.query import LONGEST, print_rows
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:
         print_rows(answer.frame, console, width=width, longest=None if full else LONGEST)
-    return f"{printed.get()}({_cut(answer) or _rows(len(answer.frame))})\n"
+    return f"{guard(printed.get())}({_cut(answer) or _rows(len(answer.frame))})\n"
 
 
 def _cut(answer: Answer) -> str:
