@@ -18,7 +18,7 @@ _MOST_LINES = 50
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Replace every character that cannot be seen by its escape."""
+    """Replace every character that cannot be seen by its escape, and break commands to a runner of CI (see `inert`)."""
 
     def picture(match: re.Match[str]) -> str:
         char = match.group()
@@ -33,12 +33,16 @@ def visible(text: str, keep: str = "") -> str:
             else f"\\U{number:08x}"
         )
 
-    return _UNSEEN.sub(picture, text)
+    return inert(_UNSEEN.sub(picture, text))
+
+
+# `##[...]` of GitHub and Azure, `##vso[...]` of Azure, `##teamcity[...]`: read anywhere in a line, in logs and in files that are printed
+_COMMAND = re.compile(r"#(?=#\w*\[)")
 
 
 def inert(text: str) -> str:
-    """Break the older form of a command, `##[...]`, which a runner of CI reads anywhere in a line."""
-    return text.replace("##[", "# #[").replace("##vso[", "# #vso[")
+    """Break what a runner of CI takes for a command anywhere in a line, whatever CI this is."""
+    return _COMMAND.sub("# ", text)
 
 
 def printable(text: str) -> str:
@@ -51,8 +55,7 @@ def printable(text: str) -> str:
         lines = [*lines[: _MOST_LINES - 1], f"... and {len(lines) - _MOST_LINES + 1} more lines"]
     seen = [line[:_LONGEST_LINE] + (" ..." if len(line) > _LONGEST_LINE else "") for line in lines]
     return "\n  | ".join(
-        inert(visible(line.removeprefix("  ") if number else line, keep="\t"))
-        for number, line in enumerate(seen)
+        visible(line.removeprefix("  ") if number else line, keep="\t") for number, line in enumerate(seen)
     )
 
 

@@ -58,7 +58,7 @@ def test_what_was_recorded_anew_is_read_anew(runs):
 
 
 def test_sql_that_takes_too_long_is_broken_off(runs, monkeypatch):
-    monkeypatch.setattr("tracediff.agents.desk.QUERY_S", 0.5)
+    monkeypatch.setattr("tracediff.agents.desk.QUERY_S", 4)
     desk = Desk(Folders([runs]), cache=False)
     many = "SELECT count(*) FROM " + ", ".join(f"range(100000) AS t{number}" for number in range(4))
     with pytest.raises(TracediffError) as caught:

@@ -26,7 +26,7 @@ from tracediff.report.escape import neutral
 
 HOSTILE = (
     "\x1b]0;title\x07 \x1b[2J \x9b31m \x08\x08 \r over \u202e txt.exe \u2066 \u200b \u2028 \ufeff \ufff9 \U000e0041 \x00 \udcff"
-    " ##[error]no\n  fix: rm -rf\nerror: of another\n::error::no\n" + "x" * 100_000
+    " ##[error]no ##vso[x]y ##teamcity[z]\n  fix: rm -rf\nerror: of another\n::error::no\n" + "x" * 100_000
 )
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]")  # fmt: skip
 DOCUMENTED = re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs/messages.md").read_text(encoding="utf-8"), re.M)  # fmt: skip
@@ -36,7 +36,7 @@ def check_harmless(text: str, begins: tuple[str, ...]) -> None:
     """Nothing unseen, no line that a name could have begun, no command to a runner of CI, a bounded length."""
     assert UNSEEN.search(text) is None
     assert all(line.startswith(begins) for line in text.splitlines())
-    assert "##[" not in text
+    assert re.search(r"##\w*\[", text) is None
     assert len(text) < 10_000
 
 

@@ -106,6 +106,16 @@ def test_a_spreadsheet_computes_nothing(run, tmp_path):
     assert list(csv.reader(io.StringIO(out)))[1] == ["'=cmd|' /C calc'!A0"]
 
 
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--json",), ("--markdown",)])
+def test_no_cell_is_a_command_to_a_runner_of_ci(form, run, good):
+    names = "::error::x", "##vso[task.setvariable x=y]", "##teamcity[x]", "##[add-mask]"
+    out = answered(run("query", good, "SELECT unnest(['" + "','".join(names) + "']) AS x", *form))
+    assert re.search(r"##\w*\[", out) is None
+    assert not any(line.lstrip().startswith("::") for line in out.splitlines())
+    if form == ("--json",):
+        assert tuple(row["x"] for row in json.loads(out)) == names
+
+
 # The command line with a load that takes longer than anybody waits.
 SLOW = """
 import sys, time

@@ -27,6 +27,7 @@ TABLES = {
     "TARGET_INFO_GPU_METRICS": "typeId INTEGER, metricId INTEGER, metricName TEXT",
     "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER, pid INTEGER",
     "ThreadNames": "nameId INTEGER, globalTid INTEGER",
+    "ANALYSIS_DETAILS": "globalVid INTEGER, duration INTEGER, startTime INTEGER, stopTime INTEGER",
 }
 DAMAGE = {
     "not UTF-8": "CAST(x'6bff66fe' AS TEXT)",

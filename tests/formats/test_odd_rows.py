@@ -55,20 +55,119 @@ def loosened(path, table: str):
     )
 
 
-def test_open_calls_and_rows_without_time(tmp_path):
-    tid, pid = global_tid(100, 101), global_pid(100)
+def test_a_call_that_was_open_when_the_recording_ended(tmp_path):
     path = edit(
-        loosened(loosened(written(tmp_path), RUNTIME), KERNEL),
+        loosened(written(tmp_path), RUNTIME),
         f'INSERT INTO {RUNTIME} (start, "end", globalTid, correlationId, nameId)'
-        f" VALUES (5000, NULL, {tid}, 77, 1)",
-        f'INSERT INTO {RUNTIME} (start, "end", globalTid, correlationId, nameId)'
-        f" VALUES (NULL, NULL, {tid}, 78, 1)",
-        f'INSERT INTO {KERNEL} (start, "end", deviceId, streamId, globalPid)'
-        f" VALUES (NULL, NULL, 0, 7, {pid})",
-        f'INSERT INTO {KERNEL} (start, "end", deviceId, streamId, globalPid) VALUES (100, NULL, 0, 7, {pid})',
+        f" VALUES (5000, NULL, {global_tid(100, 101)}, 77, 1)",
     )
     reduction = reduce(path)
     assert [spent(reduction, period) for period in (0, 1)] == [TWO_STEPS] * 2
+    assert reduction.warnings == []
+
+
+# Times that cannot be. Beside the two steps there are 1,990 of each kind of row after them, which no step holds.
+
+MANY = 1990
+TID, PID = global_tid(100, 101), global_pid(100)
+
+
+def with_many(tmp_path, *statements: str):
+    """The two steps, and many rows of every kind after them; then the statements."""
+    path = written(tmp_path)
+    for table in (KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"):
+        loosened(path, table)
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY}) "
+    return edit(
+        path,
+        f'INSERT INTO {KERNEL} (start, "end", deviceId, streamId, globalPid)'
+        f" {numbers} SELECT 100000 + 100 * i, 100050 + 100 * i, 0, 7, {PID} FROM n",
+        f'INSERT INTO {MEMCPY} (start, "end", deviceId, streamId, globalPid, copyKind)'
+        f" {numbers} SELECT 100060 + 100 * i, 100070 + 100 * i, 0, 7, {PID}, 1 FROM n",
+        f'INSERT INTO {RUNTIME} (start, "end", globalTid, nameId)'
+        f" {numbers} SELECT 100000 + 100 * i, 100050 + 100 * i, {TID}, 1 FROM n",
+        f'INSERT INTO NVTX_EVENTS (start, "end", eventType, globalTid, text)'
+        f" {numbers} SELECT 100000 + 100 * i, 100050 + 100 * i, 59, {TID}, 'piece' FROM n",
+        *statements,
+    )
+
+
+ODD = {
+    "backward": '"end" = start - 10',
+    "no end": '"end" = NULL',
+    "no start": "start = NULL",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("table", [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"])
+def test_a_row_whose_times_cannot_be_is_said_and_not_measured(table, odd, tmp_path):
+    """Without times it counts nothing, backward it has no length: the steps before it are as they are."""
+    # a range still open inside of another one; without that one, it could have been open at the end
+    around = f"INSERT INTO NVTX_EVENTS (start, \"end\", eventType, globalTid, text) VALUES (110000, 210000, 59, {TID}, 'around')"
+    path = with_many(tmp_path, around, f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200099")
+    reduction = reduce(path)
+    assert spent(reduction) == TWO_STEPS
+    (note,) = (note for note in reduction.warnings if note.slug == "odd-rows")
+    assert note.message.startswith("trace.sqlite: of 1,99") and f"rows in {table} 1 " in note.message
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("table", [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"])
+def test_more_than_one_in_a_thousand_of_them_is_an_error(table, odd, tmp_path):
+    around = f"INSERT INTO NVTX_EVENTS (start, \"end\", eventType, globalTid, text) VALUES (110000, 210000, 59, {TID}, 'around')"
+    path = with_many(tmp_path, around, f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200299")
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-time"
+    assert table in raised.value.message and " 3 " in raised.value.message
+
+
+def test_ranges_that_were_never_closed_are_said_where_they_are_many(tmp_path):
+    """Nothing around them was closed: they may have been open when the recording ended."""
+    three = f"INSERT INTO NVTX_EVENTS (start, eventType, globalTid, text) VALUES (400000, 59, {TID}, 'a'), (400001, 59, {TID}, 'b'), (9, 60, {TID}, 'c')"
+    reduction = reduce(with_many(tmp_path, three))
+    assert spent(reduction) == TWO_STEPS
+    (note,) = (note for note in reduction.warnings if note.slug == "odd-rows")
+    assert "3 of 2,000 ranges" in note.message
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (f"INSERT INTO {KERNEL} SELECT * FROM {KERNEL} WHERE start BETWEEN 200000 AND 200199", " 2 are there twice"),
+        # launched 2 ms after it began, by a call that has no other kernel
+        (
+            f"INSERT INTO {RUNTIME} (start, \"end\", globalTid, correlationId, nameId) VALUES (2200000, 2200010, {TID}, 99, 1);"
+            f"UPDATE {KERNEL} SET correlationId = 99 WHERE start = 200000",
+            " 1 began more than 1 ms before",
+        ),
+        (
+            "UPDATE ANALYSIS_DETAILS SET duration = 300000;"
+            f"UPDATE {KERNEL} SET start = 1000300001, \"end\" = 1000300002 WHERE start BETWEEN 200000 AND 200099",
+            " 1 began outside of its 0.0003 s of recording",
+        ),
+    ],
+    ids=["twice", "before its launch", "outside"],
+)  # fmt: skip
+def test_rows_that_are_doubted_are_said(what, said, tmp_path):
+    reduction = reduce(with_many(tmp_path, *what.split(";")))
+    assert spent(reduction) == TWO_STEPS
+    (note,) = (note for note in reduction.warnings if note.slug == "odd-rows")
+    assert said in note.message
+
+
+@pytest.mark.parametrize(("start", "end"), [("7000", "6000"), ("7000", "NULL"), ("NULL", "7000")])
+@pytest.mark.parametrize("table", ["OSRT_API", "MPI_P2P_EVENTS"])
+def test_calls_of_other_kinds_whose_times_cannot_be(table, start, end, tmp_path):
+    path = edit(
+        written(tmp_path),
+        f'CREATE TABLE {table} (start INT, "end" INT, globalTid INT, nameId INT, textId INT, size INT)',
+        f"INSERT INTO {table} VALUES (600, 700, {TID}, 1, 1, 1), ({start}, {end}, {TID}, 1, 1, 1)",
+    )
+    with pytest.raises(TracediffError) as raised:
+        reduce(path)
+    assert raised.value.slug == "bad-time" and table[:4] in raised.value.message
 
 
 @pytest.mark.parametrize("column", ["deviceId", "streamId", "globalPid", "correlationId"])
@@ -80,11 +179,6 @@ def test_a_kernel_that_does_not_say_where_it_ran(column, tmp_path):
     reduction = reduce(path)
     assert spent(reduction) == TWO_STEPS
     assert reduction.residual_ns == 0
-
-
-def test_a_row_that_ends_before_it_starts_has_no_length(tmp_path):
-    path = written(tmp_path, two_steps().api(101, "cudaMalloc", 950, 940).range(101, "backwards", 800, 750))
-    assert spent(reduce(path)) == TWO_STEPS
 
 
 @pytest.mark.parametrize(

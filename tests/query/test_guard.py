@@ -7,6 +7,7 @@ import pytest
 
 from tracediff.errors import TracediffError
 from tracediff.query import guard
+from tracediff.query.apart import generous
 from tracediff.query.tables import check, needs_measuring
 
 REFUSED = {
@@ -127,22 +128,22 @@ def test_allowed(text, tables_of):
 )
 def test_mistakes_are_found_before_anything_is_read(text, slug, hint):
     with pytest.raises(TracediffError) as error:
-        check(text, 1)
+        check(text, 1, generous(None, None))
     assert error.value.slug == slug and hint in (error.value.fix or "")
 
 
 def test_two_sides_have_schemas():
-    check("SELECT * FROM baseline.op JOIN candidate.op USING (name)", 2)
+    check("SELECT * FROM baseline.op JOIN candidate.op USING (name)", 2, generous(None, None))
     with pytest.raises(TracediffError, match="op does not exist") as error:
-        check("SELECT * FROM op", 2)
+        check("SELECT * FROM op", 2, generous(None, None))
     assert "baseline and candidate" in error.value.fix
     with pytest.raises(TracediffError):
-        check("SELECT * FROM baseline.op", 1)
+        check("SELECT * FROM baseline.op", 1, generous(None, None))
 
 
 def test_the_mark_of_a_mistake_is_below_it():
     with pytest.raises(TracediffError) as error:
-        check("SELECT nme FROM kernel", 1)
+        check("SELECT nme FROM kernel", 1, generous(None, None))
     line, mark = str(error.value.message).splitlines()[-2:]
     assert "EXPLAIN" not in line
     assert line[mark.index("^")] == "n" and line[mark.index("^") :].startswith("nme")

@@ -109,7 +109,21 @@ def test_a_moment_belongs_to_its_finding() -> None:
 
 
 def test_no_cell_is_a_formula_or_breaks_the_file() -> None:
-    names = ["=HYPERLINK(1)", "+1", "-1+1", "@SUM(A1)", 'a,"b"\nc', "x\x00y", "\u202ex", "plain"]
+    names = [
+        "=HYPERLINK(1)",
+        "+1",
+        "-1+1",
+        "@SUM(A1)",
+        'a,"b"\nc',
+        "x\x00y",
+        "\u202ex",
+        "plain",
+        "\uff1d1",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff20A",
+        "::x",
+    ]
     whole = sample.full()
     ranges = [msgspec.structs.replace(whole.ranges[0], range=name) for name in names]
     result = msgspec.structs.replace(whole, ranges=ranges)
@@ -124,6 +138,11 @@ def test_no_cell_is_a_formula_or_breaks_the_file() -> None:
         "x\\x00y",
         "\\u202ex",
         "plain",
+        "'\uff1d1",
+        "'\uff0b1",
+        "'\uff0d1",
+        "'\uff20A",
+        "'::x",
     ]
     assert b"\x00" not in data["ranges.csv"]
     exact = pl.read_parquet(io.BytesIO(data["ranges.parquet"]))["range"].to_list()

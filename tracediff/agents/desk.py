@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -23,6 +24,7 @@ from tracediff.formats.recognise import recognise
 from tracediff.model.common import Coverage
 from tracediff.model.contents import Problem
 from tracediff.query import reference
+from tracediff.query.apart import Bounds
 from tracediff.query.tables import Tables, check, needs_measuring, sides_of
 from tracediff.report import phrases
 from tracediff.report import what_if as what_if_words
@@ -32,8 +34,8 @@ from tracediff.session import compare_request, history_of, show_request, what_if
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
 WAIT_S = 45  # for an answer: programs that ask give up after a minute
-QUERY_S = 30  # for SQL
-_QUERY_MEMORY = "2GiB"
+QUERY_S, _CHECK_S = 30, 10  # for SQL, and for looking at it before anything is read
+_MEMORY = "1GiB"  # that DuckDB counts
 KEPT = 8  # results
 _OPEN = 2  # captures with tables for SQL, which are files of some hundred MB
 _ENTRIES = 60  # of a folder in one answer
@@ -216,7 +218,7 @@ class Desk:
     def query(self, asked: a.QueryAsked) -> a.Listed:
         """Raises also bad-sql, query-not-read-only, query-too-long and what loading a capture does."""
         found = self._given(asked.capture, asked.candidate)
-        check(asked.sql, len(_sides(asked, found)))
+        check(asked.sql, len(_sides(asked, found)), _bounds(_CHECK_S))
         return self._job((asked, found), lambda: self._query(asked, found))
 
     def schema(self, asked: a.SchemaAsked) -> a.Listed:
@@ -326,10 +328,10 @@ class Desk:
         if tables is None:
             while len(self._tables) >= _OPEN:
                 self._tables.popitem(last=False)[1].close()
-            reading = Reading(step_regex=asked.step_regex or None, memory_limit=_QUERY_MEMORY)
+            reading = Reading(step_regex=asked.step_regex or None, memory_limit=_MEMORY)
             tables = Tables(_sides(asked, found), reading, measured=measured)
         self._tables[key] = tables
-        answered = tables.run(asked.sql, asked.limit, seconds=QUERY_S)
+        answered = tables.run(asked.sql, asked.limit, _bounds(QUERY_S))
         if not answered:
             raise TracediffError(
                 "no-sql", "the SQL has no statement that gives rows", fix="end it with a SELECT"
@@ -403,6 +405,13 @@ class Desk:
                 "no-such-table", f"there is no table {name[:80]}", fix=", ".join(_sizes(made))
             )
         return made.table(name)
+
+
+def _bounds(seconds: float) -> Bounds:
+    return Bounds(
+        seconds, memory=2 << 30, answer=256 << 20, memory_limit=_MEMORY, disk="4GiB", threads=min(os.cpu_count() or 1, 4),
+        more="ask for fewer rows or steps",
+    )  # fmt: skip
 
 
 def _what_if(request: WhatIfRequest) -> a.Projected:

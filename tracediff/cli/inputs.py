@@ -29,8 +29,7 @@ def inputs(files: tuple[Path, ...], as_json: bool, tables: bool) -> None:
     Of exports and traces: the kinds of trace with the nsys flag that would record what is missing, devices, steps and
     the rule that finds them, and what a comparison could say. Nothing of environment, host, user or command line is shown.
     """
-    from rich.console import Console
-
+    from tracediff.cli.outputs import print_guarded
     from tracediff.model import encode
     from tracediff.report.inputs import identify, render_inputs_terminal
 
@@ -38,5 +37,5 @@ def inputs(files: tuple[Path, ...], as_json: bool, tables: bool) -> None:
     if as_json:
         click.echo(encode(report), nl=False)
     else:
-        render_inputs_terminal(report, Console(highlight=False), tables=tables)
+        print_guarded(lambda console: render_inputs_terminal(report, console, tables=tables), highlight=False)
     sys.exit(0 if all(one.known for one in report.inputs) else 1)

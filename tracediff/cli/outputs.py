@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,21 +239,18 @@ def write_outputs(report: Report, output: Output) -> None:
         raise
     if output.quiet:
         return
-    _print_guarded(lambda console: print_report(report, console, top=output.top))
+    print_guarded(lambda console: print_report(report, console, top=output.top))
     for name, path in outputs.items():
         say(f"wrote {path} ({name})")
 
 
-def _print_guarded(render: Callable[[Console], None]) -> None:
-    """Print a report; a runner of GitHub Actions must not take a name in it for a command."""
+def print_guarded(render: Callable[[Console], None], *, highlight: bool = True) -> None:
+    """Print a report; no runner of CI may take a name in it for a command, and which runner this is it need not say."""
     from rich.console import Console
 
     from tracediff.report.ci import guard
 
-    console = Console()
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        render(console)
-        return
+    console = Console(highlight=highlight)
     with console.capture() as printed:
         render(console)
     click.echo(guard(printed.get()), nl=False)

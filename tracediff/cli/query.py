@@ -102,17 +102,19 @@ def query(
         raise click.UsageError(
             "--parquet FILE is an output of its own: it goes without --csv, --json, --markdown, -o"
         )
+    from tracediff.query.apart import generous
     from tracediff.query.tables import Tables, check, needs_measuring, sides_of
     from tracediff.report.write import check_outputs
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     check_outputs([path for path in (parquet, output) if path is not None], overwrite)
     sides = sides_of(words[:-1])
-    check(text, len(sides))
+    bounds = generous(request.memory_limit, request.threads)
+    check(text, len(sides), bounds)
     if limit is None:
         limit = ROWS if form in (None, "markdown") and parquet is None else 0
     with Tables(sides, request.reading(), measured=needs_measuring(text), progress=progress()) as tables:
-        answers = tables.run(text, limit or None)
+        answers = tables.run(text, limit or None, bounds)
         notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
         notes += tables.not_captured(text)
     form = "parquet" if parquet else form or "text"
@@ -159,12 +161,13 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
+    from tracediff.report.ci import guard
     from tracediff.report.query import LONGEST, print_rows
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:
         print_rows(answer.frame, console, width=width, longest=None if full else LONGEST)
-    return f"{printed.get()}({_cut(answer) or _rows(len(answer.frame))})\n"
+    return f"{guard(printed.get())}({_cut(answer) or _rows(len(answer.frame))})\n"
 
 
 def _cut(answer: Answer) -> str:

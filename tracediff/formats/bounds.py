@@ -45,10 +45,10 @@ def bounded(
 
     Raises what it raises, and `TracediffError`: read-too-costly, bad-limit.
     """
-    times = _times()
-    if not times:
+    allowed = times()
+    if not allowed:
         return work()
-    watch = _Watch(name, size, db, times)
+    watch = _Watch(name, size, db, allowed)
     # No context manager: the exception may come in the first moment of `end`, and must not keep it from ending the watch.
     try:
         try:
@@ -127,7 +127,7 @@ def _resident() -> int:
         return 0
 
 
-def _times() -> float:
+def times() -> float:
     """How many times the bounds are allowed, 0 for none. Raises `TracediffError`: bad-limit."""
     said = os.environ.get(VARIABLE, "1")
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", said):

@@ -96,20 +96,24 @@ def unpacked(path: Path, kind: Literal["xz", "gzip"]) -> Iterator[Stream]:
 
 class _Bounded:
     def __init__(self, stream: Stream, path: Path) -> None:
-        self._stream, self._path = stream, path
-        self._most, self._read = _most(path.stat().st_size), 0
+        self._stream, self._path, self._read = stream, path, 0
+        self._size = path.stat().st_size
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._stream.read(size)
         self._read += len(data)
-        if self._read > self._most:
-            raise TracediffError(
-                "unpacks-too-large",
-                f"{self._path.name} unpacks to more than {self._most / 2**20:,.0f} MiB,"
-                f" {self._most // self._path.stat().st_size} times its size",
-                fix=f"where you know what it holds: {VARIABLE}=8GiB, or another size, allows it",
-            )
+        check_unpacked(self._path, self._read, self._size)
         return data
+
+
+def check_unpacked(path: Path, size: int, packed: int) -> None:
+    """Raise `TracediffError` (unpacks-too-large, bad-limit) where `size` bytes are too many for a file of `packed` bytes."""
+    if size > (most := _most(packed)):
+        raise TracediffError(
+            "unpacks-too-large",
+            f"{path.name} unpacks to more than {most / 2**20:,.0f} MiB, {most // packed} times its size",
+            fix=f"where you know what it holds: {VARIABLE}=8GiB, or another size, allows it",
+        )
 
 
 def _most(size: int) -> int:

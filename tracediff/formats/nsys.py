@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from tracediff.errors import TracediffError
-from tracediff.formats import columnar
+from tracediff.formats import columnar, odd_rows
 from tracediff.formats.database import identifier, quoted, run_sql, sql
 from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
 from tracediff.formats.untrusted import open_export
@@ -85,11 +85,13 @@ def load(
                 _describe_ops(db, schema, file_name)
             else:
                 run_sql(db, step)
+            notes += odd_rows.set_right(db, step, file_name)
         if steps is _STEPS:
             notes += _load_system(db, path, schema, file_name) + _load_payloads(db, path, schema, file_name)
             if db.execute("SELECT 1 FROM nvtx_domain WHERE name = 'NCCL' LIMIT 1").fetchone():
                 run_sql(db, "formats/nccl_call")
             _check_times(db, file_name)
+            notes += odd_rows.outside(db, file_name)
             _check_counts(db, file_name)
             schema = replace(schema, events=_events(db, schema))
         if not in_folder:
@@ -131,7 +133,7 @@ _EVENTS = re.compile(r"_EVENTS$|_API$|^CUPTI_ACTIVITY|^SAMPLING_|^GPU_METRICS$")
 
 def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name: str) -> list[Note]:
     """Tables of the kinds of trace that were recorded."""
-    notes = []
+    notes: list[Note] = []
     for step, (events, others) in _SYSTEM_STEPS.items():
         if any(_has_rows(db, table, schema) for table in events):
             for table in events:
@@ -140,6 +142,7 @@ def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name
                 load_metadata(db, path, table, SYSTEM[table], schema)
             if step != "formats/gpu_sample":
                 run_sql(db, step)
+                notes += odd_rows.set_right(db, step, name)
             elif problem := _load_or_leave(db, step):
                 notes.append(Note("gpu-metrics-unreadable", f"{name}: GPU_METRICS is left out, {problem}"))
     return notes

@@ -220,7 +220,7 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
     """
     short: dict[bytes, str] = {}
     with path.open("rb") as file:
-        size = _page_size(file.read(18))
+        size = page_size(file.read(18))
         seen = bytearray(path.stat().st_size // size + 1)
         for root in (1, *taken):  # the first one is the schema's
             seen[root] = 1
@@ -252,7 +252,7 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
 def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
     """Which first page of a table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
     with path.open("rb") as file:
-        size = _page_size(file.read(18))
+        size = page_size(file.read(18))
         for table, root, columns in trees:
             file.seek((root - 1) * size)
             page = file.read(size)
@@ -264,7 +264,7 @@ def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
     return ""
 
 
-def _page_size(head: bytes) -> int:
+def page_size(head: bytes) -> int:
     """Bytes of a page, from the first 18 of the file."""
     return int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
 

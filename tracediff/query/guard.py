@@ -7,8 +7,7 @@ read-only, there is no access to other files, no extension can be loaded, and no
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,15 @@ T = TypeVar("T")
 
 # CREATE: of a temporary view or table, and what PIVOT makes of itself; anything else meets a read-only file.
 _READING = frozenset({"SELECT", "EXPLAIN", "CREATE"})
-# Turned on with a file as its target, it would leave the connection of no use.
-_FORBIDDEN = re.compile(r"\benable_logging\b", re.IGNORECASE)
+# Functions that change what the connection does, or write; a word in a text may well be "checkpoint".
+_FORBIDDEN = re.compile(
+    r"\b(?:(?:en|dis)able_(?:logging|profil\w*)|write_log|truncate_duckdb_logs|(?:force_)?checkpoint\"?\s*\()",
+    re.IGNORECASE,
+)
+# A macro of such a name would be taken for the function.
+_TAKEN = """
+SELECT function_name FROM duckdb_functions() WHERE NOT internal INTERSECT SELECT function_name FROM duckdb_functions() WHERE internal
+"""
 # Types that polars cannot take over, or takes for bytes. Dates: those beyond its calendar make it panic, and no table has any.
 _AS_TEXT = re.compile(
     r"INTERVAL|UNION|BIT\b|BIGNUM|VARINT|TIME WITH TIME ZONE|VARIANT|GEOMETRY|DATE|TIMESTAMP"
@@ -45,9 +51,17 @@ class Answer:
 
 
 def connect(
-    path: Path, *, memory_limit: str | None = None, threads: int | None = None
+    path: Path,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    spill: Path | None = None,
+    disk: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """Open the database file. Raises `TracediffError`: bad-limit."""
+    """Open the database file. `spill`: a folder for what does not fit, `disk`: how much of it, "4GiB".
+
+    Raises `TracediffError`: bad-limit.
+    """
     config: dict[str, str | bool | int | float | list[str]] = {
         "enable_external_access": False,
         "autoinstall_known_extensions": False,
@@ -56,12 +70,16 @@ def connect(
         "allow_persistent_secrets": False,
         "python_enable_replacements": False,  # a table is a table, never a variable of this program
     }
+    if spill is not None:
+        config["temp_directory"] = str(spill)
     db = duckdb.connect(path, read_only=True, config=config)
     try:
         if memory_limit is not None:
             db.execute(f"SET memory_limit = {quoted(memory_limit)}")
         if threads is not None:
             db.execute(f"SET threads = {int(threads)}")
+        if disk is not None:
+            db.execute(f"SET max_temp_directory_size = {quoted(disk)}")
     except duckdb.Error as error:
         db.close()
         raise TracediffError(
@@ -84,55 +102,63 @@ def empty(path: Path, schemas: tuple[str, ...]) -> None:
 def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
     """Find the mistakes in a text that can be seen without rows, on a database of `empty`.
 
-    Raises `TracediffError`: bad-sql, query-not-read-only, no-sql.
+    Statements that make a view or a table for later ones are run. Raises `TracediffError`: bad-sql, query-not-read-only, no-sql.
     """
     found: list[tuple[str, bool]] = []
     try:
         found = _statements(db, text)
         for one, select in found:
             db.execute(f"EXPLAIN\n{one}" if select else f"\n{one}")
+            if not select:
+                _refuse_taken_names(db)
     except (duckdb.Error, RuntimeError) as error:
         raise _explained(db, error, text, line=1 if found else 0) from error
     if not found:
         raise TracediffError("no-sql", "there is no SQL to run", fix="tracediff query CAPTURE 'SELECT ...'")
 
 
-def run(
-    db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None, seconds: float | None = None
-) -> list[Answer]:
-    """Run the statements of a text within `seconds`; the answer of each that has one, at most `limit` rows of it.
+def run(db: duckdb.DuckDBPyConnection, text: str, limit: int | None = None) -> list[Answer]:
+    """Run the statements of a text; the answer of each that has one, at most `limit` rows of it. What they make is gone after them.
 
-    It can be broken off with Ctrl-C. Raises `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory, query-too-long.
+    It can be broken off with Ctrl-C. Raises `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory.
     """
 
-    def answers() -> list[Answer]:
-        relations = (db.sql(one) for one, _ in _statements(db, text))
-        return [_answer(one, limit) for one in relations if one is not None]
+    def answers(own: duckdb.DuckDBPyConnection) -> Iterator[Answer]:
+        for one, select in _statements(own, text):
+            relation = own.sql(one)
+            if not select:
+                _refuse_taken_names(own)
+            if relation is not None:
+                yield _answer(relation, limit)
 
     try:
-        return in_thread(answers, stop=db.interrupt, seconds=seconds)
+        with db.cursor() as own:
+            return in_thread(lambda: list(answers(own)), stop=own.interrupt)
     except (duckdb.Error, RuntimeError) as error:
         raise _explained(db, error, text) from error
 
 
-def in_thread(
-    work: Callable[[], T], stop: Callable[[], None] | None = None, seconds: float | None = None
-) -> T:
+def _refuse_taken_names(db: duckdb.DuckDBPyConnection) -> None:
+    """Raise `TracediffError` bad-sql where a statement has made a macro that is called like a function of DuckDB."""
+    taken = db.execute(_TAKEN).fetchone()
+    if taken is not None:
+        raise TracediffError(
+            "bad-sql",
+            f"a macro {taken[0]} would hide the function of that name",
+            fix="call it something else",
+        )
+
+
+def in_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
     """Do the work in another thread, so that Ctrl-C and SIGTERM reach this one; return or raise what it does.
 
     Broken off, `stop` is called until the work has ended; without it the work is left behind, for the process ends.
-    Raises `TracediffError` (query-too-long) after `seconds`.
     """
-    end = None if seconds is None else time.monotonic() + seconds
     pool = ThreadPoolExecutor(1, thread_name_prefix="tracediff")
     running = pool.submit(work)
     try:
         while not running.done():
             wait([running], timeout=0.2)  # in turns: polars makes a wait without an end deaf to Ctrl-C
-            if end is not None and time.monotonic() > end and not running.done():
-                raise TracediffError(
-                    "query-too-long", f"the query takes more than {seconds:g} s", fix="ask for fewer rows or steps"
-                )  # fmt: skip
     except BaseException:
         while stop is not None and not running.done():
             stop()

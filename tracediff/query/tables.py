@@ -23,7 +23,8 @@ from tracediff.formats.database import identifier, quoted, run_sql, sql
 from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.kernels.names import category, family
-from tracediff.query import guard
+from tracediff.query import apart, guard
+from tracediff.query.apart import Bounds
 from tracediff.query.guard import Answer, in_thread
 from tracediff.query.reference import EVENTS, MEASURED, tables
 from tracediff.trace.steps import find_steps
@@ -65,7 +66,7 @@ class Tables:
         self.measured = measured
         self._open = ExitStack()
         try:
-            path = self._open.enter_context(scratch()) / "tables.duckdb"
+            path = self._path = self._open.enter_context(scratch()) / "tables.duckdb"
 
             def read() -> None:
                 for schema, side in zip(self.schemas, sides, strict=True):
@@ -91,14 +92,16 @@ class Tables:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, text: str, limit: int | None = None, seconds: float | None = None) -> list[Answer]:
-        """Run SQL; the answer of each statement that has one, at most `limit` rows of it, within `seconds`. Errors: see `guard.run`.
+    def run(self, text: str, limit: int | None = None, bounds: Bounds | None = None) -> list[Answer]:
+        """Run SQL; the answer of each statement that has one, at most `limit` rows of it. Errors: see `guard.run`, `apart.run`.
 
-        Raises also what kept a table from being made where the SQL names it: no-steps, no-kernels, ...
+        `bounds`: in a process of its own; None: in this one, without bounds. Raises also what kept a table from being made where the SQL names it: no-steps, no-kernels, ...
         """
         if self.missing and needs_measuring(text):
             raise next(iter(self.missing.values()))
-        return guard.run(self._db, text, limit, seconds)
+        return (
+            guard.run(self._db, text, limit) if bounds is None else apart.run(self._path, text, limit, bounds)
+        )
 
     def names(self) -> list[str]:
         """The tables that are there, in the order of the documentation, without their schema."""
@@ -131,12 +134,11 @@ def sides_of(words: Sequence[str]) -> list[SideFiles]:
     return [resolve(word) for word in words]
 
 
-def check(text: str, sides: int) -> None:
-    """Find the mistakes in SQL before any capture is read. Raises `TracediffError`: see `guard.check`."""
+def check(text: str, sides: int, bounds: Bounds) -> None:
+    """Find the mistakes in SQL before any capture is read. Raises `TracediffError`: see `apart.check`."""
     with _on_disk(), scratch() as folder:
         guard.empty(folder / "empty.duckdb", _schemas(sides))
-        with guard.connect(folder / "empty.duckdb") as db:
-            guard.check(db, text)
+        apart.check(folder / "empty.duckdb", text, bounds)
 
 
 def needs_measuring(text: str) -> bool:

@@ -135,11 +135,11 @@ def _escape(text: str, more: str = "") -> str:
     text = visible(" ".join(text.split()))
     for char in "%" + more:
         text = text.replace(char, f"%{ord(char):02X}")
-    return inert(text)
+    return text
 
 
 def guard(text: str) -> str:
-    """Make printed lines mere text to a runner: none begins with `::`, none holds `##[`.
+    """Make printed lines mere text to a runner: none begins with `::`, none holds `##[` or the like.
 
     A name of a kernel may begin a line, and `::` is part of many; a zero-width space parts it from the line's start.
     """

@@ -119,6 +119,7 @@ def json_rows(frame: pl.DataFrame) -> bytes:
         for row in frame.iter_rows(named=True)
     ]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+    text = text.replace("##", "#\\u0023")  # the same text, and no command to a runner of CI that prints it
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 

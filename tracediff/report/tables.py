@@ -32,7 +32,8 @@ from tracediff.report.escape import neutral
 Kind = type[Result] | type[Show]
 INDEX = "index.csv"
 _TEXT, _WHOLE, _NUMBER, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
-_FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins so
+# a spreadsheet computes a cell that begins so, also in full width; a runner of CI takes `::` for a command at the start of a line
+_FORMULA = r"^(?:[=+\-@\uff1d\uff0b\uff0d\uff20]|::)"
 _JOIN = "; "  # between the values of a list in one CSV cell
 
 
@@ -71,7 +72,7 @@ def csv(frame: pl.DataFrame) -> bytes:
     texts = [name for name, kind in frame.schema.items() if kind in (_TEXT, pl.List(_TEXT))]
     flat = frame.with_columns(pl.col(name).cast(pl.List(_TEXT)).list.join(_JOIN) for name in lists)
     harmless = flat.with_columns(
-        pl.when(pl.col(name).str.slice(0, 1).is_in(_FORMULA))
+        pl.when(pl.col(name).str.contains(_FORMULA))
         .then("'" + pl.col(name))
         .otherwise(pl.col(name))
         .alias(name)

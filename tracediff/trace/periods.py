@@ -307,6 +307,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
     )
     is_kernel = keys["kind"].to_numpy() == 0
     warnings = _without_launch(capture, is_kernel[ops["key"]], ops["launch"])
+    warnings += _odd(capture.name, ops, launches)
     if launches.shared:
         warnings.append(
             Note(
@@ -404,6 +405,26 @@ def _without_launch(
             " CUPTI_ACTIVITY_KIND_RUNTIME; the idle time before them is unattributed",
         )
     ]
+
+
+_CLOCKS_APART_NS = (
+    1_000_000  # clocks of GPU and host: captures of nsys show no kernel before its launch at all
+)
+
+
+def _odd(name: str, ops: dict[str, npt.NDArray[Any]], launches: Launches) -> list[Note]:
+    """What is said of ops that are there twice, or began before they were launched."""
+    again = np.ones(max(len(ops["start_ns"]) - 1, 0), np.bool_)
+    for values in ops.values():  # rows of the same values stand side by side
+        again &= values[1:] == values[:-1]
+    launched = np.flatnonzero(ops["launch"] >= 0)
+    early = ops["start_ns"][launched] < launches.start[ops["launch"][launched]] - _CLOCKS_APART_NS
+    found = (
+        (int(again.sum()), "are there twice"),
+        (int(early.sum()), "began more than 1 ms before the call that launched them"),
+    )
+    said = f"{name}: of {len(ops['start_ns']):,} kernels, copies and memsets"
+    return [Note("odd-rows", f"{said} {count:,} {what}") for count, what in found if count]
 
 
 def _later_nodes(

@@ -8,14 +8,12 @@
 CREATE TABLE api_call AS
 SELECT
     "start"::BIGINT AS start_ns,
-    -- a call still open when the capture ended has no end
-    greatest(coalesce("end", "start"), "start")::BIGINT AS end_ns,
+    "end"::BIGINT AS end_ns, -- odd ones are set right next (odd_rows.py)
     globalTid::BIGINT AS tid,
     (globalTid >> 24 & 16777215)::INTEGER AS pid,
     CASE WHEN correlationId BETWEEN 0 AND 4294967295 THEN correlationId END::BIGINT AS corr,
     nameId::INTEGER AS name
-FROM staged_CUPTI_ACTIVITY_KIND_RUNTIME
-WHERE "start" IS NOT NULL;
+FROM staged_CUPTI_ACTIVITY_KIND_RUNTIME;
 
 -- api_name: function names of api_call and what they do to the calling thread.
 --   name  INTEGER  id

@@ -14,6 +14,13 @@ SELECT globalTid AS tid, start AS start_ns, "end" AS end_ns, textId AS name,
        CASE WHEN sum(size) FILTER (WHERE size >= 0) <= 8796093022208
             THEN sum(size) FILTER (WHERE size >= 0)::BIGINT END AS bytes
 FROM found
-WHERE globalTid IS NOT NULL AND "end" > start
-      AND start > -9007199254740992 AND "end" < 9007199254740992 -- a hundred days: no sum leaves 64 bits
+WHERE globalTid IS NOT NULL
 GROUP BY globalTid, start, "end", textId;
+
+-- odd_call, and what goes: as in os_call.sql.
+CREATE OR REPLACE TABLE odd_call AS
+SELECT count(*) AS rows, count(*) FILTER (start_ns IS NULL OR end_ns IS NULL) AS timeless,
+       count(*) FILTER (end_ns < start_ns) AS backward
+FROM mpi_call;
+DELETE FROM mpi_call
+WHERE (end_ns > start_ns AND start_ns > -9007199254740992 AND end_ns < 9007199254740992) IS NOT TRUE;

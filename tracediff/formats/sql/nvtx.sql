@@ -1,5 +1,5 @@
--- nvtx_row: the rows of NVTX_EVENTS that matter, read once: closed ranges, and domain names.
---   start_ns, end_ns BIGINT  end_ns NULL for a domain's name
+-- nvtx_row: the rows of NVTX_EVENTS that matter, read once: ranges, and domain names.
+--   start_ns, end_ns BIGINT  end_ns NULL for a domain's name; odd ones are set right next
 --   tid              BIGINT  global thread id
 --   event            UTINYINT 59 push/pop range, 60 start/end range, 75 name of a domain
 --   key              UBIGINT which thread says what (see nvtx_text)
@@ -8,12 +8,32 @@
 --   text             VARCHAR inline text, NULL where registered
 CREATE TABLE nvtx_row AS
 SELECT
-    "start"::BIGINT AS start_ns, greatest("end", "start")::BIGINT AS end_ns, globalTid::BIGINT AS tid,
+    "start"::BIGINT AS start_ns, "end"::BIGINT AS end_ns, globalTid::BIGINT AS tid,
     eventType::UTINYINT AS event, hash(globalTid, eventType, coalesce(domainId, 0), textId, text) AS key,
     coalesce(domainId, 0)::INTEGER AS domain, textId::INTEGER AS text_id, text
 FROM staged_NVTX_EVENTS
 WHERE globalTid IS NOT NULL
-  AND (eventType = 75 OR (eventType IN (59, 60) AND "start" IS NOT NULL AND "end" IS NOT NULL));
+  AND eventType IN (59, 60, 75);
+
+-- odd_range: what of the ranges cannot be; odd_rows.py says it. Then they are left out, or have no length.
+--   rows, still_open BIGINT  ranges, and those with a start and no end
+--   torn             BIGINT  without a start; still open though the range around them, on their thread, was closed
+--   backward         BIGINT  with an end before the start
+CREATE TABLE odd_range AS
+WITH counted AS (
+    SELECT count(*) AS rows, count(*) FILTER (end_ns IS NULL) AS still_open,
+           count(*) FILTER (start_ns IS NULL) AS timeless, count(*) FILTER (end_ns < start_ns) AS backward
+    FROM nvtx_row WHERE event <> 75
+), pushed AS (
+    SELECT start_ns, end_ns, max(end_ns) OVER (
+        PARTITION BY tid, domain ORDER BY start_ns GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS around_ns
+    FROM nvtx_row WHERE event = 59 AND start_ns IS NOT NULL AND (SELECT still_open FROM counted) > 0
+)
+SELECT rows, still_open, timeless + (SELECT count(*) FROM pushed WHERE end_ns IS NULL AND around_ns > start_ns) AS torn, backward
+FROM counted;
+DELETE FROM nvtx_row WHERE event <> 75 AND (start_ns IS NULL OR end_ns IS NULL);
+UPDATE nvtx_row SET end_ns = start_ns WHERE end_ns < start_ns;
 
 -- nvtx_domain: NVTX domains by process.
 --   pid    INTEGER

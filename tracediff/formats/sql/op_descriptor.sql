@@ -1,5 +1,5 @@
 -- op_found: one row of the export for each op descriptor, the columns of op.sql.
-CREATE TABLE op_found AS SELECT DISTINCT ON (descriptor) * FROM staged_op;
+CREATE TABLE op_found AS SELECT DISTINCT ON (descriptor) * FROM staged_op WHERE "end" IS NOT NULL;
 
 -- op_descriptor: what ops have in common.
 --   descriptor    UBIGINT  hash of all that they share, see op.sql

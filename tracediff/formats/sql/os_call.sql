@@ -6,5 +6,14 @@
 CREATE TABLE os_call AS
 SELECT globalTid AS tid, start AS start_ns, "end" AS end_ns, nameId AS name
 FROM staged_OSRT_API
-WHERE globalTid IS NOT NULL AND "end" > start
-      AND start > -9007199254740992 AND "end" < 9007199254740992; -- a hundred days: no sum leaves 64 bits
+WHERE globalTid IS NOT NULL;
+
+-- odd_call: how many rows there are, and how many without a time, or with an end before the start; odd_rows.py says it.
+CREATE OR REPLACE TABLE odd_call AS
+SELECT count(*) AS rows, count(*) FILTER (start_ns IS NULL OR end_ns IS NULL) AS timeless,
+       count(*) FILTER (end_ns < start_ns) AS backward
+FROM os_call;
+DELETE FROM os_call
+WHERE (end_ns > start_ns
+       -- a hundred days: no sum leaves 64 bits
+       AND start_ns > -9007199254740992 AND end_ns < 9007199254740992) IS NOT TRUE;
