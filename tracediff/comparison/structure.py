@@ -447,7 +447,9 @@ def _material(seen: _Seen, held: _Held) -> npt.NDArray[np.bool_]:
     large = change >= (1 - HELD) * np.maximum(held.before, held.after)
     kind = np.array([item.kind for item in seen.items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
-    return np.asarray(large | (np.isin(kind, ("kernels", "launched")) & (large & held.differs)[kind == "kernel"].any()))
+    return np.asarray(
+        large | (np.isin(kind, ("kernels", "launched")) & (large & held.differs)[kind == "kernel"].any())
+    )
 
 
 def _bytes(held: _Held, at: int) -> dict[str, object]:
