@@ -92,11 +92,37 @@ def test_steps_are_steady_where_half_launch_what_other_runs_do(keys: list[list[i
     assert not phase.repeated and phase.steady is steady
 
 
-def test_nothing_but_first_steps_is_shown_and_not_judged():
+def test_where_every_step_is_a_first_use_only_the_first_is_a_start():
+    """Each loads code: that is what a step of this program does. Of the five after the first one a quarter goes at either end."""
     one = [step(100 + at, new=True, ops=at) for at in range(6)]
     (phase,) = (frame := framed([one], [one])).phases
-    assert not phase.judged and phase.start_share == 0
-    assert ns_of(frame, phase.rest) == [[100, 101, 102, 103, 104, 105]] * 2
+    assert phase.judged and not phase.repeated and phase.start_share == pytest.approx(1 / 6)
+    assert ns_of(frame, phase.start) == [[100]] * 2
+    assert ns_of(frame, phase.rest) == [[101, 102, 103, 104, 105]] * 2
+    assert ns_of(frame, phase.typical) == [[102, 103, 104]] * 2
+
+
+def test_a_side_that_loads_code_in_every_step_meets_one_that_does_not():
+    """Six first uses against one and five steps after it: five are compared with five, and the start with the start."""
+    one = [step(100 + at, new=True, ops=at) for at in range(6)]
+    other = [step(50, new=True), *run(10, 11, 12, 13, 14)]
+    (phase,) = (frame := framed([one], [other])).phases
+    assert ns_of(frame, phase.rest) == [[101, 102, 103, 104, 105], [10, 11, 12, 13, 14]]
+    assert ns_of(frame, phase.start) == [[100], [50]]
+
+
+def test_whole_captures_are_measured_by_round():
+    """One step of 900 ns and 3 rounds, one of 1,000 and 4: 300 and 250 a round; two runs a side have a value each."""
+    steps, runs = table([[step(900)], [step(660)]], [[step(1000)], [step(800)]]), (2, 2)
+    frame = build_frame(steps, runs, rounds=(3.0, 2.0, 4.0, 4.0))
+    (phase,) = frame.phases
+    of_steps = Values(np.arange(4), np.zeros(4, np.int64), frame.steps["ns"].to_numpy())
+    found = frame.sums(CellSums.of([of_steps], 1), phase.mean, phase.klass, variance=True)
+    assert found.means[:, 0] == pytest.approx([(300 + 330) / 2, (250 + 200) / 2])
+    assert [side[:, 0].tolist() for side in found.values] == [
+        pytest.approx([300, 330]),
+        pytest.approx([250, 200]),
+    ]
 
 
 def test_too_few_steps_are_shown_and_not_judged():

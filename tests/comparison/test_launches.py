@@ -81,16 +81,35 @@ def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tm
     assert "no kernel changed" not in page and "see the kernels by their own launches" in page
 
 
-def test_captures_of_different_amounts_of_work_are_named_and_compared_by_launch(base, tmp_path):
+def test_captures_of_more_of_the_same_work_are_compared_by_round_and_launch(base, tmp_path):
     longer = capture(tmp_path, "longer", {"gemm": (400, 10), "norm": (400, 3), "copy_out": (40, 7)})
     result = compare(base, longer)
-    (check,) = (one for one in result.comparability.checks if one.name == "work")
-    assert check.status == "warn"
-    assert "the captures hold different amounts of work: 200 and 400 launches of gemm" in check.message
+    rung = result.verdict_facts.rung
+    assert (rung.kind, rung.baseline_rounds, rung.candidate_rounds) == ("rounds", 200, 400)
+    assert "work" not in [one.name for one in result.comparability.checks]
     found = rows(result)
+    assert [found["gemm"].baseline.count_per_step, found["gemm"].candidate.count_per_step] == [1, 1]
+    assert [found["copy_out"].baseline.count_per_step, found["copy_out"].candidate.count_per_step] == [
+        0.2,
+        0.1,
+    ]
     assert found["gemm"].per_launch.delta_ns == found["norm"].per_launch.delta_ns == 0
     # launched as often on both sides, where all else is launched twice as often: it did another work
     assert found["copy_out"].per_launch is None
+
+
+def test_captures_of_different_amounts_of_work_are_named(tmp_path):
+    """Three kernels of equal time, launched as often, 1.5 times and 2.2 times as often: no ratio is that of the work."""
+    sides = [
+        capture(tmp_path, name, {key: (many, 10) for key, many in zip("abc", counts, strict=True)})
+        for name, counts in (("short", (100, 100, 100)), ("long", (100, 150, 220)))
+    ]
+    result = compare(*sides)
+    assert result.verdict_facts.rung.kind == "captures"
+    (check,) = (one for one in result.comparability.checks if one.name == "work")
+    assert check.status == "warn"
+    assert "the captures hold different amounts of work: 100 and 220 launches of c" in check.message
+    assert result.verdict == "inconclusive"
 
 
 def test_four_runs_of_other_work_are_neither_faster_nor_slower(tmp_path):
@@ -100,7 +119,7 @@ def test_four_runs_of_other_work_are_neither_faster_nor_slower(tmp_path):
     ]
     result = compare(*sides)
     assert result.verdict == "inconclusive"
-    assert "of different amounts of work." in result.headline.text
+    assert (result.verdict_facts.rung.baseline_rounds, result.verdict_facts.rung.candidate_rounds) == (40, 80)
 
 
 def test_four_runs_of_a_whole_capture_are_judged_as_steps_are(tmp_path):
@@ -134,8 +153,10 @@ def test_launch_shapes_of_one_kernel_are_one_row(tmp_path):
     )
     assert (scale.delta_ns, scale.per_launch.delta_ns) == (-2_325_000, -77_500)
     assert scale.per_launch.level == "likely"
-    # no shape has launches enough to be tested alone
-    assert not [row for row in result.kernels if row.per_launch and row.baseline.names == ["scale"]]
+    # no shape has launches enough to be tested alone; all but that of 10 us took 10 us longer, and a factor
+    alone = [row for row in result.kernels if row.baseline.names == ["scale"]]
+    told = [row.baseline.mean_ns for row in alone if row.per_launch and row.per_launch.level == "likely"]
+    assert sorted(told) == [10_000 * n for n in range(2, 31)]
     assert result.verdict == "likely_improved"
 
 

@@ -27,7 +27,7 @@ def strata(baseline: list[dict], candidate: list[dict], min_steps: int = 3) -> S
 
 
 def warned(*sides: list[list[dict]]) -> list[str]:
-    return [note.slug for note in notes_of(framed(*sides), 3)]
+    return [note.slug for note in notes_of(framed(*sides))]
 
 
 def only(found: Strata, **shape: str):

@@ -306,6 +306,7 @@ def _residual(periods: pl.DataFrame) -> int:
 # A capture without GPU work, measured on the host alone: CUDA calls, NVTX, GIL and garbage collections.
 
 _MARK = "[step]"
+_NO_OS_CALLS = "CREATE OR REPLACE TABLE os_call (tid BIGINT, start_ns BIGINT, end_ns BIGINT, name BIGINT)"
 _OPS = {"op_key": pl.UInt64, "ops": pl.Int64, "copies": pl.Int64}
 
 
@@ -322,11 +323,14 @@ def reduce_host(
     By its steps where it has labels, else the whole capture counts as one step. Raises `TracediffError`: nothing-recorded, bad-step-regex;
     no-steps, one-step with a `step_regex`; nothing-selected, step-numbers-repeat.
     """
-    if not capture.count("range") and not capture.count("api_call"):
+    os_calls = capture.coverage["os_calls"] == "captured"
+    if not capture.count("range") and not capture.count("api_call") and not os_calls:
         there = f" (it holds {', '.join(capture.schema.events)})" if capture.schema.events else ""
+        if said := capture.reasons():
+            there += f". nsys says what it could not record: {'; '.join(map(ascii, said))}"
         raise TracediffError(
             "nothing-recorded",
-            f"{capture.name}: no GPU kernels, no CUDA calls and no NVTX ranges, so there is nothing to compare{there}",
+            f"{capture.name}: no GPU kernels, no CUDA calls, no NVTX ranges and no OS calls, so there is nothing to compare{there}",
             fix=f"{capture.recording.gpu_work}, with the program's work inside the capture range",
         )
     db = capture.db
@@ -339,6 +343,8 @@ def reduce_host(
             if step_regex is not None or error.slug not in ("no-steps", "one-step", "no-whole-step"):
                 raise
     if rule == WHOLE_CAPTURE:
+        if not os_calls:
+            db.execute(_NO_OS_CALLS)
         run_sql(db, "accounting/host_capture")
     run_sql(db, "accounting/step_marks")
     if rule == WHOLE_CAPTURE:

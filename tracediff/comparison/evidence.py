@@ -159,7 +159,8 @@ _STEP_COPIES = """SELECT start, "end", "end" - start AS ns, {what}
 FROM {table}
 WHERE deviceId = {device}{process} AND start >= {begin} AND start < {stop}{kind}
 ORDER BY start;"""
-_COPY_KINDS = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
+_COPY_KINDS = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
+               "unified HtoD", "unified DtoH", "unified DtoD")  # fmt: skip
 _COPIES_OR_SETS = "(call LIKE 'cu%Memcpy%' OR call LIKE 'cu%Memset%')"
 _LAUNCHES = "(call LIKE 'cu%Launch%' OR call LIKE 'cu%Memcpy%Async%' OR call LIKE 'cu%Memset%')"
 _WAITS = "(call LIKE 'cu%Synchronize%' OR call LIKE 'cu%Memcpy%' AND call NOT LIKE '%Async%')"

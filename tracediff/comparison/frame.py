@@ -2,7 +2,7 @@
 
 Steps are compared within their phase. Of a phase,
     start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
-              is loaded; where these are half of a side's steps, they are what its steps are like, and only the first one is a start
+              is loaded; where they are most of a side's steps, they are what its steps are like, and only the first one is a start
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
     rest      all but the start: the mean of a phase, at equal workload
@@ -36,7 +36,7 @@ from tracediff.trace.workloads import IRREGULAR
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
 REPEATED = 0.5  # of the steps, for those that were launched before to stand for all of them
-START = 0.5  # of a side's steps: so many starts are what its steps are like
+START = 0.5  # of a side's steps: more starts are what its steps are like
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
 
@@ -347,7 +347,7 @@ def _starts(frame: Frame, mine: Bools) -> Bools:
     first = export.to_series().to_numpy()
     for one in np.unique(side[mine]):
         own = side == one
-        if (every & own).sum() >= START * (mine & own).sum():
+        if (every & own).sum() > START * (mine & own).sum():
             every = every & (first | ~own)
     return np.asarray(every)
 

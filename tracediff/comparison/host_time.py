@@ -1,4 +1,4 @@
-"""Captures without GPU kernels: host time by CUDA call and by NVTX range, and why the kernels may be missing."""
+"""Captures without GPU kernels: host time by CUDA call, by NVTX range and by OS call, and why the kernels may be missing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,20 @@ def _totals(sides: Sequence[Side]) -> pl.DataFrame:
         domain="domain",
         thread="thread",
     )
-    both = pl.concat([calls, ranges], how="diagonal_relaxed")
+    of_os = stacked(sides, "os_calls").select(
+        "side",
+        "run",
+        "count",
+        "ns",
+        squares=pl.lit(None, pl.Float64),
+        kind=pl.lit("os_call"),
+        name="call",
+        domain=pl.lit(""),
+        thread="thread",
+    )
+    # most of them wait for others: they are rows only where nothing else is known
+    other = any(side.captured(kind) for side in sides for kind in ("cuda_api", "nvtx"))
+    both = pl.concat([calls, ranges, *([] if other else [of_os])], how="diagonal_relaxed")
     units = pl.DataFrame(
         [
             (number, at, sum(len(part.periods) for part in run.parts))
@@ -73,7 +86,10 @@ def _totals(sides: Sequence[Side]) -> pl.DataFrame:
         schema={"side": pl.Int64, "run": pl.Int64, "units": pl.Int64},
         orient="row",
     )
-    sums = both.group_by("side", "run", *_KEY).agg(pl.col("count", "ns", "squares").sum())
+    sums = both.group_by("side", "run", *_KEY).agg(
+        pl.col("count", "ns").sum(),
+        pl.when(pl.col("squares").is_not_null().all()).then(pl.col("squares").sum()),
+    )
     return sums.join(units, on=["side", "run"]).sort(*_KEY, "side", "run")
 
 
@@ -112,7 +128,8 @@ class _Sums:
         self.means: Floats = table["ns"].to_numpy() / table["count"].to_numpy()
         self.ns, self.count = float(self.per_run.mean()), float(counts.mean())
         self.calls = int(table["count"].sum())
-        self.total, self.squares = float(table["ns"].sum()), float(table["squares"].sum())
+        squares = table["squares"].cast(pl.Float64).fill_null(math.nan).sum()
+        self.total, self.squares = float(table["ns"].sum()), float(squares)
 
     def side(self) -> HostSide | None:
         return HostSide(self.count, self.ns, self.ns / self.count) if self.count else None
@@ -124,7 +141,7 @@ class _Sums:
 
 
 def _of_calls(one: _Sums, other: _Sums) -> tuple[float, float] | None:
-    if min(one.calls, other.calls) < _LEAST_CALLS:
+    if min(one.calls, other.calls) < _LEAST_CALLS or math.isnan(one.squares + other.squares):
         return None
     delta = other.total / other.calls - one.total / one.calls
     half = _NORMAL * math.sqrt(one.error_squared() + other.error_squared())
@@ -171,11 +188,7 @@ def host_only_notes(sides: Sequence[Side], *, asked: bool) -> list[Note]:
         return []
     parts = [part for side in without for part in side.parts]
     whole = any(part.step_source == WHOLE_CAPTURE.source for part in parts)
-    per = (
-        "times are per whole capture (no step labels, or --whole-capture)"
-        if whole
-        else "a step is the time between two step labels on the host"
-    )
+    per = "times are per whole capture" if whole else "a step is the time between two step labels on the host"
     if asked:
         return [Note("host-only", f"host time only, as asked with --host-only: {per}")]
     return [Note("host-only", f"host time only, because no GPU kernels were recorded: {per}. {_why(parts)}")]

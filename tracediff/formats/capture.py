@@ -25,6 +25,11 @@ _SMALL = 64 * 2**20  # bytes of an unpacked export below which one thread makes 
 LARGE = 256 * 2**20  # from here on they lie in a file: there they take less memory and more time
 
 
+# Sentences of the diagnostics that tell why there are no kernels or calls.
+_ABOUT_CUDA = r"\b(cuda|cupti|gpu|driver)\b"
+_WENT_WRONG = r"\b(not|no|fail\w*|error\w*|unable|cannot|unsupported|incompatible|missing|insufficient|denied|disabled|lost|dropped)\b"
+
+
 @dataclass
 class Capture:
     """One export, loaded. Close it when done: it owns a database."""
@@ -43,6 +48,14 @@ class Capture:
     def recording(self) -> Recording:
         """How its recorder records what is missing."""
         return recording(self.meta.get("EXPORT_PRODUCT_VERSION", ()))
+
+    def reasons(self) -> list[str]:
+        """What the recorder says it could not record of CUDA, at most three sentences."""
+        found = self.db.execute(
+            "SELECT text FROM diagnostic WHERE regexp_matches(text, $1, 'i') AND regexp_matches(text, $2, 'i') ORDER BY text LIMIT 3",
+            [_ABOUT_CUDA, _WENT_WRONG],
+        ).fetchall()
+        return [str(text) for (text,) in found]
 
     def bounded(self, work: Callable[[], Made]) -> Made:
         """What `work` makes of the tables. Raises `TracediffError`: read-too-costly, where it takes far more than their size explains."""
@@ -121,6 +134,17 @@ def _loaded(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyC
     ((launches, bare),) = db.execute(sql("formats/graph_launches")).fetchall()
     capture.coverage = _coverage(capture, graphs=not (launches and bare == launches))
     capture.warnings = notes
+    if (
+        said := []
+        if {"captured"} == {capture.coverage[kind] for kind in ("kernels", "cuda_api")}
+        else capture.reasons()
+    ):
+        capture.warnings.append(
+            Note(
+                "recorder-said",
+                f"{capture.name}: nsys says what it could not record: {'; '.join(map(ascii, said))}",
+            )
+        )
     if bare:
         missing = Note(
             "graph-kernels-missing",

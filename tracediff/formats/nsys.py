@@ -94,6 +94,7 @@ def load(
             notes += odd_rows.outside(db, file_name)
             _check_counts(db, file_name)
             schema = replace(schema, events=_events(db, schema))
+            _load_diagnostics(db, path, schema)
         if not in_folder:
             db.execute("DETACH source")  # first: what is dropped then is looked up in no file
         _drop_staged(db)
@@ -146,6 +147,12 @@ def _load_system(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema, name
             elif problem := _load_or_leave(db, step):
                 notes.append(Note("gpu-metrics-unreadable", f"{name}: GPU_METRICS is left out, {problem}"))
     return notes
+
+
+def _load_diagnostics(db: duckdb.DuckDBPyConnection, path: Path, schema: Schema) -> None:
+    """Table diagnostic: what the recorder said of itself, in the order of the export."""
+    load_metadata(db, path, "DIAGNOSTIC_EVENT", SYSTEM["DIAGNOSTIC_EVENT"], schema)
+    run_sql(db, "formats/diagnostic")
 
 
 def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> None:

@@ -62,6 +62,7 @@ STAGED: dict[str, dict[str, str]] = {
 # Kinds of trace that few exports hold: looked at only where the table is there. Their columns are those that the
 # export itself documents beside each table (nsys 2023.4).
 SYSTEM: dict[str, dict[str, str]] = {
+    "DIAGNOSTIC_EVENT": {"text": "VARCHAR"},
     "OSRT_API": {"start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "nameId": "BIGINT"},
     "SCHED_EVENTS": {"start": "BIGINT", "isSchedIn": "BIGINT", "globalTid": "BIGINT"},
     "CUDA_GPU_MEMORY_USAGE_EVENTS": {

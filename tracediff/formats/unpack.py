@@ -50,7 +50,7 @@ def unpack(
     """The path of a plain SQLite file or of a folder of Parquet files: `path` itself, or a copy under `scratch`.
 
     `annotations_only`: see `kineto.convert`; `export`: what a report becomes.
-    Raises `TracediffError`: name-not-utf8, not-a-file, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
+    Raises `TracediffError`: name-not-utf8, not-a-file, git-lfs-pointer, empty-file, not-a-report, bad-xz, not-sqlite, unpacks-too-large, disk-full, locked, truncated, and those of
     `export_report`, `kineto.convert`, `columnar.prepare` and `bounded`.
     """
     check_name(path)
@@ -61,6 +61,7 @@ def unpack(
         return bounded(lambda: columnar.prepare(path, folder), path.name, columnar.size(path))
     if not path.is_file():
         raise TracediffError("not-a-file", f"{path}: there is no such file")
+    refuse_pointer(path)
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)
         return export_report(path, scratch, copy.name, export)
@@ -86,6 +87,21 @@ def check_name(path: Path) -> None:
             f"{path.name}: its name, or that of a folder that it is in, is not UTF-8",
             fix="rename the file or folder",
         ) from None
+
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def refuse_pointer(path: Path) -> None:
+    """Raise `TracediffError` git-lfs-pointer where a file only says where git LFS keeps the real one."""
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) != _POINTER:
+            return
+    raise TracediffError(
+        "git-lfs-pointer",
+        f"{path.name} is a pointer of git LFS, not the file itself",
+        fix=f"git lfs pull --include '*{path.name}'; before it, git lfs install",
+    )
 
 
 def remove(copy: Path) -> None:

@@ -68,14 +68,14 @@ class HostSide(msgspec.Struct, frozen=True):
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A CUDA function on all threads, or an NVTX range (numbers masked) on a thread role; children included.
+    """A CUDA function on all threads, an NVTX range (numbers masked) on a thread role, or an OS function on one; children included.
 
     ci_low_ns, ci_high_ns: of delta_ns, over runs; None with one run on a side. mean_ci_*: of the change of one call, over runs, or with
     one run on a side over its calls, where nothing says how much runs differ. level: never surer than likely, and within_noise
     with one run on a side.
     """
 
-    kind: Literal["call", "range"]
+    kind: Literal["call", "range", "os_call"]
     name: str
     domain: str = ""
     thread: str = ""

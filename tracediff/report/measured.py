@@ -285,7 +285,11 @@ def _host(report: Result | Show) -> Part | None:
         notes = ["± 95 %, from the calls of one run per side: what differs from run to run is not in it"]
     tables = [
         _host_table(f"Host time by {title}, per {host.per}", head, rows, two=isinstance(report, Result))
-        for kind, title, head in (("call", "CUDA call", "Call"), ("range", "NVTX range", "Range"))
+        for kind, title, head in (
+            ("call", "CUDA call", "Call"),
+            ("range", "NVTX range", "Range"),
+            ("os_call", "OS call", "Call"),
+        )
         if (rows := [row for row in host.rows if row.kind == kind])
     ]
     tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
@@ -293,7 +297,7 @@ def _host(report: Result | Show) -> Part | None:
 
 
 def _host_table(title: str, head: str, rows: list[HostRow], *, two: bool) -> TableOf:
-    called = (head, "Thread") if rows[0].kind == "range" else (head,)
+    called = (head,) if rows[0].kind == "call" else (head, "Thread")
     heads: tuple[str, ...] = ("Count", "Each", "{}")
     if two:
         heads = ("Count", "Each", "Change of one", "{}, baseline", "{}, candidate", "Delta", "Change")
@@ -346,5 +350,5 @@ def largest_of_host(host: HostTime) -> str:
     before, after = (side.ns if side else 0.0 for side in _host_sides(row))
     prose = units.prose([before, after])
     level = "" if row.level == "within_noise" else f", {words.LEVELS[row.level][0]}"
-    what = "time in" if row.kind == "call" else "range"
+    what = "range" if row.kind == "range" else "time in"
     return f"{what} {row.name} {prose.size(before)} -> {prose.size(after)} per {host.per}{level}"

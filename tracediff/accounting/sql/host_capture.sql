@@ -1,6 +1,7 @@
 -- For a capture without GPU work and without steps: the whole of it as one step of each of its ranks, from its first event to its
 -- last. Makes the table step with what step_marks needs: a mark at the begin, and one at the end.
--- A rank is a process that launches GPU work; where none does, one with CUDA calls; where none has, that with the most ranges. Its
+-- A rank is a process that launches GPU work; where none does, one with CUDA calls; where none has, that with the most ranges; where
+-- there are none either, that with the most OS calls. Its
 -- thread is that with the most of those events.
 CREATE OR REPLACE TABLE step AS
 WITH event AS (
@@ -8,6 +9,8 @@ WITH event AS (
     FROM api_call AS c JOIN api_name AS n ON coalesce(n.name, -1) = coalesce(c.name, -1) WHERE tid IS NOT NULL
     UNION ALL
     SELECT tid, start_ns, end_ns, 1 FROM range
+    UNION ALL
+    SELECT tid, start_ns, end_ns, 0 FROM os_call
 ), extent AS (
     SELECT min(start_ns) AS first_ns, max(end_ns) AS last_ns FROM event
 ), thread_worth AS (
@@ -23,3 +26,6 @@ SELECT pid, 0 AS step, tid, first_ns AS start_ns FROM rank, extent
 UNION ALL
 -- a capture of events without length lasts a nanosecond
 SELECT pid, 1, tid, greatest(last_ns, first_ns + 1) FROM rank, extent;
+-- Threads that only called the operating system are in no other table; they count where there are no others.
+INSERT INTO thread
+SELECT DISTINCT tid, (tid >> 24 & 16777215)::INTEGER, '' FROM os_call WHERE (SELECT count(*) FROM thread) = 0;

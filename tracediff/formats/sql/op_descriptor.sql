@@ -57,6 +57,7 @@ SELECT
         WHEN 1 THEN '[memcpy ' || CASE keys.name
             WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 3 THEN 'HtoA' WHEN 4 THEN 'AtoH' WHEN 5 THEN 'AtoA'
             WHEN 6 THEN 'AtoD' WHEN 7 THEN 'DtoA' WHEN 8 THEN 'DtoD' WHEN 9 THEN 'HtoH' WHEN 10 THEN 'PtoP'
+            WHEN 11 THEN 'unified HtoD' WHEN 12 THEN 'unified DtoH' WHEN 13 THEN 'unified DtoD' -- pages of managed memory
             ELSE 'of unknown kind' END || ']'
         WHEN 2 THEN '[memset]'
         ELSE '[graph]'
