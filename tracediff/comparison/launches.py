@@ -132,7 +132,8 @@ def _of_few(launches: Launches, members: Index, weight: Floats) -> LaunchChange 
         for count, wall in zip(launches.count, launches.wall, strict=True)
     )
     low, high = sorted((float(one.mean()), float(other.mean())))
-    of = estimate(Sample((one, other)), np.array([(_FACTOR - 1) / 4 * high]), np.zeros(1))
+    scatter = (_FACTOR - 1) / 4 * np.array([one.mean(axis=0), other.mean(axis=0)])
+    of = estimate(Sample((one, other)), Noise(scatter, np.zeros(1, np.bool_)))
     if high - low < _LONG_NS or high < _FACTOR * low:
         return None  # too few to say that it is unchanged
     p = float(of.p[0])
