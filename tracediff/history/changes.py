@@ -225,7 +225,7 @@ def _moderated(errors: Floats, squares: float, df: int, values: Floats) -> float
 
 def _tested(value: float, error: float, df: float) -> tuple[float, float, float]:
     """95 % interval and p."""
-    from scipy.special import stdtr, stdtrit
+    from tracediff.stats.student import stdtr, stdtrit
 
     half = float(stdtrit(df, 0.975)) * error
     return value - half, value + half, 2 * float(stdtr(df, -abs(value) / error))

@@ -135,7 +135,7 @@ def estimate(sample: Sample, usual_scatter: Floats, slope: Floats, lone: Lone | 
 
     `lone`: instead of s0 where a side has one run.
     """
-    from scipy.special import stdtr, stdtrit
+    from tracediff.stats.student import stdtr, stdtrit
 
     one, other = sample.values
     raw = other.mean(axis=0) - one.mean(axis=0)
@@ -346,7 +346,7 @@ def permutation_p(t: Floats) -> Floats:
 
 def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
     """The change that such a standard error shows with the given power, from the noncentral t distribution."""
-    from scipy.special import nctdtrinc, stdtrit
+    from tracediff.stats.student import nctdtrinc, stdtrit
 
     return np.asarray(error * nctdtrinc(df, 1 - power, stdtrit(df, 1 - alpha / 2)))
 
