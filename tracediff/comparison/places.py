@@ -108,7 +108,7 @@ def places_of(measured: Measured) -> list[Place]:
 
 def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
     """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of."""
-    from scipy.special import stdtrit
+    from tracediff.stats.student import stdtrit
 
     places = places_of(measured) if places is None else places
     sums = measured.layout.sums()
@@ -147,7 +147,7 @@ def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
 
 def joined(rows: Sequence[Judgement]) -> Judgement:
     """Places of one part of one phase as one: their time is summed in every run, then estimated; q and level are those of the first."""
-    from scipy.special import stdtrit
+    from tracediff.stats.student import stdtrit
 
     first = rows[0]
     if len(rows) == 1:
