@@ -7,8 +7,8 @@ The functions themselves are in one compiled module of it.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +21,7 @@ def _compiled() -> Any:
         import scipy
 
         package = ModuleType("scipy.special")
-        package.__path__ = [os.path.join(folder, "special") for folder in scipy.__path__]
+        package.__path__ = [str(Path(folder) / "special") for folder in scipy.__path__]
         sys.modules["scipy.special"] = package
         try:
             found = importlib.import_module("scipy.special._ufuncs")
