@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import results
+from benchmarks import against, results
 from benchmarks.contenders import CONTENDERS, FLOORS
 from benchmarks.inputs import SHAPES
-from benchmarks.measuring import NotMeasuredError, measure
+from benchmarks.measuring import Figure, NotMeasuredError, measure
 from benchmarks.results import Group, Row
 from fixtures.builders.replicate_torch import replicate_trace
 from tests.tiny import FIXTURES, ROOT
@@ -173,3 +173,28 @@ def test_a_trace_is_repeated_in_time(tmp_path):
     assert len(set(steps)) == len(steps) == 24
     launched = [event["args"]["correlation"] for event in two if event.get("cat") == "kernel"]
     assert len(set(launched)) == len(launched) == 2 * kernels
+
+
+def test_a_ratio_may_rise_by_a_quarter():
+    assert against.verdict(1.25, 1.0) is None
+    assert "1.26 times" in (against.verdict(1.26, 1.0) or "")
+
+
+def test_the_least_of_all_rounds_counts():
+    figures = {
+        against.SCAN: [Figure(4.0, 2.0, 90.0), Figure(2.0, 3.0, 80.0)],
+        against.HERE: [Figure(6.0, 9.0, 300.0), Figure(5.0, 3.0, 400.0)],
+    }
+    assert against.ratio(figures) == 1.5
+    assert against.table(figures)[-1] == "| this tree | 5.00 | 2.50 | 3.00 | 1.50 | 300 |"
+
+
+def test_a_tree_against_the_scan_and_an_older_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(against, "RECORDED", tmp_path / "against.json")
+    few = ["--size", "0.002", "--rounds", "1"]
+    assert against.main([*few, "--check"]) == 2  # nothing is recorded
+    assert against.main([*few, "--record"]) == 0
+    assert set(json.loads((tmp_path / "against.json").read_text())) == {"0.002 M"}
+    (tmp_path / "against.json").write_text('{"0.002 M": 0.01}')
+    assert against.main([*few, "--check"]) == 1
+    assert "0.01 is recorded" in capsys.readouterr().out
