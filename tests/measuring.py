@@ -99,13 +99,16 @@ def measured(
     every = np.arange(len(spent))
 
     def of(cell: int, ns: np.ndarray) -> Values:
-        return Values(every, np.full(len(every), cell), ns)
+        some = (
+            every if cell < FIRST else np.flatnonzero(ns)
+        )  # steps have no rows of what does not happen in them
+        return Values(some, np.full(len(some), cell), ns[some])
 
     values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
     values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
     if speed:
-        values.append(of(len(kinds), spent[:, idle + kernels]))
+        values.append(Values(every, np.full(len(every), len(kinds)), spent[:, idle + kernels]))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},

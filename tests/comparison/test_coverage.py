@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracediff.report.headline import headline, reason
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
@@ -14,6 +13,7 @@ from tests.tiny import label, reduced
 from tracediff.comparison.verdict import cautious
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Result, Shares
+from tracediff.report.first import headline, reason
 
 SHORT, LONG = 600 * US, 60_000 * US
 

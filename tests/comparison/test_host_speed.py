@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.measuring import framed, run
-from tracediff.comparison.cells import _known_speed, _mostly_new, host_speed
+from tracediff.comparison.cells import _known_speed, host_speed
 
 NAMES = ("launch", "record", "query")
 
@@ -49,15 +48,6 @@ def test_a_slower_host_is_slower_in_every_call():
     assert host_speed(made, frame) == pytest.approx([-0.1] * 4 + [0.1] * 4)
 
 
-@pytest.mark.parametrize(
-    ("gap", "new"), [(0.0, [1, 1, 1]), (math.log(1.5), [0, 0, 1]), (-math.log(1.5), [1, 1, 0])]
-)
-def test_a_cell_is_new_where_it_grew_twofold_beyond_its_host(gap: float, new: list[int]):
-    """100 us that became 250 and 290, and 290 that became 120: twice 100 on a host 1.5 times slower is 300."""
-    means = np.array([[100.0, 100.0, 290.0], [250.0, 290.0, 120.0]])
-    assert _mostly_new(means, gap).tolist() == new
-
-
 def test_calls_count_by_their_number_within_a_step():
     """Of a step only the launch is slower, by 0.4: a quarter of its calls, or two of five."""
 
@@ -84,10 +74,10 @@ def test_functions_that_one_side_calls_twice_as_often_say_nothing():
     assert host_speed(made, frame) == pytest.approx([-0.5] * 4 + [0.5] * 4)
 
 
-def test_two_functions_are_enough_where_neither_side_calls_others():
-    """The launch is called three times as often on one side: the program differs, and the other two say little of its host."""
+def test_two_functions_are_enough():
+    """The launch is called three times as often on one side: it says nothing, the other two do."""
     made, frame = sides_of([[step(launch=1)] * 4], [[step(0.2, launch=3)] * 4])
-    assert host_speed(made, frame) is None
+    assert host_speed(made, frame) == pytest.approx([-0.1] * 4 + [0.1] * 4)
     rare = [step(0.2, launch=3), *[step(0.2, launch=0)] * 9]  # 0.3 a step
     made, frame = sides_of([[step(launch=0)] * 10], [rare])
     assert host_speed(made, frame) == pytest.approx([-0.1] * 10 + [0.1] * 10)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tracediff.report.headline import headline
 
 from tests.serving import serving
 from tracediff import compare
 from tracediff.comparison.gates import judge, parse_gate
+from tracediff.report.first import headline
 
 
 def runs(folder, batch: int, schedule_us: int, many: int = 2):

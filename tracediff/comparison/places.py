@@ -182,7 +182,7 @@ def _levels(
     levels: list[Evidence] = ["within_noise"] * len(places)
     passed = np.flatnonzero((of.near >= SURELY * phase.step_ns) & (q < ALPHA))  # nan compares false
     sure: dict[int, bool] = {}
-    dealt = part.dealt()
+    dealt = part.dealt() if phase.steps.judged else None
     if dealt is not None and len(passed):
         own = permutation_p(part.permuted(of.take(passed), dealt))
         sure = {int(at): bool(value <= ALPHA) for at, value in zip(passed, own, strict=True)}
