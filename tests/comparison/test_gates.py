@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.comparing import compare
 from tests.serving import runs_of
-from tracediff.comparison.gates import exit_code, exit_code_for_git, judge, parse_gate
+from tracediff.comparison.gates import judge, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
-from tracediff.model import CATEGORIES, ApiRow, Gates, KernelRow, KernelSide
+from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
 
 # Words
 
@@ -353,25 +353,3 @@ def test_rare_steps_leave_a_typical_step_that_may_be_beyond_its_limit_inconclusi
         msgspec.structs.replace(result, phases=[alone], verdict_facts=facts, step=step),
     )
     assert judged.outcome == "inconclusive" and "may be noise" in judged.message
-
-
-@pytest.mark.parametrize(
-    ("gate", "unseen", "status"),
-    [
-        ("step:+50us", 70_000.0, 125),  # passed, and 60 us more would not have shown
-        ("step:+80us", 70_000.0, 0),
-        ("step:+29us", 1_000.0, 1),  # 30 us more
-    ],
-)
-def test_for_git_a_commit_is_good_only_where_a_worse_one_would_have_shown(gate, unseen, status, results):
-    step = msgspec.structs.replace(results["slower"].step, min_detectable_ns=unseen)
-    result = msgspec.structs.replace(results["slower"], step=step)
-    judged = msgspec.structs.replace(result, gates=Gates([judge(parse_gate(gate), result)]))
-    assert exit_code_for_git(judged) == status
-    assert exit_code(judged) == (3 if status == 1 else 0)
-    warning = msgspec.structs.replace(result, gates=Gates([judge(parse_gate(gate, "warning"), result)]))
-    assert exit_code_for_git(warning) == 0
-    lenient = msgspec.structs.replace(
-        judged, gates=msgspec.structs.replace(judged.gates, pass_inconclusive=True)
-    )
-    assert exit_code_for_git(lenient) == (1 if status == 1 else 0)

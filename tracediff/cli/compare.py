@@ -10,7 +10,6 @@ import click
 from tracediff.cli.options import Gating, judge, print_gates, progress, takes
 from tracediff.cli.outputs import Output, check, write_outputs
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
 from tracediff.request import CompareRequest
 
 if TYPE_CHECKING:
@@ -31,17 +30,10 @@ Examples:
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
-With --exit-code bisect: 0 good, 1 bad, 125 to be skipped, 129 and more an error, as `git bisect run` takes them.
 """
 )
 @takes(output=Output, gating=Gating, request=CompareRequest)
-@click.option(
-    "--exit-code",
-    "code",
-    type=click.Choice(["bisect"]),
-    help="Answer `git bisect run` by the gates (docs/bisect.md).",
-)
-def compare(request: CompareRequest, output: Output, gating: Gating, code: str | None) -> None:
+def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
     Each side is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
@@ -51,13 +43,6 @@ def compare(request: CompareRequest, output: Output, gating: Gating, code: str |
     from tracediff.session import compare_request
 
     policy = gating.read()
-    if code and not policy.gates:
-        raise TracediffError(
-            "bisect-no-gate",
-            "--exit-code bisect answers by gates, and there is none",
-            fix="--fail-on step:+3%",
-            exit_code=2,
-        )
     check(output)
     result = compare_request(
         request,
@@ -65,18 +50,16 @@ def compare(request: CompareRequest, output: Output, gating: Gating, code: str |
         progress=progress(output.quiet),
         warn=lambda text: say(f"warning: {text}"),
     )
-    sys.exit(finish(result, output, policy, gating.annotations, for_git=bool(code)))
+    sys.exit(finish(result, output, policy, gating.annotations))
 
 
-def finish(
-    result: Result, output: Output, policy: Policy, annotations: str | None = None, *, for_git: bool = False
-) -> int:
-    """Judge the gates, write and print every output; the exit status, for `git bisect run` where asked."""
-    from tracediff.comparison.gates import exit_code, exit_code_for_git
+def finish(result: Result, output: Output, policy: Policy, annotations: str | None = None) -> int:
+    """Judge the gates, write and print every output; the exit status."""
+    from tracediff.comparison.gates import exit_code
 
     result = judge(policy, result)
     write_outputs(result, output)
     print_gates(result, annotations)
     if output.quiet and result.verdict == "not_comparable" and not result.gates:
         say(f"not comparable: {result.verdict_reason}")
-    return exit_code_for_git(result) if for_git else exit_code(result)
+    return exit_code(result)

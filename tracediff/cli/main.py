@@ -46,7 +46,6 @@ COMMANDS = {
 }
 
 
-NOT_COMPARABLE = 4  # the exit status
 _OBJECTS = 50_000  # made and not freed between two collections of garbage
 
 
@@ -110,7 +109,7 @@ def main() -> None:
         error.show(file=shown)
         for line in shown.getvalue().splitlines():
             say(line)
-        sys.exit(_status(error.exit_code))
+        sys.exit(error.exit_code)
     except BaseException as error:  # a panic of a library in Rust is no Exception
         if _interrupted(error):
             say("aborted")
@@ -142,14 +141,7 @@ def _fail(error: TracediffError) -> NoReturn:
         sys.stdout.flush()
     except OSError:  # what cannot be written is not tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(_status(error.exit_code))
-
-
-def _status(code: int) -> int:
-    """The exit status after an error. `git bisect run` takes 1 to 127 for what a commit is, 125 for one to be skipped, and ends beyond them."""
-    if "--exit-code bisect" not in " ".join(sys.argv).replace("=", " ") or code >= 128:
-        return code
-    return 125 if code == NOT_COMPARABLE else 128 + code
+    sys.exit(error.exit_code)
 
 
 def _stopped(error: TracediffError) -> None:

@@ -229,31 +229,6 @@ def exit_code(result: Result) -> int:
     return 4 if "inconclusive" in errors and not gates.pass_inconclusive else 0
 
 
-def exit_code_for_git(result: Result) -> int:
-    """What `git bisect run` takes: 0 good; 1 bad; 125 to be skipped, where noise decides a gate, also one that passed."""
-    status = exit_code(result)
-    gates = result.gates or Gates([])
-    errors = [one for one in gates.outcomes if one.severity == "error"]
-    if (
-        status == 0
-        and not gates.pass_inconclusive
-        and any(undecided(one) or _blind(one, result) for one in errors)
-    ):
-        return 125
-    return {0: 0, 3: 1, 4: 125}[status]
-
-
-def _blind(gate: GateOutcome, result: Result) -> bool:
-    """Whether a growth beyond the limit of a gate that passed would not have shown with these runs."""
-    found = measured(parse(gate.metric), result)
-    return (
-        gate.outcome == "passed"
-        and gate.limit is not None
-        and not isinstance(found, str)
-        and found.unseen > gate.limit
-    )
-
-
 def undecided(gate: GateOutcome) -> bool:
     """Whether a gate passed although its interval reaches beyond the limit."""
     if gate.outcome != "passed" or gate.limit is None or gate.ci_high is None:
