@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 # As the command line sets it, before numpy is imported: the same last digits.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -13,12 +14,13 @@ import pytest
 from hypothesis import settings
 
 from tests.comparing import compare
-from tests.tiny import CAPTURES
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tests.tiny import CAPTURES, bundled
+from tracediff.execution.sides import Run, Side
 
-# Every test reads what it says it reads; tests/execution/test_cache.py sets a folder of its own.
-os.environ["TRACEDIFF_CACHE"] = "off"
+# One cache for a run of tests: workers inherit the folder of the process that starts them. Tests of reading switch it off.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _KEPT = tempfile.TemporaryDirectory(prefix="tracediff-tests-")
+    os.environ["TRACEDIFF_CACHE"] = _KEPT.name
 
 # How long an example takes says more of the machine than of the program.
 settings.register_profile("tracediff", deadline=None)
@@ -29,10 +31,24 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write tests/cli/golden/*.txt anew")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests of a module stay together, as they share what is read and compared; only who has nothing left takes some of another."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def no_cache(monkeypatch):
+    """Files are read, whatever another test kept of their like."""
+    monkeypatch.setenv("TRACEDIFF_CACHE", "off")
+
+
 @pytest.fixture(scope="session")
 def reduction_of():
     """Name of a bundled capture -> its reduction."""
-    return cache(lambda name: reduce_file(CAPTURES[name], Reading()))
+    return lambda name: bundled(CAPTURES[name])
 
 
 @pytest.fixture(scope="session")

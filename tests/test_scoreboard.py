@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.comparing import compare
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tests.tiny import bundled
+from tracediff.execution.sides import Run, Side
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "pairs"
 PAIRS = tomllib.loads((FOLDER / "pairs.toml").read_text(encoding="utf-8"))["pair"]
@@ -18,15 +18,11 @@ CHANGED = {"regressed", "improved", "likely_regressed", "likely_improved"}
 
 
 @cache
-def _reduced(name: str):
-    return reduce_file(FOLDER / name, Reading())
-
-
-@cache
 def result_of(name: str):
     pair = next(pair for pair in PAIRS if pair["name"] == name)
     sides = [
-        Side(side, [Run(file, [_reduced(file)]) for file in pair[side]]) for side in ("baseline", "candidate")
+        Side(side, [Run(file, [bundled(FOLDER / file)]) for file in pair[side]])
+        for side in ("baseline", "candidate")
     ]
     return compare(*sides)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import lzma
 import shutil
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from fixtures.builders import TraceBuilder
-from tracediff.execution.run import reduce_file
+from tracediff.accounting.reduction import Reduction
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading
+from tracediff.formats.inputs import resolve
 from tracediff.model import CATEGORIES
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +23,13 @@ CAPTURES = {
     for path in sorted([*FIXTURES.glob("demo/*/*.sqlite.xz"), *FIXTURES.glob("captures/*.sqlite.xz")])
 }
 STEP = "[Executor] _forward_step"  # how the program names the range of a step label, whatever its numbers
+
+
+@cache
+def bundled(path: Path, *, keep: bool = False) -> Reduction:
+    """The reduction of a bundled capture, which the workers of a run of tests read once between them."""
+    (side,) = reduce_sides([resolve(str(path))], Reading(keep=keep, cached=True))
+    return side.parts[0]
 
 
 def label(number: int, ctx: int = 0, tokens: int = 0, gen: int = 4) -> str:

@@ -24,6 +24,8 @@ from tracediff.model import Note
 from tracediff.report.console import print_warnings
 from tracediff.report.escape import neutral
 
+pytestmark = pytest.mark.usefixtures("no_cache")
+
 HOSTILE = (
     "\x1b]0;title\x07 \x1b[2J \x9b31m \x08\x08 \r over \u202e txt.exe \u2066 \u200b \u2028 \ufeff \ufff9 \U000e0041 \x00 \udcff"
     " ##[error]no ##vso[x]y ##teamcity[z]\n  fix: rm -rf\nerror: of another\n::error::no\n" + "x" * 100_000

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.comparing import compare
-from tests.tiny import CAPTURES
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tests.tiny import CAPTURES, bundled
+from tracediff.execution.sides import Run, Side
 
 
 @pytest.fixture(scope="module")
 def result():
     sides = {
-        name: Side(name, [Run(name, [reduce_file(CAPTURES[name], Reading())])])
+        name: Side(name, [Run(name, [bundled(CAPTURES[name])])])
         for name in ("graph_a1", "graph_a2", "graph_gc", "graph_sleep", "eager_a1")
     }
     return lambda one, other: compare(sides[one], sides[other])

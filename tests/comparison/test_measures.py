@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import US, runs_of
-from tests.tiny import FIXTURES, label, reduced
+from tests.tiny import FIXTURES, bundled, label, reduced
 from tracediff.comparison.compare import Options
 from tracediff.comparison.gates import judge, parse_gate
 from tracediff.comparison.measures import COUNTS, SUMS, TIMES, Measure, measured, parse
 from tracediff.comparison.sequential import run_values
 from tracediff.errors import TracediffError
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.model import KernelRow
 from tracediff.model.causes import IDLE
 
@@ -195,7 +194,7 @@ EVERY = [
 
 def recorded(*names: str) -> Side:
     files = [FIXTURES / "pairs" / f"{name}.sqlite.xz" for name in names]
-    return Side(names[0], [Run(file.name, [reduce_file(file, Reading())]) for file in files])
+    return Side(names[0], [Run(file.name, [bundled(file)]) for file in files])
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,9 @@ from tests.accounting.test_host_only import side as host_side
 from tests.comparing import show
 from tests.serving import US, run_of, runs_of, serving
 from tests.steps.test_timelines import column, inside
-from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
+from tests.tiny import CAPTURES, FIXTURES, bundled, one_gap, reduced
 from tracediff.comparison.compare import compare
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, encode
 from tracediff.model.show import Show
@@ -42,7 +41,7 @@ def real(name: str) -> Side:
     files = resolve(str(REAL[name]))
     return Side(
         files.label,
-        [Run(run.name, [reduce_file(path, Reading(keep=True)) for path in run.files]) for run in files.runs],
+        [Run(run.name, [bundled(path, keep=True) for path in run.files]) for run in files.runs],
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.tiny import CAPTURES, FIXTURES
+from tests.tiny import CAPTURES, FIXTURES, bundled
 from tracediff.comparison.compare import Options, compare
-from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve_pair
 
@@ -15,7 +15,7 @@ PAIRS = FIXTURES / "pairs"
 
 
 def side(path) -> Side:
-    return Side(path.name, [Run(path.name, [reduce_file(path, Reading())])])
+    return Side(path.name, [Run(path.name, [bundled(path)])])
 
 
 @pytest.mark.parametrize("name", ["graph_a1", "tp2_a1"])

@@ -7,6 +7,11 @@ import pytest
 from tracediff.formats.capture import load_capture
 
 
+@pytest.fixture(autouse=True)
+def _read(no_cache):
+    """Files are read in every test here, for what is read of them is what is tested."""
+
+
 @pytest.fixture
 def capture_of(tmp_path):
     """Load a file and close it after the test."""

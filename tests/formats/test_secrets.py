@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from pathlib import Path
 
@@ -10,10 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.serving import serving
-from tests.tiny import CAPTURES, FIXTURES
 from tracediff.cli.main import cli
 from tracediff.formats.capture import load_capture
-from tracediff.formats.unpack import unpack
 
 SECRET = "s3cr3t-t0ken-of-the-user"
 HOST, USER = "host-of-the-customer", "user-of-the-customer"
@@ -89,38 +86,12 @@ def reports(tmp_path_factory) -> dict[str, str]:
     return {name: file.read_text() for name, file in files.items()} | {"terminal": done.output}
 
 
-@pytest.mark.parametrize("name", ["html", "md", "json", "junit", "terminal"])
-def test_no_report_holds_the_surroundings(name, reports):
-    assert len(reports[name]) > 50
-    assert [word for word in PLANTED if word in reports[name]] == []
+def test_no_report_holds_the_surroundings(reports):
+    assert set(reports) == {"html", "md", "json", "junit", "terminal"}
+    assert min(len(text) for text in reports.values()) > 50
+    assert [(name, word) for name, text in reports.items() for word in PLANTED if word in text] == []
 
 
 def test_no_report_names_a_folder_of_this_machine(reports, tmp_path_factory):
     base = str(tmp_path_factory.getbasetemp())
     assert [name for name, text in reports.items() if name != "terminal" and base in text] == []
-
-
-SYSTEM = sorted((FIXTURES / "system").glob("*.sqlite.xz"))
-
-
-@pytest.mark.parametrize(
-    "packed", [*CAPTURES.values(), *SYSTEM], ids=lambda path: path.name.partition(".")[0]
-)
-def test_the_bundled_captures_are_scrubbed(packed, tmp_path):
-    """No home folder, no environment variable, no address in any text of a capture."""
-    path = unpack(packed, tmp_path)
-    with sqlite3.connect(path) as db:
-        tables = [table for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        texts = {
-            value
-            for table in tables
-            for row in db.execute(f'SELECT * FROM "{table}"')
-            for value in row
-            if isinstance(value, str)
-        }
-    db.close()
-    assert texts
-    pattern = re.compile(
-        r"/home/|/root\b|/Users/|\b\d{1,3}(\.\d{1,3}){3}\b|@[a-z]+\.|PASSWORD|TOKEN=|ssh-|ENVIRONMENT_VARIABLE"
-    )
-    assert [text for text in texts if pattern.search(text)] == []

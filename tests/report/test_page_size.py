@@ -10,9 +10,9 @@ import pytest
 from fixtures.builders import wide
 from tests.comparing import compare
 from tests.steps.test_timelines import result_of
+from tests.tiny import bundled
 from tracediff.companions.model import decode
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 from tracediff.report import timelines
@@ -25,7 +25,7 @@ def test_a_pair_with_ten_thousand_ops_a_step_fits_into_a_page(tmp_path) -> None:
     for name, slower in (("baseline", 0), ("candidate", 300)):
         path = wide.trace(ops=10_000, steps=4, slower_ns=slower).write(tmp_path / f"{name}.sqlite")
         files = resolve(str(path))
-        sides.append(Side(name, [Run(name, [reduce_file(files.runs[0].files[0], Reading(keep=True))])]))
+        sides.append(Side(name, [Run(name, [bundled(files.runs[0].files[0], keep=True)])]))
     result = compare(*sides)
     assert result.timelines is not None
     drawn = [side for one in result.timelines.steps for side in (one.baseline, one.candidate) if side]

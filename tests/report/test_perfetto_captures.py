@@ -16,9 +16,8 @@ import pytest
 
 from tests.report.decode import Decoded, decode
 from tests.report.trace_processor import TraceProcessor, missing
-from tests.tiny import FIXTURES
+from tests.tiny import FIXTURES, bundled
 from tracediff.comparison.timeline import PairedRuns, Window, read_paired_runs
-from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
@@ -67,7 +66,7 @@ def path_of(pair: str, side: int) -> Path:
 @functools.cache
 def accounting(pair: str, side: int) -> dict[tuple[int, int], dict[str, int]]:
     """(rank, start of the step) -> ns by category, as `tracediff compare` reads the export."""
-    reduction = reduce_file(path_of(pair, side), Reading())
+    reduction = bundled(path_of(pair, side))
     out = {}
     for row in reduction.periods.iter_rows(named=True):
         own = {name: row[name] for name in CATEGORIES if row[name]}

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
-from tests.tiny import CAPTURES, FIXTURES, one_gap, reduced
+from tests.tiny import CAPTURES, FIXTURES, bundled, one_gap, reduced
 from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
 from tracediff.companions.model import decode
@@ -32,7 +32,7 @@ PAIRS = {
 @functools.cache
 def result_of(pair: str) -> Result:
     baseline, candidate = (
-        Side(files.label, [Run(run.name, [reduce_file(path, Reading(keep=True)) for path in run.files]) for run in files.runs])
+        Side(files.label, [Run(run.name, [bundled(path, keep=True) for path in run.files]) for run in files.runs])
         for files in (resolve(str(path)) for path in PAIRS[pair])
     )  # fmt: skip
     return compare(baseline, candidate)
