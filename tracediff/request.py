@@ -168,19 +168,7 @@ class MeasureRequest(ReadRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayersRequest(MeasureRequest):
-    """What is reported of kernels."""
-
-    layers: PathLike | None = option(
-        None,
-        "Labelled capture of the same program: names the layers of kernels in CUDA graphs (docs/layers.md).",
-        metavar="FILE",
-        path=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareRequest(LayersRequest):
+class CompareRequest(MeasureRequest):
     """`tracediff compare` and `tracediff.compare`."""
 
     baseline: PathLike = field(kw_only=False)
@@ -362,7 +350,7 @@ class TimelineRequest(MeasureRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowRequest(LayersRequest):
+class ShowRequest(MeasureRequest):
     """`tracediff show`: one side."""
 
     capture: PathLike = field(kw_only=False)

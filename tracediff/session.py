@@ -19,7 +19,6 @@ from tracediff.request import (
     BisectRequest,
     CompareRequest,
     LatencyOptions,
-    PathLike,
     ShowRequest,
     WhatIfRequest,
     paths,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
     from tracediff.companions.model import Result
     from tracediff.comparison.measures import Measure
-    from tracediff.execution.sides import Reading
     from tracediff.history.analysis import Commits
     from tracediff.history.model import History
     from tracediff.model.bisect import Bisect
@@ -53,7 +51,6 @@ def compare_request(
     """
     adds = _additions(request)
     reading = replace(request.reading(keep=keep), graph=request.what_if)
-    reading = with_layers(reading, request.layers, progress)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     if request.noise:
         files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
@@ -65,7 +62,6 @@ def compare_request(
     said = request.said(
         force=request.force,
         noise=bool(request.noise),
-        layers=bool(request.layers),
         what_if=request.what_if,
     )
     turns = False
@@ -148,11 +144,10 @@ def show_request(
     from tracediff.comparison.show import show
     from tracediff.report.phrases import with_titles
 
-    reading = with_layers(request.reading(keep=keep), request.layers, progress)
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     figures = [read(path) for path in paths(request.kpi)]
-    (side,) = reduce_sides(files, reading, progress)
-    options = Options(extra=request.said(sides=1, layers=bool(request.layers)))
+    (side,) = reduce_sides(files, request.reading(keep=keep), progress)
+    options = Options(extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     return replace(shown, kpi=show_kpi(figures))
 
@@ -256,25 +251,6 @@ def history_of(
                 exit_code=2,
             )
     return found
-
-
-def with_layers(reading: Reading, capture: PathLike | None, progress: Callable[[str], None]) -> Reading:
-    """How exports are read, with the labelled steps of a capture whose layers they get.
-
-    Raises `TracediffError`: layers-none where its kernels have no layers, and those of `resolve` and `reduce_sides`.
-    """
-    if capture is None:
-        return reading
-    files = resolve(os.fspath(capture))
-    (side,) = reduce_sides([files], replace(reading, keep=False, collect_layers=True), progress)
-    labelled = tuple(one for part in side.parts for one in part.layer_sequences)
-    if not labelled:
-        raise TracediffError(
-            "layers-none",
-            f"{files.label}: none of its kernels was launched or captured in a range that is named like a layer",
-            fix="docs/layers.md says which names are known, and how to record them",
-        )
-    return replace(reading, labelled=labelled)
 
 
 def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> list[SideFiles]:

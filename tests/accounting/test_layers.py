@@ -124,25 +124,6 @@ def test_operators_inside_a_layer_are_of_the_layer(tmp_path):
     assert of_step(reduced(trace, tmp_path)) == EACH
 
 
-@pytest.mark.parametrize("source", [eager(), graph(creation=True)])
-def test_graphs_are_aligned_with_a_labelled_capture(source, tmp_path):
-    labelled = reduced(source, tmp_path, collect_layers=True).layer_sequences
-    assert [(one.steps, one.layers) for one in labelled] == [(3, ("", *list(EACH)[1:]))]
-    reduction = reduced(graph(creation=False), tmp_path, labelled=tuple(labelled))
-    assert of_step(reduction) == EACH
-    assert sources(reduction) == {(True, ""): (3, 150), (True, "aligned"): (12, 960)}
-    assert reduction.layer_sources["trusted_ns"].sum() == 3 * 370
-
-
-def test_another_program_lends_no_layers(tmp_path):
-    labelled = reduced(eager(names=("scan", "gate")), tmp_path, collect_layers=True).layer_sequences
-    reduction = reduced(graph(creation=False), tmp_path, labelled=tuple(labelled))
-    assert reduction.layers.is_empty()
-    # the embedding alone has a counterpart: 50 of 370 ns of either step; no layer has
-    assert sources(reduction) == {(True, ""): (15, 3 * 370)}
-    assert reduction.layer_sources["trusted_ns"].sum() == 0
-
-
 def test_layers_divide_the_kernels_and_change_nothing_else(tmp_path):
     plain, with_layers = reduced(eager(labelled=False), tmp_path), reduced(eager(), tmp_path)
     assert plain.layers.is_empty()

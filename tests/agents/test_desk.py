@@ -98,19 +98,6 @@ def test_a_history_says_what_changed(tmp_path):
     assert change["delta"] == pytest.approx(0.02 * change["before"], rel=0.5)
 
 
-def test_a_labelled_capture_is_read_like_a_side(runs):
-    desk = Desk(Folders([runs]), cache=False)
-    for asked in (
-        lambda layers: desk.compare(a.CompareAsked("one.sqlite", "two.sqlite", layers=layers)),
-        lambda layers: desk.show(a.ShowAsked("one.sqlite", layers=layers)),
-    ):
-        for layers, slug in (("one.sqlite", "layers-none"), ("../labelled.sqlite", "outside-root")):
-            with pytest.raises(TracediffError) as raised:
-                asked(layers)
-            assert raised.value.slug == slug
-    desk.close()
-
-
 def test_a_host_that_runs_ahead_is_replayed(runs):
     desk = Desk(Folders([runs]), cache=False)
     found = desk.what_if(a.WhatIfAsked("one.sqlite", ahead=True))

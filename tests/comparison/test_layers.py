@@ -8,7 +8,6 @@ import pytest
 
 from tests.accounting.test_layers import eager, graph
 from tracediff import api
-from tracediff.errors import TracediffError
 from tracediff.report import measured
 from tracediff.report.markdown import render_markdown
 
@@ -40,12 +39,11 @@ def test_time_by_layer_sums_to_the_kernels(tmp_path):
     )
 
 
-def test_a_labelled_capture_names_the_layers_of_graphs(tmp_path):
-    sides = [written(graph(creation=False, layers=layers), tmp_path, f"graph{layers}") for layers in (2, 2)]
-    result = api.compare(*sides, layers=written(eager(), tmp_path, "eager"), cache=False).result
+def test_a_graph_made_in_the_recording_has_its_layers(tmp_path):
+    sides = [written(graph(creation=True), tmp_path, name) for name in ("a", "b")]
+    result = api.compare(*sides, cache=False).result
     assert [row.layer for row in result.layers.kinds] == ["", "layers.*.attn", "layers.*.mlp"]
-    assert result.layers.candidate.of_graphs == pytest.approx(320 / 370)
-    assert result.layers.candidate.confidence == 1.0
+    assert result.layers.candidate.of_graphs == result.layers.candidate.by_graph == pytest.approx(320 / 370)
     assert "all rows tested at once" in measured.tables(result)[0].notes[0]
     assert "Time by layer" in render_markdown(result)
 
@@ -69,28 +67,6 @@ def test_layers_of_one_side_alone_are_not_compared(tmp_path):
     ).result
     assert result.layers is None
     assert "layers-one-side" in {note.slug for note in result.warnings}
-
-
-def test_a_side_that_is_not_like_the_labelled_capture_has_no_layers(tmp_path):
-    sides = [
-        written(graph(creation=False, names=names), tmp_path, names[0])
-        for names in (("attn", "mlp"), ("scan", "gate"))
-    ]
-    labelled = written(eager(), tmp_path, "eager")
-    result = api.compare(*sides, layers=labelled, cache=False).result
-    assert result.layers is None
-    (text,) = (note.message for note in result.warnings if note.slug == "layers-one-side")
-    assert "scan.sqlite: its steps are not those of the capture with layers (confidence 0.00" in text
-    with pytest.raises(TracediffError) as error:
-        api.compare(sides[1], sides[1], layers=labelled, cache=False)
-    assert error.value.slug == "layers-unlike"
-
-
-def test_a_capture_without_layers_lends_none(tmp_path):
-    plain = written(eager(labelled=False), tmp_path, "plain")
-    with pytest.raises(TracediffError) as error:
-        api.compare(plain, plain, layers=plain, cache=False)
-    assert error.value.slug == "layers-none"
 
 
 def test_one_capture_alone_has_its_time_by_layer(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracediff.trace.layers import enclosing, kind_of, layer_of
+from tracediff.trace.layers import kind_of, layer_of
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,3 @@ def test_all_ranges_of_tensorrt_but_the_whole_inference_are_layers():
     assert layer_of("/h.3/MatMul + /h.3/Add", tensorrt=True) == "/h.3/MatMul + /h.3/Add"
     assert layer_of("/h.3/MatMul + /h.3/Add") == ""
     assert layer_of("ExecutionContext::enqueue", tensorrt=True) == ""
-
-
-def test_what_lies_between_two_modules_is_of_the_module_around_them():
-    assert enclosing("layers.3.mlp.up", "layers.3.mlp.up") == "layers.3.mlp.up"
-    assert enclosing("layers.3.mlp.up", "layers.3.mlp.down") == "layers.3.mlp"
-    assert enclosing("layers.3.mlp", "layers.4.self_attn") == ""
-    assert enclosing("layers.3", "norm") == ""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
-from itertools import islice, pairwise
-from typing import Any
+from itertools import islice
 
 import duckdb
 import numpy as np
@@ -31,7 +29,7 @@ from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Names
 from tracediff.formats.capture import Capture
 from tracediff.kernels.names import normalise
-from tracediff.trace.layers import NO_LAYER, TENSORRT, LayerSequence, align, layer_of
+from tracediff.trace.layers import NO_LAYER, TENSORRT, layer_of
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.threads import distinct
 
@@ -310,15 +308,11 @@ def origin_table(timeline: Timeline, inside: list[slice], labels: Ints, names: N
     return pl.DataFrame({"key": key, **spelled, "count": count})
 
 
-# The layer of each op: of the range under which it was launched, or its graph's node made; else by aligning its step with a labelled one.
-
-
-MOST_ALIGNED = 64  # of one export: those of most steps are aligned, or lend their layers
-LEAST = 0.5  # confidence below which a step keeps no layer of another program's
+# The layer of each op: of the range under which it was launched, or its graph's node made.
 
 # How the layer of an op is known.
-NOT_KNOWN, OF_RANGE, OF_GRAPH, ALIGNED, BETWEEN = range(5)
-SOURCES = ("", "range", "graph_creation", "aligned", "between")
+NOT_KNOWN, OF_RANGE, OF_GRAPH = range(3)
+SOURCES = ("", "range", "graph_creation")
 
 _TABLE = {"period": pl.Int64, "key": pl.Int64, "layer": pl.String, "count": pl.Int64, "share_ns": pl.Float64}
 _SOURCES = {
@@ -326,7 +320,6 @@ _SOURCES = {
     "source": pl.String,
     "count": pl.Int64,
     "ns": pl.Float64,
-    "trusted_ns": pl.Float64,
 }
 
 
@@ -375,45 +368,26 @@ class LayerRanges:
 
 
 def layer_tables(
-    capture: Capture,
-    ranges: LayerRanges,
-    timeline: Timeline,
-    swept: Sequence[Sweep],
-    references: Sequence[LayerSequence],
-    *,
-    collect: bool = False,
-) -> dict[str, Any]:
-    """layers, layer_sources and layer_sequences of `Reduction`: the layer of every op of whole periods.
-
-    `references`: labelled steps of the same program; `collect`: the sequences of this one.
-    Where no step is like a reference, the sources alone say so, with the confidence.
-    """
+    capture: Capture, ranges: LayerRanges, timeline: Timeline, swept: Sequence[Sweep]
+) -> dict[str, pl.DataFrame]:
+    """What `Reduction` has as layers and layer_sources: the layer of every op of whole periods. Both empty where none is known."""
     nothing = {"layers": pl.DataFrame(schema=_TABLE), "layer_sources": pl.DataFrame(schema=_SOURCES)}
-    if not ranges.any and not references:
+    if not ranges.any:
         return nothing
     launches = timeline.launches
     of_launch = ranges.at(launches.tid, launches.start)
     of_node = _of_nodes(capture.db, ranges)
-    names = list(ranges.names)
-    number = {name: at for at, name in enumerate(names)}
-    tables, sources, sequences = [], [], _Sequences(timeline.keys["name"].to_list())
+    tables, sources = [], []
     first = 0
     for unit, one in zip(timeline.units, swept, strict=True):
         layer, source = _own(unit, one.inside, of_launch, of_node)
-        trust = (layer > 0).astype(np.float64)
-        if collect or references:
-            steps = _Steps(unit, one, launches.start)
-            if references:
-                _aligned(steps, timeline, references, names, number, layer, source, trust)
-            if collect:
-                sequences.add(steps, layer, names)
-        tables.append(_table(unit, one, layer, names, first))
-        sources.append(_sources(unit, one, source, trust))
+        tables.append(_table(unit, one, layer, ranges.names, first))
+        sources.append(_sources(unit, one, source))
         first += len(unit.step)
     found = pl.concat(sources).group_by("graph", "source").agg(pl.all().sum()).sort("graph", "source")
     if not found.filter(pl.col("source") != SOURCES[NOT_KNOWN])["count"].sum():
-        return {**nothing, "layer_sources": found} if references else nothing
-    return {"layers": pl.concat(tables), "layer_sources": found, "layer_sequences": sequences.most()}
+        return nothing
+    return {"layers": pl.concat(tables), "layer_sources": found}
 
 
 def _of_nodes(db: duckdb.DuckDBPyConnection, ranges: LayerRanges) -> npt.NDArray[np.int32]:
@@ -450,82 +424,6 @@ def _own(
     return layer, source
 
 
-class _Steps:
-    """The ops of each whole period of a unit in the order in which they were launched: positions among those of `inside`."""
-
-    def __init__(self, unit: Unit, swept: Sweep, launched: Ints) -> None:
-        assert unit.node is not None
-        inside = swept.inside
-        launch = unit.launch[inside]
-        when = np.where(launch >= 0, launched[launch] if len(launched) else 0, unit.start[inside])
-        order = np.lexsort((unit.start[inside], unit.node[inside], when, swept.op_period))
-        edges = np.searchsorted(swept.op_period[order], np.arange(len(unit.step) + 1)).tolist()
-        self.positions = [order[low:high] for low, high in pairwise(edges)]
-        self.key = unit.key[inside]
-        self.ns = (unit.end - unit.start)[inside]
-
-
-class _Sequences:
-    """The steps of an export by what they launched in which layers."""
-
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._many: Counter[bytes] = Counter()
-        self._found: dict[bytes, tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]] = {}
-
-    def add(self, steps: _Steps, layer: npt.NDArray[np.int32], layers: list[str]) -> None:
-        """Count the steps of a unit that have a layer."""
-        for at in steps.positions:
-            if not layer[at].any():
-                continue
-            same = steps.key[at].tobytes() + layer[at].tobytes()
-            self._many[same] += 1
-            if same not in self._found:
-                names = tuple(self._names[key] for key in steps.key[at].tolist())
-                of = tuple(layers[number] for number in layer[at].tolist())
-                self._found[same] = names, of, tuple(steps.ns[at].tolist())
-
-    def most(self) -> list[LayerSequence]:
-        """Those of most steps."""
-        found = [LayerSequence(self._many[same], *one) for same, one in self._found.items()]
-        return sorted(found, key=lambda one: (-one.steps, one.names))[:MOST_ALIGNED]
-
-
-def _aligned(
-    steps: _Steps,
-    timeline: Timeline,
-    references: Sequence[LayerSequence],
-    names: list[str],
-    number: dict[str, int],
-    layer: npt.NDArray[np.int32],
-    source: npt.NDArray[np.int8],
-    trust: npt.NDArray[np.float64],
-) -> None:
-    """Give the ops that no range names the layers of the references, step by step; `names` and `number` grow."""
-    texts = timeline.keys["name"].to_list()
-    alike: dict[bytes, list[Ints]] = {}
-    for at in steps.positions:
-        if not layer[at].all():
-            alike.setdefault(steps.key[at].tobytes(), []).append(at)
-    for same in sorted(alike.values(), key=len, reverse=True)[:MOST_ALIGNED]:
-        ops = [texts[key] for key in steps.key[same[0]].tolist()]
-        found = align(ops, steps.ns[same[0]].tolist(), references)
-        if found is None:
-            continue
-        for name in found.layers:
-            if name not in number:
-                number[name] = len(names)
-                names.append(name)
-        of = np.array([number[name] for name in found.layers], np.int32)
-        code = np.where(found.matched, ALIGNED, BETWEEN).astype(np.int8)
-        for at in same:
-            free = layer[at] == 0
-            trust[at[free]] = found.confidence
-            if found.confidence >= LEAST:
-                layer[at[free]] = of[free]
-                source[at[free]] = np.where(of[free] > 0, code[free], NOT_KNOWN)
-
-
 def _table(
     unit: Unit, swept: Sweep, layer: npt.NDArray[np.int32], names: list[str], first_period: int
 ) -> pl.DataFrame:
@@ -554,10 +452,8 @@ def _table(
     )
 
 
-def _sources(
-    unit: Unit, swept: Sweep, source: npt.NDArray[np.int8], trust: npt.NDArray[np.float64]
-) -> pl.DataFrame:
-    """graph, source -> kernels and copies, their share_ns, and that times the confidence in their layer."""
+def _sources(unit: Unit, swept: Sweep, source: npt.NDArray[np.int8]) -> pl.DataFrame:
+    """graph, source -> kernels and copies, and their share_ns."""
     assert unit.node is not None
     share = float_sum_by(swept.piece_op, len(unit.key), swept.piece_share)[swept.inside]
     code, position = grouped((unit.node[swept.inside] >= 0) * len(SOURCES) + source.astype(np.int64))
@@ -567,7 +463,6 @@ def _sources(
             "source": pl.Series([SOURCES[at] for at in (code % len(SOURCES)).tolist()], dtype=pl.String),
             "count": count_by(position, len(code)),
             "ns": float_sum_by(position, len(code), share),
-            "trusted_ns": float_sum_by(position, len(code), share * trust),
         },
         schema=_SOURCES,
     )

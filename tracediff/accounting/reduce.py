@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,6 @@ from tracediff.formats.selection import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
-from tracediff.trace.layers import LayerSequence
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select
 from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
 from tracediff.trace.threads import Places, Thread, thread_roles
@@ -61,13 +60,11 @@ def reduce_capture(
     only: Selection = ALL,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
-    labelled: Sequence[LayerSequence] = (),
-    collect_layers: bool = False,
 ) -> Reduction:
     """Measure one export.
 
-    `infer`: from what repeats, whatever labels there are. `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event. `labelled`: steps
-    of the same program that name the layers of steps without; `collect_layers`: keep such steps. `recorder`: the graph of their events.
+    `infer`: from what repeats, whatever labels there are. `only`: the ranks and steps that are measured; those of the export alone count. `sampler`: of some steps every event.
+    `recorder`: the graph of their events.
     Raises `TracediffError`: no-kernels, no-steps, one-step, no-whole-step, bad-step-regex, nothing-selected, step-numbers-repeat.
     """
     if whole_capture:
@@ -77,7 +74,7 @@ def reduce_capture(
         if is_host_only(capture):
             build_timeline(capture)  # raises no-kernels before anything is said of steps
         rule = find_steps(capture, step_regex, infer=infer)
-    return _measure(capture, rule, only, sampler, recorder, labelled, collect_layers)
+    return _measure(capture, rule, only, sampler, recorder)
 
 
 def _measure(
@@ -86,16 +83,13 @@ def _measure(
     only: Selection,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
-    labelled: Sequence[LayerSequence] = (),
-    collect_layers: bool = False,
 ) -> Reduction:
     """`reduce_capture` with the steps found."""
     whole_capture = rule == WHOLE_CAPTURE
     steps = _whole_capture(capture) if whole_capture else frame(capture.db, _STEPS)
     graph_mode, work, ranges = _graph_mode(capture), launches_with_work(capture), LayerRanges(capture.db)
     copies = read_copies(capture)
-    with_nodes = ranges.any or bool(labelled)
-    timeline = build_timeline(capture, whole_capture=whole_capture, with_nodes=with_nodes)
+    timeline = build_timeline(capture, whole_capture=whole_capture, with_nodes=ranges.any)
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
@@ -122,7 +116,7 @@ def _measure(
         *op_columns(kernels, timeline.keys, len(periods)), new_kernels(timeline, swept)
     )
     sequences = common_sequences(timeline, swept, periods)
-    layers = layer_tables(capture, ranges, timeline, swept, labelled, collect=collect_layers)
+    layers = layer_tables(capture, ranges, timeline, swept)
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)

@@ -14,7 +14,6 @@ import polars as pl
 
 from tracediff.accounting.intervals import Ints
 from tracediff.model import Captured, Note
-from tracediff.trace.layers import LayerSequence
 from tracediff.trace.periods import Kept
 from tracediff.trace.steps import StepRule
 from tracediff.trace.threads import Thread
@@ -152,8 +151,7 @@ class Reduction:
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
     collectives stratum, rank -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     layers     period, key, layer -> count, share_ns: `kernels` divided by layer, '' where none is known; empty where none is of the export
-    layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> count, ns (share_ns), trusted_ns (times the confidence)
-    layer_sequences labelled steps, to name the layers of other exports; empty where nobody asked
+    layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> count, ns (share_ns)
     sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most
     sampled    some steps with their events; empty where nobody asked
     events     the graph of events that a what-if replays; None where nobody asked
@@ -210,7 +208,6 @@ class Reduction:
     layers: pl.DataFrame
     layer_sources: pl.DataFrame
     sequences: dict[str, list[StepSequence]]
-    layer_sequences: list[LayerSequence] = field(default_factory=list)
     sampled: list[SampledStep] = field(default_factory=list)
     events: EventGraph | None = None
 

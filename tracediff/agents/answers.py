@@ -33,9 +33,6 @@ _Path = Annotated[
 ]
 _Steps = Annotated[str, Meta(description="Only these steps: A-B, or A-B/C-D for each side")]
 _Regex = Annotated[str, Meta(description="NVTX ranges that begin a step, where labels are not known")]
-_Layers = Annotated[
-    str, Meta(description="Labelled capture of the same program: names the layers of kernels in CUDA graphs")
-]
 _Id = Annotated[str, Meta(description="As `compare` or `show` gave it: r1")]
 
 
@@ -57,7 +54,6 @@ class CompareAsked(Struct, forbid_unknown_fields=True):
         str, Meta(description="Also all that is known of the kernels with this in their name")
     ] = ""
     step_regex: _Regex = ""
-    layers: _Layers = ""
 
 
 class ShowAsked(Struct, forbid_unknown_fields=True):
@@ -68,7 +64,6 @@ class ShowAsked(Struct, forbid_unknown_fields=True):
     worst: Annotated[int, Meta(ge=0, le=10, description="Also so many of the slowest steps, likewise")] = 0
     steps: _Steps = ""
     step_regex: _Regex = ""
-    layers: _Layers = ""
 
 
 class ExplainAsked(Struct, forbid_unknown_fields=True):

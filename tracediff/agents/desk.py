@@ -125,23 +125,23 @@ class Desk:
 
     def compare(self, asked: a.CompareAsked) -> a.Compared:
         """Raises also what `compare_request` does, and still-running."""
-        found, layers = self._given(asked.baseline, asked.candidate), self._given(asked.layers)
+        found = self._given(asked.baseline, asked.candidate)
         request = _request(
             CompareRequest, baseline=found[0].path, candidate=found[1].path if asked.candidate else None,
             steps=asked.steps or None, ranks=asked.ranks or None, kernel=(asked.kernel,) if asked.kernel else (),
-            step_regex=asked.step_regex or None, layers=layers[0].path if layers else None, cache=self._cache,
+            step_regex=asked.step_regex or None, cache=self._cache,
         )  # fmt: skip
-        return self._job((asked, found, layers), lambda: self._compare(request, [one.name for one in found]))
+        return self._job((asked, found), lambda: self._compare(request, [one.name for one in found]))
 
     def show(self, asked: a.ShowAsked) -> a.Shown:
         """Raises also what `show_request` does, and still-running."""
-        found, layers = self._given(asked.capture), self._given(asked.layers)
+        found = self._given(asked.capture)
         request = _request(
             ShowRequest, capture=found[0].path, step=(asked.step,) if asked.step else (), worst=asked.worst or None,
-            steps=asked.steps or None, step_regex=asked.step_regex or None, layers=layers[0].path if layers else None,
+            steps=asked.steps or None, step_regex=asked.step_regex or None,
             cache=self._cache,
         )  # fmt: skip
-        return self._job((asked, found, layers), lambda: self._show(request, [one.name for one in found]))
+        return self._job((asked, found), lambda: self._show(request, [one.name for one in found]))
 
     def explain(self, asked: a.ExplainAsked) -> a.Explained:
         """Raises also no-such-result, no-such-table, no-such-row."""

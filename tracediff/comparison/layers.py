@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracediff.accounting.intervals import Ints, float_sum_by, grouped
-from tracediff.accounting.kernels import ALIGNED, BETWEEN, NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
-from tracediff.accounting.kernels import LEAST as LEAST_LIKE
+from tracediff.accounting.kernels import NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells, in_mean
-from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
 from tracediff.model.kernels import LayerSide
@@ -67,17 +65,7 @@ def _summed(ns: dict[str, float], *, kinds: bool) -> list[tuple[str, float]]:
 
 
 def layer_cells(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> LayerCells | None:
-    """The layers of all sides; None where those of one are not known.
-
-    Raises `TracediffError`: layers-unlike where a labelled capture was given, and no export is like it.
-    """
-    unlike = _unlike(sides)
-    if unlike and len(unlike) == sum(len(side.parts) for side in sides):
-        raise TracediffError(
-            "layers-unlike",
-            unlike[0],
-            fix="--layers FILE is a labelled capture of the same program, with the same model",
-        )
+    """The layers of all sides; None where those of one are not known."""
     if not all(map(_known, sides)):
         return None
     parts = parts_of(sides)
@@ -114,37 +102,18 @@ def layer_side(side: Side) -> LayerSide:
     """How the layers of a side are known."""
     table = pl.concat([part.layer_sources for part in side.parts])
 
-    def ns(*which: pl.Expr, column: str = "ns") -> float:
-        return float(table.filter(*which)[column].sum())
+    def ns(*which: pl.Expr) -> float:
+        return float(table.filter(*which)["ns"].sum())
 
     source, graph = pl.col("source"), pl.col("graph")
     known = source != SOURCES[NOT_KNOWN]
-    aligned = source.is_in([SOURCES[ALIGNED], SOURCES[BETWEEN]])
     total, of_graphs = max(ns(), 1.0), ns(graph)
     return LayerSide(
         attributed=ns(known) / total,
         of_graphs=ns(graph, known) / of_graphs if of_graphs else None,
         by_range=ns(source == SOURCES[OF_RANGE]) / total,
         by_graph=ns(source == SOURCES[OF_GRAPH]) / total,
-        aligned=ns(aligned) / total,
-        confidence=ns(aligned, column="trusted_ns") / ns(aligned) if ns(aligned) else None,
     )
-
-
-def _unlike(sides: Sequence[Side]) -> list[str]:
-    """Of each export that was aligned with a labelled capture in vain, what to say; the most confident first."""
-    aligned = [
-        part for side in sides for part in side.parts if part.layers.is_empty() and len(part.layer_sources)
-    ]
-    best = [
-        (float(sources["trusted_ns"].sum()) / max(float(sources["ns"].sum()), 1.0), part.name)
-        for part in aligned
-        for sources in [part.layer_sources]
-    ]
-    return [
-        f"{name}: its steps are not those of the capture with layers (confidence {trust:.2f}; {LEAST_LIKE:.2f} is needed)"
-        for trust, name in sorted(best, key=lambda one: -one[0])
-    ]
 
 
 def layer_notes(sides: Sequence[Side]) -> list[Note]:
@@ -153,6 +122,5 @@ def layer_notes(sides: Sequence[Side]) -> list[Note]:
     if all(known) or not any(known):
         return []
     without = sides[known.index(False)]
-    why = next(iter(_unlike([without])), "--layers FILE names them by a labelled capture")
-    text = f"{without.label} has no known layers, the other side has: time by layer is not compared. {why}"
+    text = f"{without.label} has no known layers, the other side has: time by layer is not compared"
     return [Note("layers-one-side", text)]

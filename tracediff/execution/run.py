@@ -303,8 +303,6 @@ def _reduce_file(
                     infer=reading.infer,
                     sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                     recorder=record if reading.graph else None,
-                    labelled=reading.labelled,
-                    collect_layers=reading.collect_layers,
                 )
             )
             reduction = capture.bounded(

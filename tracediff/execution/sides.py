@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -20,10 +20,6 @@ from tracediff.model import LeftOut, Note, RunInput, SideInput
 from tracediff.model.causes import BUSY
 from tracediff.trace.threads import OUTSIDE
 from tracediff.trace.workloads import SHAPE
-
-if TYPE_CHECKING:
-    from tracediff.trace.layers import LayerSequence
-
 
 # Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
 # different rules, their steps hold different work, no steps can be found in some, or one side has no GPU kernels.
@@ -228,6 +224,3 @@ class Reading:
     skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
     scheduler: str | None = None  # of a Dask cluster whose workers read
     export: Form = PARQUET_FIRST  # what reports are exported to
-    # steps of the same program, whose layers name those of steps without
-    labelled: tuple[LayerSequence, ...] = ()
-    collect_layers: bool = False  # keep such steps of what is read

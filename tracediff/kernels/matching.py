@@ -194,7 +194,7 @@ class _Phase:
     @classmethod
     def of(cls, one: PhaseOps, other: PhaseOps) -> _Phase:
         ops = tuple({*side.ops, *chain.from_iterable(side.sequences)} for side in (one, other))
-        sequences = _mostlongest_common(one.sequences), _mostlongest_common(other.sequences)
+        sequences = _most_common(one.sequences), _most_common(other.sequences)
         # Between steps of several workloads a count may differ for the workload alone. GEMMs are told apart by role.
         several = any(len(each) > 1 for each in sequences)
         settled = {op for op in ops[0] & ops[1] if several and category(op.name) != "gemm"}
@@ -209,7 +209,7 @@ class _Use(NamedTuple):
     run: int
 
 
-def _mostlongest_common(sequences: Mapping[Ops, int]) -> dict[Ops, int]:
+def _most_common(sequences: Mapping[Ops, int]) -> dict[Ops, int]:
     """Most steps first; ties by content, so that the order of runs does not matter."""
     found: dict[Ops, int] = {}
     cells = 0

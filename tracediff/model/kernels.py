@@ -231,16 +231,13 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
 class LayerSide(msgspec.Struct, frozen=True, kw_only=True):
     """How the layers of one side are known: shares of its GPU time, 0 to 1.
 
-    attributed: in a layer. of_graphs: of what CUDA graphs launched; None without such. confidence: that of the alignment with a labelled
-    capture (docs/layers.md); None where nothing was aligned.
+    attributed: in a layer. of_graphs: of what CUDA graphs launched; None without such.
     """
 
     attributed: float
     of_graphs: float | None
     by_range: float  # under whose range they were launched
     by_graph: float  # under whose range their graph's node was made
-    aligned: float
-    confidence: float | None
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):

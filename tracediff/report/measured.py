@@ -110,11 +110,9 @@ def _layer_notes(report: Result | Show, layers: Layers) -> list[str]:
 
 
 def _known_by(whose: str, side: LayerSide) -> str:
-    trust = "" if side.confidence is None else f" (confidence {side.confidence:.2f})"
     known = {
         "by the range of their launch": side.by_range,
         "by the range in which their graph was captured": side.by_graph,
-        f"by alignment with the labelled capture{trust}": side.aligned,
     }
     ways = [(share, how) for how, share in known.items() if share]
     said = "; ".join(how if len(ways) == 1 else f"{units.share(share)} {how}" for share, how in ways)
