@@ -323,7 +323,9 @@ def test_fusion_is_found(compared):
         ("sequence", True),
         ("sequence", True),
     ]
-    assert sum(part.delta_ns for part in rows) == pytest.approx(fused.delta_ns)
+    (gaps,) = [part for part in fused.parts if part.follows]  # eight nodes fewer, some 0.6 us of gap each
+    assert gaps.cause == "graph_internal" and -8_000 < gaps.delta_ns < 0
+    assert sum(part.delta_ns for part in fused.parts) == pytest.approx(fused.delta_ns)
     (split,) = [one for one in compared(FUSED, GRAPH).findings if one.cause == "kernel_split"]
     assert (split.evidence.count_baseline, split.evidence.count_candidate) == pytest.approx((8, 16))
 

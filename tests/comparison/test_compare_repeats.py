@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import pytest
 
 from tests.comparing import compare
 from tests.serving import run_of, runs_of, step_ns
+from tracediff.comparison.compare import Options
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
 
 CALM = (100, 101, 99, 100.5, 99.5)  # us of host work in `_schedule`; a step is 707 us long at 100
 SLOW = (130, 131, 129, 130.5, 129.5)  # 30 us more
+ONE_HOST = Options(in_turns=True)  # these traces hold no calls that tell the speed of their hosts
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,14 @@ def repeats(tmp_path_factory):
 
 
 def test_five_calm_runs_a_side_and_30_us_more(repeats):
-    result = compare(repeats(CALM, "b"), repeats(SLOW, "c"))
+    result = compare(repeats(CALM, "b"), repeats(SLOW, "c"), ONE_HOST)
     assert result.verdict == "regressed"
     assert result.step.baseline_ns == pytest.approx(step_ns(100), abs=2000)  # jitter of 2 us a step
     first = result.findings[0]
     assert (first.cause, first.level, first.where.range) == ("host_work", "confirmed", "_schedule")
     assert first.ci_low_ns < 30_000 < first.ci_high_ns
+    # hosts of unknown speed: 25 % of what both sides have, 105 us, times t(13) = 2.16, are 57 us
+    assert compare(repeats(CALM, "b"), repeats(SLOW, "c")).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize("outlier", [1000, 10])
@@ -56,13 +59,13 @@ def test_one_outlying_run_of_five_makes_no_change(side, outlier, repeats):
 )  # fmt: skip
 def test_one_outlying_run_of_five_hides_no_change(baseline, candidate, side, apart, repeats):
     """Four runs of five say 30 us more; the fifth is named and left out, of the accounting as well."""
-    result = compare(repeats(baseline, "odd"), repeats(candidate, "c"))
+    result = compare(repeats(baseline, "odd"), repeats(candidate, "c"), ONE_HOST)
     first = result.findings[0]
     assert (first.cause, first.level, first.where.range) == ("host_work", "confirmed", "_schedule")
     assert first.delta_ns == pytest.approx(30_000, abs=3_000)
-    # Host work usually scatters by 14 us (10 % + 1 us), and by 13.5 more where the host's speed is not known (15 % of 0.9 x 100):
-    # s0 = 19.4. With 7 degrees of freedom of calm runs s = 19.4 sqrt(4 / 11) = 11.7, and t(11) s sqrt(1/4 + 1/5) = 17.3 us
-    assert first.ci_high_ns - first.ci_low_ns == pytest.approx(2 * 17_300, rel=0.05)
+    # Host work scatters by 5 %; four and five calm runs with 7 degrees of freedom make it 5 sqrt(5.1 / 12) = 3.3 %. t(12) = 2.18 times
+    # that: 100 us of five runs to 3.2 us, 130 of four to 4.6; 100 of four to 3.6, 130 of five to 4.1; the steps are known to half a us
+    assert first.ci_high_ns - first.ci_low_ns == pytest.approx(2 * 5_600, rel=0.05)
     assert result.verdict == "regressed"
     (odd,) = result.phases[0].odd_runs
     assert (odd.side, odd.run[-1], odd.cause, odd.left_out) == (side, "4", "host_work", True)
@@ -123,16 +126,15 @@ def test_repeats_given_apart_set_the_noise(tmp_path):
     """Runs of the baseline's program at 100, 180 and 260 us say more noise than runs at 100, 101 and 99."""
     one, other = runs_of(tmp_path, "b", (100,)), runs_of(tmp_path, "c", (130,))
     loud, calm = runs_of(tmp_path, "loud", (100, 180, 260)), runs_of(tmp_path, "calm", (100, 101, 99))
-    plain = compare(one, other)
-    # what runs of one program usually scatter, on a host of unknown speed: 15 % of 0.9 x (host work + launch call)
-    usual = math.hypot(0.025 * step_ns(130) + 500, 0.15 * 0.9 * 105_000)
-    for repeats, sd in ((loud, 80_000), (calm, 1_000)):
-        result = compare(one, other, noise=repeats)
-        # the usual variance counts for four degrees of freedom, that of three repeats for two; t(6) = 2.447. With one run a side
-        # it is never less than 2.25 times the usual one
-        variance = max((4 * usual**2 + 2 * sd**2) / 6, 2.25 * usual**2)
+    plain = compare(one, other, ONE_HOST)
+    # A step: 100 or 130 us of host work (5 %), 5 us of launching (5 %), 2 us of latency (30 %), 600 us of kernels (0.4 %). Its usual
+    # variance is 31.2 us^2, which counts for five degrees of freedom, the repeats for two. They scatter by 80 us: 2 * 6,400 / 31.2 =
+    # 410, so by sqrt((5 + 410) / 7) = 7.7 times the usual; or by 1: 0.85 times. t(7) = 2.365.
+    # Down from 100: 100 (1 - e^-0.91) = 59.8 us, up 7.7 * 100 (e^0.118 - 1) = 96.7; of all cells and both sides 139 down, 153 up
+    for repeats, half in ((loud, 146_000), (calm, 18_100)):
+        result = compare(one, other, ONE_HOST, noise=repeats)
         (phase,) = result.phases
-        assert phase.typical.noise_floor_ns == pytest.approx(2.447 * (2 * variance) ** 0.5, rel=0.02)
+        assert phase.typical.noise_floor_ns == pytest.approx(half, rel=0.04)
         assert result.step.noise_source == "given"
         assert result.accounting.delta == plain.accounting.delta
 

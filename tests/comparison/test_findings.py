@@ -29,7 +29,8 @@ def candidate(phase: str, part: str, delta: float, half: float, level: Evidence,
     """Kernels at one place, us."""
     runs = np.zeros(2), np.zeros(2)
     judged = Judgement(
-        Place("kernels", (30,)), PHASES[phase], part, 0.0, 0.0, delta * US, half * US, 0.0, 0.1, 0.1, level, runs, half * US
+        Place("kernels", (30,)), PHASES[phase], part, baseline=0.0, candidate=0.0, delta=delta * US, low=(delta - half) * US,
+        high=(delta + half) * US, host_speed=0.0, p=0.1, q=0.1, level=level, runs=runs,
     )  # fmt: skip
     return Candidate("kernel_fused", Where(kernel="a -> b"), judged, "", FindingFacts(), level=level, **more)
 

@@ -24,7 +24,7 @@ def test_eight_times_the_requests_explain_a_step_of_twice_the_time(batch, verdic
     found = compare(runs(tmp_path / "a", 2, 100), runs(tmp_path / "b", batch, 900)).result
     assert found.verdict == verdict
     if batch == 16:
-        assert "different batches (2 -> 16 generation requests" in headline(found).text
+        assert "other work: 2 -> 16 requests and tokens per generation step" in headline(found).text
     else:
         assert found.verdict_facts.load is None
 
@@ -45,9 +45,11 @@ def test_a_gate_does_not_fail_for_what_the_load_may_explain(tmp_path):
 
 @pytest.mark.parametrize(
     ("names", "verdict", "status"),
-    [(("gemm", "gemm"), "no_change", None), (("gemm", "convolve"), "not_comparable", "fail")],
+    [(("gemm", "gemm"), "no_change", None), (("gemm", "convolve"), "inconclusive", "warn")],
 )
-def test_programs_that_share_no_kernel_are_not_compared(names, verdict, status, tmp_path):
+def test_programs_that_share_no_kernel_may_be_others_though_their_steps_are_called_alike(
+    names, verdict, status, tmp_path
+):
     for side, name in enumerate(names):
         serving(steps=24, kernel_name=name).write(tmp_path / f"{side}.sqlite")
     found = compare(tmp_path / "0.sqlite", tmp_path / "1.sqlite").result

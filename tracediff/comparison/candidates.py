@@ -64,6 +64,7 @@ class Candidate:
     alone: tuple[FindingPart, ...] = ()  # its one row, where kernels of several names are in it
     names: frozenset[str] = frozenset()  # of all its kernels, as they are shown
     leading: frozenset[str] = frozenset()  # of those that it is named after
+    kinds: frozenset[str] = frozenset()  # the categories of these
     follow: tuple[Place, ...] = ()  # the places that follow from the others
 
     @property
@@ -246,6 +247,7 @@ class Describe:
             differs=self.differs(one),
             names=frozenset(short(op.name, 60) for op in ops),
             leading=frozenset(short(op.name, 60) for op in (*leading.baseline, *leading.candidate)),
+            kinds=frozenset(category(op.name) for op in (*leading.baseline, *leading.candidate)),
         )
 
     def _of_row(

@@ -23,7 +23,7 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
-from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, HOST, WAIT
+from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
 
@@ -321,7 +321,7 @@ def _phase_cells(
 def _usual(layout: Layout, *, few: bool) -> Floats:
     """The usual scatter of each cell, as a part of it. `few`: so few steps that they do not tell how far they are apart."""
     usual = np.array([HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds])
-    return np.maximum(usual, WAIT) if few else usual
+    return np.where(usual == GPU, CAPTURE, WAIT) if few else usual
 
 
 def _seen(frame: Frame, table: CellSums, phase: PhaseSteps) -> tuple[Floats, Floats]:

@@ -114,8 +114,8 @@ def compare(
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
     unlike = amount_of_work(measured.kernels.rows, launches) if frame.once and rung.kind != "rounds" else None
     same = frame.once and not unlike and same_work(measured.kernels.rows, launches)
-    if frame.once and not same:  # their length says nothing
-        measured = _unjudged(measured)
+    if frame.once:
+        measured = _of_captures(measured, same=same)
     comparability = check(sides, strata, unlike, counterparts(measured.kernels, work, rung), work)
     comparable = comparability.comparable or options.force
 
@@ -190,7 +190,7 @@ def compare(
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
     remarks = insights(
-        measured, judged, verdicts, standardised, step, accounting, findings, result_kernels, ranks, skews
+        measured, judged, standardised, step, accounting, findings, result_kernels, ranks, skews
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
@@ -280,9 +280,12 @@ def compare(
     )
 
 
-def _unjudged(measured: Measured) -> Measured:
-    """The same with no phase that is judged."""
-    phases = [replace_fields(one, steps=replace_fields(one.steps, judged=False)) for one in measured.phases]
+def _of_captures(measured: Measured, *, same: bool) -> Measured:
+    """Captures that are one step each: of other work neither their length nor their kernels say anything."""
+    phases = [
+        replace_fields(one, steps=replace_fields(one.steps, judged=one.steps.judged and same, steady=same))
+        for one in measured.phases
+    ]
     return replace_fields(measured, phases=phases)
 
 

@@ -108,7 +108,7 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     level = min((one.level for one in (main, *own)), key=LEVELS.index)
     if level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
         level = "likely"  # the time of all places together is beyond noise, though that of none of them is
-    unsure = sum(one.judged.delta for one in followers if not one.sure)
+    unsure = sum(one.judged.delta for one in followers if not one.moved)
     if level in ("exact", "confirmed") and abs(unsure) > 0.5 * abs(judged.delta):
         level = "likely"
     parts = [part for one in sorted((main, *own), key=order) for part in one.as_parts()]
@@ -225,6 +225,8 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
 def _same_change(one: Candidate, other: Candidate) -> bool:
     if one.leading & other.names or other.leading & one.names:
         return True
+    if one.cause == other.cause and one.cause in _NAMING and one.phase != other.phase:
+        return one.kinds == other.kinds  # libraries name kernels of other shapes otherwise
     return one.phase == other.phase and (_belongs(one, other) or _belongs(other, one))
 
 
@@ -265,6 +267,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             one
             for one in mine
             if one not in own
+            and one.moved
             and one.of_rank is None
             and _follows(one, change, most, launching, copies=copies)
         ]
@@ -471,8 +474,7 @@ def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
     for parts in by_cause.values():
         group = [united(rows[0], rows[1:]) for rows in (sorted(rows, key=order) for rows in parts.values())]
         group.sort(key=order)
-        own = [one for one in group if one.phase == first]
-        lead = (own or group)[0]
+        lead = next((one for one in group if one.phase == first and one.sure), group[0])
         rest = [
             PhaseDelta(
                 one.phase, _part(one.judged), *one.interval, one.level,

@@ -3,7 +3,6 @@
 | insight | where it is said |
 | switch_interval | a sure GIL cause got longer, and 80 % of the waiting time is in ten or more waits of one or several times 5 ms |
 | holder_lets_go | the same with waits of one length below that |
-| few_steps_hide | a phase with a verdict, whose raw mean says otherwise until its few longest steps are left out |
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
 | late_rank | a sure cause of one rank, which comes last in most steps, as it did not before |
@@ -19,12 +18,11 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
-from tracediff.comparison.cells import STEP, Measured
+from tracediff.comparison.cells import Measured
 from tracediff.comparison.places import SURE, Judged, Judgement
 from tracediff.comparison.tables import StandardisedMeans
-from tracediff.comparison.verdict import SIDES
 from tracediff.execution.sides import stacked
-from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step, Verdict
+from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES
 from tracediff.model.common import Insight
 
@@ -35,7 +33,6 @@ SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program 
 def insights(
     measured: Measured,
     judged: Judged,
-    verdicts: dict[str, dict[str, Verdict]],
     standardised: StandardisedMeans,
     step: Step,
     accounting: Accounting,
@@ -51,7 +48,6 @@ def insights(
         slower_clock(
             kernels, *(side.get("compute", 0.0) for side in (accounting.baseline, accounting.candidate))
         ),
-        *few_steps_hide(measured, verdicts),
         gil_waits(measured, sure),
         *hidden_host(measured, standardised, step, accounting),
     ]
@@ -103,55 +99,6 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values)
     running = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(running, 0.5 * running[-1])])
-
-
-# Few long steps that turn the mean round.
-
-_HIDES = 0.5  # of the typical change: so far off is the mean
-_FEW_STEPS = 0.02  # of the steps
-
-
-def few_steps_hide(measured: Measured, verdicts: dict[str, dict[str, Verdict]]) -> list[Insight]:
-    """Phases whose mean changed otherwise than their typical step, by few steps."""
-    frame, found = measured.frame, []
-    steps = measured.steps
-    side, run = steps["side"].to_numpy(), steps["run"].to_numpy()
-    ns, start = steps["ns"].to_numpy().astype(np.float64), steps["start_up"].to_numpy()
-    for phase in measured.phases:
-        name = phase.steps.phase
-        if not verdicts[name]["typical"].endswith(("regressed", "improved")) or phase.steps.load is not None:
-            continue
-        mine = [
-            np.flatnonzero((steps["phase"].to_numpy() == name) & (side == at) & np.isin(run, frame.kept(at)))
-            for at in (0, 1)
-        ]
-        delta = float(phase.typical.estimate.delta[STEP])
-        mean = float(ns[mine[1]].mean() - ns[mine[0]].mean())
-        if abs(mean - delta) <= _HIDES * abs(delta):
-            continue
-        at = 0 if mean < delta else 1  # the side whose long steps pull the mean off
-        order = mine[at][np.argsort(-ns[mine[at]])]
-        means = [ns[one].mean() for one in mine]
-        for many in range(1, max(1, int(_FEW_STEPS * len(order))) + 1):
-            means[at] = ns[order[many:]].mean() if many < len(order) else 0.0
-            if abs(means[1] - means[0] - delta) <= _HIDES * abs(delta):
-                few = ns[order[:many]]
-                found.append(
-                    Insight(
-                        kind="few_steps_hide",
-                        side=SIDES[at],
-                        phase=name,
-                        count=many,
-                        total=len(order),
-                        low_ns=float(few.min()),
-                        high_ns=float(few.max()),
-                        mean_ns=mean,
-                        typical_ns=delta,
-                        start_up=bool(start[order[:many]].all()),
-                    )
-                )
-                break
-    return found
 
 
 # Host time that the GPU hides.

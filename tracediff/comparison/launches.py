@@ -25,15 +25,12 @@ from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
-from tracediff.model.causes import GPU
+from tracediff.model.causes import CAPTURE
 from tracediff.stats.noise import Noise, Sample, estimate
 from tracediff.stats.tests import benjamini_hochberg
 
 _INDEPENDENT = 20
 _LEAST = 5  # launches of each run, below which a row is not tested
-_PROCESSES = (
-    5  # times the usual scatter: launches of captures without steps differ by 2 % between runs of one program
-)
 _FEW, _STRICT, _ALPHA = 3, 0.01, 0.05
 _MATERIAL = 0.01
 # measured: the mean of one to four launches differed by 6 % and 88 ns at most, of 45 kernels in pairs of identical runs
@@ -112,7 +109,7 @@ def launch_changes(
             continue
         tested.append(number)
         sample = _sample(launches, members, least[members])
-        scatter = _PROCESSES * GPU * np.array([one.mean(axis=0) for one in sample.values])
+        scatter = CAPTURE * np.array([one.mean(axis=0) for one in sample.values])
         of = estimate(sample, Noise(scatter, np.zeros(1, np.bool_)))
         figures.append(of)
     q = benjamini_hochberg(np.array([float(of.p[0]) for of in figures]))

@@ -321,7 +321,7 @@ def typical_launches(
     for name, table in kernels.tables().items():
         standardised.aligned.add(name, table)
     counts = {(row["steps"], row["what"]): row for row in standardised.rows("aligned_structure")}
-    nothing = dict.fromkeys(SIDES, 0.0)  # captures without kernels have no rows
+    nothing: dict[str, float] = dict.fromkeys(SIDES, 0.0)  # captures without kernels have no rows
 
     def of(phase: str, side: str) -> LaunchCounts:
         return LaunchCounts(*(counts.get((phase, what), nothing)[side] for what in _LAUNCHED))

@@ -160,7 +160,10 @@ def decide(
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     verdict, facts = _decided(measured, judged, verdicts, gpu)
-    return cautious(verdict, time_share(measured), raw_change(measured)), facts
+    said = cautious(verdict, time_share(measured), raw_change(measured))
+    if facts.basis == "identical" and said != verdict:  # only what is compared is
+        facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
+    return said, facts
 
 
 PART = 0.5  # of a side's step time: with less compared, what was not compared is part of the verdict
@@ -205,11 +208,11 @@ def _decided(
     phases = in_order(measured.phases)
     if _identical(measured.whole):
         return "no_change", VerdictFacts("identical")
-    if gpu is not None:
-        return "likely_regressed" if gpu > 0 else "likely_improved", VerdictFacts("gpu", carried_ns=gpu)
     main = phases[0].steps.phase
-    if measured.frame.once:
-        return "inconclusive", VerdictFacts("scatter", main)
+    if measured.frame.once and not phases[0].steps.judged:
+        if gpu is None:
+            return "inconclusive", VerdictFacts("scatter", main)
+        return "likely_regressed" if gpu > 0 else "likely_improved", VerdictFacts("gpu", carried_ns=gpu)
     for wanted in (_CERTAIN, _LIKELY):
         for one in phases:  # what users feel first decides first
             of = verdicts[one.steps.phase]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 # seven programs (H100, H200, nsys 2023.4), Student's t with five degrees of freedom: kernels 0.2 %, copies 0.4, gaps in graphs 0.3; host
 # work 4.4 to 6.8 %, launch calls 3.8, synchronisations 5.0, other calls 5.0; waits for the GIL 39 %, dependencies 13, launch latency 6 to 38.
 GPU, HOST, WAIT = 0.004, 0.05, 0.3
+CAPTURE = 0.02  # GPU time of captures that are one step each: so far apart are launches of one kernel in runs of one program
 STEP = 0.025  # of the step: replicas of one program on like machines, three and four runs a side
 
 # What a query for evidence looks for: kernels by name, CUDA calls or NVTX ranges whose name is LIKE a pattern, the ranges

@@ -111,7 +111,7 @@ def counts(result: Result) -> str:
 def reason(result: Result) -> str:
     """What a repeat would show, and the one thing that most limits belief in it."""
     observed = result.observed
-    if result.verdict_facts.basis in ("identical", "checks") or not observed.delta_ns:
+    if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = units.prose([observed.ci_low_ns, observed.ci_high_ns])
     low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)

@@ -213,19 +213,6 @@ def _waits(one: Insight) -> str:
     return f"{one.count:,} of {one.total:,} waits for the GIL last {_span(one)}"
 
 
-def _few_steps_hide(result: Result, one: Insight) -> str:
-    steps = f"{one.phase} steps" if one.phase not in ("", "step") else "steps"
-    prose = units.prose([one.mean_ns, one.typical_ns])
-    long = units.prose([one.high_ns])
-    size = long.size(one.high_ns) if one.count == 1 else _span(one)
-    start = ", at start-up" if one.start_up else ""
-    return (
-        f"The mean of all {steps} changes by {prose.signed(one.mean_ns)}, the typical one by {prose.signed(one.typical_ns)}:"
-        f" {one.count:,} of {one.total:,} steps of the {one.side} ({size} long{start})"
-        f" {'makes' if one.count == 1 else 'make'} the difference."
-    )
-
-
 def _hidden_host(result: Result, one: Insight) -> str:
     change = one.candidate_exposed_ns - one.baseline_exposed_ns
     prose = units.prose([one.baseline_ns, one.candidate_ns, change])
@@ -269,7 +256,6 @@ def _span(one: Insight) -> str:
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {
     "switch_interval": _switch_interval,
     "holder_lets_go": _holder_lets_go,
-    "few_steps_hide": _few_steps_hide,
     "hidden_host": _hidden_host,
     "slower_clock": _slower_clock,
     "late_rank": _late_rank,

@@ -296,14 +296,17 @@ class _Arms:
         of = self._groups.of
         mean, scale = self._mean[side], (q * self._scale)[of]
         size = np.abs(mean)
+        more = np.maximum(self._scale, 1.0)[
+            of
+        ]  # runs that scatter more than is usual say how far, and not that a factor does
         scatter, error = scale * self._scatter[side], scale * self._error[side]
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(size > 0, np.hypot(scatter, error) / size, 0.0)
-            factor = np.where(size > 0, np.minimum(scatter / size, _FAR), 0.0)
+            factor = np.where(size > 0, np.minimum(scatter / size / more, _FAR), 0.0)
         floor = (scale * FLOOR) ** 2 / self._runs[side] * (size > 0)
         inward = (size * -np.expm1(-part)) ** 2 + floor
         unseen = self._unseen[side] * q[of] / self._quantile
-        outward = (size * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
+        outward = (size * more * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
         less, more = np.where(mean >= 0, inward, outward), np.where(mean >= 0, outward, inward)
         return self._groups.total(less), self._groups.total(more)
 
