@@ -56,7 +56,8 @@ def rung_of(sides: Sequence[Side], frame: Frame, work: Shared | None = None) -> 
         )  # fmt: skip
     if any(part.step_rule.inferred for side in sides for part in side.parts):
         return Rung("inferred", why)
-    return Rung("labels" if any(one.repeated for one in frame.phases) else "steps", why)
+    alike = frame.once or any(one.repeated for one in frame.phases)
+    return Rung("labels" if alike else "steps", why)
 
 
 _WHY = {
