@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.measuring import FIRST, framed, measured, step
-from tracediff.comparison.kernel_table import _differs
+from tests.measuring import FIRST, measured, step
 from tracediff.comparison.places import Judged, judge, places_of
 
 US = 1_000.0
@@ -179,28 +178,3 @@ def test_of_rare_steps_too_a_slower_host_may_explain_a_part():
     tail = found.phases[0].tail.estimate
     assert tail.delta[FIRST] == pytest.approx(100 * US)
     assert tail.host_speed[FIRST] == pytest.approx(94.17 * US, rel=1e-4)
-
-
-# Counts that differ for certain
-
-
-@pytest.mark.parametrize(("common", "certain"), [(6, False), (7, True)])
-def test_a_count_that_is_constant_in_equal_workloads_needs_twenty_steps_of_them(common: int, certain: bool):
-    """Three runs: of 8 requests 12 ops on the baseline and 14 on the candidate; of 4 and 16, which one side alone has, 20 and 10.
-
-    So the counts of all steps overlap, 10 to 14 and 12 to 20, and 18 or 21 steps a side are of equal workload.
-    """
-
-    def runs(others: int) -> list[list[dict]]:
-        return [[step(100, gen_reqs=8 if at < common else others) for at in range(20)] for _ in range(3)]
-
-    frame = framed(runs(4), runs(16))
-    (phase,) = frame.phases
-    assert min(phase.steps) >= 20
-    requests, late = frame.steps["gen_reqs"].to_numpy(), frame.steps["side"].to_numpy()
-    count = np.select([requests == 4, requests == 16], [20.0, 10.0], 12.0 + 2 * late)
-    every = np.arange(len(count))
-    assert _differs(frame, phase, every, every * 0, count, 1, 20).tolist() == [certain]
-    assert _differs(frame, phase, every, every * 0, count, 1, 1).tolist() == [True]  # in every step there is
-    count[0] = 13  # one of the baseline's equal steps has another
-    assert _differs(frame, phase, every, every * 0, count, 1, 20).tolist() == [False]

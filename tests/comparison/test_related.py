@@ -225,7 +225,10 @@ def test_a_cause_is_not_surer_than_most_of_it():
 def test_kernels_take_in_what_moved_and_nothing_that_may_not_have():
     for calls_after, taken in ((330, True), (62, False)):
         more, calls = places([10, 60], [12, calls_after])
-        rows = [kernels(more, COPY, (8, 24), level="exact"), candidate(calls, "launch_api", level="within_noise")]
+        rows = [
+            kernels(more, COPY, (8, 24), level="exact"),
+            candidate(calls, "launch_api", level="within_noise"),
+        ]
         found = with_consequences(rows, launches(16))
         assert (len(found) == 1) is taken and found[0].level == "exact"
 

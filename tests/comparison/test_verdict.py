@@ -129,6 +129,21 @@ def test_phases_are_dealt_out_together_and_the_first_leads():
     assert verdict_of(found) == ("improved", VerdictFacts("phase", "generation"))
 
 
+def test_a_few_steps_say_nothing_beside_many():
+    """Two steps of another phase that take twice as long: once in a run, as much may be its start. Alone they are likely."""
+
+    def runs(us: float) -> list[list[dict]]:
+        return side([us], phase="context", steps=2)
+
+    def both(us: float) -> list[list[dict]]:
+        return together(side([1_000]), runs(us))
+
+    assert typical(measured(runs(1_000), runs(9_000), idle=1)) == {"context": "likely_regressed"}
+    found = measured(both(1_000), both(9_000), idle=1)
+    assert typical(found) == {"generation": "no_change", "context": "inconclusive"}
+    assert {one.level for one in judge(found).rows} == {"within_noise"}
+
+
 def together(*phases: list[list[dict]]) -> list[list[dict]]:
     """Runs that have the steps of several phases."""
     return [[row for steps in runs for row in steps] for runs in zip(*phases, strict=True)]

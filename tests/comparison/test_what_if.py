@@ -98,7 +98,7 @@ def test_work_that_only_came_out_of_hiding_is_not_undone(tmp_path):
     before, after = kernels(tmp_path, "before", gemm=490), kernels(tmp_path, "after", gemm=190)
     found = compare(before, after, Options(what_if=True)).findings
     grown = [one for one in found if one.cause == "host_work" and one.delta_ns > 0]
-    assert [(one.where.range, one.level) for one in grown] == [("sample", "confirmed")]
+    assert [(one.where.range, one.level) for one in grown] == [("sample", "likely")]  # of three runs
     assert grown[0].without is None
 
 

@@ -75,33 +75,55 @@ def test_groups_weights_means_and_runs(found):
     assert np.concatenate(sample.speed) == pytest.approx([-0.1, 0.1, 0, 0.2])
 
 
-def test_host_speed_error_and_p(found):
+def test_host_speed_interval_and_p(found):
     (phase,) = found.phases
     one, sample = phase.typical.estimate, phase.typical.sample
-    shown(phase.typical.slope[FIRST] / 1e3, "0.9 x 17 = 15.3")
-    shown(one.host_speed[FIRST] / 1e3, "host_speed = 1.74")
-    shown(one.host_speed[FIRST] / 1e3 / 0.1, "/ 0.09 = 17.39")
-    shown(one.delta[FIRST] / 1e3, "delta = 3 - 1.74 = 1.26")
-    shown(phase.typical.scatter[FIRST] / 1e3, "s0 = 10 % of 20 + 1 = 3")
-    residuals = np.concatenate([values[:, FIRST] - values[:, FIRST].mean() for values in one.values]) / 1e3
-    squares = float((residuals**2).sum())
-    shown(squares, "SS = 0.273")
-    moderated = (4 * 9 + squares) / 6
-    shown(moderated, "/ 6 = 6.045")
-    of_slope = moderated * 0.01 / 0.09 * (17 / 20) ** 2
-    shown(of_slope, "(17 / 20)^2 = 0.485")
-    shown(9 + of_slope, "+ 0.485 = 9.485")
     for variance in sample.step_variance:
-        shown(variance[FIRST] / 1e6, "x 0.858 = 3.605")
-    of_steps = float(sum(variance[FIRST] for variance in sample.step_variance)) / 1e6
-    shown(of_steps, "2 x 3.605 = 7.21")
-    shown((one.error[FIRST] / 1e3) ** 2, "7.210 = 16.695")
-    assert (one.error[FIRST] / 1e3) ** 2 == pytest.approx(9 + of_slope + of_steps)
-    shown(one.error[FIRST] / 1e3, "error = 4.086")
-    df = 16.695**2 / (9.485**2 / 6 + 7.210**2 / 7)
-    shown(one.df[FIRST], "7.210^2 / 7) = 12.4")
-    assert one.df[FIRST] == pytest.approx(df, rel=1e-3)
-    shown(one.delta[FIRST] / one.error[FIRST], "t = 0.31")
-    shown(one.p[FIRST], "p = 0.76")
-    assert one.p[FIRST] == pytest.approx(2 * stats.t.sf(one.delta[FIRST] / one.error[FIRST], df), rel=1e-3)
-    shown(one.half[FIRST] / 1e3, "1.26 +- 8.87")
+        shown(variance[FIRST] / 1.4**2 / 1e6, "variance 0.1216")
+        shown(variance[FIRST] / 1e6, "it is 0.238")
+    steps = float(sample.step_variance[0][FIRST]) / 1e6
+    usual = [scatter[FIRST] ** 2 / 1e6 + 2 * steps + 0.05**2 for scatter in phase.typical.noise.scatter]
+    shown(usual[0], "+ 0.05^2 = 1.202")
+    shown(usual[1], "on the baseline, 1.479")
+    weights = [0.02 * mean**2 / variance for mean, variance in zip((17, 20), usual, strict=True)]
+    shown(weights[0], "/ 1.202 = 4.81")
+    shown(weights[1], "/ 1.479 = 5.41")
+    precision = 1 / 0.3**2 + sum(weights)
+    # z of -0.1 and 0.1 about the mean, 15 and 19 of 17, 18 and 22 of 20
+    beta = (
+        0.9 / 0.3**2 + weights[0] * (0.2 * 2 / 17) / 0.02 + weights[1] * (0.2 * 2 / 20) / 0.02
+    ) / precision
+    shown(beta, "beta = 0.988")
+    shown(precision**-0.5, "known to 0.217")
+    common = 17 * np.exp(beta * 0.05)
+    shown(common, "e^0.049 = 17.86")
+    shown(one.host_speed[FIRST] / 1e3, "host_speed = 1.77")
+    shown((one.delta - one.host_speed)[FIRST] / 1e3, "at equal speed 1.23")
+    apart = [float(values[1, FIRST] - values[0, FIRST]) / 2e3 for values in one.even]
+    shown(apart[0], "they lie 0.318")
+    shown(apart[1], "0.318 and 0.144")
+    squares = sum(2 * half**2 / variance for half, variance in zip(apart, usual, strict=True))
+    shown(squares, "/ 1.479 = 0.196")
+    shown((5 + squares) / 7, "/ 7 = 0.742")
+    assert one.df == 7
+    q = stats.t.ppf(0.975, 7)
+    shown(q, "t(7) = 2.365")
+    scale = q * np.sqrt((5 + squares) / 7)
+    shown(scale, "times that is 2.037")
+    shown(scale * 0.85 / np.sqrt(2), "sqrt(2) = 1.22")
+    shown(scale * np.sqrt(steps), "0.488 = 0.99")
+    more = [np.hypot(mean * np.expm1(scale * 0.05 / np.sqrt(2)), scale * np.sqrt(steps)) for mean in (17, 20)]
+    less = [
+        mean * -np.expm1(-np.hypot(scale * 0.05 * mean / np.sqrt(2), scale * np.sqrt(steps)) / mean)
+        for mean in (17, 20)
+    ]
+    shown(more[0], "0.99) = 1.61")
+    shown(less[0], "e^-0.093) = 1.51")
+    shown(more[1], "Candidate: 1.79")
+    shown(less[1], "more or 1.68")
+    slope = q * precision**-0.5 * 0.1 * common
+    shown(slope, "x 17.86 = 0.91")
+    shown(np.sqrt(more[0] ** 2 + less[1] ** 2 + slope**2), "0.91) = 2.50")
+    shown(one.low[FIRST] / 1e3, "the interval is -1.27")
+    shown(one.high[FIRST] / 1e3, "-1.27 to 5.52")
+    shown(one.p[FIRST], "p = 0.29")

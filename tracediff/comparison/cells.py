@@ -205,6 +205,10 @@ class Measured:
     whole: Estimate  # of the mean over all compared steps
     odd: list[OddRun]  # runs that were left out, for they lie apart
 
+    def tested(self, phase: PhaseCells) -> bool:
+        """Whether anything may be sure in a phase: beside phases of many steps, one of a few says nothing."""
+        return phase.steps.judged or not any(one.steps.judged for one in self.phases)
+
     @property
     def steps(self) -> pl.DataFrame:
         """Every whole step of the two sides."""

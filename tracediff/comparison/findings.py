@@ -151,7 +151,9 @@ def of_related_kernels(candidates: list[Candidate]) -> list[Candidate]:
     changed = [
         one
         for one in candidates
-        if one.cause in _KERNEL_CAUSES and (one.sure or one.differs) and one.judged.part == "typical"
+        if one.cause in _KERNEL_CAUSES
+        and (one.sure or one.differs or one.cause in _NAMING)
+        and one.judged.part == "typical"
     ]
     groups = _groups(changed)
     key_of: dict[Any, str] = {}

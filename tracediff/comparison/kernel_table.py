@@ -16,20 +16,18 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints, count_by, float_sum_by, grouped
+from tracediff.accounting.intervals import Floats, Ints, float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.held import held
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used
 from tracediff.kernels.names import category, family, is_communication
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
 from tracediff.stats.noise import Estimate
-from tracediff.trace.workloads import SHAPE
-
-_LEAST_RUNS, _LEAST_STEPS = 3, 20  # a side, below which a count may be chance
 
 
 class OfName(NamedTuple):
@@ -46,8 +44,8 @@ class KernelCells:
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase and part -> (rows, 2) ops
-    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs in every step; counted: in twenty steps a
-    side; exact: and that can be no chance.
+    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs; exact: and that can
+    be no chance.
     """
 
     matching: Matching
@@ -58,7 +56,6 @@ class KernelCells:
     hidden: Floats
     of_phase: dict[tuple[str, str], Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
-    counted: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     # name, grid, block -> registers, shared
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
@@ -128,7 +125,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         return np.asarray(sums.reshape(-1, 2))
 
     walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
-    counted = {one.phase: _differs(frame, one, step, row, count, size, _LEAST_STEPS) for one in frame.phases}
+    facts = {one.phase: _facts(frame, one, step, row, count, size) for one in frame.phases}
     return KernelCells(
         matching,
         [_kind(match) for match in matching.rows],
@@ -141,9 +138,8 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
             for one in frame.phases
             for part, weight in (("typical", one.typical), ("tail", one.mean))
         },
-        {one.phase: _differs(frame, one, step, row, count, size, 1) for one in frame.phases},
-        counted,
-        {one.phase: counted[one.phase] & _enough(frame, one) for one in frame.phases},
+        {phase: differs for phase, (differs, _) in facts.items()},
+        {phase: certain for phase, (_, certain) in facts.items()},
         {
             (found["name"], found["grid"] or "", found["block"] or ""): (
                 found["registers"],
@@ -157,54 +153,20 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     )
 
 
-def _enough(frame: Frame, phase: PhaseSteps) -> bool:
-    """Whether there are so many runs and steps that a count can be no chance."""
-    return min(frame.runs[:2]) >= _LEAST_RUNS and min(phase.steps[:2]) >= _LEAST_STEPS
-
-
-def _differs(
-    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int, least_steps: int
-) -> npt.NDArray[np.bool_]:
-    """Rows whose count differs in every step.
-
-    No step of one side has a count that a step of the other has; or in every equal workload (the same labels) of both sides, which
-    have at least so many steps a side, it is the same in all steps of a side and differs between the sides.
-    """
+def _facts(
+    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Rows whose count differs, and those of which that is certain; see comparison/held.py."""
+    nothing = np.zeros(size, np.bool_)
     if len(frame.runs) < 2:
-        return np.zeros(size, np.bool_)
-    side = frame.steps["side"].to_numpy()
-    compared = (phase.rest > 0) & (side < 2)
-    label = frame.steps.select(pl.struct(*SHAPE, "rank").rank("dense") - 1).to_series().to_numpy()
-    certain = np.zeros(size, np.bool_)
-    for workload, apart in ((np.zeros(len(side), np.int64), True), (label.astype(np.int64), False)):
-        groups, group = np.unique(workload[compared] * 2 + side[compared], return_inverse=True)
-        group_of = np.full(len(side), -1)
-        group_of[compared] = group
-        steps = np.bincount(group)
-        mine = compared[step]
-        code, position = grouped(group_of[step[mine]] * size + row[mine])
-        low, high = np.full(len(code), np.inf), np.zeros(len(code))
-        np.minimum.at(low, position, count[mine])
-        np.maximum.at(high, position, count[mine])
-        present = count_by(position, len(code))
-        bounds = np.zeros((2, len(groups) * size))
-        bounds[:, code] = np.where(present < steps[code // max(size, 1)], 0.0, low), high
-        least, most = bounds.reshape(2, len(groups), size)
-        both = [
-            (number, int(np.searchsorted(groups, key + 1)))
-            for number, key in enumerate(groups.tolist())
-            if key % 2 == 0 and key + 1 in set(groups.tolist())
-        ]
-        one, other = (np.array([pair[at] for pair in both], np.intp) for at in (0, 1))
-        if min(steps[one].sum(), steps[other].sum()) < least_steps:
-            continue
-        if apart:
-            found = (most[one] < least[other]) | (most[other] < least[one])
-        else:
-            constant = (most[one] == least[one]) & (most[other] == least[other])
-            found = constant & (np.abs(most[one] - most[other]) > 0.01)
-        certain |= found.all(axis=0)
-    return certain
+        return nothing, nothing
+    counted = (
+        pl.DataFrame({"step": step, "item": row, "count": count})
+        .group_by("step", "item")
+        .agg(pl.col("count").sum().round(6), bytes=pl.lit(0))
+    )
+    found = held(frame, phase, counted, size)
+    return (found.differs, found.certain) if found else (nothing, nothing)
 
 
 def _kind(match: Match) -> str:

@@ -180,6 +180,8 @@ def _levels(
     measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate, q: Floats
 ) -> list[Evidence]:
     levels: list[Evidence] = ["within_noise"] * len(places)
+    if not measured.tested(phase):
+        return levels
     passed = np.flatnonzero((of.near >= SURELY * phase.step_ns) & (q < ALPHA))  # nan compares false
     sure: dict[int, bool] = {}
     dealt = part.dealt() if phase.steps.judged else None
@@ -265,7 +267,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
         counts = measured.kernels.of_phase[name, "typical"].tolist()
         tested = phase.steps.judged and phase.steps.steady
         for number, cell in enumerate(measured.layout.kernels):
-            counted = tested and bool(measured.kernels.counted[name][number])
+            counted = tested and bool(measured.kernels.exact[name][number])
             if counted or max(of.baseline[cell], of.candidate[cell]) >= MATERIAL * phase.step_ns:
                 level, q = levels.get((name, cell), ("within_noise", math.nan))
                 before, after = counts[number]

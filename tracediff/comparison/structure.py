@@ -1,16 +1,10 @@
 """What differs between the sides by count: launches, graphs, synchronisations, copies, code, collections, ranges, threads of the host.
 
-Load varies within a capture, the structure of a program does not. So a count is a fact where one value holds in nearly all steps of one
-side, another in nearly all of the other. Steps of one workload by their labels (requests, tokens) and of one rank are looked at
-together, where both sides have enough of them: a count may differ between prompts and generation and be constant in each. Where the
-sides share no workload, all steps of a phase are. What a step launched says nothing of its workload here: that is what is tested.
+Which counts are facts: comparison/held.py.
 
 | number | what it decides | origin |
 |-|-|-|
-| HELD, 85 % | of the steps hold the value | a program that logs or checks in every tenth step holds 89 %; 182 null pairs of 44 programs have no false fact, not even at 80 % |
-| LEAST, 4 and CERTAIN, 10 | steps per side, for a fact and for a certain one | the fifth of ten steps may differ by chance where four do not; the same pairs |
-| SHARED, 50 % | of the steps in workloads of both sides; of the launches of shared kernels in shapes of both | half |
-| RARE, p < 0.01 | a rate differs | the same pairs |
+| RARE, p < 0.01 | a rate differs | no false one in 182 null pairs of 44 programs |
 | EQUAL, 80 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 
@@ -27,19 +21,15 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
-from tracediff.accounting.intervals import Floats, Ints
-from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.frame import Frame
+from tracediff.comparison.held import CERTAIN, HELD, LEAST, SHARED, Held, held
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
 from tracediff.model import StructureRow
 from tracediff.stats.counts import fisher_exact
 
-HELD = 0.85
-LEAST, CERTAIN = 4, 10
-SHARED = 0.5
 RARE = 0.01
 EQUAL = 0.8
-_NOTHING = 1e-9
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
@@ -88,26 +78,6 @@ class _Seen:
     table: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class _Held:
-    """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
-
-    before, after: the values, in the workload with the most steps. constant: they hold in nearly all steps; differs: and are not the
-    same. means, any: (2, items) per step, steps with any. steps: a side.
-    """
-
-    before: Floats
-    after: Floats
-    constant: npt.NDArray[np.bool_]
-    differs: npt.NDArray[np.bool_]
-    means: Floats
-    any: Ints
-    bytes: Floats
-    other_bytes: npt.NDArray[np.bool_]
-    steps: tuple[int, int]
-    workloads: int
-
-
 def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
@@ -117,9 +87,9 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     seen = _seen(sides, frame)
     rows = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
-        held = _held(frame, phase, seen)
-        if held is not None and (not frame.once or _same_work(seen, held)):
-            rows += sorted(_rows_of(sides, frame, phase.phase, seen, held), key=_rank)
+        facts = held(frame, phase, seen.table, len(seen.items))
+        if facts is not None and (not frame.once or _same_work(seen, facts)):
+            rows += sorted(_rows_of(sides, frame, phase.phase, seen, facts), key=_rank)
     return rows
 
 
@@ -238,138 +208,11 @@ def _function(api: str, kind: str) -> str:
     return known or ("synchronisations" if kind == "sync" else "calls")
 
 
-# Which values the steps hold.
-
-
-def _held(frame: Frame, phase: PhaseSteps, seen: _Seen) -> _Held | None:
-    """None where there are too few steps."""
-    side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
-    mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
-    for one, number in frame.left_out:
-        mine &= (side != one) | (run != number)
-    start = frame.steps["start_up"].to_numpy() & mine
-    # steps that load code are left out, but for programs that do so in every second step or more
-    if not frame.once and all(
-        (start & (side == one)).sum() < SHARED * (mine & (side == one)).sum() for one in (0, 1)
-    ):
-        mine &= ~start
-    group, groups = _groups(frame, mine)
-    least = 1 if frame.once else LEAST
-    steps = np.array(
-        [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
-    )
-    good = np.flatnonzero((steps >= least).all(axis=1))
-    total = steps.sum(axis=0)
-    if not len(good) or (steps[good].sum(axis=0) < SHARED * total).any():
-        # no workload of both sides: all steps of a rank are looked at together
-        group, groups = _groups(frame, mine, labels=False)
-        steps = np.array(
-            [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
-        )
-        good = np.flatnonzero((steps >= least).all(axis=1))
-        if not len(good):
-            return None
-    renumbered = np.full(groups, -1, np.int64)
-    renumbered[good] = np.arange(len(good))
-    group = np.where(mine, renumbered[np.where(mine, group, 0)], -1)
-    return _values(seen, group * 2 + side, steps[good], once=frame.once, inside=group >= 0)
-
-
-def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
-    """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
-    words: list[pl.Expr] = [pl.col("rank"), pl.col("device")]
-    if labels:
-        words += [pl.col("ctx_reqs"), *(_half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
-    code = (
-        frame.steps.filter(pl.Series(mine))
-        .select(pl.struct(words).rank("dense") - 1)
-        .to_series()
-        .to_numpy()
-        .astype(np.int64)
-    )
-    found = np.full(len(mine), -1, np.int64)
-    found[mine] = code
-    return found, int(code.max(initial=-1)) + 1
-
-
-def _half_octave(name: str) -> pl.Expr:
-    """As the workload `requests` of comparison/frame.py."""
-    return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
-
-
-def _values(seen: _Seen, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]) -> _Held:
-    """cell: workload * 2 + side of each step; steps: (workloads, 2)."""
-    many, items = len(steps), len(seen.items)
-    at = seen.table["step"].to_numpy()
-    table = seen.table.filter(pl.Series(inside[at]))
-    code = cell[table["step"].to_numpy()] * items + table["item"].to_numpy()
-    table = table.select(pl.Series("code", code), "count", "bytes")
-    value, share = _most(table, "count", steps, items)
-    size, size_share = _most(table, "bytes", steps, items)
-    least = 1.0 if once else HELD
-
-    def constant(share: Floats) -> npt.NDArray[np.bool_]:
-        return np.asarray((share >= least - _NOTHING).all(axis=(0, 1)))
-
-    def differs(value: Floats) -> npt.NDArray[np.bool_]:
-        """In workloads with half of the steps of both sides, in one direction."""
-        change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
-        more, less = ((change == sign).T @ weight for sign in (1, -1))
-        one_way = ((change >= 0) | (change <= 0)).all(axis=0)
-        return np.asarray(((more >= SHARED) | (less >= SHARED)).all(axis=1) & one_way)
-
-    totals = table.group_by("code").agg(pl.col("count", "bytes").sum(), any=pl.len())
-    sums = {name: np.zeros(many * 2 * items) for name in ("count", "bytes", "any")}
-    for name, column in sums.items():
-        column[totals["code"].to_numpy()] = totals[name].to_numpy()
-    of_side = {name: column.reshape(many, 2, items).sum(axis=0) for name, column in sums.items()}
-    per = steps.sum(axis=0)[:, None]
-    changed = (value[:, 1] != value[:, 0]) | (
-        (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
-    )
-    # shown for the workload with the most steps among those that differ
-    order = np.argsort(-steps.min(axis=1), kind="stable")
-    shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
-    each = np.arange(items)
-    return _Held(
-        value[shown, 0, each],
-        value[shown, 1, each],
-        constant(share),
-        constant(share) & differs(value),
-        of_side["count"] / per,
-        of_side["any"].astype(np.int64),
-        of_side["bytes"] / per,
-        constant(share) & constant(size_share) & differs(size),
-        (int(per[0, 0]), int(per[1, 0])),
-        many,
-    )
-
-
-def _most(table: pl.DataFrame, column: str, steps: Ints, items: int) -> tuple[Floats, Floats]:
-    """(workloads, 2, items): the value that most steps have, and the part of the steps that have it; steps without a row have 0."""
-    size = steps.size * items
-    often = (
-        table.group_by("code", column)
-        .agg(n=pl.len())
-        .sort("code", "n", column, descending=[False, True, False])
-        .with_columns(there=pl.col("n").sum().over("code"))
-        .unique("code", keep="first", maintain_order=True)
-    )
-    value, share = np.zeros(size), np.ones(size)
-    code = often["code"].to_numpy()
-    of = np.repeat(steps.reshape(-1), items)[code] if len(code) else np.zeros(0, np.int64)
-    count, absent = often["n"].to_numpy(), of - often["there"].to_numpy()
-    zero = absent >= count
-    value[code] = np.where(zero, 0.0, often[column].to_numpy())
-    share[code] = np.where(zero, absent, count) / np.maximum(of, 1)
-    return value.reshape(*steps.shape, items), share.reshape(*steps.shape, items)
-
-
 # The rows.
 
 
 def _rows_of(
-    sides: Sequence[Side], frame: Frame, phase: str, seen: _Seen, held: _Held
+    sides: Sequence[Side], frame: Frame, phase: str, seen: _Seen, held: Held
 ) -> Iterator[StructureRow]:
     certain = min(held.steps) >= CERTAIN
     place = {item: at for at, item in enumerate(seen.items)}
@@ -419,7 +262,7 @@ def _rows_of(
     yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
 
 
-def _row(frame: Frame, phase: str, held: _Held, kind: str, fields: dict[str, object]) -> StructureRow:
+def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, object]) -> StructureRow:
     return StructureRow(
         kind=kind,  # type: ignore[arg-type]
         phase=phase,
@@ -431,14 +274,14 @@ def _row(frame: Frame, phase: str, held: _Held, kind: str, fields: dict[str, obj
     )
 
 
-def _same_work(seen: _Seen, held: _Held) -> bool:
+def _same_work(seen: _Seen, held: Held) -> bool:
     """Whether most launches are of kernels that both sides launch equally often."""
     shared = np.array([item.kind == "kernel" for item in seen.items], np.bool_) & (held.means > 0).all(axis=0)
     launches = held.means.sum(axis=0)
     return bool(launches[shared & held.constant & ~held.differs].sum() >= EQUAL * launches[shared].sum())
 
 
-def _material(seen: _Seen, held: _Held) -> npt.NDArray[np.bool_]:
+def _material(seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
 
     All kernels together: where some kernel did.
@@ -452,11 +295,11 @@ def _material(seen: _Seen, held: _Held) -> npt.NDArray[np.bool_]:
     )
 
 
-def _bytes(held: _Held, at: int) -> dict[str, object]:
+def _bytes(held: Held, at: int) -> dict[str, object]:
     return {"baseline_bytes": float(held.bytes[0, at]), "candidate_bytes": float(held.bytes[1, at])}
 
 
-def _same(held: _Held, one: int, other: int) -> bool:
+def _same(held: Held, one: int, other: int) -> bool:
     """Whether two items have the same counts on both sides."""
     return bool(held.before[one] == held.before[other] and held.after[one] == held.after[other])
 
@@ -482,7 +325,7 @@ def _known(sides: Sequence[Side], item: _Item) -> bool:
     return True
 
 
-def _of_graphs(held: _Held, at: int, total: int | None, row: object) -> Iterator[StructureRow]:
+def _of_graphs(held: Held, at: int, total: int | None, row: object) -> Iterator[StructureRow]:
     """Kernels in graphs, where it is not only that the graphs have fewer or more."""
     if total is None:
         return
@@ -492,7 +335,7 @@ def _of_graphs(held: _Held, at: int, total: int | None, row: object) -> Iterator
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))  # type: ignore[operator]
 
 
-def _workload(frame: Frame, phase: str, seen: _Seen, held: _Held) -> Iterator[StructureRow]:
+def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[StructureRow]:
     """Less than half of the launches of shared kernels have a shape of the other side."""
     shapes: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(seen.items):
@@ -512,7 +355,7 @@ def _workload(frame: Frame, phase: str, seen: _Seen, held: _Held) -> Iterator[St
         )  # fmt: skip
 
 
-def _grids(seen: _Seen, held: _Held, place: dict[_Item, int], row: object) -> Iterator[StructureRow]:
+def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: object) -> Iterator[StructureRow]:
     """Kernels launched as often on both sides, in other grids or blocks."""
     moved: dict[str, list[int]] = defaultdict(list)
     for at in np.flatnonzero(held.differs).tolist():
@@ -533,7 +376,7 @@ def _grids(seen: _Seen, held: _Held, place: dict[_Item, int], row: object) -> It
             )  # fmt: skip
 
 
-def _dtypes(frame: Frame, phase: str, seen: _Seen, held: _Held, *, certain: bool) -> Iterator[StructureRow]:
+def _dtypes(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
     """Kernels of one category that went, and others in another data type that came."""
     less: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     more: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -562,7 +405,7 @@ def _rates(
     frame: Frame,
     phase: str,
     seen: _Seen,
-    held: _Held,
+    held: Held,
     threads: dict[_Item, str],
     *,
     certain: bool,

@@ -72,7 +72,8 @@ def judge_phases(measured: Measured) -> dict[str, dict[str, Verdict]]:
         joint = _joint_p(phases, parts)
         corrected = holm([float(part.estimate.p[STEP]) for part in parts])
         for one, part, p in zip(phases, parts, corrected, strict=True):
-            found[one.steps.phase][name] = _verdict(one, part, joint.get(one.steps.phase, 1.0), p)
+            of = _verdict(one, part, joint.get(one.steps.phase, 1.0), p)
+            found[one.steps.phase][name] = of if measured.tested(one) else "inconclusive"
     return found
 
 

@@ -1,0 +1,66 @@
+"""Which counts are facts: values that nearly all steps of a side hold, at equal workload."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.measuring import framed, step
+from tracediff.comparison.frame import Frame
+from tracediff.comparison.held import Held, held
+
+
+def counted(frame: Frame, count: np.ndarray) -> Held | None:
+    """What the steps hold of one item that occurs so often in each of them."""
+    table = pl.DataFrame({"step": np.arange(len(count)), "item": 0, "count": count, "bytes": 0})
+    return held(frame, frame.phases[0], table.filter(pl.col("count") > 0), 1)
+
+
+def sides(common: int, steps: int = 20):
+    """Three runs a side: so many steps of 8 requests, the others of 4 on the baseline and of 16 on the candidate."""
+    return framed(*(
+        [[step(100, gen_reqs=8 if at < common else others) for at in range(steps)] for _ in range(3)]
+        for others in (4, 16)
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(("common", "fact"), [(9, False), (10, True), (20, True)])
+def test_a_count_that_follows_the_load_is_compared_at_equal_load(common: int, fact: bool):
+    """Of 8 requests 12 ops and 14; of 4 requests 20, of 16 requests 10. Half of the steps must be of equal load: 30 of 60."""
+    frame = sides(common)
+    requests, late = frame.steps["gen_reqs"].to_numpy(), frame.steps["side"].to_numpy()
+    found = counted(frame, np.select([requests == 4, requests == 16], [20, 10], 12 + 2 * late))
+    assert found is not None and (found.differs.tolist(), found.certain.tolist()) == ([fact], [fact])
+    if fact:
+        assert (found.before.tolist(), found.after.tolist()) == ([12], [14])
+
+
+@pytest.mark.parametrize(("odd", "fact"), [(9, True), (10, False)])
+def test_a_value_holds_in_85_percent_of_the_steps(odd: int, fact: bool):
+    """60 steps a side; in so many of the baseline's the program logs, and launches another kernel."""
+    frame = sides(20)
+    late = frame.steps["side"].to_numpy()
+    count = 12 + 2 * late
+    count[np.flatnonzero(late == 0)[:odd]] = 13
+    found = counted(frame, count)
+    assert found is not None and found.differs.tolist() == [fact]
+
+
+@pytest.mark.parametrize(
+    ("steps", "fact", "certain"), [(3, None, None), (4, True, False), (9, True, False), (10, True, True)]
+)
+def test_four_steps_a_side_make_a_fact_and_ten_a_certain_one(steps: int, fact, certain):
+    frame = framed(*([[step(100) for _ in range(steps)]] for _ in range(2)), min_steps=1)
+    found = counted(frame, np.where(frame.steps["side"].to_numpy() == 0, 0, 1))
+    if fact is None:
+        assert found is None
+    else:
+        assert found is not None and (found.differs.tolist(), found.certain.tolist()) == ([fact], [certain])
+
+
+def test_what_varies_with_the_load_of_both_sides_is_no_fact():
+    """12 to 15 in turns, then 20 to 23: far apart, and a matter of the requests for all that is known."""
+    frame = framed(*([[step(100) for _ in range(20)]] for _ in range(2)))
+    found = counted(frame, 12 + np.arange(40) % 4 + 8 * frame.steps["side"].to_numpy())
+    assert found is not None and found.differs.tolist() == [False]

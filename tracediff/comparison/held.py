@@ -1,0 +1,182 @@
+"""Which counts are facts: one value holds in nearly all steps of one side, another in nearly all of the other.
+
+Load varies within a capture, the structure of a program does not. Steps of one workload by their labels (requests, tokens) and of one
+rank are looked at together, where both sides have enough of them: a count may differ between prompts and generation and be constant in
+each. Where the sides share no workload, all steps of a phase are. What a step launched says nothing of its workload here: that is what
+is tested.
+
+| number | what it decides | origin |
+|-|-|-|
+| HELD, 85 % | of the steps hold the value | a program that logs or checks in every tenth step holds 89 %; 182 null pairs of 44 programs have no false fact, not even at 80 % |
+| LEAST, 4 and CERTAIN, 10 | steps per side, for a fact and for a certain one | the fifth of ten steps may differ by chance where four do not; the same pairs |
+| SHARED, 50 % | of the steps in workloads of both sides; of the launches of shared kernels in shapes of both | half |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracediff.accounting.intervals import Floats, Ints
+from tracediff.comparison.frame import Frame, PhaseSteps
+
+HELD = 0.85
+LEAST, CERTAIN = 4, 10
+SHARED = 0.5
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Held:
+    """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
+
+    before, after: the values, in the workload with the most steps. constant: they hold in nearly all steps; differs: and are not the
+    same. means, any: (2, items) per step, steps with any. steps: a side.
+    """
+
+    before: Floats
+    after: Floats
+    constant: npt.NDArray[np.bool_]
+    differs: npt.NDArray[np.bool_]
+    means: Floats
+    any: Ints
+    bytes: Floats
+    other_bytes: npt.NDArray[np.bool_]
+    steps: tuple[int, int]
+    workloads: int
+
+    @property
+    def certain(self) -> npt.NDArray[np.bool_]:
+        """Of every item, whether it differs and so many steps show it that it can be no chance."""
+        return self.differs & (min(self.steps) >= CERTAIN)
+
+
+def held(frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, items: int) -> Held | None:
+    """What the steps of a phase hold; None where there are too few.
+
+    `counted`: step (row of `Frame.steps`), item (below `items`), count, bytes. Steps in which an item does not occur have no row.
+    """
+    side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
+    mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
+    for one, number in frame.left_out:
+        mine &= (side != one) | (run != number)
+    start = frame.steps["start_up"].to_numpy() & mine
+    # steps that load code are left out, but for programs that do so in every second step or more
+    if not frame.once and all(
+        (start & (side == one)).sum() < SHARED * (mine & (side == one)).sum() for one in (0, 1)
+    ):
+        mine &= ~start
+    group, groups = _groups(frame, mine)
+    least = 1 if frame.once else LEAST
+    steps = np.array(
+        [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
+    )
+    good = np.flatnonzero((steps >= least).all(axis=1))
+    total = steps.sum(axis=0)
+    if not len(good) or (steps[good].sum(axis=0) < SHARED * total).any():
+        # no workload of both sides: all steps of a rank are looked at together
+        group, groups = _groups(frame, mine, labels=False)
+        steps = np.array(
+            [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
+        )
+        good = np.flatnonzero((steps >= least).all(axis=1))
+        if not len(good):
+            return None
+    renumbered = np.full(groups, -1, np.int64)
+    renumbered[good] = np.arange(len(good))
+    group = np.where(mine, renumbered[np.where(mine, group, 0)], -1)
+    return _values(counted, items, group * 2 + side, steps[good], once=frame.once, inside=group >= 0)
+
+
+def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
+    """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
+    words: list[pl.Expr] = [pl.col("rank"), pl.col("device")]
+    if labels:
+        words += [pl.col("ctx_reqs"), *(_half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
+    code = (
+        frame.steps.filter(pl.Series(mine))
+        .select(pl.struct(words).rank("dense") - 1)
+        .to_series()
+        .to_numpy()
+        .astype(np.int64)
+    )
+    found = np.full(len(mine), -1, np.int64)
+    found[mine] = code
+    return found, int(code.max(initial=-1)) + 1
+
+
+def _half_octave(name: str) -> pl.Expr:
+    """As the workload `requests` of comparison/frame.py."""
+    return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
+
+
+def _values(
+    counted: pl.DataFrame, items: int, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]
+) -> Held:
+    """cell: workload * 2 + side of each step; steps: (workloads, 2)."""
+    many = len(steps)
+    table = counted.filter(pl.Series(inside[counted["step"].to_numpy()]))
+    code = cell[table["step"].to_numpy()] * items + table["item"].to_numpy()
+    table = table.select(pl.Series("code", code), "count", "bytes")
+    value, share = _most(table, "count", steps, items)
+    size, size_share = _most(table, "bytes", steps, items)
+    least = 1.0 if once else HELD
+
+    def constant(share: Floats) -> npt.NDArray[np.bool_]:
+        return np.asarray((share >= least - _NOTHING).all(axis=(0, 1)))
+
+    def differs(value: Floats) -> npt.NDArray[np.bool_]:
+        """In workloads with half of the steps of both sides, in one direction."""
+        change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
+        more, less = ((change == sign).T @ weight for sign in (1, -1))
+        one_way = ((change >= 0) | (change <= 0)).all(axis=0)
+        return np.asarray(((more >= SHARED) | (less >= SHARED)).all(axis=1) & one_way)
+
+    totals = table.group_by("code").agg(pl.col("count", "bytes").sum(), any=pl.len())
+    sums = {name: np.zeros(many * 2 * items) for name in ("count", "bytes", "any")}
+    for name, column in sums.items():
+        column[totals["code"].to_numpy()] = totals[name].to_numpy()
+    of_side = {name: column.reshape(many, 2, items).sum(axis=0) for name, column in sums.items()}
+    per = steps.sum(axis=0)[:, None]
+    changed = (value[:, 1] != value[:, 0]) | (
+        (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
+    )
+    # shown for the workload with the most steps among those that differ
+    order = np.argsort(-steps.min(axis=1), kind="stable")
+    shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
+    each = np.arange(items)
+    return Held(
+        value[shown, 0, each],
+        value[shown, 1, each],
+        constant(share),
+        constant(share) & differs(value),
+        of_side["count"] / per,
+        of_side["any"].astype(np.int64),
+        of_side["bytes"] / per,
+        constant(share) & constant(size_share) & differs(size),
+        (int(per[0, 0]), int(per[1, 0])),
+        many,
+    )
+
+
+def _most(table: pl.DataFrame, column: str, steps: Ints, items: int) -> tuple[Floats, Floats]:
+    """(workloads, 2, items): the value that most steps have, and the part of the steps that have it; steps without a row have 0."""
+    size = steps.size * items
+    often = (
+        table.group_by("code", column)
+        .agg(n=pl.len())
+        .sort("code", "n", column, descending=[False, True, False])
+        .with_columns(there=pl.col("n").sum().over("code"))
+        .unique("code", keep="first", maintain_order=True)
+    )
+    value, share = np.zeros(size), np.ones(size)
+    code = often["code"].to_numpy()
+    of = np.repeat(steps.reshape(-1), items)[code] if len(code) else np.zeros(0, np.int64)
+    count, absent = often["n"].to_numpy(), of - often["there"].to_numpy()
+    zero = absent >= count
+    value[code] = np.where(zero, 0.0, often[column].to_numpy())
+    share[code] = np.where(zero, absent, count) / np.maximum(of, 1)
+    return value.reshape(*steps.shape, items), share.reshape(*steps.shape, items)
