@@ -44,8 +44,9 @@ def test_it_closes(pair):
     assert sum(result.accounting.delta.values()) == pytest.approx(result.step.delta_ns, abs=1e-3)
     busy = sum(result.accounting.delta[name] for name in ("compute", "comm", "memcpy"))
     assert sum(row.delta_ns for row in result.kernels) == pytest.approx(busy, abs=1e-3)
-    # the program's own clock, unaware of the trace, saw about the same change of a generation step
-    if result.comparability.comparable and "program_delta_ns" in pair:
+    # the program's own clock, unaware of the trace and of runs that are left out, saw about the same change of a step
+    left_out = any(one.left_out for phase in result.phases for one in phase.odd_runs)
+    if result.comparability.comparable and "program_delta_ns" in pair and not left_out:
         assert result.step.delta_ns == pytest.approx(
             pair["program_delta_ns"],
             abs=max(15_000, 0.05 * result.step.candidate_ns, 0.2 * abs(result.step.delta_ns)),
@@ -107,7 +108,13 @@ def test_the_size_is_right(pair):
         pytest.skip("the expected size is that of all kernels of the block, tested in test_fused_block")
     one = _planted(pair)
     rare = sum(other.delta_ns for other in one.phases if other.phase == one.where.phase)
-    assert one.delta_ns + rare == pytest.approx(pair["expected_ns"], rel=0.10)
+    follows = _following(one) if pair["cause"].startswith("kernel") else 0.0
+    assert one.delta_ns - follows + rare == pytest.approx(pair["expected_ns"], rel=0.10)
+
+
+def _following(one) -> float:
+    """What comes of changed kernels, their launches and the gaps beside them, ns: no part of the kernels' own time."""
+    return sum(part.delta_ns for part in one.parts if part.follows)
 
 
 def test_fused_block():
@@ -115,7 +122,7 @@ def test_fused_block():
     pair = next(pair for pair in PAIRS if pair["name"] == "fused")
     one = _planted(pair)
     assert next(part for part in one.parts if part.cause == "kernel_fused").delta_ns < -15_000
-    assert one.delta_ns == pytest.approx(pair["expected_ns"], abs=1_000)
+    assert one.delta_ns - _following(one) == pytest.approx(pair["expected_ns"], abs=1_000)
 
 
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=pair["name"]) for pair in PAIRS])
@@ -164,3 +171,10 @@ def test_a_straggler_is_named():
 @pytest.mark.parametrize("name", ["other", "hoghid"])
 def test_a_thread_off_the_path_is_noted(name):
     assert "off-path-change" in [note.slug for note in result_of(name).warnings]
+
+
+def test_what_moved_the_other_way_is_no_cause_of_the_first_sentence():
+    """A copy of 305 us before the launch: launch calls are hidden behind it, 105 us of the time."""
+    result = result_of("h2d")
+    assert any(one.delta_ns < -90_000 for one in result.findings if one.level == "likely")
+    assert result.observed.parts and all(part.delta_ns > 0 for part in result.observed.parts)

@@ -89,11 +89,8 @@ def test_a_step_regex_is_never_replaced_by_inference(tmp_path):
     assert caught.value.slug == "no-steps"
 
 
-def test_no_steps_where_nothing_repeats(tmp_path):
-    with pytest.raises(TracediffError) as caught:
-        reduced(loop(3), tmp_path)
-    assert caught.value.slug == "no-steps"
-    assert "--whole-capture" in str(caught.value.fix)
+def test_the_whole_capture_is_a_step_where_nothing_repeats(tmp_path):
+    assert reduced(loop(3), tmp_path).step_source == "whole-capture"
 
 
 def test_a_graph_row_without_nodes(tmp_path):
@@ -231,11 +228,14 @@ def test_a_label_that_is_sure_in_one_run_cuts_the_others(tmp_path):
     assert rules(sure, without)[1].startswith("inferred")
 
 
-def test_different_loops_are_not_comparable(tmp_path):
-    """One side's steps are five times the other's: what repeats is not the same part of the program."""
+def test_loops_of_other_kernels_are_compared_step_by_step_and_say_so(tmp_path):
+    """One side's steps launch five times as many kernels: a finding, and no reason to say nothing."""
     sides = [side(loop(20, kernels=count).write(tmp_path / f"{count}.sqlite")) for count in (2, 10)]
-    (check,) = [check for check in compare(*sides).comparability.checks if check.name == "step_labels"]
-    assert (check.status, check.baseline, check.candidate) == ("fail", "3 ops per step", "11 ops per step")
+    result = compare(*sides)
+    assert result.verdict_facts.rung.kind == "inferred" and result.comparability.comparable
+    assert [
+        (row.baseline, row.candidate) for row in result.structure if row.kind == "kernels" and not row.range
+    ] == [(2, 10)]
 
 
 def test_captures_of_different_length(unlabelled, tmp_path):

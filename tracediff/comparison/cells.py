@@ -102,6 +102,8 @@ class Layout:
     idle_rows: pl.DataFrame
     layers: list[int] = field(default_factory=list)
     layer_kinds: list[int] = field(default_factory=list)  # in the order of their names
+    # cells with copies of pageable memory, which waits for the host -> the part of them that is of such
+    pageable: dict[int, float] = field(default_factory=dict)
 
     @cached_property
     def sums(self) -> dict[int, list[int]]:
@@ -325,6 +327,8 @@ def _phase_cells(
 def _usual(layout: Layout, *, few: bool) -> Floats:
     """The usual scatter of each cell, as a part of it. `few`: so few steps that they do not tell how far they are apart."""
     usual = np.array([HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds])
+    for cell, part in layout.pageable.items():
+        usual[cell] += part * (WAIT - usual[cell])
     return np.where(usual == GPU, CAPTURE, WAIT) if few else usual
 
 
@@ -466,8 +470,18 @@ def cell_table(
         located,
         list(range(layer_first, kind_first)),
         list(range(kind_first, len(kinds))),
+        _pageable(kernels, kernel_first, categories["memcpy"]),
     )
     return values, layout
+
+
+def _pageable(kernels: KernelCells, first: int, category: int) -> dict[int, float]:
+    """See `Layout.pageable`: rows of copies, and all exposed copies by their time. `first`: of the kernel rows."""
+    part = kernels.pageable
+    shares = (kernels.walls - kernels.hidden).sum(axis=1)
+    copies = shares[np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)].sum()
+    rows = {first + int(row): float(part[row]) for row in np.flatnonzero(part)}
+    return rows | {category: float((shares * part).sum() / copies)} if rows and copies > 0 else rows
 
 
 def observable(side: Side, with_gil: bool) -> set[str]:

@@ -457,6 +457,21 @@ def loading_code(candidates: list[Candidate], structure: Sequence[StructureRow])
     return out
 
 
+def beside_other_work(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """Ops that lost or won their overlap with others, with the streams per step where their number changed."""
+    streams = {
+        row.phase: CallFact("streams", row.baseline, row.candidate)
+        for row in structure
+        if row.kind == "streams"
+    }
+    return [
+        replace(one, facts=one.with_facts(streams=streams[one.phase]))
+        if one.facts.overlap and one.phase in streams
+        else one
+        for one in candidates
+    ]
+
+
 # Phases.
 
 
@@ -515,7 +530,7 @@ def find(
         for one in judged.rows
         if not np.isnan(one.q) and (_material(one) or describe.differs(one))
     ]
-    causes = loading_code(related(candidates, launch, facts.phase), structure)
+    causes = loading_code(related(beside_other_work(candidates, structure), launch, facts.phase), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)
@@ -534,7 +549,9 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
     )
     delta, low, high = one.interval
     of = (judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate
-    total = float(of.delta[0]) if of.clear[0] else 0.0  # of what may be nothing there is no share
+    total = (
+        float(of.delta[0]) if of.clear[0] and one.sure else 0.0
+    )  # of what may be nothing, and of nothing, there is no share
     return Finding(
         rank=0,
         cause=one.cause,

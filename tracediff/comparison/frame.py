@@ -337,8 +337,11 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
 
 
-def _starts(frame: Frame, mine: Bools) -> Bools:
-    """The steps of a phase that are starts: all start-up steps of sides where they are few, else the first of each export."""
+def _starts(frame: Frame, mine: Bools, min_steps: int) -> Bools:
+    """The steps of a phase that are starts: all start-up steps of sides where they are few, else the first of each export.
+
+    Of fewer than `min_steps` per run nobody can say what its steps are like.
+    """
     steps = frame.steps
     side, every = steps["side"].to_numpy(), mine & steps["start_up"].to_numpy()
     export = steps.select(
@@ -347,14 +350,15 @@ def _starts(frame: Frame, mine: Bools) -> Bools:
     first = export.to_series().to_numpy()
     for one in np.unique(side[mine]):
         own = side == one
-        if (every & own).sum() > START * (mine & own).sum():
+        many = (mine & own).sum()
+        if many >= min_steps * frame.runs[one] and (every & own).sum() > START * many:
             every = every & (first | ~own)
     return np.asarray(every)
 
 
 def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
     steps, notes = frame.steps, []
-    start = _starts(frame, mine)
+    start = _starts(frame, mine, min_steps)
     again = mine & ~start & steps["again"].to_numpy()
     rest = mine & ~start
     side = steps["side"].to_numpy()

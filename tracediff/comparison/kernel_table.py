@@ -60,6 +60,9 @@ class KernelCells:
     # name, grid, block -> registers, shared
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
     of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
+    pageable: (
+        Floats  # of each row the part of its copies that is of pageable memory, which waits for the host
+    )
 
     @property
     def rows(self) -> list[Match]:
@@ -150,6 +153,26 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
             for found in part.keys.iter_rows(named=True)
         },
         _of_names(sides[:2], matching, frame),
+        _pageable(sides, matching.rows),
+    )
+
+
+def _pageable(sides: Sequence[Side], rows: Sequence[Match]) -> Floats:
+    """Of each row of copies the part of their bytes, in all captures, that is of pageable memory."""
+    copied: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for *_, part in parts_of(sides):
+        what = (
+            part.counted.with_row_index("what")
+            .with_columns(pl.col("what").cast(pl.Int64))
+            .filter(kind="copies")
+        )
+        sums = what.join(part.counts.group_by("what").agg(pl.col("bytes").sum()), on="what")
+        for name, memory, size in sums.select("name", "memory", "bytes").iter_rows():
+            copied[name][0] += size if memory == "pageable" else 0
+            copied[name][1] += size
+    names = [(*row.baseline, *row.candidate)[0].name for row in rows]
+    return np.array(
+        [copied[name][0] / copied[name][1] if name in copied and copied[name][1] else 0.0 for name in names]
     )
 
 

@@ -56,14 +56,15 @@ def _observed(
 
 
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest causes first, whatever their sign."""
+    """The largest causes first; what moved the other way is none."""
     if not found.delta_ns:
         return []
+    sign = 1 if found.delta_ns > 0 else -1
     sizes = [(_size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
     least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
-    for size, rank in sorted(sizes, key=lambda one: (-abs(one[0]), one[1])):
-        if abs(size) < least or len(parts) == _MOST or abs(1 - sum(one.share for one in parts)) <= _REST:
+    for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):
+        if sign * size < least or len(parts) == _MOST or sum(one.share for one in parts) >= 1 - _REST:
             break
         parts.append(ObservedPart(rank, size, size / found.delta_ns))
     return parts

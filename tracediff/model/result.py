@@ -237,6 +237,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     overlap: bool = (
         False  # an op whose own time hardly changed, only the part of it that runs beside no other work
     )
+    streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
     baseline_mean_ns: float = 0.0  # wall time of one op

@@ -131,6 +131,7 @@ _MATCHED = {
 }
 # An op whose own time is unchanged: it ran beside other work before, or does now.
 _OVERLAP = ("{kernel} no longer overlaps with other work", "{kernel} overlaps with other work now")
+_ON_STREAMS = "{overlap} ({before} -> {after} streams per step)"
 _IN_SENTENCES = {
     "kernel_fused": "fused {kernels}",
     "kernel_split": "split {kernels}",
@@ -164,6 +165,15 @@ def title(finding: Finding, unit: str = "step") -> str:
     return text
 
 
+def _overlap(finding: Finding, kernel: str) -> str:
+    said, streams = _OVERLAP[finding.delta_ns < 0].format(kernel=kernel), finding.facts.streams
+    if streams is None:
+        return said
+    return _ON_STREAMS.format(
+        overlap=said, before=f"{streams.baseline:.0f}", after=f"{streams.candidate:.0f}"
+    )
+
+
 def named(finding: Finding) -> str:
     """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
     facts, where = finding.facts, finding.where
@@ -182,7 +192,7 @@ def named(finding: Finding) -> str:
         return "different batch mix"
     kernel = spoken(where.kernel or "") + _others(finding)
     if facts.overlap:
-        return _OVERLAP[finding.delta_ns < 0].format(kernel=kernel)
+        return _overlap(finding, kernel)
     if facts.match == "replaced":
         after = (where.kernel or "").partition(" -> ")[2]
         return f"{_first_of(where.kernel or '')} replaced by {_first_of(after)}"
