@@ -373,11 +373,11 @@ class _Finder:
             at = int(np.flatnonzero((ops.start == anchor.start) & (ops.end == anchor.end))[0])
             name = self._writer.name(str(lead.part.keys["name"][int(ops.what[at])]))
         sides: list[CropSide | None] = [None, None]
-        for scene, point in zip(scenes, points, strict=True):
-            sides[scene.side] = self._crop_side(scene, point - before, length, place.cause)
+        for scene, point, (_, mark) in zip(scenes, points, aligned, strict=True):
+            sides[scene.side] = self._crop_side(scene, point - before, length, place.cause, mark)
         return Crop(length, before, name, at_end, sides[0], sides[1])
 
-    def _crop_side(self, scene: _Scene, start: int, length: int, cause: str) -> CropSide:
+    def _crop_side(self, scene: _Scene, start: int, length: int, cause: str, shown: Span | None) -> CropSide:
         lanes = [
             _cut(lane, start, length)
             for lane in scene.lanes
@@ -385,7 +385,7 @@ class _Finder:
         ]
         lanes = [one for kind in dict.fromkeys(lane.kind for lane in lanes) for one in _busiest(lanes, kind)]
         found = [one for one in scene.found if one.end > start and one.start < start + length]
-        found = sorted(sorted(found, key=lambda one: one.start - one.end)[:_MOST_MARKED])
+        found = sorted(sorted(found, key=lambda one: (one != shown, one.start - one.end))[:_MOST_MARKED])
         starts = [max(one.start - start, 0) for one in found]
         return CropSide(
             run=scene.part.name,
@@ -561,7 +561,7 @@ def _cut(lane: Lane, begin: int, length: int) -> Lane:
         count=count,
         columns={},
     )
-    for cells in (400, 200, 100, 60):
+    for cells in (400, 200, 100, 60, 30, 15):  # events of several kinds are merged each with its own
         if len(part.start) <= _MOST_EVENTS:
             break
         part = merge_lane(part, max(length // cells, 1))
